@@ -1,0 +1,1 @@
+"""The registry and contract of all methods, and the methods that need every home's data."""

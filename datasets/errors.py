@@ -1,0 +1,23 @@
+"""What goes wrong with data, said so that the reader can mend it: the thing, the place and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DataError(ValueError):
+    """Input that cannot be used as it is; the message names the file, the line and what to do."""
+
+
+class UnknownName(DataError):
+    """A name that nothing is registered under."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
+    """The error for a wrong name: the nearest right one if there is any, and the full list."""
+    choices = sorted(known)
+    near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    guess = f"; did you mean {near[0]!r}?" if near else "."
+    listed = ", ".join(choices) if choices else "none"
+    return UnknownName(f"unknown {kind} {name!r}{guess} Known: {listed}")

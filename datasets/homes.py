@@ -1,0 +1,292 @@
+"""Households as flat arrays: what each owns and what each has automated.
+
+A home k is the paper's graph G_k = (V_k, X_k, E_k): its devices are the nodes, their entity types the features, and
+each rule (v_i, v_j, r) an edge from the trigger device to the action device with relation r, a trigger-action pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from datasets.errors import DataError
+
+if TYPE_CHECKING:
+    from datasets.describe import Description
+
+Array: TypeAlias = npt.NDArray[np.int64]
+Ids: TypeAlias = npt.NDArray[Any]  # int64, or numpy's StringDType where the source's ids are text
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+
+class Relation(NamedTuple):
+    """A trigger-action pair, e.g. ("Open", "Power On")."""
+
+    trigger: str
+    action: str
+
+    def __str__(self) -> str:
+        return f"{self.trigger} -> {self.action}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules:
+    """Rules as columns, sorted by home; devices by their position in `Homes`."""
+
+    home: Array  # [n_rules]
+    trigger: Array  # [n_rules]  the device whose state starts the rule
+    action: Array  # [n_rules]  the device that acts
+    relation: Array  # [n_rules]
+    group: Array | None = None  # [n_rules]  rules of one automation share a number; None where the source has none
+
+    def __post_init__(self) -> None:
+        for column in ("home", "trigger", "action", "relation"):
+            object.__setattr__(self, column, frozen(getattr(self, column)))
+        if self.group is not None:
+            object.__setattr__(self, "group", frozen(self.group))
+        lengths = {len(column) for column in (self.home, self.trigger, self.action, self.relation)}
+        if len(lengths) > 1 or (self.group is not None and len(self.group) != len(self.home)):
+            raise DataError("the columns of rules differ in length")
+
+    def __len__(self) -> int:
+        return len(self.home)
+
+    def take(self, which: Array | Mask) -> Rules:
+        """The rules at these positions (or where the mask is true), in that order."""
+        group = None if self.group is None else self.group[which]
+        return Rules(self.home[which], self.trigger[which], self.action[which], self.relation[which], group)
+
+    def by_home(self) -> Rules:
+        """The same rules sorted by home, keeping the order within each."""
+        return self.take(np.argsort(self.home, kind="stable"))
+
+    def keys(self, n_devices: int, n_relations: int) -> Array:
+        """One number per rule, equal for equal (trigger, action, relation); devices are never shared by homes."""
+        return (self.trigger * n_devices + self.action) * max(n_relations, 1) + self.relation
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where homes came from, what was counted on the way in, and what was left out."""
+
+    source: str = ""
+    counts: dict[str, int] = field(default_factory=dict)  # e.g. {"rule rows": 8729, "duplicate rules": 2}
+    skipped: tuple[str, ...] = ()  # one sentence per kind of bad line, with every line number
+    notes: tuple[str, ...] = ()  # e.g. how a preset differs from the paper
+    codes: dict[str, dict[str, int]] = field(default_factory=dict)  # the source's numbers for states and actions
+
+
+class Device(NamedTuple):
+    """One device of one home."""
+
+    id: int | str
+    type: str
+
+
+class Rule(NamedTuple):
+    """One rule of one home, spelled out."""
+
+    trigger: Device
+    relation: Relation
+    action: Device
+
+    def __str__(self) -> str:
+        return f"<{self.trigger.type} {self.trigger.id}, {self.relation}, {self.action.type} {self.action.id}>"
+
+
+class Home(NamedTuple):
+    """One home, for people and tests; code that computes uses the arrays."""
+
+    user: int | str
+    devices: tuple[Device, ...]
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Homes:
+    """Households as flat arrays; every home owns a contiguous run of devices and of rules."""
+
+    name: str
+    types: tuple[str, ...]  # entity types, e.g. "ContactSensor"
+    relations: tuple[Relation, ...]  # trigger-action pairs
+    users: Ids  # [n_homes]    the id in the source
+    device_home: Array  # [n_devices]  sorted
+    device_type: Array  # [n_devices]
+    device_ids: Ids  # [n_devices]  the id in the source
+    rules: Rules  # sorted by home; no rule twice
+    provenance: Provenance = field(default_factory=Provenance)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "relations", tuple(Relation(*r) for r in self.relations))
+        object.__setattr__(self, "types", tuple(self.types))
+        for column in ("device_home", "device_type"):
+            object.__setattr__(self, column, frozen(getattr(self, column)))
+        for column in ("users", "device_ids"):
+            object.__setattr__(self, column, frozen_ids(getattr(self, column)))
+        _check(self)
+
+    @property
+    def n_homes(self) -> int:
+        return len(self.users)
+
+    @property
+    def n_devices(self) -> int:
+        return len(self.device_home)
+
+    @property
+    def n_rules(self) -> int:
+        return len(self.rules)
+
+    @property
+    def device_start(self) -> Array:
+        """[n_homes + 1]: home h owns devices device_start[h] to device_start[h + 1]."""
+        return starts(self.device_home, self.n_homes)
+
+    @property
+    def rule_start(self) -> Array:
+        """[n_homes + 1]: home h has rules rule_start[h] to rule_start[h + 1]."""
+        return starts(self.rules.home, self.n_homes)
+
+    def typed(self, rules: Rules | None = None) -> tuple[Array, Array, Array]:
+        """Trigger type, relation and action type of each rule: what a user-item model calls its item."""
+        rules = self.rules if rules is None else rules
+        return self.device_type[rules.trigger], rules.relation, self.device_type[rules.action]
+
+    def home(self, index: int) -> Home:
+        """One home spelled out. Negative positions count from the end, as in a list."""
+        if not -self.n_homes <= index < self.n_homes:
+            raise IndexError(f"home {index} of {self.n_homes}")
+        index %= self.n_homes
+        first, last = np.searchsorted(self.device_home, [index, index + 1])
+        devices = tuple(
+            Device(i, self.types[t])
+            for i, t in zip(self.device_ids[first:last].tolist(), self.device_type[first:last], strict=True)
+        )
+        begin, end = np.searchsorted(self.rules.home, [index, index + 1])
+        rules = self.rules.take(np.arange(begin, end))
+        spelled = tuple(
+            Rule(devices[t - first], self.relations[r], devices[a - first])
+            for t, r, a in zip(rules.trigger, rules.relation, rules.action, strict=True)
+        )
+        return Home(self.users[index : index + 1].tolist()[0], devices, spelled)
+
+    def __iter__(self) -> Iterator[Home]:
+        return (self.home(i) for i in range(self.n_homes))
+
+    def __len__(self) -> int:
+        return self.n_homes
+
+    def with_rules(self, which: Array | Mask) -> Homes:
+        """The same homes and devices with only these of their rules."""
+        return replace(self, rules=self.rules.take(which).by_home())
+
+    def subset(self, homes: Array | Mask) -> Homes:
+        """These homes in this order, with their devices and rules; the vocabularies stay as they are."""
+        chosen = np.flatnonzero(homes) if np.asarray(homes).dtype == bool else np.asarray(homes, dtype=np.int64)
+        if len(np.unique(chosen)) != len(chosen):
+            raise DataError("subset: a home is named twice")
+        devices = _runs(self.device_start, chosen)
+        rules = self.rules.take(_runs(self.rule_start, chosen))
+        new_home = np.full(self.n_homes, -1, dtype=np.int64)
+        new_home[chosen] = np.arange(len(chosen))
+        new_device = np.full(self.n_devices, -1, dtype=np.int64)
+        new_device[devices] = np.arange(len(devices))
+        return replace(
+            self,
+            users=self.users[chosen],
+            device_home=new_home[self.device_home[devices]],
+            device_type=self.device_type[devices],
+            device_ids=self.device_ids[devices],
+            rules=Rules(
+                new_home[rules.home], new_device[rules.trigger], new_device[rules.action], rules.relation, rules.group
+            ),
+        )
+
+    def merged_types(self) -> Homes:
+        """One device per entity type and home, duplicate rules dropped: the `types` track."""
+        from datasets.merge import merge_types
+
+        return merge_types(self)
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits that are the same everywhere and change with any device, rule or vocabulary entry."""
+        from datasets.fingerprint import fingerprint
+
+        return fingerprint(self)
+
+    def describe(self) -> Description:
+        """Counts and distributions, to print or to compare with published ones."""
+        from datasets.describe import describe
+
+        return describe(self)
+
+    def save(self, path: Path | str) -> None:
+        """Write everything to one Parquet file, one row per home."""
+        from datasets.storage import save
+
+        save(self, Path(path))
+
+
+def starts(sorted_home: Array, n_homes: int) -> Array:
+    """[n_homes + 1]: where each home's run begins in a column sorted by home."""
+    return np.searchsorted(sorted_home, np.arange(n_homes + 1)).astype(np.int64)
+
+
+def frozen(values: npt.ArrayLike) -> Array:
+    """A read-only int64 view (a copy only where the type differs)."""
+    view = np.asarray(values, dtype=np.int64).view()
+    view.flags.writeable = False
+    return view
+
+
+def frozen_ids(values: npt.ArrayLike) -> Ids:
+    """Ids read-only, as int64 where they are whole numbers and as variable-width text otherwise."""
+    ids = np.asarray(values)
+    if ids.dtype.kind in "iub" or ids.size == 0 and ids.dtype.kind == "f":
+        return frozen(ids)
+    view = ids.astype(np.dtypes.StringDType()).view()
+    view.flags.writeable = False
+    return view
+
+
+def _runs(start: Array, chosen: Array) -> Array:
+    """The positions start[c] to start[c + 1] of every chosen c, one after the other."""
+    length = start[chosen + 1] - start[chosen]
+    offset = np.repeat(start[chosen] - (np.cumsum(length) - length), length)
+    return offset + np.arange(length.sum())
+
+
+def _check(homes: Homes) -> None:
+    """Raise where an invariant does not hold, so that no later step has to look again."""
+
+    def within(values: Array, bound: int) -> bool:
+        return len(values) == 0 or bool(values.min() >= 0 and values.max() < bound)
+
+    def problems() -> Iterator[str]:
+        rules, devices = homes.rules, homes.n_devices
+        yield "an entity type is listed twice" if len(set(homes.types)) != len(homes.types) else ""
+        yield "a relation is listed twice" if len(set(homes.relations)) != len(homes.relations) else ""
+        same = len(homes.device_home) == len(homes.device_type) == len(homes.device_ids)
+        yield "" if same else "the columns of devices differ in length"
+        yield "" if within(homes.device_home, homes.n_homes) else "a device names a home that is not there"
+        yield "" if within(homes.device_type, len(homes.types)) else "a device names a type that is not there"
+        yield "" if within(rules.relation, len(homes.relations)) else "a rule names a relation that is not there"
+        yield "" if within(rules.home, homes.n_homes) else "a rule names a home that is not there"
+        inside = within(rules.trigger, devices) and within(rules.action, devices)
+        yield "" if inside else "a rule names a device that is not there"
+        yield "" if bool(np.all(np.diff(homes.device_home) >= 0)) else "devices are not sorted by home"
+        yield "" if bool(np.all(np.diff(rules.home) >= 0)) else "rules are not sorted by home"
+        owners = (homes.device_home[rules.trigger] == rules.home) & (homes.device_home[rules.action] == rules.home)
+        yield "" if bool(owners.all()) else "a rule names a device of another home"
+        keys = np.sort(rules.keys(devices, len(homes.relations)))
+        yield "a home has one rule twice" if bool(np.any(np.diff(keys) == 0)) else ""
+
+    for problem in problems():
+        if problem:
+            raise DataError(f"{homes.name}: {problem}")

@@ -1,0 +1,105 @@
+"""The data sets by name: a dict, a decorator, and errors that say what would have been right."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from datasets.errors import DataError, unknown
+from datasets.homes import Homes
+
+# Imported on first use, so that `import datasets` does no work. A module outside joins by being imported.
+ADAPTERS = ("datasets.wyze", "datasets.ifttt", "datasets.tables", "datasets.saved", "datasets.synthetic")
+
+Loader = Callable[..., Homes]
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """How a data set is loaded and, where it must be brought along, which files are expected."""
+
+    name: str
+    load: Loader  # takes the folder first if `files` are expected, then keyword options
+    folder: str = ""  # below $FEDRULE_DATA; empty for data that needs none
+    files: tuple[str, ...] = ()
+    origin: str = ""  # where the files come from
+
+    @property
+    def summary(self) -> str:
+        return (inspect.getdoc(self.load) or "").partition("\n")[0]
+
+    @property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """The keyword options of `load`."""
+        parameters = inspect.signature(self.load).parameters.values()
+        return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+_DATASETS: dict[str, Dataset] = {}
+
+
+def dataset(
+    name: str, *, folder: str = "", files: tuple[str, ...] = (), origin: str = ""
+) -> Callable[[Loader], Loader]:
+    """Register a loader under a name."""
+
+    def add(load: Loader) -> Loader:
+        if name in _DATASETS and _DATASETS[name].load is not load:
+            raise DataError(f"data set {name!r} is registered twice")
+        _DATASETS[name] = Dataset(name, load, folder, files, origin)
+        return load
+
+    return add
+
+
+def names() -> list[str]:
+    """Every data set that can be loaded, sorted."""
+    _discover()
+    return sorted(_DATASETS)
+
+
+def get(name: str) -> Dataset:
+    """The data set of this name, or an error with the nearest one."""
+    _discover()
+    if name not in _DATASETS:
+        raise unknown("data set", name, _DATASETS)
+    return _DATASETS[name]
+
+
+def load(name: str, *, path: Path | str | None = None, **options: object) -> Homes:
+    """Homes by the name of a data set; `path` says where its files are if not under $FEDRULE_DATA."""
+    found = get(name)
+    for option in options:
+        if option not in found.options:
+            raise unknown(f"option of {name}", option, found.options)
+    if not found.files:
+        if path is not None:
+            raise DataError(f"{name} needs no files; leave out path={str(path)!r}")
+        return replace(found.load(**options), name=name)
+    return replace(found.load(where(found, path), **options), name=name)
+
+
+def where(found: Dataset, path: Path | str | None) -> Path:
+    """The folder (or file) of a data set that must be brought along."""
+    root = os.environ.get("FEDRULE_DATA", "")
+    if path is None and not (root and found.folder):
+        ask = f"{found.name}: say where its files are, by path= or the variable FEDRULE_DATA"
+        raise DataError(f"{ask}; {_expected(found)}")
+    place = Path(path) if path is not None else Path(root) / found.folder
+    if not place.exists():
+        raise DataError(f"{found.name}: {place} does not exist; {_expected(found)}")
+    return place
+
+
+def _expected(found: Dataset) -> str:
+    folder = f" in $FEDRULE_DATA/{found.folder}" if found.folder else ""
+    return f"expected: {', '.join(found.files)}{folder}" + (f", from {found.origin}" if found.origin else "")
+
+
+def _discover() -> None:
+    for module in ADAPTERS:
+        importlib.import_module(module)

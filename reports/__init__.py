@@ -1,0 +1,1 @@
+"""Figures, tables and the page; reads result files only."""
