@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from datasets.homes import Array, Homes, Provenance
-from datasets.published import Published
+from datasets.published import PUBLISHED, Published
 
 PER_HOME = ("mean", "median", "90 %", "max", "share = 2", "share <= 5", "share <= 10")
 
@@ -22,10 +22,15 @@ class Description:
     statistics: dict[str, float]
     provenance: Provenance
 
-    def beside(self, published: Published) -> pd.DataFrame:
-        """Ours, theirs and the difference in per cent, for every statistic; blank where nothing was published."""
+    @property
+    def published(self) -> Published:
+        """What was published about this data, or about the data it imitates."""
+        return PUBLISHED[self.provenance.published]
+
+    def beside(self) -> pd.DataFrame:
+        """Ours, the published and the difference in per cent, for every statistic; blank where nothing was published."""
         table = pd.DataFrame({"ours": pd.Series(self.statistics, dtype=float)})
-        table["published"] = table.index.map(published.statistics).astype(float)
+        table["published"] = table.index.map(self.published.statistics).astype(float)
         table["difference %"] = 100 * (table["ours"] / table["published"] - 1)
         return table
 

@@ -79,6 +79,7 @@ class Provenance:
     skipped: tuple[str, ...] = ()  # one sentence per kind of bad line, with every line number
     notes: tuple[str, ...] = ()  # e.g. how a preset differs from the paper
     codes: dict[str, dict[str, int]] = field(default_factory=dict)  # the source's numbers for states and actions
+    published: str = ""  # the entry of datasets.published to lay the description beside
 
 
 class Device(NamedTuple):
@@ -248,7 +249,7 @@ def frozen(values: npt.ArrayLike) -> Array:
 def frozen_ids(values: npt.ArrayLike) -> Ids:
     """Ids read-only, as int64 where they are whole numbers and as variable-width text otherwise."""
     ids = np.asarray(values)
-    if ids.dtype.kind in "iub" or ids.size == 0 and ids.dtype.kind == "f":
+    if ids.dtype.kind in "iub" or (ids.size == 0 and ids.dtype.kind == "f"):
         return frozen(ids)
     view = ids.astype(np.dtypes.StringDType()).view()
     view.flags.writeable = False

@@ -107,11 +107,8 @@ def _homes(table: pa.Table, card: dict[str, Any]) -> Homes:
             rules["group"].to_numpy() if "group" in rules else None,
         ),
         provenance=Provenance(
-            source=card["provenance"]["source"],
-            counts=card["provenance"]["counts"],
-            skipped=tuple(card["provenance"]["skipped"]),
-            notes=tuple(card["provenance"]["notes"]),
-            codes=card["provenance"]["codes"],
+            **card["provenance"]
+            | {"skipped": tuple(card["provenance"]["skipped"]), "notes": tuple(card["provenance"]["notes"])}
         ),
     )
 
@@ -121,7 +118,8 @@ def _named(position: Array, names: list[str]) -> pa.DictionaryArray:
 
 
 def _position(column: pa.Array, names: list[str]) -> Array:
-    return pc.index_in(column.cast(pa.string()), pa.array(names, pa.string())).to_numpy(zero_copy_only=False)
+    found = pc.index_in(column.cast(pa.string()), pa.array(names, pa.string()))
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _ids(ids: Ids) -> pa.Array:
@@ -130,7 +128,7 @@ def _ids(ids: Ids) -> pa.Array:
 
 def _from_ids(column: pa.Array) -> Ids:
     if pa.types.is_integer(column.type):
-        return column.to_numpy()
+        return np.asarray(column.to_numpy())
     return np.array(column.to_pylist(), dtype=np.dtypes.StringDType())
 
 
