@@ -28,7 +28,7 @@ class Description:
         return PUBLISHED[self.provenance.published]
 
     def beside(self) -> pd.DataFrame:
-        """Ours, the published and the difference in per cent, for every statistic; blank where nothing was published."""
+        """Ours, the published and the difference in per cent; blank where nothing was published."""
         table = pd.DataFrame({"ours": pd.Series(self.statistics, dtype=float)})
         table["published"] = table.index.map(self.published.statistics).astype(float)
         table["difference %"] = 100 * (table["ours"] / table["published"] - 1)
