@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from datasets.errors import DataError
 from datasets.homes import Homes
+
+
+def narrow(homes: Homes, *, min_pair_count: int = 1, min_rules: int = 0, min_devices: int = 0) -> Homes:
+    """First only relations that occur often enough, then only homes that are large enough in what is left."""
+    for option, value in (("min_pair_count", min_pair_count), ("min_rules", min_rules), ("min_devices", min_devices)):
+        if value < 0:
+            raise DataError(f"{option}={value}: it counts something and cannot be negative")
+    homes = keep_common_relations(homes, min_pair_count)
+    return drop_small_homes(homes, min_rules=min_rules, min_devices=min_devices)
 
 
 def keep_common_relations(homes: Homes, min_count: int) -> Homes:

@@ -188,9 +188,14 @@ class Homes:
 
     def subset(self, homes: Array | Mask) -> Homes:
         """These homes in this order, with their devices and rules; the vocabularies stay as they are."""
-        chosen = np.flatnonzero(homes) if np.asarray(homes).dtype == bool else np.asarray(homes, dtype=np.int64)
+        is_mask = np.asarray(homes).dtype == bool
+        if is_mask and len(homes) != self.n_homes:
+            raise DataError(f"subset: a mask of {len(homes)} for {self.n_homes} homes")
+        chosen = np.flatnonzero(homes) if is_mask else frozen(homes)
         if len(np.unique(chosen)) != len(chosen):
             raise DataError("subset: a home is named twice")
+        if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self.n_homes:
+            raise DataError(f"subset: home {chosen.min()} or {chosen.max()} is not one of 0..{self.n_homes - 1}")
         devices = _runs(self.device_start, chosen)
         rules = self.rules.take(_runs(self.rule_start, chosen))
         new_home = np.full(self.n_homes, -1, dtype=np.int64)
@@ -241,15 +246,19 @@ def starts(sorted_home: Array, n_homes: int) -> Array:
 
 def frozen(values: npt.ArrayLike) -> Array:
     """A read-only int64 view (a copy only where the type differs)."""
-    view = np.asarray(values, dtype=np.int64).view()
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iub":
+        raise DataError(f"a column of whole numbers holds {array.dtype}")
+    view = array.astype(np.int64, copy=False).view()
     view.flags.writeable = False
     return view
 
 
 def frozen_ids(values: npt.ArrayLike) -> Ids:
-    """Ids read-only, as int64 where they are whole numbers and as variable-width text otherwise."""
+    """Ids read-only, as int64 where they are whole numbers that fit and as variable-width text otherwise."""
     ids = np.asarray(values)
-    if ids.dtype.kind in "iub" or (ids.size == 0 and ids.dtype.kind == "f"):
+    fits = ids.dtype.kind in "ib" or (ids.dtype.kind == "u" and ids.max(initial=0) < 2**63)
+    if fits or (ids.size == 0 and ids.dtype.kind == "f"):
         return frozen(ids)
     view = ids.astype(np.dtypes.StringDType()).view()
     view.flags.writeable = False

@@ -35,7 +35,7 @@ class Dataset:
     @property
     def options(self) -> dict[str, inspect.Parameter]:
         """The keyword options of `load`."""
-        parameters = inspect.signature(self.load).parameters.values()
+        parameters = inspect.signature(self.load, eval_str=True).parameters.values()
         return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 

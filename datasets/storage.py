@@ -64,16 +64,19 @@ def load_file(path: Path | str) -> Homes:
         raise DataError(f"{path}: no such file; `python -m datasets generate NAME --out FILE` writes one")
     try:
         table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
+        card = json.loads((table.schema.metadata or {}).get(KEY, b"null"))
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path}: not a readable Parquet file ({error}); save it again") from error
-    card = json.loads((table.schema.metadata or {}).get(KEY, b"null"))
-    if card is None:
+    if not isinstance(card, dict):
         raise DataError(f"{path}: a Parquet file, but not one that Homes.save wrote; see the `tables` data set")
-    if card["format"] != FORMAT:
-        raise DataError(f"{path}: format {card['format']}, this version reads {FORMAT}; save it again")
-    homes = _homes(table.combine_chunks(), card)
-    if homes.fingerprint != card["fingerprint"]:
-        raise DataError(f"{path}: its contents do not match its fingerprint {card['fingerprint']}; it was altered")
+    if card.get("format") != FORMAT:
+        raise DataError(f"{path}: format {card.get('format')}, this version reads {FORMAT}; save it again")
+    try:
+        homes = _homes(table.combine_chunks(), card)
+    except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: its contents do not fit together ({error}); it was altered") from error
+    if homes.fingerprint != card.get("fingerprint"):
+        raise DataError(f"{path}: its contents do not match its fingerprint {card.get('fingerprint')}; it was altered")
     return homes
 
 
@@ -118,7 +121,7 @@ def _named(position: Array, names: list[str]) -> pa.DictionaryArray:
 
 
 def _position(column: pa.Array, names: list[str]) -> Array:
-    found = pc.index_in(column.cast(pa.string()), pa.array(names, pa.string()))
+    found = pc.index_in(column.cast(pa.string()), pa.array(names, pa.string())).fill_null(-1)
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 

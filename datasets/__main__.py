@@ -1,0 +1,169 @@
+"""`python -m datasets`: list, describe, check and generate data sets."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import logging
+import sys
+from pathlib import Path
+
+from datasets.describe import number
+from datasets.errors import DataError
+from datasets.homes import Homes
+from datasets.options import parse_options
+from datasets.recognise import recognise
+from datasets.registry import get, load, names
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; bad input is one message and exit code 1, never a traceback."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        for module in chosen.modules:
+            importlib.import_module(module)
+        return int(chosen.run(chosen))
+    except (DataError, OSError, ModuleNotFoundError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m datasets", description="Rules of homes: find, look at, check, make."
+    )
+    parser.add_argument(
+        "--import",
+        dest="modules",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a module of yours that registers data sets with @dataset",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    listing = commands.add_parser("list", help="every data set, what it is and its options")
+    listing.set_defaults(run=_list)
+
+    describe = commands.add_parser("describe", help="counts and distributions, beside the published ones")
+    describe.add_argument("name", metavar="NAME")
+    describe.add_argument("--json", action="store_true", help="statistics as JSON")
+    describe.add_argument("--merged", action="store_true", help="the `types` track: devices of one type merged")
+    _add_loading(describe)
+    describe.set_defaults(run=_describe)
+
+    check = commands.add_parser("check", help="read your own tables and name the first bad lines")
+    check.add_argument("path", metavar="PATH", type=Path, help="a folder with two tables, or a file")
+    check.add_argument(
+        "--set", dest="options", action="append", default=[], metavar="KEY=VALUE", help="e.g. columns.user=household_id"
+    )
+    check.set_defaults(run=_check)
+
+    generate = commands.add_parser("generate", help="write a data set to one .parquet file or a folder of CSV files")
+    generate.add_argument("name", metavar="NAME")
+    generate.add_argument(
+        "--out", required=True, type=Path, metavar="FILE", help="FILE.parquet, or a folder (Wyze CSV)"
+    )
+    _add_loading(generate)
+    generate.set_defaults(run=_generate)
+
+    fidelity = commands.add_parser("fidelity", help="how near a synthetic data set is to what it imitates")
+    fidelity.add_argument("name", metavar="NAME")
+    fidelity.add_argument("--real", metavar="NAME", help="also compare with this data set")
+    _add_loading(fidelity)
+    fidelity.set_defaults(run=_fidelity)
+    return parser
+
+
+def _add_loading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, metavar="PATH", help="where the files are, if not under $FEDRULE_DATA")
+    parser.add_argument(
+        "--set",
+        dest="options",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of the data set, e.g. homes=1000; see `list`",
+    )
+
+
+def _load(name: str, path: Path | None, assignments: list[str]) -> Homes:
+    return load(name, path=path, **parse_options(get(name).load, assignments, of=name))
+
+
+def _list(_: argparse.Namespace) -> int:
+    for name in names():
+        found = get(name)
+        needs = f"needs {', '.join(found.files)}" if found.files else "built in"
+        _say(f"{name}: {found.summary} ({needs})")
+        for option in found.options.values():
+            _say(f"    {option}")
+    return 0
+
+
+def _describe(chosen: argparse.Namespace) -> int:
+    homes = _load(chosen.name, chosen.data, chosen.options)
+    description = (homes.merged_types() if chosen.merged else homes).describe()
+    if chosen.json:
+        _say(json.dumps({"fingerprint": description.fingerprint, **description.statistics}, indent=2))
+        return 0
+    _say(str(description))
+    table = description.beside().dropna()
+    if len(table):
+        _say(f"\nBeside {description.published.source}:")
+        shown = table.assign(ours=table["ours"].map(number), published=table["published"].map(number))
+        _say(shown.to_string(formatters={"difference %": "{:+.2f}".format}))
+    return 0
+
+
+def _check(chosen: argparse.Namespace) -> int:
+    name = recognise(chosen.path)
+    _say(f"{chosen.path}: read as {name}")
+    try:
+        homes = _load(name, chosen.path, chosen.options)
+    except DataError as error:
+        if "on_error" not in get(name).options:
+            raise
+        _say(str(error))
+        homes = _load(name, chosen.path, [*chosen.options, "on_error=skip"])  # raises again where nothing can be saved
+        _say(f"\nWithout the bad lines (on_error=skip): {_summary(homes)}")
+        return 1
+    _say(f"No bad lines: {_summary(homes)}")
+    return 0
+
+
+def _generate(chosen: argparse.Namespace) -> int:
+    homes = _load(chosen.name, chosen.data, chosen.options)
+    if chosen.out.suffix == ".parquet":
+        homes.save(chosen.out)
+    elif chosen.out.suffix:
+        raise DataError(f"{chosen.out}: write to a file that ends in .parquet, or to a folder for CSV files")
+    else:
+        from datasets.wyze_files import write_wyze
+
+        write_wyze(homes, chosen.out)
+    _say(f"{chosen.out}: {_summary(homes)}, fingerprint {homes.fingerprint}")
+    return 0
+
+
+def _fidelity(chosen: argparse.Namespace) -> int:
+    from datasets.fidelity import fidelity, report
+
+    homes = _load(chosen.name, chosen.data, chosen.options)
+    _say(report(fidelity(homes, load(chosen.real) if chosen.real else None)))
+    return 0
+
+
+def _summary(homes: Homes) -> str:
+    return f"{homes.n_homes:,} homes, {homes.n_devices:,} devices, {homes.n_rules:,} rules"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Delimited text files as columns of bytes, with the line of every row that is refused.
+
+Handled: a byte order mark, CRLF, quoted fields (with delimiters, quotes and line breaks inside), blank lines, spaces
+around names, comma, semicolon, tab or bar as delimiter. Refused with the line: a wrong number of fields. Refused as a
+whole: an empty file, a header and nothing else, UTF-16, a quote that is never closed.
+"""
+
+from __future__ import annotations
+
+import csv
+import mmap
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from datasets.errors import DataError
+from datasets.homes import Array
+from datasets.problems import Problems
+
+DELIMITERS = ",;\t|"
+
+
+@dataclass(frozen=True, slots=True)
+class Delimited:
+    """A file, its column names and its delimiter: the one that finds most of the wanted names."""
+
+    path: Path
+    names: list[str]
+    delimiter: str
+
+    def read(self, wanted: Sequence[str], problems: Problems) -> tuple[pa.Table, Array]:
+        """The wanted columns as bytes and each row's record number (from 0, the header not counted)."""
+        rejected: list[tuple[int, int]] = []  # record number, fields
+
+        def reject(row: pa_csv.InvalidRow) -> str:
+            rejected.append((row.number - 2, row.actual_columns))  # the reader counts from 1 and counts the header
+            return "skip"
+
+        try:
+            table = pa_csv.read_csv(
+                self.path,
+                # One thread: only then does the reader know the number of a row that it rejects.
+                pa_csv.ReadOptions(use_threads=False, column_names=self.names, skip_rows_after_names=1),
+                pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=reject),
+                pa_csv.ConvertOptions(
+                    include_columns=list(wanted),
+                    column_types=dict.fromkeys(wanted, pa.binary()),  # bytes: what is not UTF-8 is ours to report
+                    strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{self.path}: cannot be read as a table ({error})") from error
+        if table.num_rows == 0 and not rejected:
+            raise DataError(f"{self.path}: it has a header but no rows; export it again with its contents")
+        number = np.array([n for n, _ in rejected], dtype=np.int64)
+        problems.add(
+            self.path.name,
+            self.lines(number),
+            f"the line does not have {len(self.names)} fields",
+            "complete or delete it" + ("; the file may be cut off" if _ends_in_mid_line(self.path) else ""),
+            [f"it has {fields}" for _, fields in rejected],
+        )
+        return table, np.setdiff1d(np.arange(table.num_rows + len(number)), number, assume_unique=True)
+
+    def lines(self, records: Array) -> list[int]:
+        """The line on which each record begins; slow, and only needed where something is wrong."""
+        wanted, begins, number, line = set(records.tolist()), {}, -1, 1  # the header is record -1
+        if not wanted:
+            return []
+        with self.path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            reader = csv.reader(file, delimiter=self.delimiter)
+            for row in reader:
+                if row:
+                    if number in wanted:
+                        begins[number] = line
+                    number += 1
+                line = reader.line_num + 1
+        return [begins[record] for record in records.tolist()]
+
+
+def open_delimited(path: Path, wanted: Collection[str]) -> Delimited:
+    """Look at the header and at what would spoil the whole file."""
+    with path.open("rb") as file:
+        first = next((line for line in file if line.strip(b"\xef\xbb\xbf \t\r\n")), b"")
+    if not first:
+        raise DataError(f"{path}: the file is empty; a header with {', '.join(wanted)} is expected")
+    if first[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise DataError(f"{path}: the file is UTF-16; save it in UTF-8")
+    try:
+        text = first.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} line 1: the header is not UTF-8; save the file in UTF-8") from error
+    found = {d: [name.strip() for name in next(csv.reader([text], delimiter=d))] for d in DELIMITERS}
+    best = max(DELIMITERS, key=lambda d: len(set(found[d]) & set(wanted)))
+    _refuse_open_quote(path, best)
+    return Delimited(path, found[best], best)
+
+
+def write_delimited(path: Path, columns: Mapping[str, pa.Array]) -> None:
+    """Write columns with commas and a plain header; fields are quoted only if some value needs it."""
+    table = pa.table(dict(columns))
+    for quoting in ("none", "needed"):
+        try:
+            with path.open("wb") as file:
+                file.write(",".join(table.column_names).encode() + b"\n")
+                pa_csv.write_csv(table, file, pa_csv.WriteOptions(include_header=False, quoting_style=quoting))
+            return
+        except pa.ArrowInvalid:  # a value holds a comma, a quote or a line break
+            if quoting == "needed":
+                raise
+
+
+def _refuse_open_quote(path: Path, delimiter: str) -> None:
+    """A quote that is never closed would swallow the rest of the file into one field."""
+    if _count(path, b'"') % 2 == 0:
+        return
+    line = 1
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        try:
+            for _ in reader:
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(f"{path} line {line}: a quote is opened and never closed; close it") from error
+
+
+def _count(path: Path, byte: bytes) -> int:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        step = 1 << 24
+        return sum(content[i : i + step].count(byte) for i in range(0, len(content), step))
+
+
+def _ends_in_mid_line(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        return file.read() != b"\n"

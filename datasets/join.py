@@ -1,0 +1,191 @@
+"""Two tables, who owns which device and which rules exist, joined into homes; every bad line is reported.
+
+A device that stands twice with one type is read once and counted; with two types it is refused. A rule that names a
+device of another home is refused (where ids are unique over homes; else it cannot be told), and so is one that
+contradicts the device table about a type. A device that occurs only in rules is added to the home if `add_devices` says
+so and the rule names its type, and refused otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from datasets.assemble import DeviceColumns, RuleColumns, assemble
+from datasets.homes import Array, Homes, Ids, Mask, Provenance
+from datasets.ids import ids_of_one_kind, refuse_missing, texts, whole_numbers
+from datasets.problems import Problems
+from datasets.text_table import TextTable
+
+ENDS = {"trigger_device": "trigger_type", "action_device": "action_type"}  # a rule's device and, if named, its type
+
+
+def join(
+    name: str,
+    devices: TextTable,
+    rules: TextTable,
+    *,
+    problems: Problems,
+    provenance: Provenance,
+    integer_ids: bool = False,
+    add_devices: bool = False,
+    usable: Mask | None = None,
+    group: Array | None = None,
+) -> Homes:
+    """Homes from two tables; `usable` says which rules passed the caller's own checks. Settles `problems`.
+
+    Roles of columns: devices have user, device, type; rules have user, trigger_device, trigger_state, action,
+    action_device, and may have trigger_type and action_type.
+    """
+    tables = _Tables(devices, rules, integer_ids, problems)
+    if usable is not None:
+        tables.rule_ok &= usable
+    repeated = tables.keep_each_device_once()
+    missing = {end: tables.look_up(end, add_devices) for end in ENDS}
+    added = tables.add_devices(missing)
+    skipped = problems.settle()
+    counts = {
+        "device rows": len(devices),
+        "rule rows": len(rules),
+        "device rows repeated": repeated,
+        "devices that only rules name": len(added.id),
+    }
+    known, kept = tables.known, tables.rule_ok
+    return assemble(
+        name,
+        DeviceColumns(
+            np.concatenate([tables.device_user[known], added.user]),
+            np.concatenate([tables.device[known], added.id]),
+            np.concatenate([tables.types[tables.device_type[known]], added.type]),
+        ),
+        RuleColumns(
+            tables.rule_user[kept],
+            tables.end["trigger_device"][kept],
+            texts(rules["trigger_state"])[kept],
+            texts(rules["action"])[kept],
+            tables.end["action_device"][kept],
+            None if group is None else group[kept],
+        ),
+        replace(provenance, counts=provenance.counts | {k: n for k, n in counts.items() if n}, skipped=skipped),
+    )
+
+
+class _Tables:
+    """Both tables with their ids and types as numbers of common vocabularies; `*_ok` shrink as faults are found."""
+
+    def __init__(self, devices: TextTable, rules: TextTable, integer_ids: bool, problems: Problems) -> None:
+        self.devices, self.rules, self.problems = devices, rules, problems
+        self._parse_ids(integer_ids)
+        self.device_ok &= refuse_missing(devices, "type", problems)
+        for role in ("trigger_state", "action"):
+            self.rule_ok &= refuse_missing(rules, role, problems)
+        self._number_types()
+
+    def _parse_ids(self, integer_ids: bool) -> None:
+        roles = [(self.devices, "user"), (self.rules, "user"), (self.devices, "device")]
+        roles += [(self.rules, end) for end in ENDS]
+        values: list[Ids]
+        if integer_ids:
+            parsed = [whole_numbers(table, role, self.problems) for table, role in roles]
+            values, ok = [numbers for numbers, _ in parsed], [good for _, good in parsed]
+        else:
+            columns = [table[role] for table, role in roles]
+            values = ids_of_one_kind(columns[:2]) + ids_of_one_kind(columns[2:])
+            ok = [refuse_missing(table, role, self.problems) for table, role in roles]
+        self.device_user, self.rule_user, self.device, *ends = values
+        self.end = dict(zip(ENDS, ends, strict=True))
+        self.device_ok, self.rule_ok = ok[0] & ok[2], ok[1] & ok[3] & ok[4]
+        user, _ = pd.factorize(np.concatenate(values[:2]))
+        id_, distinct = pd.factorize(np.concatenate(values[2:]))
+        self.n_ids = max(len(distinct), 1)
+        # One number per (user, device), the same in both tables.
+        n_devices, n_rules = len(self.devices), len(self.rules)
+        owner, of_rule = np.split(user, [n_devices])
+        owned, trigger, action = np.split(id_, [n_devices, n_devices + n_rules])
+        self.device_key = owner * self.n_ids + owned
+        self.end_key = {
+            "trigger_device": of_rule * self.n_ids + trigger,
+            "action_device": of_rule * self.n_ids + action,
+        }
+
+    def _number_types(self) -> None:
+        named = {end: texts(self.rules[role]) for end, role in ENDS.items() if role in self.rules}
+        codes, names = pd.factorize(np.concatenate([texts(self.devices["type"]), *named.values()]))
+        self.types = np.asarray(names, dtype=object)
+        codes = np.where(np.isin(codes, np.flatnonzero(self.types == "")), -1, codes)
+        self.device_type = codes[: len(self.devices)]
+        parts = codes[len(self.devices) :].reshape(len(named), len(self.rules))
+        unnamed = np.full(len(self.rules), -1)  # the rule does not say
+        self.end_type = dict.fromkeys(ENDS, unnamed) | dict(zip(named, parts, strict=True))
+
+    def keep_each_device_once(self) -> int:
+        """Find the first row of every device; gives the number of rows that merely repeat one."""
+        rows = np.flatnonzero(self.device_ok)
+        rows, first, leader = _runs_of_equals(rows, self.device_key[rows])
+        contradicts = _mask(rows[self.device_type[rows] != self.device_type[leader]], len(self.devices))
+        self.devices.refuse(
+            contradicts,
+            "the device is listed before with another type",
+            "keep one of the lines",
+            problems=self.problems,
+            show="device",
+        )
+        self.known = rows[first]  # rows of the device table, sorted by key
+        return len(rows) - len(self.known) - int(contradicts.sum())
+
+    def look_up(self, end: str, add_devices: bool) -> Mask:
+        """Check the devices at this end of the rules; gives the rules whose device is to be added to the home."""
+        key, named = self.end_key[end], self.end_type[end]
+        known = self.device_key[self.known]
+        place = np.searchsorted(known, key)
+        place[place == len(known)] = 0
+        found = known[place] == key if len(known) else np.zeros(len(key), dtype=bool)
+        wrong_type = found & (named >= 0)
+        wrong_type[found] &= self.device_type[self.known[place[found]]] != named[found]
+        column, file = self.rules.names[end], self.devices.file
+        self._refuse(end, wrong_type, f"{column} has another type in {file}", "correct one of the files")
+        ids = known % self.n_ids
+        unique_ids = len(np.unique(ids)) == len(ids)  # ids numbered anew in each home say nothing about an owner
+        foreign = ~found & np.isin(key % self.n_ids, ids) if unique_ids else np.zeros(len(key), dtype=bool)
+        remedy = "a rule joins devices of one home: correct the id"
+        self._refuse(end, foreign, f"{column} belongs to another user in {file}", remedy)
+        missing = ~found & ~foreign
+        remedy = "add the device there" + ("" if add_devices else ", or load with add_devices=True")
+        unusable = missing & (named < 0) if add_devices else missing
+        self._refuse(end, unusable, f"{column} is not among its user's devices in {file}", remedy)
+        return missing & ~unusable
+
+    def add_devices(self, missing: dict[str, Mask]) -> DeviceColumns:
+        """The devices that only good rules name, each once; a later rule that gives one another type is refused."""
+        at = {end: np.flatnonzero(mask & self.rule_ok) for end, mask in missing.items()}
+        rows = np.concatenate(list(at.values()))
+        key = np.concatenate([self.end_key[end][chosen] for end, chosen in at.items()])
+        type_ = np.concatenate([self.end_type[end][chosen] for end, chosen in at.items()])
+        id_ = np.concatenate([self.end[end][chosen] for end, chosen in at.items()])
+        by_row = np.argsort(rows, kind="stable")
+        order, first, leader = _runs_of_equals(by_row, key[by_row])
+        contradicts = _mask(rows[order[type_[order] != type_[leader]]], len(self.rules))
+        what = "an earlier rule gives a device of this one another type"
+        self.rule_ok &= self.rules.refuse(contradicts, what, "correct one of the types", problems=self.problems)
+        chosen = order[first]
+        return DeviceColumns(self.rule_user[rows[chosen]], id_[chosen], self.types[type_[chosen]])
+
+    def _refuse(self, end: str, bad: Mask, what: str, remedy: str) -> None:
+        self.rule_ok &= self.rules.refuse(bad & self.rule_ok, what, remedy, problems=self.problems, show=end)
+
+
+def _runs_of_equals(rows: Array, key: Array) -> tuple[Array, Mask, Array]:
+    """The rows sorted by key, which of them begins a run of equal keys, and for each the row that begins its run."""
+    order = np.argsort(key, kind="stable")
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = np.diff(key[order]) != 0
+    rows = rows[order]
+    return rows, first, rows[first][np.cumsum(first) - 1]
+
+
+def _mask(rows: Array, length: int) -> Mask:
+    mask = np.zeros(length, dtype=bool)
+    mask[rows] = True
+    return mask

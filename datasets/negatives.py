@@ -1,0 +1,168 @@
+"""Rules that do not exist, drawn to stand against those that do (paper section 3.2: "we sample negative edges").
+
+Candidates are never listed one by one: they are numbered home by home, the taken ones (known, positive or forbidden)
+are skipped by their position in a sorted array, and distinct numbers are drawn for all homes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from datasets.candidates import Pairs, has_self_rules
+from datasets.errors import DataError, unknown
+from datasets.homes import Array, Homes, Rules
+from datasets.valid import ValidRules
+
+KINDS = ("paper", "feasible")
+PAIRS_AT_ONCE = 1 << 20  # `feasible` looks at this many device pairs at a time, about 100 MB
+
+
+def sample(
+    kind: str,
+    homes: Homes,
+    positives: Rules,
+    *,
+    rng: np.random.Generator,
+    forbidden: Sequence[Rules] = (),
+    valid: ValidRules | None = None,
+) -> Rules:
+    """Negatives of a kind by its name; `feasible` needs the valid rules of the training data."""
+    if kind == "paper":
+        return paper(homes, positives, rng=rng, forbidden=forbidden)
+    if kind == "feasible":
+        if valid is None:
+            raise DataError("feasible negatives need valid=ValidRules.of(train)")
+        return feasible(homes, positives, rng=rng, valid=valid, forbidden=forbidden)
+    raise unknown("kind of negatives", kind, KINDS)
+
+
+def paper(homes: Homes, positives: Rules, *, rng: np.random.Generator, forbidden: Sequence[Rules] = ()) -> Rules:
+    """As many per home as it has positives: one half apart, the other on existing pairs with another relation.
+
+    The first half (rounded up) are ordered pairs with neither a known rule nor a positive, with any relation; the
+    others are pairs of a positive with a relation that the pair does not have. Where one kind runs out the other fills
+    up; where both do, the home gets fewer. None is a rule of `homes`, of `positives` or of `forbidden` (hidden rules
+    of the same homes); none comes twice; a device is paired with itself only where the data has such rules.
+    """
+    n_relations = len(homes.relations)
+    pairs = Pairs.of(homes, self_pairs=has_self_rules(homes.rules, positives, *forbidden))
+    taken = _joined([homes.rules, positives, *forbidden])
+    taken_pair = pairs.number(taken)
+    adjacent = np.unique(pairs.number(_joined([homes.rules, positives])))
+    existing = np.unique(pairs.number(positives))
+
+    # Pairs apart are numbered by how many of them come before; so are the cells (pair, relation) upon them.
+    is_apart = ~np.isin(taken_pair, adjacent)
+    place = taken_pair[is_apart] - np.searchsorted(adjacent, taken_pair[is_apart])
+    apart_taken = np.unique(place * n_relations + taken.relation[is_apart])
+    apart_start = (pairs.start - np.searchsorted(adjacent, pairs.start)) * n_relations
+    on_existing = np.isin(taken_pair, existing)
+    place = np.searchsorted(existing, taken_pair[on_existing])
+    existing_taken = np.unique(place * n_relations + taken.relation[on_existing])
+    existing_start = np.searchsorted(existing, pairs.start) * n_relations
+
+    wanted = np.bincount(positives.home, minlength=homes.n_homes)
+    many_apart, many_existing = _free(apart_start, apart_taken), _free(existing_start, existing_taken)
+    from_apart = np.minimum((wanted + 1) // 2, many_apart)
+    from_existing = np.minimum(wanted - from_apart, many_existing)
+    from_apart = np.minimum(wanted - from_existing, many_apart)
+
+    place, apart_relation = _cells(_draw(apart_start, apart_taken, from_apart, rng), n_relations)
+    apart_pair = _nth_not_in(adjacent, place)
+    place, existing_relation = _cells(_draw(existing_start, existing_taken, from_existing, rng), n_relations)
+    drawn = pairs.devices(np.concatenate([apart_pair, existing[place]]))
+    return Rules(*drawn, np.concatenate([apart_relation, existing_relation])).by_home()
+
+
+def feasible(
+    homes: Homes,
+    positives: Rules,
+    *,
+    rng: np.random.Generator,
+    valid: ValidRules,
+    forbidden: Sequence[Rules] = (),
+) -> Rules:
+    """As many per home as it has positives, uniformly from the valid rules that its devices could carry out.
+
+    None is a rule of `homes`, of `positives` or of `forbidden`, and none comes twice; a home that has fewer left gets
+    those. A device is paired with itself only where the data has such rules.
+    """
+    n_types, n_relations = len(homes.types), len(homes.relations)
+    if valid.shape != (n_types, n_types, n_relations):
+        raise DataError(f"{homes.name}: valid rules of shape {valid.shape} belong to other vocabularies")
+    pairs = Pairs.of(homes, self_pairs=has_self_rules(homes.rules, positives, *forbidden))
+    taken = _joined([homes.rules, positives, *forbidden])
+    taken = taken.take(
+        valid.contains(homes.device_type[taken.trigger], homes.device_type[taken.action], taken.relation)
+    )
+    taken_pair = pairs.number(taken)
+    wanted = np.bincount(positives.home, minlength=homes.n_homes)
+    parts = []
+    for first, end in pairs.runs(PAIRS_AT_ONCE):
+        number = np.arange(pairs.start[first], pairs.start[end])
+        home, trigger, action = pairs.devices(number)
+        type_pair = homes.device_type[trigger] * n_types + homes.device_type[action]
+        pair_start = np.concatenate([[0], np.cumsum(valid.start[type_pair + 1] - valid.start[type_pair])])
+        cell_start = pair_start[pairs.start[first : end + 1] - pairs.start[first]]
+
+        begin, behind = np.searchsorted(taken.home, [first, end])
+        place = taken_pair[begin:behind] - pairs.start[first]
+        cell = type_pair[place] * n_relations + taken.relation[begin:behind]
+        within = np.searchsorted(valid.cell, cell) - valid.start[type_pair[place]]
+        drawn = _draw(cell_start, np.unique(pair_start[place] + within), wanted[first:end], rng)
+
+        place = np.searchsorted(pair_start, drawn, side="right") - 1
+        relation = valid.relation[valid.start[type_pair[place]] + drawn - pair_start[place]]
+        parts.append(Rules(home[place], trigger[place], action[place], relation))
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Rules]) -> Rules:
+    """All rules of all parts, sorted by home, without groups."""
+    if not parts:
+        return Rules(*[np.zeros(0, dtype=np.int64)] * 4)
+    columns = zip(*((part.home, part.trigger, part.action, part.relation) for part in parts), strict=True)
+    return Rules(*(np.concatenate(column) for column in columns)).by_home()
+
+
+def _cells(cell: Array, n_relations: int) -> tuple[Array, Array]:
+    return np.divmod(cell, max(n_relations, 1))
+
+
+def _free(start: Array, taken: Array) -> Array:
+    """How many of the numbers start[h] to start[h + 1] are not in `taken` (sorted), for every home."""
+    return np.diff(start - np.searchsorted(taken, start))
+
+
+def _nth_not_in(taken: Array, nth: Array) -> Array:
+    """The number that has `nth` smaller ones outside of `taken` (sorted, distinct)."""
+    # taken[j] - j numbers below taken[j] are free, so it is skipped by every nth that reaches as far.
+    return nth + np.searchsorted(taken - np.arange(len(taken)), nth, side="right")
+
+
+def _draw(start: Array, taken: Array, wanted: Array, rng: np.random.Generator) -> Array:
+    """Per home h `wanted[h]` distinct numbers of start[h] to start[h + 1] not in `taken`, or all; sorted, uniform."""
+    free_start = start - np.searchsorted(taken, start)
+    free = np.diff(free_start)
+    wanted = np.minimum(wanted, free)
+    return _nth_not_in(taken, _distinct(free_start, free, wanted, rng))
+
+
+def _distinct(start: Array, free: Array, wanted: Array, rng: np.random.Generator) -> Array:
+    """Per home h `wanted[h]` <= free[h] distinct numbers from start[h] on, sorted; every subset is equally likely."""
+    # More than half of what there is: shuffle it all, which is less than twice what is wanted, and keep the first.
+    all_of = np.where(2 * wanted > free, free, 0)
+    home = np.repeat(np.arange(len(free)), all_of)
+    number = np.arange(len(home)) - (np.cumsum(all_of) - all_of)[home]  # 0, 1, 2, ... within each home
+    order = np.lexsort((rng.random(len(home)), home))
+    kept = number < wanted[home]
+    found = np.sort(start[home[kept]] + number[order][kept])
+    # Otherwise draw with repetition until enough are distinct: at least half of the draws are new.
+    missing = np.where(2 * wanted > free, 0, wanted)
+    while missing.any():
+        home = np.repeat(np.arange(len(free)), missing)
+        found = np.unique(np.concatenate([found, start[home] + rng.integers(0, free[home])]))
+        missing = wanted - np.diff(np.searchsorted(found, start))
+    return found

@@ -1,0 +1,54 @@
+"""KEY=VALUE from the command line, turned into what a function's signature asks for."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+
+from datasets.errors import DataError, unknown
+
+YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def parse_options(function: Callable[..., object], assignments: Sequence[str], *, of: str) -> dict[str, object]:
+    """Keyword options of `function` from texts such as "homes=1000"; `of` is what messages call it."""
+    parameters = inspect.signature(function, eval_str=True).parameters
+    known = {p.name: p.annotation for p in parameters.values() if p.kind is p.KEYWORD_ONLY}
+    options: dict[str, object] = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals:
+            raise DataError(f"{assignment!r}: options are written KEY=VALUE, e.g. seed=1")
+        name, dot, entry = key.partition(".")
+        if name not in known:
+            raise unknown(f"option of {of}", name, known)
+        if dot:  # columns.user=household fills one entry of a mapping
+            options[name] = {**typing.cast("Mapping[str, str]", options.get(name, {})), entry: text}
+        else:
+            options[name] = parse_value(text, known[name], f"{of} {key}")
+    return options
+
+
+def parse_value(text: str, annotation: object, where: str) -> object:
+    """A text as int, float, bool, None or str, whichever the annotation allows first."""
+    allowed = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
+    if types.NoneType in allowed and text.lower() == "none":
+        return None
+    if bool in allowed and text.lower() in YES_NO:
+        return YES_NO[text.lower()]
+    for kind in (int, float):
+        if kind in allowed:
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+    if str in allowed:
+        return text
+    names = " or ".join(getattr(kind, "__name__", str(kind)) for kind in allowed)
+    raise DataError(f"{where}={text!r}: expected {names}")
+
+
+def _is_union(annotation: object) -> bool:
+    return typing.get_origin(annotation) in (types.UnionType, typing.Union)

@@ -1,0 +1,204 @@
+"""What a method may see and what it has to find: rules of homes divided into train, validation and test.
+
+The paper trains on 80 % of each home's rules and tests on the rest (section 4.1). Where rules come in groups (one
+automation is its triggers x its actions) a group is hidden as a whole, since its siblings would give the answer away.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from datasets.errors import DataError, unknown
+from datasets.homes import Array, Homes, Mask, Rules
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hidden:
+    """What is known when predicting, and what is to be found."""
+
+    homes: Homes  # devices and known rules
+    rules: Rules  # the hidden ones, sorted by home; homes and devices by their position in `homes`
+
+    def __post_init__(self) -> None:
+        sizes = self.homes.n_devices, len(self.homes.relations)
+        if np.isin(self.rules.keys(*sizes), self.homes.rules.keys(*sizes)).any():
+            raise DataError(f"{self.homes.name}: a rule is both known and hidden")
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """Homes divided into train, validation and test; a rule of the source is in one of them only.
+
+    At validation time the rules of `train` are known, at test time those of validation as well: `test` is the same
+    whether or not a validation part was carved. A model whose settings were chosen on validation is fitted again on
+    `refit().train`, and then knows when tested what it was trained on.
+    """
+
+    name: str
+    seed: int
+    parameters: dict[str, float | bool]  # all that decides, besides the name and the seed, which rules are hidden
+    train: Homes
+    validation: Hidden  # no homes and no rules where none was asked for
+    test: Hidden
+    train_and_validation: Homes
+    unseen_homes: bool  # the hidden rules are of homes that are not in `train`
+
+    @property
+    def key(self) -> dict[str, str | float | bool]:
+        """What identifies the split in the key of a result."""
+        return {"split": self.name, "seed": self.seed, **self.parameters}
+
+    @property
+    def forbidden(self) -> tuple[Rules, ...]:
+        """Rules of the training homes that are hidden, which no negative may be; other homes' rules cannot be."""
+        return () if self.unseen_homes else (self.validation.rules, self.test.rules)
+
+    def refit(self) -> Split:
+        """The same split with validation folded back into train, as if it had never been carved."""
+        whole = self.train_and_validation
+        return replace(
+            self, parameters=self.parameters | {"validation": False}, train=whole, validation=_nothing(whole)
+        )
+
+
+def split(homes: Homes, how: str = "holdout", *, seed: int = 0, **options: object) -> Split:
+    """Divide the rules of homes in one of the ways of SPLITS, by name; the options are those of its function."""
+    if how not in SPLITS:
+        raise unknown("split", how, SPLITS)
+    known = set(inspect.signature(SPLITS[how]).parameters) - {"homes", "seed"}
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of {how}", option, known)
+    return SPLITS[how](homes, seed=seed, **options)
+
+
+def holdout(homes: Homes, *, seed: int = 0, fraction: float = 0.2, validation: bool = False) -> Split:
+    """The paper's: int(fraction * n) of the n rules of each home are hidden; homes too small for one still train.
+
+    Groups are hidden in random order as long as their middle lies within the first int(fraction * n) rules: near the
+    fraction on average, and exactly int(fraction * n) where every rule stands alone. No home loses all of its rules.
+    """
+    _check_fraction("holdout", fraction)
+
+    def hide(known: Homes, rng: np.random.Generator) -> tuple[Homes, Hidden]:
+        groups = _shuffled(known, rng)
+        total = groups.rules_of_home
+        middle = groups.before + groups.size / 2
+        chosen = (middle <= (fraction * total).astype(np.int64)) & (groups.before + groups.size < total)
+        hidden = _hide(known, chosen[groups.of_rule])
+        return hidden.homes, hidden
+
+    return _carve("holdout", homes, hide, seed=seed, parameters={"fraction": fraction, "validation": validation})
+
+
+def leave_one_out(homes: Homes, *, seed: int = 0, validation: bool = False) -> Split:
+    """One random rule (one group, where rules come in groups) of every home that keeps at least another."""
+
+    def hide(known: Homes, rng: np.random.Generator) -> tuple[Homes, Hidden]:
+        hidden = _hide_one(known, rng)
+        return hidden.homes, hidden
+
+    return _carve("leave_one_out", homes, hide, seed=seed, parameters={"validation": validation})
+
+
+def new_homes(homes: Homes, *, seed: int = 0, fraction: float = 0.2, validation: bool = False) -> Split:
+    """int(fraction * n) of the n homes with at least two rules (groups) are unseen in training.
+
+    One rule (group) of each is hidden and the others are given as its context; validation homes are other unseen ones.
+    """
+    _check_fraction("new_homes", fraction)
+
+    def hide(known: Homes, rng: np.random.Generator) -> tuple[Homes, Hidden]:
+        groups = _shuffled(known, rng)
+        able = np.unique(groups.home[groups.size < groups.rules_of_home])
+        unseen = np.zeros(known.n_homes, dtype=np.bool_)
+        unseen[rng.permutation(able)[: int(fraction * len(able))]] = True
+        return known.subset(~unseen), _hide_one(known.subset(unseen), rng)
+
+    parameters = {"fraction": fraction, "validation": validation}
+    return _carve("new_homes", homes, hide, seed=seed, parameters=parameters, unseen_homes=True)
+
+
+SPLITS: dict[str, Callable[..., Split]] = {
+    "holdout": holdout,
+    "leave_one_out": leave_one_out,
+    "new_homes": new_homes,
+}
+
+
+def _carve(
+    name: str,
+    homes: Homes,
+    hide: Callable[[Homes, np.random.Generator], tuple[Homes, Hidden]],
+    *,
+    seed: int,
+    parameters: dict[str, float | bool],
+    unseen_homes: bool = False,
+) -> Split:
+    """Hide for test and, where asked, the same way again from what is left, by another stream of the seed."""
+    if seed < 0:
+        raise DataError(f"{name}: seed {seed} is negative; use 0, 1, 2, ...")
+    if not isinstance(parameters["validation"], bool):
+        raise DataError(f"{name}: validation is True or False, not {parameters['validation']}; it is carved like test")
+    rest, test = hide(homes, np.random.default_rng([seed, 0]))
+    train, validation = rest, _nothing(rest)
+    if parameters["validation"]:
+        train, validation = hide(rest, np.random.default_rng([seed, 1]))
+    return Split(name, seed, parameters, train, validation, test, rest, unseen_homes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Groups of rules, numbered home by home and in random order within each; a rule without group is its own."""
+
+    of_rule: Array  # [n_rules]   the group of each rule
+    home: Array  # [n_groups]
+    size: Array  # [n_groups]  rules of the group
+    before: Array  # [n_groups]  rules of the home in earlier groups
+    rules_of_home: Array  # [n_groups]  rules of the home in all groups
+
+
+def _shuffled(homes: Homes, rng: np.random.Generator) -> _Groups:
+    rules = homes.rules
+    number = np.arange(len(rules))
+    if rules.group is not None:  # a group's number counts within its home only
+        order = np.lexsort((rules.group, rules.home))
+        first = (np.diff(rules.home[order], prepend=-1) != 0) | (np.diff(rules.group[order], prepend=0) != 0)
+        number[order] = np.cumsum(first) - 1
+    size = np.bincount(number)
+    home = np.zeros_like(size)
+    home[number] = rules.home
+    order = np.lexsort((rng.random(len(size)), home))
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    home, size = home[order], size[order]
+    start = homes.rule_start
+    before = np.cumsum(size) - size - start[home]
+    return _Groups(place[number], home, size, before, np.diff(start)[home])
+
+
+def _hide(homes: Homes, chosen: Mask) -> Hidden:
+    return Hidden(homes.with_rules(~chosen), homes.rules.take(chosen))
+
+
+def _hide_one(homes: Homes, rng: np.random.Generator) -> Hidden:
+    groups = _shuffled(homes, rng)
+    chosen = (groups.before == 0) & (groups.size < groups.rules_of_home)
+    return _hide(homes, chosen[groups.of_rule])
+
+
+def _nothing(homes: Homes) -> Hidden:
+    none = np.zeros(0, dtype=np.int64)
+    return Hidden(homes.subset(none), homes.rules.take(none))
+
+
+def _check_fraction(name: str, fraction: float) -> None:
+    if not 0 < fraction < 1:
+        raise DataError(f"{name}: fraction {fraction} is not between 0 and 1, e.g. 0.2")

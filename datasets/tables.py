@@ -1,0 +1,89 @@
+"""Bring your own: a table of devices and a table of rules, as files or DataFrames, with columns mapped by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from datasets.errors import DataError, unknown
+from datasets.filters import narrow
+from datasets.homes import Homes, Provenance
+from datasets.ids import whole_numbers
+from datasets.join import join
+from datasets.problems import Problems
+from datasets.registry import dataset
+from datasets.text_table import Source, read_table
+
+DEVICES = ("user", "device", "type")
+RULES = ("user", "trigger_device", "trigger_state", "action", "action_device", "trigger_type", "action_type", "group")
+OPTIONAL = ("trigger_type", "action_type", "group")
+SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
+
+
+@dataset("tables", files=("devices.csv", "rules.csv"), origin="your own databases; .tsv and .parquet are read too")
+def tables(
+    folder: Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    min_pair_count: int = 1,
+    min_rules: int = 0,
+    min_devices: int = 0,
+    add_devices: bool = False,
+    on_error: str = "raise",
+) -> Homes:
+    """Your own devices and rules: two tables in one folder, columns mapped by name."""
+    homes = from_tables(
+        _one_of(folder, "devices"),
+        _one_of(folder, "rules"),
+        columns=columns,
+        add_devices=add_devices,
+        on_error=on_error,
+    )
+    return narrow(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices)
+
+
+def from_tables(
+    devices: Source,
+    rules: Source,
+    *,
+    columns: Mapping[str, str] | None = None,
+    add_devices: bool = False,
+    on_error: str = "raise",
+    name: str = "tables",
+) -> Homes:
+    """Homes from two tables: paths of CSV, TSV or Parquet files, or DataFrames.
+
+    Devices need the columns user, device and type; rules need user, trigger_device and action_device (device ids),
+    trigger_state and action. Rules may have trigger_type and action_type, which are checked against the devices, and
+    group, a whole number that rules of one automation share. `columns` says which of these are called differently,
+    e.g. {"user": "household_id"}. Ids may be any text; where all are whole numbers they are kept as such.
+    """
+    called = dict(columns or {})
+    for role in called:
+        if role not in DEVICES + RULES:
+            raise unknown("column role", role, DEVICES + RULES)
+    problems = Problems(on_error)
+    device_table = read_table(devices, {r: called.get(r, r) for r in DEVICES}, problems=problems, label="devices")
+    rule_columns = {r: called.get(r, r) for r in RULES}
+    optional = [role for role in OPTIONAL if role not in called]  # a column that is named must be there
+    rule_table = read_table(rules, rule_columns, problems=problems, optional=optional, label="rules")
+    group, usable = whole_numbers(rule_table, "group", problems) if "group" in rule_table else (None, None)
+    return join(
+        name,
+        device_table,
+        rule_table,
+        problems=problems,
+        provenance=Provenance(source=f"{device_table.file} and {rule_table.file}"),
+        add_devices=add_devices,
+        usable=usable,
+        group=group,
+    )
+
+
+def _one_of(folder: Path, stem: str) -> Path:
+    """The table of this name in the folder, whatever its format."""
+    found = [folder / (stem + suffix) for suffix in SUFFIXES if (folder / (stem + suffix)).is_file()]
+    if len(found) != 1:
+        have = " and ".join(path.name for path in found) or "none"
+        raise DataError(f"{folder}: expected one file {stem}.csv (or .tsv, .txt, .parquet), found {have}")
+    return found[0]

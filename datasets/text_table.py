@@ -1,0 +1,149 @@
+"""Tables as named text columns, from a delimited file, a Parquet file or a DataFrame; each row knows its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from datasets.delimited import Delimited, open_delimited
+from datasets.errors import DataError, unknown
+from datasets.homes import Array, Mask
+from datasets.problems import Problems
+
+Source: TypeAlias = Path | str | pd.DataFrame
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextTable:
+    """Text columns by the name of their role; a missing value is null."""
+
+    file: str  # as it is called in messages
+    columns: Mapping[str, pa.Array]
+    record: Array  # [n_rows]  the row's number in the source, from 0; refused rows leave gaps
+    names: Mapping[str, str]  # role -> the column's name in the source
+    text: Delimited | None = None  # counts lines; None where a row is its own line
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def __getitem__(self, role: str) -> pa.Array:
+        return self.columns[role]
+
+    def __contains__(self, role: str) -> bool:
+        return role in self.columns
+
+    def keep(self, mask: Mask) -> TextTable:
+        """Only these rows."""
+        if mask.all():
+            return self
+        columns = {role: column.filter(pa.array(mask)) for role, column in self.columns.items()}
+        return replace(self, columns=columns, record=self.record[mask])
+
+    def lines(self, rows: Array) -> list[int]:
+        """The line on which each of these rows begins, counted as an editor does."""
+        if self.text is None:
+            return [record + 1 for record in self.record[rows].tolist()]
+        return self.text.lines(self.record[rows])
+
+    def refuse(self, bad: Mask, what: str, remedy: str, *, problems: Problems, show: str = "") -> Mask:
+        """Report the bad rows, with their value in column `show`, and give back the mask of the others."""
+        rows = np.flatnonzero(bad)
+        if len(rows):
+            values = self.columns[show].take(pa.array(rows[:1000])).to_pylist() if show else []
+            examples = [f"{self.names[show]} {value!r}" if value is not None else "" for value in values]
+            problems.add(self.file, self.lines(rows), what, remedy, examples)
+        return ~bad
+
+
+def read_table(
+    source: Source, columns: Mapping[str, str], *, problems: Problems, optional: Sequence[str] = (), label: str = ""
+) -> TextTable:
+    """Read the columns named by `columns` (role -> name in the source); `optional` roles may be absent."""
+    if isinstance(source, pd.DataFrame):
+        wanted = _matched([str(name) for name in source.columns], columns, optional, label)
+        arrays = {role: pa.array(_texts(source[name]), pa.string()) for role, name in wanted.items()}
+        return _whole(label, arrays, wanted)
+    path = Path(source)
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.suffix == ".parquet":
+        return _read_parquet(path, columns, optional)
+    text = open_delimited(path, columns.values())
+    wanted = _matched(text.names, columns, optional, path.name)
+    table, record = text.read(list(wanted.values()), problems)
+    raw = {role: table[name].combine_chunks() for role, name in wanted.items()}
+    return _decoded(TextTable(path.name, raw, record, wanted, text), problems)
+
+
+def _read_parquet(path: Path, columns: Mapping[str, str], optional: Sequence[str]) -> TextTable:
+    try:
+        wanted = _matched(pq.read_schema(path).names, columns, optional, path.name)
+        table = pq.read_table(path, columns=list(wanted.values()))
+        arrays = {role: table[name].combine_chunks().cast(pa.string()) for role, name in wanted.items()}
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise DataError(f"{path}: not a readable Parquet table ({error})") from error
+    return _whole(path.name, arrays, wanted)
+
+
+def _whole(label: str, arrays: dict[str, pa.Array], names: Mapping[str, str]) -> TextTable:
+    rows = len(next(iter(arrays.values())))
+    if rows == 0:
+        raise DataError(f"{label}: it has columns but no rows")
+    return TextTable(label, {role: _trimmed(column) for role, column in arrays.items()}, np.arange(rows), names)
+
+
+def _decoded(table: TextTable, problems: Problems) -> TextTable:
+    """The bytes as text; rows that are not UTF-8 are reported and left out."""
+    try:
+        text = {role: _trimmed(column.cast(pa.string())) for role, column in table.columns.items()}
+    except pa.ArrowInvalid:
+        rows = zip(*(column.to_pylist() for column in table.columns.values()), strict=True)
+        bad = np.array([not all(_is_utf8(value) for value in row) for row in rows])
+        good = table.refuse(bad, "the line is not UTF-8", "save the file in UTF-8", problems=problems)
+        return _decoded(table.keep(good), problems)
+    return replace(table, columns=text)
+
+
+def _matched(names: list[str], columns: Mapping[str, str], optional: Sequence[str], file: str) -> dict[str, str]:
+    """The columns that are there, by role; an error names the missing ones and what was found instead."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"{file}: the header names {', '.join(map(repr, twice))} twice; rename one")
+    missing = [name for role, name in columns.items() if name not in names and role not in optional]
+    if missing:
+        raise DataError(
+            f"{file}: missing {', '.join(map(repr, missing))}: {unknown('column', missing[0], names)}; "
+            "rename the columns or say by columns= what they are called"
+        )
+    return {role: name for role, name in columns.items() if name in names}
+
+
+def _texts(column: pd.Series) -> list[str | None]:
+    """A DataFrame's column as text; whole numbers that pandas made floats because of gaps stay whole."""
+    present = column.notna()
+    if pd.api.types.is_float_dtype(column) and bool((column[present] % 1 == 0).all()):
+        column = column.astype("Int64")
+    return [str(value) if there else None for value, there in zip(column, present, strict=True)]
+
+
+def _trimmed(column: pa.Array) -> pa.Array:
+    """Without surrounding spaces; nothing, or the text NaN that pandas writes, is null."""
+    text = pc.utf8_trim_whitespace(column)
+    absent = pc.is_in(text, pa.array(["", "nan", "NaN", "NAN"]))
+    return pc.if_else(absent, None, text) if pc.any(absent).as_py() else text
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

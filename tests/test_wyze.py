@@ -1,0 +1,197 @@
+"""The Wyze layout: reading, writing, submissions, and the real homes that come in it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import datasets
+from datasets.errors import DataError
+from datasets.homes import Provenance, Rules
+from datasets.submission import LONGEST, Submission, read_submission, write_submission
+from datasets.wyze import read_wyze
+from datasets.wyze_files import write_wyze
+from tests.strategies import homes as random_homes
+from tests.tables import write_pair
+
+REAL = Path(os.environ.get("FEDRULE_DATA", "")) / "home-assistant"
+needs_real_homes = pytest.mark.skipif(not REAL.is_dir(), reason="FEDRULE_DATA has no home-assistant folder")
+
+
+def test_devices_and_rules_are_joined_by_user(tmp_path):
+    write_pair(
+        tmp_path,
+        devices=["7,1,ContactSensor", "7,2,Light", "9,1,Light"],
+        rules=["7,ContactSensor,1,Open,3,Power On,4,Light,2,1_3_4_2"],
+    )
+    homes = read_wyze(tmp_path)
+    assert homes.users.tolist() == [7, 9]
+    assert [str(rule) for rule in homes.home(0).rules] == ["<ContactSensor 1, Open -> Power On, Light 2>"]
+    assert homes.home(1).rules == ()
+    assert homes.provenance.codes == {"trigger_state": {"Open": 3}, "action": {"Power On": 4}}
+
+
+def test_a_device_that_only_rules_name_is_added_to_each_home_that_uses_it(tmp_path):
+    write_pair(
+        tmp_path,
+        devices=["7,1,Camera", "9,5,Camera"],
+        rules=["7,Camera,1,Motion,0,Upload,0,Cloud,99,1_0_0_99", "9,Camera,5,Motion,0,Upload,0,Cloud,99,5_0_0_99"],
+    )
+    homes = read_wyze(tmp_path)
+    assert [d.type for d in homes.home(0).devices] == ["Camera", "Cloud"]
+    assert [d.id for d in homes.home(1).devices] == [5, 99]
+    assert homes.provenance.counts["devices that only rules name"] == 2
+
+
+def test_a_user_without_any_device_of_its_own_is_still_a_home(tmp_path):
+    write_pair(tmp_path, devices=["7,1,Camera"], rules=["8,Plug,4,On,0,Upload,0,Cloud,99,4_0_0_99"])
+    assert [d.type for d in read_wyze(tmp_path).home(1).devices] == ["Plug", "Cloud"]
+
+
+def test_rare_pairs_and_small_homes_can_be_left_out(tmp_path):
+    write_pair(
+        tmp_path,
+        devices=["1,1,A", "1,2,B", "2,3,A", "2,4,B", "3,5,A"],
+        rules=["1,A,1,s,0,x,0,B,2,1_0_0_2", "1,A,1,s,0,y,1,B,2,1_0_1_2", "2,A,3,s,0,x,0,B,4,3_0_0_4"],
+    )
+    common = datasets.load("wyze", path=tmp_path, min_pair_count=2)
+    assert common.relations == (("s", "x"),)
+    assert common.n_rules == 2
+    assert common.n_homes == 3
+    assert datasets.load("wyze", path=tmp_path, min_pair_count=2, min_rules=1).users.tolist() == [1, 2]
+    assert datasets.load("wyze", path=tmp_path, min_devices=2, min_rules=2).users.tolist() == [1]
+
+
+@pytest.mark.parametrize("part", ["test", "test_private"])
+def test_the_test_parts_are_read_from_their_own_files(tmp_path, part):
+    write_pair(tmp_path, devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
+    other = tmp_path / "other"
+    write_pair(other, devices=["2,1,A"], rules=["2,A,1,s,0,x,0,A,1,1_0_0_1"])
+    suffix = "_private" if part == "test_private" else ""
+    for kind in ("rule", "device"):
+        (other / f"train_{kind}.csv").rename(tmp_path / f"test_{kind}{suffix}.csv")
+    assert datasets.load("wyze", path=tmp_path, part=part).users.tolist() == [2]
+
+
+def test_an_unknown_part_and_a_missing_file_are_named(tmp_path):
+    with pytest.raises(DataError, match="did you mean 'train'"):
+        datasets.load("wyze", path=tmp_path, part="trian")
+    with pytest.raises(DataError, match=r"train_device\.csv is missing"):
+        datasets.load("wyze", path=tmp_path)
+
+
+def test_without_its_folder_the_data_set_says_what_to_put_where(monkeypatch, tmp_path):
+    monkeypatch.delenv("FEDRULE_DATA", raising=False)
+    with pytest.raises(DataError, match=r"FEDRULE_DATA.*train_rule\.csv, train_device\.csv.*ask its owners"):
+        datasets.load("wyze")
+    monkeypatch.setenv("FEDRULE_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="wyze does not exist"):
+        datasets.load("wyze")
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn=random_homes(text_ids=False, bare=False, min_homes=1))
+def test_what_is_written_in_the_layout_is_read_back_the_same(tmp_path_factory, drawn):
+    named = replace(
+        drawn,
+        types=tuple(f"Type, {i}" for i in range(len(drawn.types))),
+        relations=tuple((f'state "{i}"', "act") for i in range(len(drawn.relations))),
+        provenance=Provenance(),
+    )
+    folder = tmp_path_factory.mktemp("wyze")
+    write_wyze(named, folder)
+    read = read_wyze(folder)
+    written = {home.user: home for home in named}
+    assert {home.user for home in read} == set(written)
+    for home in read:
+        assert set(home.devices) == set(written[home.user].devices)
+        assert set(home.rules) == set(written[home.user].rules)
+    assert (read.rules.group is None) == (named.rules.group is None)
+
+
+def test_a_rule_file_with_a_comma_in_a_name_is_quoted(tmp_path):
+    write_pair(tmp_path, devices=["1,1,A"], rules=['1,A,1,"below 5, then",0,x,0,A,1,1_0_0_1'])
+    homes = read_wyze(tmp_path)
+    write_wyze(homes, tmp_path / "again")
+    assert read_wyze(tmp_path / "again").fingerprint == homes.fingerprint
+
+
+def test_groups_are_looked_up_by_user_and_rule(tmp_path):
+    rules = ["1,A,1,s,0,x,0,A,1,1_0_0_1", "1,A,1,s,0,y,1,A,1,1_0_1_1", "2,A,1,s,0,x,0,A,1,1_0_0_1"]
+    write_pair(tmp_path, devices=["1,1,A", "2,1,A"], rules=rules)
+    group = tmp_path / "rule_group.csv"
+    group.write_text("user_id,rule,group\n2,1_0_0_1,5\n1,1_0_0_1,8\n1,1_0_1_1,8\n")
+    homes = read_wyze(tmp_path)
+    assert homes.rules.group.tolist() == [8, 8, 5]
+    group.write_text("user_id,rule,group\n1,1_0_0_1,8\n1,1_0_0_1,9\n1,7_7_7_7,1\n2,1_0_0_1,5\n")
+    with pytest.raises(DataError) as error:
+        read_wyze(tmp_path)
+    message = str(error.value)
+    assert "rule_group.csv line 3: the rule is in two groups" in message
+    assert "rule_group.csv line 4: the rule is not in train_rule.csv" in message
+    assert "train_rule.csv line 3: the rule is not in rule_group.csv" in message
+
+
+class TestSubmission:
+    @pytest.fixture
+    def homes(self, tmp_path):
+        rules = ["7,A,1,s,3,x,4,B,2,1_3_4_2", "7,A,1,s,3,y,6,B,2,1_3_6_2", "9,A,1,s,3,x,4,A,1,1_3_4_1"]
+        write_pair(tmp_path, devices=["7,1,A", "7,2,B", "9,1,A"], rules=rules)
+        return read_wyze(tmp_path)
+
+    def test_is_written_as_user_rule_and_rank_and_read_back(self, homes, tmp_path):
+        ranked = Submission(homes.rules.take(np.array([1, 0, 2])), np.array([1, 2, 1]))
+        write_submission(homes, ranked, tmp_path / "submission.csv")
+        expected = "user_id,rule,rank\n7,1_3_6_2,1\n7,1_3_4_2,2\n9,1_3_4_1,1\n"
+        assert (tmp_path / "submission.csv").read_text() == expected
+        back = read_submission(homes, tmp_path / "submission.csv")
+        assert back.rank.tolist() == [1, 2, 1]
+        assert back.rules.relation.tolist() == ranked.rules.relation.tolist()
+        assert back.rules.trigger.tolist() == ranked.rules.trigger.tolist()
+
+    def test_holds_no_more_than_fifty_ranks(self, homes, tmp_path):
+        one = Rules([0], [0], [1], [0])
+        with pytest.raises(DataError, match="from 1 to 50"):
+            write_submission(homes, Submission(one, np.array([LONGEST + 1])), tmp_path / "submission.csv")
+
+    @pytest.mark.parametrize(
+        ("line", "complaint"),
+        [
+            ("8,1_3_4_2,1", r"line 2: the user is not in the data \(user_id '8'\)"),
+            ("7,1_3_4,1", "line 2: rule is not four whole numbers"),
+            ("7,1_3_4_9,1", "line 2: the rule names a device that its user does not have"),
+            ("9,1_3_4_2,1", "line 2: the rule names a device that its user does not have"),
+            ("7,1_5_4_2,1", "line 2: the rule's state and action never occur together"),
+            ("7,1_3_4_2,51", "line 2: rank is not in 1..50"),
+            ("7,1_3_4_2,x", "line 2: rank is not a whole number"),
+            ("7,1_3_4_2,1\n7,1_3_6_2,1", "line 3: the user has this rank twice"),
+        ],
+    )
+    def test_a_bad_line_is_named(self, homes, tmp_path, line, complaint):
+        path = tmp_path / "submission.csv"
+        path.write_text(f"user_id,rule,rank\n{line}\n")
+        with pytest.raises(DataError, match=complaint):
+            read_submission(homes, path)
+
+
+@needs_real_homes
+def test_the_real_homes_have_the_published_counts():
+    homes = datasets.load("home-assistant", path=REAL)
+    counts = homes.describe().statistics
+    expected = {"homes": 210, "devices": 19_953, "rules": 25_795, "relations": 2_005, "entity types": 108}
+    assert {name: counts[name] for name in expected} == expected
+    assert counts["distinct rules"] == 4_971
+    assert homes.provenance.skipped == ()
+    assert homes.rules.group is not None
+
+
+@needs_real_homes
+def test_the_real_homes_survive_writing_and_reading(tmp_path):
+    homes = datasets.load("home-assistant", path=REAL)
+    write_wyze(homes, tmp_path)
+    assert read_wyze(tmp_path).fingerprint == homes.fingerprint
