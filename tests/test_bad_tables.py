@@ -94,7 +94,7 @@ def test_columns_in_another_order_give_the_same_homes(tmp_path):
         pytest.param(DEVICES, [RULE, OTHER.replace(",1,Record", ",one,Record").replace("3_1_2_3", "3_one_2_3")],
                      "train_rule.csv line 3: trigger_state_id is not a whole number", id="a state's number"),
         pytest.param(DEVICES, [RULE, CLOUD, CLOUD.replace("Cloud", "Plug")],
-                     "train_rule.csv line 4: an earlier rule gives a device of this one another type", id="added twice"),
+                     "train_rule.csv line 4: an earlier rule gives a device of this one another type", id="two"),
         pytest.param(DEVICES, [RULE, CLOUD.replace("Cloud", "")],
                      "train_rule.csv line 3: trigger_device_id is not among its user's devices", id="added, no type"),
     ],

@@ -1,0 +1,86 @@
+"""The user-item formulation: a home is a user, a typed rule (trigger type, relation, action type) an item.
+
+Devices of one type cannot be told apart here, so all pairs of devices with the same two types share their scores.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.sparse import csr_array
+
+from baselines.method import Scores
+from datasets.homes import Array, Homes
+from datasets.valid import ValidRules
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Items:
+    """The items: every typed rule that some training home has, numbered as the valid-rule tensor numbers them."""
+
+    valid: ValidRules
+
+    @classmethod
+    def of(cls, train: Homes) -> Items:
+        return cls(ValidRules.of(train))
+
+    def __len__(self) -> int:
+        return len(self.valid)
+
+    def number(self, homes: Homes) -> Array:
+        """The item of each rule of these homes, -1 where there is no such item."""
+        trigger_type, relation, action_type = homes.typed()
+        cell = (trigger_type * self.valid.n_types + action_type) * self.valid.n_relations + relation
+        place = np.minimum(np.searchsorted(self.valid.cell, cell), max(len(self) - 1, 0))
+        found = self.valid.cell[place] == cell if len(self) else np.zeros(len(cell), dtype=bool)
+        return np.where(found, place, -1)
+
+    def matrix(self, homes: Homes) -> csr_array:
+        """[n_homes, n_items]: 1 where the home has the rule, however many of its devices carry it out."""
+        item = self.number(homes)
+        known = item >= 0
+        shape = (homes.n_homes, len(self))
+        table = csr_array((np.ones(known.sum()), (homes.rules.home[known], item[known])), shape=shape)
+        table.sum_duplicates()
+        table.data[:] = 1.0
+        return table
+
+    def spread(self, homes: Homes, trigger: Array, action: Array, scores: npt.NDArray[np.floating]) -> Scores:
+        """[n_pairs, n_relations] from scores [n_homes of the pairs, n_items]; NaN where there is no such item.
+
+        `scores` has one row for each distinct home among the pairs, in the order of homes.
+        """
+        row = np.unique(homes.device_home[trigger], return_inverse=True)[1]
+        type_pair = homes.device_type[trigger] * self.valid.n_types + homes.device_type[action]
+        begin = self.valid.start[type_pair]
+        length = self.valid.start[type_pair + 1] - begin
+        pair = np.repeat(np.arange(len(trigger)), length)
+        item = np.repeat(begin - (np.cumsum(length) - length), length) + np.arange(length.sum())
+        spread = np.full((len(trigger), self.valid.n_relations), np.nan, dtype=np.float32)
+        spread[pair, self.valid.relation[item]] = scores[row[pair], item]
+        return spread
+
+
+class UserItemModel(ABC):
+    """A fitted user-item model: it scores items for homes, and the pairs of devices take their item's score."""
+
+    def __init__(self, items: Items, train: Homes) -> None:
+        self.items = items
+        self._users = pd.Index(train.users)
+
+    @abstractmethod
+    def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
+        """[len(which), n_items] for these homes, given their rules; a row of NaN for a home it cannot answer."""
+
+    def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
+        """Logits of the items that the devices' types make of each relation; NaN where training had no such item."""
+        which = np.unique(homes.device_home[trigger])
+        return self.items.spread(homes, trigger, action, self.score_items(homes, which))
+
+    def training_row(self, homes: Homes, which: Array) -> Array:
+        """The row of each home in the training data, by user, -1 for a home that was not there."""
+        return self._users.get_indexer(pd.Index(homes.users[which])).astype(np.int64)

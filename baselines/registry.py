@@ -1,0 +1,164 @@
+"""The methods by name: a dict, a decorator and two good errors.
+
+A method is a frozen dataclass of hyper-parameters under `@register("name")`. Files in baselines/ and fedrule/ are found
+by reading their decorators, so that listing imports nothing and a missing optional package is a line in the list and
+not an import error. A module outside joins by being imported (`--import my_module`), or by itself through an entry
+point of the group "fedrule.methods".
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TypeVar, get_type_hints
+
+from baselines.method import Method
+from datasets.errors import DataError, unknown
+
+FOLDERS = ("baselines", "fedrule")
+# The optional packages and the extra of this project that brings each.
+EXTRAS = {"implicit": "mf", "torch": "graph", "torch_geometric": "graph", "sklearn": "learn"}
+
+M = TypeVar("M", bound=type[Method])
+
+_METHODS: dict[str, type[Method]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One hyper-parameter of a method, as `show` prints it."""
+
+    name: str
+    type: str
+    default: object
+    meaning: str
+
+
+def register(name: str) -> Callable[[M], M]:
+    """Make a frozen dataclass available under a name."""
+
+    def add(method: M) -> M:
+        if not (dataclasses.is_dataclass(method) and method.__dataclass_params__.frozen):  # type: ignore[attr-defined]
+            raise TypeError(f"method {name!r}: {method.__name__} must be a frozen dataclass of its hyper-parameters")
+        known = _METHODS.get(name)
+        if known is not None and known.__qualname__ != method.__qualname__:
+            raise TypeError(f"method {name!r} is registered twice: {known.__module__} and {method.__module__}")
+        _METHODS[name] = method
+        return method
+
+    return add
+
+
+def names() -> list[str]:
+    """Every method, also those whose optional package is missing; sorted."""
+    return sorted({*_files(), *_METHODS, *_entry_points()})
+
+
+def get(name: str) -> type[Method]:
+    """The dataclass registered under a name; its module is imported now."""
+    if name not in _METHODS:
+        module = _files().get(name) or _entry_points().get(name)
+        if module is None:
+            raise unknown("method", name, names())
+        extra = missing_extra(name)
+        if extra:
+            raise DataError(f'method {name!r} needs the extra {extra}: pip install "fedrule[{extra}]"')
+        importlib.import_module(module)
+    return _METHODS[name]
+
+
+def build(name: str, **parameters: object) -> Method:
+    """A method with these hyper-parameters and its defaults for the rest."""
+    method = get(name)
+    known = [field.name for field in dataclasses.fields(method)]  # type: ignore[arg-type]
+    for parameter in parameters:
+        if parameter not in known:
+            raise unknown(f"parameter of {name}", parameter, known)
+    return method(**parameters)
+
+
+def missing_extra(name: str) -> str:
+    """The extra that a method needs and that is not installed; empty if it can run."""
+    module = _files().get(name)
+    if module is None:
+        return ""
+    source = Path(importlib.util.find_spec(module).origin)  # type: ignore[union-attr, arg-type]
+    needed = {package for package in _imports(source) if package in EXTRAS}
+    absent = sorted(EXTRAS[package] for package in needed if importlib.util.find_spec(package) is None)
+    return absent[0] if absent else ""
+
+
+def parameters(name: str) -> list[Parameter]:
+    """The hyper-parameters of a method with type, default and meaning (the comment on its line in the source)."""
+    method = get(name)
+    comments = _field_comments(method)
+    hints = get_type_hints(method)
+    found = []
+    for field in dataclasses.fields(method):  # type: ignore[arg-type]
+        hint = hints[field.name]
+        kind = hint.__name__ if isinstance(hint, type) else str(hint)
+        found.append(Parameter(field.name, kind, field.default, comments.get(field.name, "")))
+    return found
+
+
+def summary(name: str) -> str:
+    """The first line of a method's docstring."""
+    return (get(name).__doc__ or "").strip().partition("\n")[0]
+
+
+@cache
+def _files() -> dict[str, str]:
+    """Method name -> module, from the decorators in our folders."""
+    found: dict[str, str] = {}
+    for folder in FOLDERS:
+        root = Path(importlib.util.find_spec(folder).origin).parent  # type: ignore[union-attr, arg-type]
+        for path in sorted(root.rglob("*.py")):
+            module = ".".join([folder, *path.relative_to(root).with_suffix("").parts])
+            found |= {name: module.removesuffix(".__init__") for name in _registered(path)}
+    return found
+
+
+def _entry_points() -> dict[str, str]:
+    return {point.name: point.module for point in entry_points(group="fedrule.methods")}
+
+
+def _registered(path: Path) -> list[str]:
+    """The names in `@register("name")` of a file."""
+    classes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
+    calls = [d for node in classes for d in node.decorator_list if isinstance(d, ast.Call)]
+    return [
+        str(call.args[0].value)
+        for call in calls
+        if isinstance(call.func, ast.Name) and call.func.id == "register" and isinstance(call.args[0], ast.Constant)
+    ]
+
+
+def _imports(path: Path) -> set[str]:
+    """The packages that a file imports, at the top or inside a function."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
+def _field_comments(method: type) -> dict[str, str]:
+    """Field name -> the comment behind it."""
+    import inspect
+
+    comments = {}
+    for line in inspect.getsource(method).splitlines():
+        code, hash_, comment = line.partition("  # ")
+        name, colon, _ = code.strip().partition(":")
+        if hash_ and colon and name.isidentifier():
+            comments[name] = comment.strip()
+    return comments
