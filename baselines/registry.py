@@ -45,7 +45,7 @@ def register(name: str) -> Callable[[M], M]:
     """Make a frozen dataclass available under a name."""
 
     def add(method: M) -> M:
-        if not (dataclasses.is_dataclass(method) and method.__dataclass_params__.frozen):  # type: ignore[attr-defined]
+        if not (dataclasses.is_dataclass(method) and method.__dataclass_params__.frozen):
             raise TypeError(f"method {name!r}: {method.__name__} must be a frozen dataclass of its hyper-parameters")
         known = _METHODS.get(name)
         if known is not None and known.__qualname__ != method.__qualname__:
