@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from baselines.method import Scores
-from datasets.homes import Array, Homes
+from datasets.homes import Array, Homes, runs
 from datasets.valid import ValidRules
 
 
@@ -56,10 +56,8 @@ class Items:
         """
         row = np.unique(homes.device_home[trigger], return_inverse=True)[1]
         type_pair = homes.device_type[trigger] * self.valid.n_types + homes.device_type[action]
-        begin = self.valid.start[type_pair]
-        length = self.valid.start[type_pair + 1] - begin
-        pair = np.repeat(np.arange(len(trigger)), length)
-        item = np.repeat(begin - (np.cumsum(length) - length), length) + np.arange(length.sum())
+        item = runs(self.valid.start, type_pair)
+        pair = np.repeat(np.arange(len(trigger)), np.diff(self.valid.start)[type_pair])
         spread = np.full((len(trigger), self.valid.n_relations), np.nan, dtype=np.float32)
         spread[pair, self.valid.relation[item]] = scores[row[pair], item]
         return spread

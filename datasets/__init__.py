@@ -1,7 +1,24 @@
 """Rules in: adapters, generators, vocabularies, splits, negatives and the valid-rule tensor; numpy, no torch."""
 
 from datasets.errors import DataError
-from datasets.homes import Home, Homes, Provenance, Relation, Rules
+from datasets.homes import Homes, Provenance, Rules
 from datasets.registry import dataset, load, names
+from datasets.splits import Hidden, Split, split
+from datasets.valid import ValidRules
+from datasets.view import Home, Relation
 
-__all__ = ["DataError", "Home", "Homes", "Provenance", "Relation", "Rules", "dataset", "load", "names"]
+__all__ = [
+    "DataError",
+    "Hidden",
+    "Home",
+    "Homes",
+    "Provenance",
+    "Relation",
+    "Rules",
+    "Split",
+    "ValidRules",
+    "dataset",
+    "load",
+    "names",
+    "split",
+]

@@ -26,6 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
         for module in chosen.modules:
             importlib.import_module(module)
         return int(chosen.run(chosen))
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        sys.stderr.close()
+        return 0
     except (DataError, OSError, ModuleNotFoundError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

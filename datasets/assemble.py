@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from datasets.errors import DataError
-from datasets.homes import Array, Homes, Ids, Provenance, Relation, Rules
+from datasets.homes import Array, Homes, Ids, Provenance, Rules
+from datasets.view import Relation
 
 
 @dataclass(frozen=True, slots=True)

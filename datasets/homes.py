@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from datasets.errors import DataError
+from datasets.invariants import check
+from datasets.view import Home, Relation, spell_out
 
 if TYPE_CHECKING:
     from datasets.describe import Description
@@ -22,16 +24,6 @@ if TYPE_CHECKING:
 Array: TypeAlias = npt.NDArray[np.int64]
 Ids: TypeAlias = npt.NDArray[Any]  # int64, or numpy's StringDType where the source's ids are text
 Mask: TypeAlias = npt.NDArray[np.bool_]
-
-
-class Relation(NamedTuple):
-    """A trigger-action pair, e.g. ("Open", "Power On")."""
-
-    trigger: str
-    action: str
-
-    def __str__(self) -> str:
-        return f"{self.trigger} -> {self.action}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,32 +74,6 @@ class Provenance:
     published: str = ""  # the entry of datasets.published to lay the description beside
 
 
-class Device(NamedTuple):
-    """One device of one home."""
-
-    id: int | str
-    type: str
-
-
-class Rule(NamedTuple):
-    """One rule of one home, spelled out."""
-
-    trigger: Device
-    relation: Relation
-    action: Device
-
-    def __str__(self) -> str:
-        return f"<{self.trigger.type} {self.trigger.id}, {self.relation}, {self.action.type} {self.action.id}>"
-
-
-class Home(NamedTuple):
-    """One home, for people and tests; code that computes uses the arrays."""
-
-    user: int | str
-    devices: tuple[Device, ...]
-    rules: tuple[Rule, ...]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Homes:
     """Households as flat arrays; every home owns a contiguous run of devices and of rules."""
@@ -129,7 +95,7 @@ class Homes:
             object.__setattr__(self, column, frozen(getattr(self, column)))
         for column in ("users", "device_ids"):
             object.__setattr__(self, column, frozen_ids(getattr(self, column)))
-        _check(self)
+        check(self)
 
     @property
     def n_homes(self) -> int:
@@ -160,21 +126,7 @@ class Homes:
 
     def home(self, index: int) -> Home:
         """One home spelled out. Negative positions count from the end, as in a list."""
-        if not -self.n_homes <= index < self.n_homes:
-            raise IndexError(f"home {index} of {self.n_homes}")
-        index %= self.n_homes
-        first, last = np.searchsorted(self.device_home, [index, index + 1])
-        devices = tuple(
-            Device(i, self.types[t])
-            for i, t in zip(self.device_ids[first:last].tolist(), self.device_type[first:last], strict=True)
-        )
-        begin, end = np.searchsorted(self.rules.home, [index, index + 1])
-        rules = self.rules.take(np.arange(begin, end))
-        spelled = tuple(
-            Rule(devices[t - first], self.relations[r], devices[a - first])
-            for t, r, a in zip(rules.trigger, rules.relation, rules.action, strict=True)
-        )
-        return Home(self.users[index : index + 1].tolist()[0], devices, spelled)
+        return spell_out(self, index)
 
     def __iter__(self) -> Iterator[Home]:
         return (self.home(i) for i in range(self.n_homes))
@@ -196,8 +148,8 @@ class Homes:
             raise DataError("subset: a home is named twice")
         if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self.n_homes:
             raise DataError(f"subset: home {chosen.min()} or {chosen.max()} is not one of 0..{self.n_homes - 1}")
-        devices = _runs(self.device_start, chosen)
-        rules = self.rules.take(_runs(self.rule_start, chosen))
+        devices = runs(self.device_start, chosen)
+        rules = self.rules.take(runs(self.rule_start, chosen))
         new_home = np.full(self.n_homes, -1, dtype=np.int64)
         new_home[chosen] = np.arange(len(chosen))
         new_device = np.full(self.n_devices, -1, dtype=np.int64)
@@ -265,38 +217,8 @@ def frozen_ids(values: npt.ArrayLike) -> Ids:
     return view
 
 
-def _runs(start: Array, chosen: Array) -> Array:
+def runs(start: Array, chosen: Array) -> Array:
     """The positions start[c] to start[c + 1] of every chosen c, one after the other."""
     length = start[chosen + 1] - start[chosen]
     offset = np.repeat(start[chosen] - (np.cumsum(length) - length), length)
     return offset + np.arange(length.sum())
-
-
-def _check(homes: Homes) -> None:
-    """Raise where an invariant does not hold, so that no later step has to look again."""
-
-    def within(values: Array, bound: int) -> bool:
-        return len(values) == 0 or bool(values.min() >= 0 and values.max() < bound)
-
-    def problems() -> Iterator[str]:
-        rules, devices = homes.rules, homes.n_devices
-        yield "an entity type is listed twice" if len(set(homes.types)) != len(homes.types) else ""
-        yield "a relation is listed twice" if len(set(homes.relations)) != len(homes.relations) else ""
-        same = len(homes.device_home) == len(homes.device_type) == len(homes.device_ids)
-        yield "" if same else "the columns of devices differ in length"
-        yield "" if within(homes.device_home, homes.n_homes) else "a device names a home that is not there"
-        yield "" if within(homes.device_type, len(homes.types)) else "a device names a type that is not there"
-        yield "" if within(rules.relation, len(homes.relations)) else "a rule names a relation that is not there"
-        yield "" if within(rules.home, homes.n_homes) else "a rule names a home that is not there"
-        inside = within(rules.trigger, devices) and within(rules.action, devices)
-        yield "" if inside else "a rule names a device that is not there"
-        yield "" if bool(np.all(np.diff(homes.device_home) >= 0)) else "devices are not sorted by home"
-        yield "" if bool(np.all(np.diff(rules.home) >= 0)) else "rules are not sorted by home"
-        owners = (homes.device_home[rules.trigger] == rules.home) & (homes.device_home[rules.action] == rules.home)
-        yield "" if bool(owners.all()) else "a rule names a device of another home"
-        keys = np.sort(rules.keys(devices, len(homes.relations)))
-        yield "a home has one rule twice" if bool(np.any(np.diff(keys) == 0)) else ""
-
-    for problem in problems():
-        if problem:
-            raise DataError(f"{homes.name}: {problem}")

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from datasets.errors import DataError
-from datasets.homes import Array, Homes, Ids, Provenance, Relation, Rules, starts
+from datasets.homes import Array, Homes, Ids, Provenance, Rules, starts
+from datasets.view import Relation
 
 FORMAT = 1
 KEY = b"fedrule.homes"

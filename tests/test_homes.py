@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import DataError, Homes, Provenance, Relation, Rules
-from datasets.homes import Device, Rule
 from datasets.storage import load_file
+from datasets.view import Device, Rule
 from tests.strategies import homes, triples
 
 # Two people; Ann owns two lamps and a sensor, Bob a lamp. One lamp of Ann's switches the other one, Bob's itself.
