@@ -25,7 +25,7 @@ class Description:
     @property
     def published(self) -> Published:
         """What was published about this data, or about the data it imitates."""
-        return PUBLISHED[self.provenance.published]
+        return PUBLISHED.get(self.provenance.published, PUBLISHED[""])
 
     def beside(self) -> pd.DataFrame:
         """Ours, the published and the difference in per cent; blank where nothing was published."""

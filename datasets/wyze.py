@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,8 @@ def wyze(
 ) -> Homes:
     """The public Wyze smart-home rules; part is train, test or test_private."""
     homes = read_wyze(folder, part=part, on_error=on_error)
+    if part == "train":
+        homes = replace(homes, provenance=replace(homes.provenance, published="wyze-public"))
     return narrow(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices)
 
 

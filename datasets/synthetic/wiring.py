@@ -1,0 +1,172 @@
+"""How a home's rules come about: some start from a wish in a zone, the others follow from a rule that is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from datasets.homes import Array
+from datasets.synthetic.catalogue import Catalogue
+from datasets.synthetic.draws import Floats, accumulate, pick, pick_along, spread_out
+from datasets.synthetic.households import ANYWHERE, Households
+from datasets.synthetic.vocabulary import INTENT_USE, INTENTS
+
+SAME_ZONE = 7.0  # how much likelier a device acts on one in its own zone than on the same thing elsewhere
+ITSELF = 0.6  # how readily a device acts on itself, as a camera does that records what it sees, beside its zone
+SELDOM = 1e-4  # the least wish for a rule between two types, relative to the greatest: whatever is possible happens
+RULE_INTENT = (0.70, 0.18)  # share of rules that serve their zone's intent, the home's; the rest serve any
+MAIN, SECOND = 0.60, 0.25  # how far the home's first and second intent decide which devices start rules
+FOLLOWS = 0.40  # share of rules that follow from the one before: they belong to one automation
+KINDS = (0.45, 0.35, 0.20)  # how it follows: a companion for the same devices, one more actor, one more trigger
+OPTIONS_AT_ONCE = 4_000_000  # bounds the memory of a draw
+COMPANION, MORE_ACTORS, MORE_TRIGGERS = range(3)
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """Rules in the making, sorted by home; `rule` is the position in the catalogue."""
+
+    home: Array  # [n_rules]
+    trigger: Array
+    action: Array
+    rule: Array
+    intent: Array
+    after: Array  # [n_rules]  the rule that it follows from; itself where it starts from a wish
+    copies: Array  # [n_rules]  1 where it repeats the relation of `after` with another device
+
+
+@dataclass(frozen=True, eq=False)
+class Wirer:
+    """Draws device pairs and relations for homes; `popularity` [n_relations] weighs the relations."""
+
+    households: Households
+    catalogue: Catalogue
+    popularity: Floats
+    rng: np.random.Generator
+
+    @cached_property
+    def wish(self) -> Floats:
+        """[n_intents, n_types, n_types]: how much an intent asks for any rule between two types."""
+        cat, n = self.catalogue, len(self.catalogue.types)
+        weight = cat.appeal * self.popularity[cat.relation]
+        pair = cat.trigger_type * n + cat.action_type
+        wish = np.stack([np.bincount(pair, row, n * n).reshape(n, n) for row in weight])
+        offered = np.bincount(pair, minlength=n * n).reshape(n, n) > 0
+        return np.where(offered, np.maximum(wish, SELDOM * wish.max(axis=(1, 2), keepdims=True)), 0.0)
+
+    @cached_property
+    def eager(self) -> Floats:
+        """[n_devices + 1]: running sums of how readily each device starts a rule, given what its home wants."""
+        lived = self.households
+        by_type = self.wish.sum(axis=2)  # [n_intents, n_types]
+        by_type = by_type / by_type.sum(axis=1, keepdims=True)
+        of_any = np.array(INTENT_USE) @ by_type
+        wants = MAIN * by_type[:, None] + SECOND * by_type[None] + (1 - MAIN - SECOND) * of_any  # [main, second, type]
+        home = lived.device_home
+        return accumulate(lived.busy * wants[lived.intent[home], lived.second_intent[home], lived.device_type])
+
+    def pairs(self, home: Array, into: Array | None = None) -> tuple[Array, Array, Array]:
+        """A trigger device, an action device and an intent for each of these homes; `into` may name the latter."""
+        lived, rng = self.households, self.rng
+        start, wish = lived.start, self.wish
+        trigger = pick_along(self.eager, start[home], start[home + 1], rng)
+        serves = rng.random(len(home))
+        zone_intent = np.where(
+            lived.zone[trigger] != ANYWHERE, lived.zone_intent[lived.zone[trigger]], lived.intent[home]
+        )
+        intent = np.where(serves < RULE_INTENT[0], zone_intent, lived.intent[home])
+        anything = rng.choice(len(INTENTS), len(home), p=INTENT_USE)
+        intent = np.where(serves < sum(RULE_INTENT), intent, anything)
+        action = np.full(len(home), -1)
+        for part in _parts(start[home + 1] - start[home]):
+            action[part] = self._actors(home[part], trigger[part], wish[intent[part], lived.device_type[trigger[part]]])
+        if into is not None:
+            action = np.where((into >= 0) & (trigger != into), into, action)
+        return trigger, action, intent
+
+    def _actors(self, home: Array, trigger: Array, wish: Floats) -> Array:
+        """A device for each trigger to act on; `wish` [n, n_types] is how much each type is wanted."""
+        lived = self.households
+        start = lived.start
+        chooser, device, end = spread_out(start[home], start[home + 1])
+        own, zone = trigger[chooser], lived.zone[device]
+        near = (zone == lived.zone[own]) | (zone == ANYWHERE)
+        weight = lived.busy[device] * wish[chooser, lived.device_type[device]]
+        weight *= np.where(device == own, ITSELF, 1.0) * np.where(near, SAME_ZONE, 1.0)
+        found = pick(weight, np.concatenate([[0], end[:-1]]), end, self.rng)
+        return np.where(found >= 0, device[found], -1)
+
+    def siblings(self, device: Array, beside: Array) -> Array:
+        """Another device of the same home and type for each, rather in the zone of `beside`; -1 if there is none."""
+        lived = self.households
+        key = lived.device_home[device] * lived.n_types + lived.device_type[device]
+        chooser, other, end = spread_out(lived.type_start[key], lived.type_start[key + 1])
+        near = lived.zone[other] == lived.zone[beside][chooser]
+        weight = np.where(other == device[chooser], 0.0, np.where(near, SAME_ZONE, 1.0))
+        found = pick(weight, np.concatenate([[0], end[:-1]]), end, self.rng)
+        return np.where(found >= 0, other[found], -1)
+
+    def rules(self, trigger: Array, action: Array, intent: Array) -> Array:
+        """A rule of the catalogue for each device pair, as its intent would have it."""
+        lived, cat = self.households, self.catalogue
+        weight = cat.appeal * self.popularity[cat.relation]
+        among = np.repeat(np.arange(lived.n_types**2), np.diff(cat.pair_start))
+        # Shares within each pair of types: sums over pairs that are far apart in weight would lose the small ones.
+        total = accumulate(np.concatenate([row / np.bincount(among, row)[among] for row in weight]))
+        pair = lived.device_type[trigger] * lived.n_types + lived.device_type[action]
+        shift = intent * len(cat.relation)
+        return pick_along(total, shift + cat.pair_start[pair], shift + cat.pair_start[pair + 1], self.rng) - shift
+
+    def companions(self, rule: Array) -> Array:
+        """Another rule between the same devices for each; the same one where the catalogue has no other."""
+        cat = self.catalogue
+        weight = cat.companion * np.sqrt(self.popularity[cat.relation[cat.companion_rule]])
+        found = pick(weight, cat.companion_start[rule], cat.companion_start[rule + 1], self.rng)
+        return np.where(found >= 0, cat.companion_rule[found], rule)
+
+
+def draft(wirer: Wirer, n_rules: Array, cloud: Array) -> Draft:
+    """Devices for so many rules per home, relations still open; the first rule of homes in `cloud` acts on Cloud."""
+    lived, rng = wirer.households, wirer.rng
+    home = np.repeat(np.arange(lived.n_homes), n_rules)
+    first = np.cumsum(n_rules) - n_rules
+    follows = rng.random(len(home)) < FOLLOWS
+    follows[first] = False
+    after = np.maximum.accumulate(np.where(follows, 0, np.arange(len(home))))
+    into = np.full(len(home), -1)
+    into[first[cloud]] = lived.start[cloud]  # Cloud is the first type, so the first device
+    seeds = np.flatnonzero(~follows)
+    trigger, action, intent = (np.zeros(len(home), dtype=np.int64) for _ in range(3))
+    trigger[seeds], action[seeds], intent[seeds] = wirer.pairs(home[seeds], into[seeds])
+    trigger, action, intent = trigger[after], action[after], intent[after]
+
+    kind = np.where(follows, rng.choice(3, len(home), p=KINDS), COMPANION)
+    copies = np.zeros(len(home), dtype=np.int64)
+    for which, column, other in ((MORE_ACTORS, action, trigger), (MORE_TRIGGERS, trigger, action)):
+        rows = np.flatnonzero(kind == which)
+        sibling = wirer.siblings(column[rows], other[rows])
+        rows, sibling = rows[sibling >= 0], sibling[sibling >= 0]
+        column[rows] = sibling
+        copies[rows] = 1
+    return Draft(home, trigger, action, np.full(len(home), -1), intent, after, copies)
+
+
+def relate(wirer: Wirer, draft: Draft) -> Array:
+    """[n_rules]: a rule of the catalogue for every pair of a draft; followers take theirs from the rule before."""
+    rule = np.empty(len(draft.home), dtype=np.int64)
+    seeds = draft.after == np.arange(len(rule))
+    rule[seeds] = wirer.rules(draft.trigger[seeds], draft.action[seeds], draft.intent[seeds])
+    rule = rule[draft.after]
+    asks = ~seeds & (draft.copies == 0)
+    rule[asks] = wirer.companions(rule[asks])
+    return rule
+
+
+def _parts(n_options: Array) -> list[slice]:
+    """Runs of choosers that have about OPTIONS_AT_ONCE options together."""
+    block = np.cumsum(n_options) // OPTIONS_AT_ONCE
+    edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), len(n_options)]
+    return [slice(a, b) for a, b in pairwise(edges)]
