@@ -146,9 +146,9 @@ class _Tables:
         wrong_type[found] &= self.device_type[self.known[place[found]]] != named[found]
         column, file = self.rules.names[end], self.devices.file
         self._refuse(end, wrong_type, f"{column} has another type in {file}", "correct one of the files")
-        ids = known % self.n_ids
-        unique_ids = len(np.unique(ids)) == len(ids)  # ids numbered anew in each home say nothing about an owner
-        foreign = ~found & np.isin(key % self.n_ids, ids) if unique_ids else np.zeros(len(key), dtype=bool)
+        owners = np.bincount(known % self.n_ids, minlength=self.n_ids)
+        unique_ids = owners.max() <= 1  # ids numbered anew in each home say nothing about an owner
+        foreign = ~found & (owners[key % self.n_ids] > 0) & unique_ids
         remedy = "a rule joins devices of one home: correct the id"
         self._refuse(end, foreign, f"{column} belongs to another user in {file}", remedy)
         missing = ~found & ~foreign
