@@ -147,8 +147,8 @@ class _Tables:
         column, file = self.rules.names[end], self.devices.file
         self._refuse(end, wrong_type, f"{column} has another type in {file}", "correct one of the files")
         owners = np.bincount(known % self.n_ids, minlength=self.n_ids)
-        unique_ids = owners.max() <= 1  # ids numbered anew in each home say nothing about an owner
-        foreign = ~found & (owners[key % self.n_ids] > 0) & unique_ids
+        unique_ids = bool(owners.max() <= 1)  # ids numbered anew in each home say nothing about an owner
+        foreign: Mask = ~found & unique_ids & (owners[key % self.n_ids] > 0)
         remedy = "a rule joins devices of one home: correct the id"
         self._refuse(end, foreign, f"{column} belongs to another user in {file}", remedy)
         missing = ~found & ~foreign
