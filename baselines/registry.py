@@ -8,23 +8,21 @@ point of the group "fedrule.methods".
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import TypeVar, get_type_hints
 
+from baselines.discovery import listed
 from baselines.method import Method
 from datasets.errors import DataError, unknown
 
-FOLDERS = ("baselines", "fedrule")
 # The optional packages and the extra of this project that brings each.
-EXTRAS = {"implicit": "mf", "torch": "graph", "torch_geometric": "graph", "sklearn": "learn"}
+EXTRAS = {"implicit": "mf", "torch": "graph", "torch_geometric": "graph"}
 
 M = TypeVar("M", bound=type[Method])
 
@@ -48,7 +46,7 @@ def register(name: str) -> Callable[[M], M]:
         if not (dataclasses.is_dataclass(method) and method.__dataclass_params__.frozen):
             raise TypeError(f"method {name!r}: {method.__name__} must be a frozen dataclass of its hyper-parameters")
         known = _METHODS.get(name)
-        if known is not None and known.__qualname__ != method.__qualname__:
+        if known is not None and (known.__module__, known.__qualname__) != (method.__module__, method.__qualname__):
             raise TypeError(f"method {name!r} is registered twice: {known.__module__} and {method.__module__}")
         _METHODS[name] = method
         return method
@@ -58,13 +56,13 @@ def register(name: str) -> Callable[[M], M]:
 
 def names() -> list[str]:
     """Every method, also those whose optional package is missing; sorted."""
-    return sorted({*_files(), *_METHODS, *_entry_points()})
+    return sorted({*listed(), *_METHODS, *_entry_points()})
 
 
 def get(name: str) -> type[Method]:
     """The dataclass registered under a name; its module is imported now."""
     if name not in _METHODS:
-        module = _files().get(name) or _entry_points().get(name)
+        module = listed()[name].module if name in listed() else _entry_points().get(name)
         if module is None:
             raise unknown("method", name, names())
         extra = missing_extra(name)
@@ -86,13 +84,9 @@ def build(name: str, **parameters: object) -> Method:
 
 def missing_extra(name: str) -> str:
     """The extra that a method needs and that is not installed; empty if it can run."""
-    module = _files().get(name)
-    if module is None:
-        return ""
-    source = Path(importlib.util.find_spec(module).origin)  # type: ignore[union-attr, arg-type]
-    needed = {package for package in _imports(source) if package in EXTRAS}
-    absent = sorted(EXTRAS[package] for package in needed if importlib.util.find_spec(package) is None)
-    return absent[0] if absent else ""
+    packages = listed()[name].packages if name in listed() else frozenset()
+    absent = [EXTRAS[p] for p in packages if p in EXTRAS and importlib.util.find_spec(p) is None]
+    return min(absent, default="")
 
 
 def parameters(name: str) -> list[Parameter]:
@@ -103,58 +97,24 @@ def parameters(name: str) -> list[Parameter]:
     found = []
     for field in dataclasses.fields(method):  # type: ignore[arg-type]
         hint = hints[field.name]
-        kind = hint.__name__ if isinstance(hint, type) else str(hint)
+        kind = hint.__name__ if isinstance(hint, type) else str(hint).removeprefix("typing.")
         found.append(Parameter(field.name, kind, field.default, comments.get(field.name, "")))
     return found
 
 
 def summary(name: str) -> str:
-    """The first line of a method's docstring."""
+    """The first line of a method's docstring; ours are read without importing them."""
+    if name in listed() and name not in _METHODS:
+        return listed()[name].summary
     return (get(name).__doc__ or "").strip().partition("\n")[0]
-
-
-@cache
-def _files() -> dict[str, str]:
-    """Method name -> module, from the decorators in our folders."""
-    found: dict[str, str] = {}
-    for folder in FOLDERS:
-        root = Path(importlib.util.find_spec(folder).origin).parent  # type: ignore[union-attr, arg-type]
-        for path in sorted(root.rglob("*.py")):
-            module = ".".join([folder, *path.relative_to(root).with_suffix("").parts])
-            found |= {name: module.removesuffix(".__init__") for name in _registered(path)}
-    return found
 
 
 def _entry_points() -> dict[str, str]:
     return {point.name: point.module for point in entry_points(group="fedrule.methods")}
 
 
-def _registered(path: Path) -> list[str]:
-    """The names in `@register("name")` of a file."""
-    classes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
-    calls = [d for node in classes for d in node.decorator_list if isinstance(d, ast.Call)]
-    return [
-        str(call.args[0].value)
-        for call in calls
-        if isinstance(call.func, ast.Name) and call.func.id == "register" and isinstance(call.args[0], ast.Constant)
-    ]
-
-
-def _imports(path: Path) -> set[str]:
-    """The packages that a file imports, at the top or inside a function."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module.split(".")[0])
-    return found
-
-
 def _field_comments(method: type) -> dict[str, str]:
     """Field name -> the comment behind it."""
-    import inspect
-
     comments = {}
     for line in inspect.getsource(method).splitlines():
         code, hash_, comment = line.partition("  # ")

@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "baselines": {"datasets"},
     "fedrule": {"datasets", "baselines.registry"},
     "benchmarks": {"datasets", "baselines", "fedrule"},
-    "reports": {"benchmarks.results"},
+    "reports": {"benchmarks.results", "benchmarks.compare", "benchmarks.leaderboard"},
 }
 SOURCES = [path for folder in MAY_IMPORT for path in sorted((ROOT / folder).rglob("*.py"))]
 

@@ -1,0 +1,244 @@
+"""What every method has to keep, as a check that anyone can run on theirs.
+
+    from baselines.contract import check_method
+    assert check_method("my-method") == []
+
+A method may say in class attributes, all of them optional, what cannot be seen from outside:
+`learns: ClassVar[bool] = False` where it does not learn from rules at all and need not find the planted one;
+`log_odds: ClassVar[bool] = True` where its scores are the log-odds of a rule against a sampled non-rule, as many of
+each, so that their loss needs no calibration; `SPACE` with the ranges in which its parameters are tuned.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from baselines.method import Fitted, Method, OnRound, Scores, ignore
+from baselines.registry import build
+from baselines.toy_homes import PLANTED, TYPES, ToyHome, all_pairs, other_homes, planted_homes, toy_homes
+from datasets.homes import Homes
+
+SEED = 7
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # float32 sums in another order differ by less
+
+CONTACT_LIGHT = ("ContactSensor", "Light")
+MOTION_LIGHT = ("MotionSensor", "Light")
+MOTION_RULE = ("MotionSensor", 1, "Light")
+
+Findings: TypeAlias = Iterator[str]
+
+
+def check_method(method: str | Method) -> list[str]:
+    """Everything that a method (or the one registered under a name, with its defaults) does against the contract.
+
+    One sentence for each point that failed; empty if all is well.
+    """
+    method = build(method) if isinstance(method, str) else method
+    findings: list[str] = []
+    for clause in CLAUSES:
+        try:
+            findings += clause(method)
+        except Exception as error:  # whatever it is, it is the method's, and the other clauses are still of interest
+            findings.append(f"{(clause.__doc__ or '').rstrip('.')}: raised {type(error).__name__}: {error}")
+    return findings
+
+
+def _is_its_parameters(method: Method) -> Findings:
+    """A method is a frozen dataclass of its hyper-parameters."""
+    if not (dataclasses.is_dataclass(method) and type(method).__dataclass_params__.frozen):
+        yield f"{type(method).__name__} is not a frozen dataclass of its hyper-parameters"
+        return
+    known = {field.name for field in dataclasses.fields(method)}
+    for name, (kind, *bounds) in getattr(type(method), "SPACE", {}).items():
+        if name not in known:
+            yield f"SPACE has {name!r}, which is no parameter; there are: {', '.join(sorted(known))}"
+        elif kind not in ("int", "float", "log", "choice"):
+            yield f"SPACE has {kind!r} for {name}; use int, float, log or choice"
+        elif kind != "choice" and not (len(bounds) == 2 and bounds[0] < bounds[1]):
+            yield f"SPACE has {bounds} for {name}; give the lowest and the highest value"
+
+
+def _scores_are_well_formed(method: Method) -> Findings:
+    """Scores are float32 [n_pairs, n_relations], finite or NaN."""
+    train = planted_homes()
+    fitted = _fit(method, train)
+    yield from _malformed(_scores(fitted, train), train, "training homes")
+    if np.isnan(_scores(fitted, train)).all():
+        yield "not one score for the homes that it was trained on: everything is NaN"
+    none = np.zeros(0, dtype=np.int64)
+    nothing = fitted.score_pairs(train, none, none)
+    if nothing.shape != (0, len(train.relations)):
+        yield f"asked about no pair, scores have shape {nothing.shape} instead of {(0, len(train.relations))}"
+
+
+def _same_seed_same_bits(method: Method) -> Findings:
+    """The same seed gives the same bits."""
+    train = planted_homes()
+    first = _scores(_fit(method, train), train)
+    if not _same(first, _scores(_fit(method, train), train)):
+        yield "the same seed gave other scores: all randomness has to come from rng, and threads must not race"
+    elif not _same(first, _scores(_fit(method, train, on_round=_listen), train)):
+        yield "scores changed because somebody listened to its rounds (on_round)"
+
+
+def _fits_do_not_leak(method: Method) -> Findings:
+    """Nothing fitted stays on the method."""
+    train, other = planted_homes(), other_homes()
+    before = repr(method)
+    first = _fit(method, train)
+    scores = _scores(first, train)
+    _scores(_fit(method, other), other)
+    if repr(method) != before:
+        yield f"fitting changed its parameters from {before} to {method!r}"
+    if not _same(scores, _scores(first, train)):
+        yield "a fitted model changed its scores when the method was fitted to other homes"
+    if not _same(scores, _scores(_fit(method, train), train)):
+        yield "fitted to A, to B and to A again, it scores A differently: something of a fit stayed behind"
+
+
+def _keeps_its_input(method: Method) -> Findings:
+    """Homes and pairs are never changed."""
+    train = planted_homes()
+    print_before = train.fingerprint
+    fitted = _fit(method, train)
+    if train.fingerprint != print_before:
+        yield "fit changed the homes that it was given"
+    homes, (trigger, action) = planted_homes(), all_pairs(train)
+    trigger, action = trigger.copy(), action.copy()
+    fitted.score_pairs(homes, trigger, action)
+    if homes.fingerprint != print_before:
+        yield "score_pairs changed the homes that it was given"
+    if not all(np.array_equal(now, then) for now, then in zip((trigger, action), all_pairs(train), strict=True)):
+        yield "score_pairs changed the pairs that it was given"
+
+
+def _asks_one_at_a_time(method: Method) -> Findings:
+    """A score does not depend on what else is asked in the same call."""
+    train = planted_homes()
+    fitted = _fit(method, train)
+    together = _scores(fitted, train)
+    trigger, action = all_pairs(train)
+    home = train.device_home[trigger]
+    alone = np.concatenate([_scores(fitted, train.subset(np.array([h]))) for h in np.unique(home)])
+    if not np.allclose(together, alone, equal_nan=True, **CLOSE):
+        yield "the scores of a home depend on which other homes are there when it is scored"
+    backwards = fitted.score_pairs(train, trigger[::-1], action[::-1])[::-1]
+    if not np.allclose(together, backwards, equal_nan=True, **CLOSE):
+        yield "the scores of a pair depend on the order in which pairs are asked"
+    few = np.arange(0, len(trigger), 3)
+    if not np.allclose(together[few], fitted.score_pairs(train, trigger[few], action[few]), equal_nan=True, **CLOSE):
+        yield "the scores of a pair depend on which other pairs are asked in the same call"
+
+
+def _works_on_one_home(method: Method) -> Findings:
+    """Fits and scores one home."""
+    yield from _fit_and_score(
+        method, [ToyHome(1, CONTACT_LIGHT + MOTION_LIGHT[:1], (PLANTED, MOTION_RULE))], "one home"
+    )
+
+
+def _works_on_one_rule(method: Method) -> Findings:
+    """Fits and scores homes with one rule among them."""
+    yield from _fit_and_score(method, [ToyHome(1, CONTACT_LIGHT, (PLANTED,)), ToyHome(2, CONTACT_LIGHT)], "one rule")
+
+
+def _works_without_rules(method: Method) -> Findings:
+    """Fits and scores homes without a rule."""
+    yield from _fit_and_score(method, [ToyHome(1, CONTACT_LIGHT), ToyHome(2, MOTION_LIGHT), ToyHome(3, ())], "no rule")
+
+
+def _works_with_text_ids(method: Method) -> Findings:
+    """Fits and scores homes whose users are text."""
+    homes = [ToyHome(name, CONTACT_LIGHT, (PLANTED,)) for name in ("anna", "ben")]
+    yield from _fit_and_score(method, homes, "users as text")
+
+
+def _answers_new_homes(method: Method) -> Findings:
+    """Scores homes that were not there in training: with rules, without, and with a type that no rule has."""
+    fitted = _fit(method, planted_homes())
+    for home, words in (
+        (ToyHome(1, (*CONTACT_LIGHT, "MotionSensor"), (MOTION_RULE,)), "a new home"),
+        (ToyHome(1, CONTACT_LIGHT), "a new home without a rule"),
+        (ToyHome(1, (*MOTION_LIGHT, "Siren"), (MOTION_RULE,)), "a home with a type that no training rule has"),
+        (ToyHome(1, ("Siren", "Light"), (("Siren", 3, "Light"),)), "a home whose only rule was never seen"),
+        (ToyHome(1000, CONTACT_LIGHT, (PLANTED,)), "a home of the training data with another rule"),
+    ):
+        homes = toy_homes([home])
+        yield from _malformed(_scores(fitted, homes), homes, words)
+
+
+def _finds_the_planted_rule(method: Method) -> Findings:
+    """Ranks what everybody has above what nobody has."""
+    if not getattr(type(method), "learns", True):
+        return
+    train = planted_homes()
+    scores = _scores(_fit(method, train), train.subset(np.array([0])))
+    homes = train.subset(np.array([0]))
+    trigger, action = all_pairs(homes)
+    of_pair = np.stack([homes.device_type[trigger], homes.device_type[action]], axis=1)
+    used = np.stack(train.typed(), axis=1)[:, [0, 2, 1]]
+    unused = np.ones(scores.shape, dtype=np.bool_)
+    for trigger_type, action_type, relation in np.unique(used, axis=0):
+        unused[(of_pair == (trigger_type, action_type)).all(axis=1), relation] = False
+    asked = (of_pair == (TYPES.index(PLANTED[0]), TYPES.index(PLANTED[2]))).all(axis=1)
+    (planted,) = scores[asked, PLANTED[1]]
+    if np.isnan(planted):
+        yield "it cannot answer for the rule that every other home with the same devices has"
+    elif (above := int(np.count_nonzero(scores[unused] >= planted))) > 0:
+        yield f"{above} of {unused.sum()} rules that no home has score no lower than the one that every other home has"
+
+
+CLAUSES: tuple[Callable[[Method], Findings], ...] = (
+    _is_its_parameters,
+    _scores_are_well_formed,
+    _same_seed_same_bits,
+    _fits_do_not_leak,
+    _keeps_its_input,
+    _asks_one_at_a_time,
+    _works_on_one_home,
+    _works_on_one_rule,
+    _works_without_rules,
+    _works_with_text_ids,
+    _answers_new_homes,
+    _finds_the_planted_rule,
+)
+
+
+def _fit(method: Method, train: Homes, on_round: OnRound = ignore) -> Fitted:
+    return method.fit(train, rng=np.random.default_rng(SEED), on_round=on_round)
+
+
+def _scores(fitted: Fitted, homes: Homes) -> Scores:
+    """All pairs of all homes; a copy, so that a model that hands out its own array shows."""
+    return np.array(fitted.score_pairs(homes, *all_pairs(homes)))
+
+
+def _fit_and_score(method: Method, toys: list[ToyHome], words: str) -> Findings:
+    homes = toy_homes(toys)
+    yield from _malformed(_scores(_fit(method, homes), homes), homes, words)
+
+
+def _malformed(scores: Scores, homes: Homes, words: str) -> Findings:
+    shape = (len(all_pairs(homes)[0]), len(homes.relations))
+    if scores.dtype != np.float32:
+        yield f"{words}: scores are {scores.dtype}; give float32"
+    if scores.shape != shape:
+        yield f"{words}: scores have shape {scores.shape} instead of {shape}, [n_pairs, n_relations]"
+    if np.isinf(scores).any():
+        yield f"{words}: a score is infinite; finite, or NaN where it cannot answer"
+
+
+def _same(one: Scores, other: Scores) -> bool:
+    return one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def _listen(done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:
+    """Somebody who listens, and asks the model as it stands."""
+    if not 0 < done <= of:
+        raise ValueError(f"on_round was told that {done} of {of} rounds are over")
+    _scores(fitted, planted_homes())
+    dict(values)

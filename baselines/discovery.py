@@ -1,0 +1,64 @@
+"""Which methods the files of our folders register, found by reading them: nothing is imported, nothing can fail."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+FOLDERS = ("baselines", "fedrule")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A method as its file declares it."""
+
+    name: str
+    module: str
+    summary: str  # the first line of its docstring
+    packages: frozenset[str]  # what its file imports
+
+
+@cache
+def listed() -> dict[str, Listed]:
+    """Every `@register("name")` in our folders, by name."""
+    found: dict[str, Listed] = {}
+    for folder in FOLDERS:
+        for root in importlib.util.find_spec(folder).submodule_search_locations or ():  # type: ignore[union-attr]
+            for path in sorted(Path(root).rglob("*.py")):
+                module = ".".join([folder, *path.relative_to(root).with_suffix("").parts])
+                found |= {method.name: method for method in _declared(path, module.removesuffix(".__init__"))}
+    return found
+
+
+def _declared(path: Path, module: str) -> list[Listed]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [
+        Listed(name, module, (ast.get_docstring(node) or "").partition("\n")[0], _imports(tree))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for name in _names(node)
+    ]
+
+
+def _names(node: ast.ClassDef) -> list[str]:
+    """The names under which a class is registered."""
+    calls = [decorator for decorator in node.decorator_list if isinstance(decorator, ast.Call)]
+    return [
+        str(call.args[0].value)
+        for call in calls
+        if isinstance(call.func, ast.Name) and call.func.id == "register" and isinstance(call.args[0], ast.Constant)
+    ]
+
+
+def _imports(tree: ast.Module) -> frozenset[str]:
+    """The packages that a file imports, at the top or inside a function."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return frozenset(found)

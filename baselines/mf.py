@@ -1,0 +1,188 @@
+"""Matrix factorization of homes x rules by the package implicit: three losses behind one method.
+
+- als: Hu, Koren and Volinsky (2008), "Collaborative filtering for implicit feedback datasets", ICDM: least squares with
+  weight alpha on the rules that homes have and 1 on all others. The regularization grows with the data, as Rendle,
+  Krichene, Zhang and Koren (2022), "Revisiting the performance of iALS on item recommendation benchmarks", RecSys,
+  recommend: of a home's factors with the number of rules, of a rule's with the number of homes. implicit has one number
+  for both; as only the product of the two decides what X Y^T becomes, theirs is sqrt(homes x rules).
+- bpr: Rendle, Freudenthaler, Gantner and Schmidt-Thieme (2009), "BPR: Bayesian personalized ranking from implicit
+  feedback", UAI: the rules of a home above sampled others.
+- logistic: Johnson (2014), "Logistic matrix factorization for implicit feedback data", NIPS workshop.
+
+Factors of a home that was not in training, or whose known rules have changed since, are worked out from its rules with
+the factors of the rules held fixed (fold-in, see baselines/fold_in.py); with als those of all homes are. One thread,
+since with more the order of additions, and with it the last bits, would change from run to run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from implicit.cpu.als import AlternatingLeastSquares
+from implicit.cpu.bpr import BayesianPersonalizedRanking
+from implicit.cpu.lmf import LogisticMatrixFactorization
+from implicit.cpu.matrix_factorization_base import MatrixFactorizationBase
+from scipy.sparse import csr_array, csr_matrix
+from threadpoolctl import threadpool_limits
+
+from baselines.fold_in import Factors, logistic_fold_in, ranking_fold_in
+from baselines.items import Items, UserItemModel
+from baselines.method import Fitted, OnRound, ignore
+from baselines.registry import register
+from datasets.errors import DataError, unknown
+from datasets.homes import Array, Homes
+
+Solver: TypeAlias = Literal["als", "bpr", "logistic"]
+FoldIn: TypeAlias = Callable[[csr_array], Factors]
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What a solver did best with on validation data, over all of the data sets together."""
+
+    factors: int
+    regularization: float
+    iterations: int
+    learning_rate: float = 0.0  # als takes none
+
+
+TUNED = {
+    "als": Tuned(factors=64, regularization=0.08, iterations=15),
+    "bpr": Tuned(factors=32, regularization=0.03, iterations=200, learning_rate=0.1),
+    "logistic": Tuned(factors=16, regularization=0.6, iterations=100, learning_rate=0.3),
+}
+
+
+@register("mf")
+@dataclass(frozen=True)
+class MatrixFactorization:
+    """Homes and rules as short vectors whose product says how well they go together (implicit's ALS, BPR, logistic)."""
+
+    solver: Solver = "als"  # the loss
+    factors: int = 0  # length of the vectors; 0, here and below: what the solver does best with, see TUNED
+    regularization: float = 0.0  # on the squared length of the vectors; als: times sqrt(homes x rules)
+    iterations: int = 0  # rounds
+    alpha: float = 50.0  # als: weight of a rule that a home has, against 1 for one that it has not
+    learning_rate: float = 0.0  # bpr and logistic: size of a step
+
+    # Of als; the others have their own scales, so `solver` is chosen by hand.
+    SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
+        "factors": ("int", 8, 128),
+        "regularization": ("log", 0.01, 0.3),
+        "iterations": ("int", 5, 30),
+        "alpha": ("log", 1.0, 100.0),
+    }
+
+    def __post_init__(self) -> None:
+        if self.solver not in TUNED:
+            raise unknown("solver of mf", self.solver, TUNED)
+        for name in ("factors", "regularization", "iterations", "learning_rate"):
+            if not getattr(self, name) >= 0:
+                raise DataError(f"mf: {name} {getattr(self, name)} is negative")
+            if getattr(self, name) == 0:  # written down in full: the parameters are the key of a result
+                object.__setattr__(self, name, getattr(TUNED[self.solver], name))
+        if not self.alpha > 0:
+            raise DataError(f"mf: alpha {self.alpha} is not above 0, e.g. 50.0")
+
+    def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
+        """Factorize; `on_round` sees the model as it stands after every round."""
+        items = Items.of(train)
+        have = items.matrix(train)
+        seed = int(rng.integers(2**31))
+        if not len(items):  # the solvers draw from the rules and would read beyond an empty list
+            return MatrixFactorizationModel(items, train, np.zeros((0, 1)), lambda own: np.zeros((own.shape[0], 1)))
+        # ALS is many small products: threads of the BLAS below would slow it down, and implicit warns of them.
+        with threadpool_limits(1, "blas"):
+            model = self._solver(have, seed)
+
+            def after(done: int, *_: object) -> None:
+                on_round(done + 1, model.iterations, self._fitted(items, train, have, model), {})
+
+            model.fit(_for_implicit(have), show_progress=False, callback=after)
+            return self._fitted(items, train, have, model)
+
+    def _solver(self, have: csr_array, seed: int) -> MatrixFactorizationBase:
+        scale = math.sqrt(math.prod(have.shape)) if self.solver == "als" else 1.0
+        options = {
+            "factors": self.factors,
+            "regularization": self.regularization * scale,
+            "iterations": self.iterations,
+            "num_threads": 1,
+            "random_state": seed,
+        }
+        if self.solver == "als":
+            return AlternatingLeastSquares(alpha=self.alpha, **options)
+        solver = BayesianPersonalizedRanking if self.solver == "bpr" else LogisticMatrixFactorization
+        return solver(learning_rate=self.learning_rate, **options)
+
+    def _fitted(self, items: Items, train: Homes, have: csr_array, model: MatrixFactorizationBase) -> Fitted:
+        """What a solver has found so far, copied: it goes on changing its own."""
+        factors = np.array(model.item_factors, np.float64)
+        if self.solver == "als":
+            solved = self._solver(have, seed=0)
+            solved.item_factors = np.array(model.item_factors)
+
+            def least_squares(own: csr_array) -> Factors:
+                with threadpool_limits(1, "blas"):
+                    return np.asarray(solved.recalculate_user(np.arange(own.shape[0]), _for_implicit(own)), np.float64)
+
+            return MatrixFactorizationModel(items, train, factors, least_squares)
+        fold_in = partial(
+            ranking_fold_in if self.solver == "bpr" else logistic_fold_in,
+            items=factors,
+            popularity=np.asarray(have.sum(axis=0)).ravel() / have.nnz,
+            learning_rate=self.learning_rate,
+            regularization=self.regularization,
+            rounds=self.iterations,
+        )
+        trained = Trained(have, np.array(model.user_factors, np.float64))
+        return MatrixFactorizationModel(items, train, factors, fold_in, trained)
+
+
+class Trained(NamedTuple):
+    """The training homes: what they had and the factors that came of it."""
+
+    have: csr_array  # [n_homes, n_items]
+    factors: Factors  # [n_homes, n_factors]
+
+
+class MatrixFactorizationModel(UserItemModel):
+    """Scores are products of the rules' factors with those of the home; a home without a known rule has none."""
+
+    def __init__(
+        self, items: Items, train: Homes, factors: Factors, fold_in: FoldIn, trained: Trained | None = None
+    ) -> None:
+        super().__init__(items, train)
+        self.factors = factors  # [n_items, n_factors]
+        self.fold_in = fold_in
+        self.trained = trained  # None: every home is folded in
+
+    def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
+        """In float64, so that in the float32 of scores it does not matter which homes share a product."""
+        have = self.items.matrix(homes)[which]
+        scores = self._home_factors(homes, which, have) @ self.factors.T
+        scores[np.diff(have.indptr) == 0] = np.nan
+        return scores
+
+    def _home_factors(self, homes: Homes, which: Array, have: csr_array) -> Factors:
+        if self.trained is None:
+            return self.fold_in(have)
+        row = self.training_row(homes, which)
+        unchanged = (row >= 0) & (abs(have - self.trained.have[row]).sum(axis=1) == 0)
+        factors = np.empty((len(which), self.factors.shape[1]))
+        factors[unchanged] = self.trained.factors[row[unchanged]]
+        factors[~unchanged] = self.fold_in(have[~unchanged])
+        return factors
+
+
+def _for_implicit(have: csr_array) -> csr_matrix:
+    """The only kind of sparse matrix that implicit takes, with its number types."""
+    return csr_matrix(
+        (have.data.astype(np.float32), have.indices.astype(np.int32), have.indptr.astype(np.int32)), have.shape
+    )

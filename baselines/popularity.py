@@ -1,0 +1,84 @@
+"""The most used rules: the floor that every method has to clear.
+
+Cremonesi, Koren and Turrin (2010), "Performance of recommender algorithms on top-N recommendation tasks", RecSys, show
+how hard to beat it is on the list that a person sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+from scipy.special import logit
+
+from baselines.method import Fitted, OnRound, Scores, ignore
+from baselines.owners import homes_with_both
+from baselines.registry import register
+from datasets.errors import DataError, unknown
+from datasets.homes import Array, Homes
+
+By: TypeAlias = Literal["owners", "type_pair", "global"]
+Shares: TypeAlias = npt.NDArray[np.float64]
+
+
+@register("popularity")
+@dataclass(frozen=True)
+class Popularity:
+    """The share of homes that already use a relation between devices of these two types."""
+
+    by: By = "owners"  # of homes with both types; type_pair: of all homes; global: of all, whatever the types
+    smoothing: float = 5.0  # so many more homes, which use the relation as often as is usual over all types
+
+    SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
+        "by": ("choice", "owners", "type_pair", "global"),
+        "smoothing": ("log", 0.1, 100.0),
+    }
+
+    def __post_init__(self) -> None:
+        if self.by not in get_args(By):
+            raise unknown("by of popularity", self.by, get_args(By))
+        if not self.smoothing > 0:
+            raise DataError(f"popularity: smoothing {self.smoothing} is not above 0, e.g. 1.0")
+
+    def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
+        """Count homes, not devices: several rules of one kind in a home count once."""
+        del rng
+        n_types, n_relations = len(train.types), len(train.relations)
+        trigger_type, relation, action_type = train.typed()
+        used = _homes_with(train.rules.home, trigger_type * n_types + action_type, relation, (n_types**2, n_relations))
+        homes = homes_with_both(train) if self.by == "owners" else np.full(n_types**2, float(train.n_homes))
+        rate = (np.asarray(used.sum(axis=0)).ravel() + 0.5) / (homes.sum() + 1)  # never 0 or 1: its logit is finite
+        if self.by == "global":
+            used, homes = csr_array(used.shape), np.zeros_like(homes)
+        fitted = PopularityModel(used, homes, rate, self.smoothing)
+        on_round(1, 1, fitted, {})
+        return fitted
+
+
+class PopularityModel:
+    """The same list for every home, with known rules or none; a rule that no home has is answered by the smoothing."""
+
+    def __init__(self, used: csr_array, homes: Shares, rate: Shares, smoothing: float) -> None:
+        self._used = used  # [n_types ** 2, n_relations]  homes that use the relation from a type to another
+        self._homes = homes  # [n_types ** 2]  of how many
+        self._rate = rate  # [n_relations]  the same share over all pairs of types together
+        self._smoothing = smoothing
+
+    def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
+        """logit((used + smoothing * rate) / (homes + smoothing)); never NaN."""
+        type_pair = homes.device_type[trigger] * len(homes.types) + homes.device_type[action]
+        present, row = np.unique(type_pair, return_inverse=True)
+        used = self._used[present].toarray() + self._smoothing * self._rate
+        of = self._homes[present] + self._smoothing
+        scores: Scores = logit(used / of[:, None]).astype(np.float32)
+        return scores[row]
+
+
+def _homes_with(home: Array, row: Array, column: Array, shape: tuple[int, int]) -> csr_array:
+    """How many distinct homes have each (row, column)."""
+    cell = row * max(shape[1], 1) + column
+    distinct = np.unique(cell * (home.max(initial=0) + 1) + home) // (home.max(initial=0) + 1)
+    return csr_array((np.ones(len(distinct)), np.divmod(distinct, max(shape[1], 1))), shape=shape)

@@ -1,0 +1,157 @@
+"""`python -m benchmarks`: run suites, look at methods and results, compare, check and tune."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import sys
+from pathlib import Path
+
+from benchmarks.threads import set_threads
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; bad input is one message and exit code 1, never a traceback."""
+    chosen = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    set_threads(getattr(chosen, "threads", 1))
+    # Only now, so that the libraries that count find their number of threads when they are loaded.
+    from benchmarks import commands
+    from datasets.errors import DataError
+
+    try:
+        for module in [*chosen.modules, *chosen.more_modules]:
+            importlib.import_module(module)
+        return int(getattr(commands, chosen.command)(chosen))
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped. What was under way is lost, what was finished is kept; run it again to go on.\n")
+        return 130
+    except (DataError, OSError, ModuleNotFoundError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="One evaluation for every method: run, compare, check, tune."
+    )
+    _add_import(parser, "modules")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, function: str, about: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=about)
+        added.set_defaults(command=function)
+        _add_import(added, "more_modules")
+        return added
+
+    run = command("run", "run_suite", "run what a suite asks for and is not finished")
+    run.add_argument("suite", metavar="SUITE", help="smoke, default, paper, or the path of a TOML file")
+    run.add_argument("--methods", type=_names, metavar="A,B", help="these instead of the suite's")
+    run.add_argument("--jobs", type=_count, default=1, metavar="N", help="runs at once, each in a process (default 1)")
+    run.add_argument(
+        "--threads", type=_count, default=1, metavar="N", help="of each run; more than 1 need not repeat exactly"
+    )
+    _add_seeds(run)
+    _add_settings(run)
+    _add_results(run)
+    _add_quiet(run)
+
+    command("list", "list_methods", "every method, one line each")
+
+    show = command("show", "show_method", "the parameters of a method with type, default and meaning")
+    show.add_argument("method", metavar="METHOD")
+
+    compare = command("compare", "show_comparison", "is A really better than B?")
+    compare.add_argument("a", metavar="A")
+    compare.add_argument("b", metavar="B")
+    _add_filters(compare)
+
+    board = command("leaderboard", "show_leaderboards", "the methods on each data set, best first, with tie groups")
+    board.add_argument("--json", action="store_true", help="a line of JSON for each list")
+    _add_filters(board)
+
+    check = command("check", "check", "does a method keep the contract?")
+    check.add_argument("method", metavar="METHOD")
+    _add_settings(check)
+
+    tune = command("tune", "tune_method", "choose parameters on validation data")
+    tune.add_argument("method", metavar="METHOD")
+    tune.add_argument("--trials", type=_count, default=30, metavar="N", help="the same for every method (default 30)")
+    tune.add_argument(
+        "--data",
+        action="append",
+        metavar="NAME[:KEY=VALUE,...]",
+        help="e.g. wyze-synthetic:homes=2000; several are averaged (default ifttt-synthetic)",
+    )
+    tune.add_argument("--track", default="types", help="types or instances (default types)")
+    tune.add_argument("--split", default="holdout", help="holdout, leave_one_out or new_homes (default holdout)")
+    tune.add_argument("--sampler-seed", type=int, default=0, metavar="SEED", help="of the choices (default 0)")
+    _add_seeds(tune)
+    _add_settings(tune)
+    _add_results(tune)
+    _add_quiet(tune)
+    return parser
+
+
+def _add_import(parser: argparse.ArgumentParser, name: str) -> None:
+    parser.add_argument(
+        "--import",
+        dest=name,
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a module of yours that registers methods with @register",
+    )
+
+
+def _add_seeds(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=_seeds, metavar="N", help="how many, or which: 5 is 0,1,2,3,4")
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="METHOD.PARAMETER=VALUE",
+        help="e.g. mf.factors=64; see `show METHOD`",
+    )
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--results", type=Path, metavar="DIR", help="where results are kept (default $FEDRULE_RESULTS or results)"
+    )
+
+
+def _add_quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--metric", metavar="NAME", help="e.g. hr@10; as in the result files")
+    parser.add_argument("--data", metavar="NAME", help="this data set only")
+    parser.add_argument("--protocol", metavar="NAME", help="ranking or paper only")
+    parser.add_argument("--track", metavar="NAME", help="types or instances only")
+    _add_results(parser)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
+
+
+def _seeds(text: str) -> list[int]:
+    return [int(seed) for seed in _names(text)] if "," in text else list(range(_count(text)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

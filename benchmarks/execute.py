@@ -1,0 +1,106 @@
+"""Many runs: the finished ones skipped, the others one after the other or several at once.
+
+Each run has a process of its own and keeps its own results, so an interruption loses only what is under way, and a
+second process on the same folder takes what the first has not begun.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.experiment import Experiment
+from benchmarks.isolated import Children, hand_over
+from benchmarks.progress import Progress, progress
+from benchmarks.results import Result, Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of many runs. Results are counted by protocol, so a run by two protocols is two."""
+
+    finished: list[Result] = field(default_factory=list)  # before or now
+    made: int = 0  # of the finished, those of now
+    failed: list[Result] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)  # under way in another process
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    asked: Experiment  # with the protocols that are missing
+    homes: Path
+
+
+def execute(
+    experiments: Sequence[Experiment], *, store: Store, jobs: int = 1, threads: int = 1, quiet: bool = False
+) -> Outcome:
+    """Run what is not finished; Ctrl-C ends the runs under way and comes through as KeyboardInterrupt."""
+    outcome = Outcome()
+    with TemporaryDirectory() as folder:
+        tasks = [task for asked in experiments if (task := _missing(asked, store, Path(folder), outcome))]
+        children = Children()
+        with progress(len(tasks), "run", quiet=quiet) as bar, ThreadPoolExecutor(max(jobs, 1)) as pool:
+            futures = [pool.submit(_run, task, children, store, threads, bar) for task in tasks]
+            try:
+                _gather(futures, bar, outcome)
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                children.stop()
+                raise
+    return outcome
+
+
+def _missing(asked: Experiment, store: Store, folder: Path, outcome: Outcome) -> _Task | None:
+    """The part of an experiment that is not finished, with its homes handed over; None if nothing is missing."""
+    missing = []
+    for protocol, key in asked.keys(asked.source.fingerprint()).items():
+        found = store.find(key)
+        if found is None:
+            missing.append(protocol)
+        else:
+            outcome.finished.append(found)
+    return _Task(asked.only(missing), hand_over(asked.source, folder)) if missing else None
+
+
+def _run(task: _Task, children: Children, store: Store, threads: int, bar: Progress) -> list[Result] | str:
+    """The results of a task, or the name of the run where another process is at it."""
+    keys = list(task.asked.keys(task.asked.source.fingerprint()).values())
+    with store.claim(keys[0]) as ours:
+        if not ours:
+            return str(task.asked)
+        found = [store.find(key) for key in keys]  # another process may have finished it since
+        if all(found):
+            return [result for result in found if result]
+        bar.note(str(task.asked))
+        return children.run(
+            task.asked,
+            task.homes,
+            store=store,
+            threads=threads,
+            told=lambda done, of: bar.note(f"{task.asked}: round {done} of {of}"),
+        )
+
+
+def _gather(futures: list[Future[list[Result] | str]], bar: Progress, outcome: Outcome) -> None:
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        for future in done:
+            got = future.result()
+            bar.step()
+            if isinstance(got, str):
+                outcome.elsewhere.append(got)
+                continue
+            for result in got:
+                (outcome.finished if result.status == "done" else outcome.failed).append(result)
+                outcome.made += result.status == "done"
+            for result in got:
+                if result.status == "failed":
+                    log.warning("failed: %s: %s", result.key, result.error.splitlines()[-1])

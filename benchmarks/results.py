@@ -1,0 +1,253 @@
+"""A result is one file whose name is a hash of its key; the key says what must be equal for two runs to be the same.
+
+    <hash>.json           key, summary, history by round, seconds, memory, versions, commit
+    <hash>.homes.parquet  a row per home with hidden rules
+    <hash>.rules.parquet  a row per hidden rule
+    <hash>.failed.json    the error of a run that failed; it goes away when the run succeeds
+
+Every file is written under another name and moved, the JSON last, so a finished run is complete and two processes may
+share a folder. A file that cannot be read is named and left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.whole_files import Json, moved_to, write_json
+from datasets.errors import DataError
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1  # of the JSON; goes up when a reader of the older one would misread it
+TABLES = ("homes", "rules")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """All that decides the numbers of a run."""
+
+    method: str
+    parameters: dict[str, Json]  # all of them, defaults included
+    data: str
+    data_options: dict[str, Json]  # all of them, defaults included
+    fingerprint: str  # of the homes as the method sees them, merged in the track `types`
+    track: str
+    split: dict[str, Json]
+    protocol: str
+    seed: int
+
+    @property
+    def hash(self) -> str:
+        """16 hex digits: the name of the files."""
+        text = json.dumps(asdict(self), sort_keys=True, ensure_ascii=False, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def __str__(self) -> str:
+        return f"{self.method} on {self.data} ({self.track}, {self.split['split']}), {self.protocol}, seed {self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run: what it was, what came out and what it took. The tables stay on disk until asked for."""
+
+    key: Key
+    status: str = "done"  # or "failed"
+    error: str = ""
+    summary: dict[str, float] = field(default_factory=dict)  # metric -> value; NaN where there was nothing to measure
+    calibrated: bool = False  # probabilities were fitted on validation data, since the scores are not log-odds
+    history: list[dict[str, float]] = field(default_factory=list)  # by round: what the method measured
+    seconds: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, float] = field(default_factory=dict)  # megabytes of the run's own process
+    counts: dict[str, int] = field(default_factory=dict)  # homes, devices, rules of the data
+    versions: dict[str, str] = field(default_factory=dict)
+    commit: str = ""
+    threads: int = 1
+    written: str = ""
+    sizes: dict[str, int] = field(default_factory=dict)  # bytes of the tables, to notice one that was cut off
+    folder: Path | None = None  # where it was read from
+
+    def homes(self) -> pd.DataFrame:
+        """A row per home with hidden rules."""
+        return self._table("homes")
+
+    def rules(self) -> pd.DataFrame:
+        """A row per hidden rule."""
+        return self._table("rules")
+
+    def _table(self, name: str) -> pd.DataFrame:
+        if self.folder is None or self.status != "done":
+            raise DataError(f"{self.key}: its {name} are not on disk; the run is {self.status}")
+        return pd.read_parquet(_table_path(self.folder, self.key, name))
+
+
+def results_folder(given: Path | str | None = None) -> Path:
+    """Where results are kept: as given, else $FEDRULE_RESULTS, else `results`."""
+    return Path(given or os.environ.get("FEDRULE_RESULTS") or "results")
+
+
+def load_results(folder: Path | str | None = None) -> list[Result]:
+    """Every finished run of a folder, in an order that depends on the keys only; unreadable files are named."""
+    return [result for result in _read_all(results_folder(folder)) if result.status == "done"]
+
+
+def load_failures(folder: Path | str | None = None) -> list[Result]:
+    """The runs that failed and have not succeeded since, with their errors."""
+    return [result for result in _read_all(results_folder(folder)) if result.status == "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A folder of results, which several processes may use at once."""
+
+    folder: Path
+
+    def find(self, key: Key) -> Result | None:
+        """The finished run of this key; None if there is none that can be read."""
+        path = self.folder / f"{key.hash}.json"
+        return _read(path) if path.exists() else None
+
+    def save(self, result: Result, homes: pd.DataFrame, rules: pd.DataFrame) -> Result:
+        """Keep a finished run; its tables first, so that the JSON says they are there."""
+        path = self.folder / f"{result.key.hash}.json"
+        if path.exists() and _read(path) is None:
+            _set_aside(path)
+        sizes = {}
+        for name, table in zip(TABLES, (homes, rules), strict=True):
+            place = _table_path(self.folder, result.key, name)
+            with moved_to(place) as temporary:
+                table.to_parquet(temporary)
+                sizes[name] = temporary.stat().st_size
+        result = replace(result, status="done", error="", sizes=sizes, folder=self.folder)
+        write_json(path, _as_json(result))
+        self._failure(result.key).unlink(missing_ok=True)
+        return result
+
+    def fail(self, result: Result) -> Result:
+        """Keep the error of a run beside whatever is there: a finished run of the same key stays finished."""
+        result = replace(result, status="failed", folder=self.folder)
+        write_json(self._failure(result.key), _as_json(result))
+        return result
+
+    def outcome(self, key: Key) -> Result:
+        """The finished run of this key, or else its failure."""
+        result = self.find(key) or (_read(self._failure(key)) if self._failure(key).exists() else None)
+        if result is None:
+            raise DataError(f"{self.folder}: there is neither a result nor a failure of {key}")
+        return result
+
+    @contextmanager
+    def claim(self, key: Key) -> Iterator[bool]:
+        """Whether nobody else is at this run. It never waits, and ends with the process that holds it.
+
+        Where the file system cannot lock, everyone may run: work is then done twice, but nothing is lost.
+        """
+        try:
+            import fcntl  # not on Windows
+
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = (self.folder / f"{key.hash}.lock").open("w")
+        except (ImportError, OSError):
+            yield True
+            return
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            except OSError:
+                yield True
+                return
+            try:
+                yield True
+            finally:
+                Path(lock.name).unlink(missing_ok=True)
+
+    def _failure(self, key: Key) -> Path:
+        return self.folder / f"{key.hash}.failed.json"
+
+
+def as_json(value: object, where: str) -> Json:
+    """A setting as JSON keeps it: tuples become lists, paths text, numbers that JSON lacks text."""
+    if isinstance(value, Mapping):
+        return {str(name): as_json(entry, f"{where}.{name}") for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(entry, where) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    raise DataError(f"{where}: {type(value).__name__} cannot be part of a result's key; use numbers, text or lists")
+
+
+def _table_path(folder: Path, key: Key, name: str) -> Path:
+    return folder / f"{key.hash}.{name}.parquet"
+
+
+def _set_aside(path: Path) -> None:
+    """Keep an unreadable file under another name, since its own is needed now."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.unreadable-{number}")).exists():
+        number += 1
+    path.rename(aside)
+    log.warning("%s could not be read and is now %s", path, aside.name)
+
+
+def _read_all(folder: Path) -> list[Result]:
+    """Finished runs, and failed ones that have not finished since."""
+    read = [result for path in sorted(folder.glob("*.json")) if (result := _read(path)) is not None]
+    finished = {result.key.hash for result in read if result.status == "done"}
+    return [result for result in read if result.status == "done" or result.key.hash not in finished]
+
+
+def _read(path: Path) -> Result | None:
+    """A result file; None, and a line in the log that says why, where it cannot be used."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        if content["format"] != FORMAT:
+            raise ValueError(f"it has format {content['format']}, this version reads {FORMAT}")
+        values = {each.name: content[each.name] for each in fields(Result) if each.name not in ("key", "folder")}
+        values["summary"] = {name: _number(value) for name, value in values["summary"].items()}
+        values["history"] = [{name: _number(value) for name, value in row.items()} for row in values["history"]]
+        result = Result(key=Key(**content["key"]), folder=path.parent, **values)
+        expected = f"{result.key.hash}.json" if result.status == "done" else f"{result.key.hash}.failed.json"
+        if path.name != expected:
+            raise ValueError(f"its key belongs to {expected}")
+        for name, size in result.sizes.items():
+            table = _table_path(path.parent, result.key, name)
+            if not table.exists() or table.stat().st_size != size:
+                raise ValueError(f"{table.name} is missing or cut off")
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        log.warning("%s is not used: %s", path, f"no {error}" if isinstance(error, KeyError) else error)
+        return None
+    return result
+
+
+def _as_json(result: Result) -> Json:
+    values = {each.name: getattr(result, each.name) for each in fields(Result) if each.name != "folder"}
+    values["key"] = asdict(result.key)
+    values["summary"] = {name: _json_number(value) for name, value in result.summary.items()}
+    values["history"] = [{name: _json_number(value) for name, value in row.items()} for row in result.history]
+    return {"format": FORMAT, **values}
+
+
+def _number(value: float | str | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _json_number(value: float) -> float | str | None:
+    """JSON has no NaN and no infinity."""
+    value = float(value)
+    return value if math.isfinite(value) else None if math.isnan(value) else str(value)

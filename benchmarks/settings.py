@@ -1,0 +1,110 @@
+"""Settings of methods and data sets from TOML files and the command line, complete and of the right type.
+
+The key of a result holds every parameter, so the same setting must always be written the same: 1 for a float is 1.0,
+and a default that was not given is there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+
+from baselines.registry import get, names
+from datasets.errors import DataError, unknown
+from datasets.options import parse_value
+from datasets.registry import get as get_data
+from datasets.splits import SPLITS
+
+
+def method_parameters(method: str, given: Mapping[str, object]) -> dict[str, object]:
+    """All parameters of a method: those given, of the type its dataclass declares, and its defaults for the rest."""
+    cls = get(method)
+    hints = typing.get_type_hints(cls)
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    for parameter in given:
+        if parameter not in {field.name for field in fields}:
+            raise unknown(f"parameter of {method}", parameter, [field.name for field in fields])
+    checked = {name: of_type(value, hints[name], f"{method}.{name}") for name, value in given.items()}
+    built = cls(**checked)  # the method's own checks, and its defaults
+    return {field.name: getattr(built, field.name) for field in fields}
+
+
+def data_options(data: str, given: Mapping[str, object]) -> dict[str, object]:
+    """All options of a data set, defaults included."""
+    options = get_data(data).options
+    for option in given:
+        if option not in options:
+            raise unknown(f"option of {data}", option, options)
+    checked = {name: of_type(value, options[name].annotation, f"{data} {name}") for name, value in given.items()}
+    return {name: option.default for name, option in options.items()} | checked
+
+
+def split_options(how: str, given: Mapping[str, object]) -> dict[str, object]:
+    """All options of a split, defaults included, but for the seed."""
+    import inspect
+
+    if how not in SPLITS:
+        raise unknown("split", how, SPLITS)
+    options = {
+        name: option
+        for name, option in inspect.signature(SPLITS[how], eval_str=True).parameters.items()
+        if name not in ("homes", "seed", "validation")  # runs carve validation themselves
+    }
+    for option in given:
+        if option not in options:
+            raise unknown(f"option of {how}", option, options)
+    checked = {name: of_type(value, options[name].annotation, f"{how} {name}") for name, value in given.items()}
+    return {name: option.default for name, option in options.items()} | checked
+
+
+def assignments(texts: list[str]) -> dict[str, dict[str, object]]:
+    """Method -> parameters from texts such as "mf.factors=64"."""
+    found: dict[str, dict[str, object]] = {}
+    for text in texts:
+        target, equals, value = text.partition("=")
+        method, dot, parameter = target.partition(".")
+        if not (equals and dot and parameter):
+            raise DataError(f"--set {text}: write METHOD.PARAMETER=VALUE, e.g. mf.factors=64")
+        if method not in names():
+            raise unknown("method", method, names())
+        hints = typing.get_type_hints(get(method))
+        known = [field.name for field in dataclasses.fields(get(method))]  # type: ignore[arg-type]
+        if parameter not in known:
+            raise unknown(f"parameter of {method}", parameter, known)
+        found.setdefault(method, {})[parameter] = from_text(value, hints[parameter], target)
+    return found
+
+
+def from_text(text: str, annotation: object, where: str) -> object:
+    """What a text on the command line means for a parameter of this type; lists are written with commas."""
+    if typing.get_origin(annotation) is typing.Literal:
+        choices = {str(choice): choice for choice in typing.get_args(annotation)}
+        if text not in choices:
+            raise unknown(f"value of {where}", text, choices)
+        return choices[text]
+    if typing.get_origin(annotation) is tuple:
+        entry = typing.get_args(annotation)[0]
+        return tuple(from_text(part.strip(), entry, where) for part in text.split(",") if part.strip())
+    return parse_value(text, annotation, where)
+
+
+def of_type(value: object, annotation: object, where: str) -> object:
+    """A value as a parameter of this type holds it, or an error that names the parameter."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Literal:
+        if value not in typing.get_args(annotation):
+            raise unknown(f"value of {where}", str(value), [str(choice) for choice in typing.get_args(annotation)])
+        return value
+    if origin is tuple and isinstance(value, list | tuple):
+        entry = typing.get_args(annotation)[0]
+        return tuple(of_type(part, entry, where) for part in value)
+    allowed = typing.get_args(annotation) if origin in (types.UnionType, typing.Union) else (annotation,)
+    plain = [kind for kind in allowed if kind in (bool, int, float, str, types.NoneType)]
+    if not plain or type(value) in plain:
+        return value
+    if float in plain and (type(value) is int or value in ("inf", "-inf", "nan")):  # JSON has these as text only
+        return float(str(value))
+    expected = " or ".join(kind.__name__ for kind in plain)
+    raise DataError(f"{where} = {value!r}: expected {expected}")

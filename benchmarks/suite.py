@@ -1,0 +1,175 @@
+"""A suite is a TOML file: which methods on which data with which seeds. An unknown key is an error.
+
+description = "..."
+methods = ["all", { name = "mf", solver = "bpr" }]   # "all" is every method that can run here
+seeds = 5                                            # 0 to 4, or a list
+protocols = ["ranking", "paper"]
+track = "types"
+split = "holdout"
+split_options = { fraction = 0.2 }
+
+[[data]]                                             # once for each data set
+name = "wyze-synthetic"
+options = { homes = 500 }
+path = "..."                                         # where its files are, if not under $FEDRULE_DATA
+optional = true                                      # left out, with a word, where its files are missing
+track = "instances"                                  # and any of the settings above, for this data set only
+"""
+
+from __future__ import annotations
+
+import logging
+import tomllib
+import types
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from baselines.registry import missing_extra, names
+from benchmarks.evaluate import PROTOCOLS
+from benchmarks.experiment import SEEDS, Experiment, experiment, source
+from datasets.errors import DataError, unknown
+from datasets.registry import get as get_data
+from datasets.registry import where
+
+log = logging.getLogger(__name__)
+
+FOLDER = Path(__file__).parent / "suites"
+SETTINGS: dict[str, type | types.UnionType] = {
+    "methods": list | str,
+    "seeds": list | int,
+    "protocols": list,
+    "track": str,
+    "split": str,
+    "split_options": dict,
+}
+OF_SUITE: dict[str, type | types.UnionType] = {"description": str, "data": list, **SETTINGS}
+OF_DATA: dict[str, type | types.UnionType] = {"name": str, "options": dict, "path": str, "optional": bool, **SETTINGS}
+
+Table: TypeAlias = Mapping[str, object]
+Given: TypeAlias = Mapping[str, Table]  # method -> parameters
+
+
+def suites() -> dict[str, Path]:
+    """The suites that come with the project, by name."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+
+
+def read_suite(
+    suite: str,
+    *,
+    given: Given | None = None,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+) -> list[Experiment]:
+    """The runs of a suite, named or given by its path; data by data, so that each is loaded once.
+
+    `given` has parameters of methods, which go before those of the file; `methods` and `seeds` replace the file's.
+    """
+    path, content = _content(suite)
+    found: list[Experiment] = []
+    for entry in _list(content, "data", f"{path}"):
+        if not isinstance(entry, dict):
+            raise DataError(f"{path}: data sets are tables, written [[data]]")
+        place = f"{path}, data {entry.get('name', '')!r}"
+        _check(entry, OF_DATA, place)
+        settings = {name: entry.get(name, content.get(name)) for name in SETTINGS}
+        settings = {name: value for name, value in settings.items() if value is not None}
+        if methods is not None:
+            settings["methods"] = list(methods)
+        if seeds is not None:
+            settings["seeds"] = list(seeds)
+        found += _experiments(entry, settings, given or {}, place)
+    return found
+
+
+def _content(suite: str) -> tuple[Path, Table]:
+    path = suites().get(suite, Path(suite))
+    if not path.is_file():
+        if path.suffix == ".toml":
+            raise DataError(f"{path}: there is no such file")
+        raise unknown("suite", suite, suites())
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: {error}") from None
+    _check(content, OF_SUITE, str(path))
+    if not content.get("data"):
+        raise DataError(f"{path}: name at least one data set, under [[data]]")
+    return path, content
+
+
+def _experiments(entry: Table, settings: Table, given: Given, place: str) -> list[Experiment]:
+    """The runs on one data set, seed by seed so that the first complete table is there soon."""
+    if "name" not in entry:
+        raise DataError(f"{place}: say which data set, name = ...")
+    name, path = str(entry["name"]), entry.get("path")
+    options, track = _table(entry, "options", place), str(settings.get("track", "types"))
+    homes = source(name, options=options, track=track, path=None if path is None else str(path))
+    if entry.get("optional", False) and get_data(name).files:
+        try:
+            where(get_data(name), homes.path)
+        except DataError as error:
+            log.info("left out: %s", error)
+            return []
+    return [
+        experiment(
+            method,
+            homes,
+            parameters=parameters,
+            split=str(settings.get("split", "holdout")),
+            options=_table(settings, "split_options", place),
+            seed=seed,
+            protocols=[str(protocol) for protocol in _list(settings, "protocols", place) or PROTOCOLS],
+        )
+        for seed in _seeds(settings.get("seeds", len(SEEDS)), place)
+        for method, parameters in _methods(settings.get("methods", "all"), given, place)
+    ]
+
+
+def _methods(asked: object, given: Given, place: str) -> list[tuple[str, Table]]:
+    """Name and parameters of each method asked for; "all" leaves out those whose optional package is missing."""
+    found: list[tuple[str, Table]] = []
+    for entry in asked if isinstance(asked, list) else [asked]:
+        if entry == "all":
+            for name in names():
+                extra = missing_extra(name)
+                if extra:
+                    log.info('left out: %s needs the extra %s: pip install "fedrule[%s]"', name, extra, extra)
+                else:
+                    found.append((name, {}))
+        elif isinstance(entry, dict) and "name" in entry:
+            found.append((str(entry["name"]), {key: value for key, value in entry.items() if key != "name"}))
+        elif isinstance(entry, str):
+            found.append((entry, {}))
+        else:
+            raise DataError(f'{place}: a method is written "mf" or {{ name = "mf", solver = "bpr" }}, not {entry}')
+    return [(name, {**parameters, **given.get(name, {})}) for name, parameters in found]
+
+
+def _seeds(asked: object, place: str) -> list[int]:
+    seeds = list(range(asked)) if isinstance(asked, int) else asked
+    if not isinstance(seeds, list) or not seeds or any(type(seed) is not int or seed < 0 for seed in seeds):
+        raise DataError(f"{place}: seeds = {asked}: give how many, or a list of whole numbers from 0 on")
+    return seeds
+
+
+def _check(table: Table, known: Mapping[str, type | types.UnionType], place: str) -> None:
+    for key, value in table.items():
+        if key not in known:
+            raise unknown(f"key in {place}:", key, known)
+        if not isinstance(value, known[key]):
+            expected = getattr(known[key], "__name__", str(known[key]))
+            raise DataError(f"{place}: {key} = {value!r}: expected {expected}")
+
+
+def _list(table: Table, key: str, place: str) -> list[object]:
+    value = table.get(key, [])
+    assert isinstance(value, list), place  # `_check` has seen it
+    return value
+
+
+def _table(table: Table, key: str, place: str) -> Table:
+    value = table.get(key, {})
+    assert isinstance(value, dict), place
+    return value

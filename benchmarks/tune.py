@@ -1,0 +1,224 @@
+"""Choose hyper-parameters on validation data, with the same number of trials for every method.
+
+A method says in its class attribute SPACE what may be varied:
+
+    SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
+        "factors": ("int", 8, 256),  "alpha": ("log", 0.1, 100.0),  "dropout": ("float", 0.0, 0.8),
+        "solver": ("choice", "als", "bpr"),
+    }
+
+The first trial is the method's defaults, the others are Optuna's (tree-structured Parzen estimator, seeded). Every
+trial is kept as it ends; the same study called again repeats the choices and takes the kept values, so going on after
+an interruption gives what an uninterrupted study would have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import logging
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from baselines.registry import get
+from benchmarks.evaluate import evaluate
+from benchmarks.experiment import Experiment, Source, experiment
+from benchmarks.progress import progress
+from benchmarks.results import Store, as_json
+from benchmarks.run import fit
+from benchmarks.whole_files import Json, write_json
+from datasets.errors import DataError, unknown
+from datasets.splits import Split, split
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial as Ask
+
+log = logging.getLogger(__name__)
+
+METRIC = "mrr"  # of protocol ranking, with the valid filter
+KINDS = ("int", "float", "log", "choice")
+
+Space: TypeAlias = Mapping[str, tuple[object, ...]]
+Parameters: TypeAlias = dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One choice of parameters and how well it did on validation data."""
+
+    parameters: Parameters  # none for the defaults
+    value: float | None  # the mean over data sets and seeds; None if it failed
+    values: list[float]  # of each data set and seed
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """A finished study."""
+
+    method: str
+    trials: list[Trial]
+    path: Path
+
+    @property
+    def best(self) -> Trial:
+        """The first of the best trials."""
+        answered = [trial for trial in self.trials if trial.value is not None]
+        if not answered:
+            raise DataError(f"{self.method}: every trial failed, the last with: {self.trials[-1].error}")
+        return max(answered, key=lambda trial: trial.value or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What is tuned on what; all of it decides where the trials are kept."""
+
+    method: str
+    fixed: dict[str, object]  # parameters that are set and not varied
+    sources: tuple[Source, ...]
+    split: str
+    split_options: dict[str, object]
+    seeds: tuple[int, ...]  # of the splits and fits
+    seed: int = 0  # of the choices
+
+    def space(self) -> Space:
+        """What the method lets vary, less what is fixed."""
+        space: Space = getattr(get(self.method), "SPACE", {})
+        left = {name: entry for name, entry in space.items() if name not in self.fixed}
+        if not left:
+            raise DataError(f"{self.method} has nothing to tune: no parameter in its SPACE is left to vary")
+        for name, (kind, *_) in left.items():
+            if kind not in KINDS:
+                raise unknown(f"kind of range in SPACE of {self.method}, {name}:", str(kind), KINDS)
+        return left
+
+    def experiment(self, source: Source, parameters: Mapping[str, object], seed: int) -> Experiment:
+        """One fit of the study."""
+        given = {**self.fixed, **parameters}
+        how = {"split": self.split, "options": self.split_options, "seed": seed, "protocols": ("ranking",)}
+        return experiment(self.method, source, parameters=given, **how)  # type: ignore[arg-type]
+
+    def key(self) -> Json:
+        """What must be equal for the trials of two studies to be the same."""
+        homes = [
+            {"data": s.data, "options": s.options, "track": s.track, "fingerprint": s.fingerprint()}
+            for s in self.sources
+        ]
+        own = {name: value for name, value in asdict(self).items() if name != "sources"}
+        defaults = self.experiment(self.sources[0], {}, self.seeds[0]).parameters
+        return as_json({**own, "space": self.space(), "defaults": defaults, "data": homes, "metric": METRIC}, "study")
+
+
+def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Tuned:
+    """Run (or go on with) a study of this many trials."""
+    if importlib.util.find_spec("optuna") is None:
+        raise DataError('tuning needs the extra tune: pip install "fedrule[tune]"')
+    if trials < 1:
+        raise DataError(f"--trials {trials}: at least 1, the defaults")
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    key = study.key()
+    text = json.dumps(key, sort_keys=True)
+    path = store.folder / "tuning" / f"{study.method}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    kept = _kept(path, key)
+    space = study.space()
+    parts = {(s, seed): _parts(study, source, seed) for s, source in enumerate(study.sources) for seed in study.seeds}
+    chooser = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=study.seed))
+    done: list[Trial] = []
+
+    def measured(parameters: Parameters) -> Trial:
+        trial = kept.get(_text(parameters)) or _try(study, parameters, parts)
+        kept[_text(parameters)] = trial
+        done.append(trial)
+        write_json(path, {"key": key, "trials": [asdict(each) for each in kept.values()]})
+        if trial.value is None:
+            log.warning("failed: %s %s: %s", study.method, parameters, trial.error.splitlines()[-1])
+        bar.note(f"{study.method}: {METRIC} {max(each.value or 0.0 for each in done):.4f}")
+        bar.step()
+        return trial
+
+    with progress(trials, "trial", quiet=quiet) as bar:
+        first, known = measured({}), _defaults(study, space)
+        if first.value is not None and known is not None:
+            chooser.enqueue_trial(known)  # so that Optuna learns from it as well
+            asked = chooser.ask()
+            for name, entry in space.items():
+                _choose(asked, name, entry)
+            chooser.tell(asked, first.value)
+        for _ in range(trials - 1):
+            asked = chooser.ask()
+            value = measured({name: _choose(asked, name, entry) for name, entry in space.items()}).value
+            chooser.tell(asked, value, state=None if value is not None else optuna.trial.TrialState.FAIL)
+    return Tuned(study.method, done, path)
+
+
+def _parts(study: Study, source: Source, seed: int) -> Split:
+    return split(source.load(), study.split, seed=seed, validation=True, **study.split_options)
+
+
+def _try(study: Study, parameters: Parameters, parts: Mapping[tuple[int, int], Split]) -> Trial:
+    """Fit on train and look at validation; test stays out of sight."""
+    begin = time.perf_counter()
+    values: list[float] = []
+    try:
+        for (s, seed), part in parts.items():
+            asked = study.experiment(study.sources[s], parameters, seed)
+            fitted, _ = fit(asked, part.train)
+            values.append(evaluate(fitted, part, "ranking", part="validation", seed=seed).summary[METRIC])
+    except Exception:  # settings that a method cannot work with are a finding
+        return Trial(parameters, None, values, time.perf_counter() - begin, traceback.format_exc())
+    return Trial(parameters, sum(values) / len(values), values, time.perf_counter() - begin)
+
+
+def _choose(asked: Ask, name: str, entry: Sequence[object]) -> Json:
+    kind, *bounds = entry
+    if kind == "choice":
+        # Optuna compares choices by value; as JSON, lists and None are choices like any other.
+        return json.loads(asked.suggest_categorical(name, [json.dumps(as_json(b, name)) for b in bounds]))  # type: ignore[no-any-return]
+    low, high = bounds
+    if kind == "int":
+        return asked.suggest_int(name, int(str(low)), int(str(high)))
+    return asked.suggest_float(name, float(str(low)), float(str(high)), log=kind == "log")
+
+
+def _defaults(study: Study, space: Space) -> dict[str, object] | None:
+    """The method's own values for what varies, as Optuna is given them; None where one is outside of its range."""
+    defaults = study.experiment(study.sources[0], {}, study.seeds[0]).parameters
+    found: dict[str, object] = {}
+    for name, (kind, *bounds) in space.items():
+        value = defaults[name]
+        if kind == "choice" and value in bounds:
+            found[name] = json.dumps(as_json(value, name))
+        elif kind != "choice" and isinstance(value, int | float):
+            found[name] = value
+            if not float(str(bounds[0])) <= value <= float(str(bounds[1])):
+                return None
+        else:
+            return None
+    return found
+
+
+def _kept(path: Path, key: Json) -> dict[str, Trial]:
+    """The trials of an earlier call by their parameters; failed ones are tried again."""
+    if not path.exists():
+        return {}
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        trials = [Trial(**entry) for entry in content["trials"]]
+        same = content["key"] == key
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} cannot be read ({error}); move it away to begin this study again") from None
+    if not same:
+        raise DataError(f"{path} belongs to another study; move it away")
+    return {_text(trial.parameters): trial for trial in trials if trial.value is not None}
+
+
+def _text(parameters: Parameters) -> str:
+    return json.dumps(parameters, sort_keys=True)

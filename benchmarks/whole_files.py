@@ -1,0 +1,32 @@
+"""Files that are there as a whole or not at all: written under another name, then moved."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+
+
+def write_json(path: Path, content: Json) -> None:
+    """Write a JSON file so that a reader sees the old one or the new one and nothing in between."""
+    with moved_to(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
+
+
+@contextmanager
+def moved_to(path: Path) -> Iterator[Path]:
+    """A temporary file in the same folder that takes this name when all went well."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
+    try:
+        yield Path(name)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,375 @@
+"""Every registered method keeps the contract, and a method that breaks a point of it is told which."""
+
+# ruff: noqa: ARG001, ARG002  (a broken method rarely looks at all that it is given)
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from baselines.contract import CLAUSES, check_method
+from baselines.method import ignore
+from baselines.popularity import Popularity
+from baselines.registry import build, missing_extra, names
+from baselines.toy_homes import PLANTED, RELATIONS, TYPES, all_pairs, planted_homes
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_registered_method_keeps_the_contract(name):
+    if extra := missing_extra(name):
+        pytest.skip(f"{name} needs the extra {extra}")
+    assert check_method(name) == []
+
+
+@pytest.mark.parametrize("solver", ["bpr", "logistic"])
+def test_every_solver_of_mf_keeps_the_contract(solver):
+    pytest.importorskip("implicit", reason="mf needs the extra mf")
+    # Short vectors: long ones only make the check slower.
+    assert check_method(build("mf", solver=solver, factors=8, iterations=50)) == []
+
+
+def test_every_other_home_with_the_devices_has_the_planted_rule():
+    homes = planted_homes()
+    trigger_type, relation, action_type = homes.typed()
+    kind = np.stack([trigger_type, relation, action_type], axis=1)
+    has = homes.rules.home[(kind == (TYPES.index(PLANTED[0]), PLANTED[1], TYPES.index(PLANTED[2]))).all(axis=1)]
+    able = [n for n in range(homes.n_homes) if {"ContactSensor", "Light"} <= {d.type for d in homes.home(n).devices}]
+    assert able[0] == 0
+    assert has.tolist() == able[1:]
+
+
+class Answer:
+    """A fitted model made of one function."""
+
+    def __init__(self, score):
+        self.score = score
+
+    def score_pairs(self, homes, trigger, action):
+        return self.score(homes, trigger, action)
+
+
+def zeros(homes, trigger, action):
+    return np.zeros((len(trigger), len(homes.relations)), dtype=np.float32)
+
+
+def popular(homes, trigger, action):
+    """What popularity says of the toy homes: right in every point."""
+    fitted = Popularity().fit(planted_homes(), rng=np.random.default_rng(0))
+    return np.array(fitted.score_pairs(homes, trigger, action))
+
+
+CLOCK = itertools.count()  # stands for whatever differs from one call to the next
+SHARED: dict[str, int] = {}
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A method that is right in all points but those that a subclass overrides."""
+
+    learns: ClassVar[bool] = False
+
+    def fit(self, train, *, rng, on_round=ignore):
+        return Answer(self.model(train, rng, on_round))
+
+    def model(self, train, rng, on_round):
+        return zeros
+
+
+@dataclass(frozen=True)
+class WrongShape(Broken):
+    def model(self, train, rng, on_round):
+        return lambda homes, trigger, action: zeros(homes, trigger, action)[:, 1:]
+
+
+@dataclass(frozen=True)
+class Doubles(Broken):
+    def model(self, train, rng, on_round):
+        return lambda homes, trigger, action: zeros(homes, trigger, action).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Infinite(Broken):
+    def model(self, train, rng, on_round):
+        return lambda homes, trigger, action: zeros(homes, trigger, action) - np.float32(np.inf)
+
+
+@dataclass(frozen=True)
+class Silent(Broken):
+    def model(self, train, rng, on_round):
+        return lambda homes, trigger, action: zeros(homes, trigger, action) * np.float32(np.nan)
+
+
+@dataclass(frozen=True)
+class FailsOnNothing(Broken):
+    def model(self, train, rng, on_round):
+        return lambda homes, trigger, action: zeros(homes, trigger, action)[: max(len(trigger), 1)] + trigger.max()
+
+
+@dataclass(frozen=True)
+class OwnRandomness(Broken):
+    def model(self, train, rng, on_round):
+        luck = np.float32(next(CLOCK))
+        return lambda homes, trigger, action: zeros(homes, trigger, action) + luck
+
+
+@dataclass(frozen=True)
+class ListenersChangeIt(Broken):
+    def model(self, train, rng, on_round):
+        heard = np.float32(on_round is not ignore)
+        return lambda homes, trigger, action: zeros(homes, trigger, action) + heard
+
+
+@dataclass(frozen=True)
+class Remembers(Broken):
+    """Adds to what it learned before, as a model does that is kept and fitted again."""
+
+    seen: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def model(self, train, rng, on_round):
+        self.seen[train.fingerprint] = 1
+        known = np.float32(len(self.seen))
+        return lambda homes, trigger, action: zeros(homes, trigger, action) + known
+
+
+@dataclass(frozen=True)
+class SharesItsModel(Broken):
+    """All of its models answer from one place, which the last fit has written."""
+
+    def model(self, train, rng, on_round):
+        SHARED["rules"] = train.n_rules
+        return lambda homes, trigger, action: zeros(homes, trigger, action) + np.float32(SHARED["rules"])
+
+
+@dataclass(frozen=True)
+class KeepsParameters(Broken):
+    rules: int = 0
+
+    def model(self, train, rng, on_round):
+        object.__setattr__(self, "rules", train.n_rules)
+        return zeros
+
+
+@dataclass(frozen=True)
+class WritesWhileFitting(Broken):
+    def model(self, train, rng, on_round):
+        relation = train.rules.relation
+        while isinstance(relation.base, np.ndarray):  # the read-only view is not all that there is
+            relation = relation.base
+        relation[..., -1:] = 0
+        return zeros
+
+
+@dataclass(frozen=True)
+class WritesIntoPairs(Broken):
+    def model(self, train, rng, on_round):
+        def score(homes, trigger, action):
+            if trigger.flags.writeable:
+                trigger[:] = 0
+            return zeros(homes, trigger, action)
+
+        return score
+
+
+@dataclass(frozen=True)
+class ComparesHomes(Broken):
+    """Normalizes over all homes that it is shown."""
+
+    def model(self, train, rng, on_round):
+        return lambda homes, trigger, action: zeros(homes, trigger, action) + np.float32(homes.n_homes)
+
+
+@dataclass(frozen=True)
+class ComparesPairs(Broken):
+    """Normalizes over all pairs that are asked."""
+
+    def model(self, train, rng, on_round):
+        return lambda homes, trigger, action: zeros(homes, trigger, action) + np.float32(len(trigger))
+
+
+@dataclass(frozen=True)
+class CountsPairs(Broken):
+    """Scores by the place in the question."""
+
+    def model(self, train, rng, on_round):
+        def score(homes, trigger, action):
+            return zeros(homes, trigger, action) + np.arange(len(trigger), dtype=np.float32)[:, None]
+
+        return score
+
+
+@dataclass(frozen=True)
+class NeedsManyHomes(Broken):
+    def model(self, train, rng, on_round):
+        if train.n_homes == 1:
+            raise ValueError("cannot split one home into batches")
+        return zeros
+
+
+@dataclass(frozen=True)
+class NeedsManyRules(Broken):
+    def model(self, train, rng, on_round):
+        if train.n_rules == 1:
+            raise ValueError("standard deviation of one number")
+        return zeros
+
+
+@dataclass(frozen=True)
+class NeedsRules(Broken):
+    def model(self, train, rng, on_round):
+        if train.n_rules == 0:
+            raise ZeroDivisionError("mean of nothing")
+        return zeros
+
+
+@dataclass(frozen=True)
+class NeedsNumbers(Broken):
+    def model(self, train, rng, on_round):
+        train.users.astype(np.int64)
+        return zeros
+
+
+@dataclass(frozen=True)
+class KnowsOnlyTrainingHomes(Broken):
+    def model(self, train, rng, on_round):
+        row = {user: n for n, user in enumerate(train.users.tolist())}
+
+        def score(homes, trigger, action):
+            [row[user] for user in homes.users.tolist()]
+            return zeros(homes, trigger, action)
+
+        return score
+
+
+@dataclass(frozen=True)
+class KnowsOnlySeenTypes(Broken):
+    def model(self, train, rng, on_round):
+        bound = np.concatenate([train.device_type, [0]]).max()
+
+        def score(homes, trigger, action):
+            if homes.device_type.max(initial=0) > max(bound, 3):
+                raise IndexError("index 4 is out of bounds")
+            return zeros(homes, trigger, action)
+
+        return score
+
+
+@dataclass(frozen=True)
+class Upside(Broken):
+    learns: ClassVar[bool] = True
+
+    def model(self, train, rng, on_round):
+        return lambda homes, trigger, action: -popular(homes, trigger, action)
+
+
+@dataclass(frozen=True)
+class CannotSay(Broken):
+    learns: ClassVar[bool] = True
+
+    def model(self, train, rng, on_round):
+        def score(homes, trigger, action):
+            scores = zeros(homes, trigger, action)
+            scores[:, PLANTED[1]] = np.nan
+            return scores
+
+        return score
+
+
+@dataclass(frozen=True)
+class WrongSpace(Broken):
+    factors: int = 8
+
+    SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
+        "factor": ("int", 1, 8),
+        "factors": ("integer", 1, 8),
+    }
+
+
+@dataclass(frozen=True)
+class EmptyRange(Broken):
+    factors: int = 8
+
+    SPACE: ClassVar[dict[str, tuple[object, ...]]] = {"factors": ("int", 8, 1)}
+
+
+@dataclass
+class Thawed:
+    """Not frozen, else in order."""
+
+    learns: ClassVar[bool] = False
+
+    def fit(self, train, *, rng, on_round=ignore):
+        return Answer(zeros)
+
+
+BROKEN = [
+    (Thawed(), "is not a frozen dataclass"),
+    (WrongSpace(), "SPACE has 'factor', which is no parameter"),
+    (WrongSpace(), "SPACE has 'integer' for factors"),
+    (EmptyRange(), "give the lowest and the highest value"),
+    (WrongShape(), "training homes: scores have shape"),
+    (Doubles(), "scores are float64; give float32"),
+    (Infinite(), "a score is infinite"),
+    (Silent(), "everything is NaN"),
+    (FailsOnNothing(), "finite or NaN: raised ValueError"),
+    (OwnRandomness(), "the same seed gave other scores"),
+    (ListenersChangeIt(), "somebody listened"),
+    (Remembers(), "fitted to A, to B and to A again"),
+    (SharesItsModel(), "a fitted model changed its scores"),
+    (KeepsParameters(), "fitting changed its parameters"),
+    (WritesWhileFitting(), "fit changed the homes"),
+    (WritesIntoPairs(), "score_pairs changed the pairs"),
+    (ComparesHomes(), "which other homes are there"),
+    (ComparesPairs(), "which other pairs are asked"),
+    (CountsPairs(), "the order in which pairs are asked"),
+    (NeedsManyHomes(), "one home: raised ValueError"),
+    (NeedsManyRules(), "one rule among them: raised ValueError"),
+    (NeedsRules(), "without a rule: raised ZeroDivisionError"),
+    (NeedsNumbers(), "whose users are text: raised"),
+    (
+        KnowsOnlyTrainingHomes(),
+        "not there in training: with rules, without, and with a type that no rule has: raised KeyError",
+    ),
+    (KnowsOnlySeenTypes(), "with a type that no rule has: raised IndexError"),
+    (Upside(), "score no lower than the one that every other home has"),
+    (CannotSay(), "cannot answer for the rule that every other home"),
+]
+
+
+@pytest.mark.parametrize(("method", "words"), BROKEN, ids=lambda value: type(value).__name__)
+def test_a_broken_method_is_told_what_is_wrong(method, words):
+    assert any(words in finding for finding in check_method(method)), check_method(method)
+
+
+def test_a_method_that_is_right_but_learns_nothing_passes_only_if_it_says_so():
+    assert check_method(Broken()) == []
+
+    @dataclass(frozen=True)
+    class Claims(Broken):
+        learns: ClassVar[bool] = True
+
+    (finding,) = check_method(Claims())
+    assert "score no lower than the one that every other home has" in finding
+
+
+@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
+def test_every_clause_is_broken_by_a_method_above(clause):
+    def broken(method):
+        try:
+            return bool(list(clause(method)))
+        except (ValueError, ZeroDivisionError, LookupError):
+            return True
+
+    assert any(broken(method) for method, _ in BROKEN)
+
+
+def test_pairs_of_toy_homes_join_two_devices_of_one_home():
+    homes = planted_homes()
+    trigger, action = all_pairs(homes)
+    devices = np.diff(homes.device_start)
+    assert len(trigger) == (devices * (devices - 1)).sum()
+    assert (homes.device_home[trigger] == homes.device_home[action]).all()
+    assert len(RELATIONS) == len(homes.relations)

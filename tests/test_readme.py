@@ -1,0 +1,37 @@
+"""What the README shows works as it stands there."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+from baselines import registry
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def section(heading: str) -> str:
+    """The README from a heading to the next one of its kind."""
+    found = re.search(
+        rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", README.read_text(), flags=re.MULTILINE | re.DOTALL
+    )
+    assert found, f"README.md has no section {heading!r}"
+    return found[1]
+
+
+def test_add_your_own_method_is_short():
+    assert len(section("Add your own method").strip().splitlines()) <= 30
+
+
+def test_add_your_own_method_runs_as_a_module_and_registers_a_method(tmp_path, monkeypatch):
+    (code,) = re.findall(r"^```python\n(.*?)^```", section("Add your own method"), flags=re.MULTILINE | re.DOTALL)
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    before = set(registry.names())
+    (tmp_path / "readme_method.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("readme_method")  # and its own last line checks the contract
+    assert "check_method(" in code
+    (name,) = set(registry.names()) - before
+    assert registry.summary(name)
+    assert all(parameter.meaning for parameter in registry.parameters(name))

@@ -1,0 +1,181 @@
+"""Methods are found by themselves, and a wrong name, parameter or class is answered with what would be right."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from baselines import registry
+from baselines.method import Method, ignore
+from baselines.registry import build, get, missing_extra, names, parameters, register, summary
+from datasets import DataError
+
+A_METHOD = '''
+from dataclasses import dataclass
+{imports}
+from baselines.registry import register
+
+
+@register("{name}")
+@dataclass(frozen=True)
+class Found:
+    """Scores nothing.
+
+    More of it.
+    """
+
+    size: int = 3  # how much of it
+    speed: float = 0.5
+
+    def fit(self, train, *, rng, on_round=None):
+        return None
+'''
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    """What a test registers is gone after it."""
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    yield
+    registry._files.cache_clear()
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Write a module that registers a method; returns where it is."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(path, *, name, imports=""):
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(A_METHOD.format(name=name, imports=imports))
+        importlib.invalidate_caches()
+        return file
+
+    return write
+
+
+@pytest.fixture
+def folder(write, monkeypatch):
+    """A folder that is searched, in place of ours."""
+
+    def folder(package):
+        write(f"{package}/__init__.py", name=f"of-{package}")
+        monkeypatch.setattr(registry, "FOLDERS", (package,))
+        registry._files.cache_clear()
+        return package
+
+    return folder
+
+
+def test_our_methods_are_there_and_are_methods():
+    assert {"ease", "itemknn", "mf", "popularity", "random"} <= set(names())
+    assert names() == sorted(names())
+    assert isinstance(build("ease"), Method)
+
+
+def test_a_wrong_name_is_answered_with_the_nearest_right_one():
+    with pytest.raises(DataError, match=r"unknown method 'populrity'; did you mean 'popularity'\? Known: .*ease"):
+        build("populrity")
+
+
+def test_a_wrong_parameter_is_answered_with_the_right_ones():
+    with pytest.raises(DataError, match=r"unknown parameter of ease 'regularisation'; did you mean 'regularization'"):
+        build("ease", regularisation=3.0)
+    with pytest.raises(DataError, match=r"Known: dropout, ownership, regularization"):
+        build("ease", factors=3)
+
+
+def test_parameters_that_are_given_are_kept_and_the_others_are_defaults():
+    method = build("itemknn", neighbours=7)
+    assert method.neighbours == 7
+    assert method.shrinkage == build("itemknn").shrinkage
+
+
+def test_parameters_are_listed_with_type_default_and_meaning(write):
+    write("listed_method.py", name="listed")
+    importlib.import_module("listed_method")
+    size, speed = parameters("listed")
+    assert (size.name, size.type, size.default, size.meaning) == ("size", "int", 3, "how much of it")
+    assert (speed.name, speed.type, speed.default, speed.meaning) == ("speed", "float", 0.5, "")
+    assert summary("listed") == "Scores nothing."
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_parameter_of_ours_says_what_it_means(name):
+    if extra := missing_extra(name):
+        pytest.skip(f"{name} needs the extra {extra}")
+    assert summary(name)
+    assert [p.name for p in parameters(name) if not p.meaning] == []
+
+
+def test_a_choice_is_listed_with_all_its_values():
+    by = next(p for p in parameters("popularity") if p.name == "by")
+    assert by.type == "Literal['owners', 'type_pair', 'global']"
+
+
+def test_a_file_in_a_folder_is_found_by_itself_and_imported_only_when_asked_for(write, folder):
+    package = folder("methods_a")
+    write(f"{package}/deep/inside.py", name="inside", imports="LOADED = True")
+    write(f"{package}/deep/__init__.py", name="deep")
+    assert set(names()) >= {"of-methods_a", "inside", "deep"}
+    assert "inside" not in registry._METHODS
+    assert build("inside", size=4).size == 4
+    assert get("inside").__module__ == "methods_a.deep.inside"
+    assert get("deep").__module__ == "methods_a.deep"
+
+
+def test_a_method_whose_package_is_missing_is_listed_with_the_extra_it_needs(write, folder, monkeypatch):
+    package = folder("methods_b")
+    write(f"{package}/needy.py", name="needy", imports="import implicit")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "implicit" else find(name, *a))
+    assert "needy" in names()
+    assert missing_extra("needy") == "mf"
+    assert missing_extra("of-methods_b") == ""
+    with pytest.raises(DataError, match=r"method 'needy' needs the extra mf: pip install \"fedrule\[mf\]\""):
+        build("needy")
+
+
+def test_a_module_outside_joins_by_being_imported(write):
+    write("elsewhere.py", name="from-elsewhere")
+    assert "from-elsewhere" not in names()
+    importlib.import_module("elsewhere")
+    assert "from-elsewhere" in names()
+    assert missing_extra("from-elsewhere") == ""
+    assert build("from-elsewhere").size == 3
+
+
+def test_a_module_outside_joins_by_an_entry_point(write, monkeypatch):
+    write("plugged.py", name="plugged-in")
+    point = EntryPoint(name="plugged-in", value="plugged", group="fedrule.methods")
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == point.group else [])
+    assert "plugged-in" in names()
+    assert get("plugged-in").__module__ == "plugged"
+
+
+def test_a_name_that_is_taken_is_refused_and_the_same_class_may_come_again(write):
+    write("first_module.py", name="taken")
+    write("second_module.py", name="taken")
+    first = importlib.import_module("first_module")
+    importlib.reload(first)
+    with pytest.raises(TypeError, match=r"'taken' is registered twice: first_module and second_module"):
+        importlib.import_module("second_module")
+
+
+def test_a_class_that_is_no_frozen_dataclass_is_refused():
+    class Plain:
+        def fit(self, train, *, rng, on_round=ignore): ...
+
+    @dataclass
+    class Thawed(Plain):
+        size: int = 1
+
+    for wrong in (Plain, Thawed):
+        with pytest.raises(TypeError, match=rf"'wrong': {wrong.__name__} must be a frozen dataclass"):
+            register("wrong")(wrong)
+    assert "wrong" not in names()

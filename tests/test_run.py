@@ -1,0 +1,242 @@
+"""Runs: what is fitted on what, what is kept, and what happens when it goes wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import datasets
+from baselines.registry import build
+from benchmarks import threads
+from benchmarks.calibrate import calibrate
+from benchmarks.circumstances import commit, peak_megabytes, versions
+from benchmarks.evaluate import evaluate
+from benchmarks.execute import execute
+from benchmarks.experiment import experiment, source
+from benchmarks.results import Store, load_failures, load_results
+from benchmarks.run import FITTING, run
+from datasets.errors import DataError
+from datasets.splits import SPLITS, split
+from tests.toys import toys
+
+assert toys  # a fixture
+
+DATA = {"data": "wyze-synthetic", "data_options": {"homes": 80}}
+HOMES = {"options": {"homes": 80}}
+
+
+def tables(folder):
+    """The bytes of every table of a folder by name."""
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.parquet"))}
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_run_is_what_fitting_and_evaluating_by_hand_gives(tmp_path):
+    ranking, paper = run("toy-count", **DATA, seed=3, store=tmp_path, isolate=False)
+    homes = datasets.load("wyze-synthetic", homes=80).merged_types()
+    parts = split(homes, "holdout", seed=3)
+    fitted = build("toy-count").fit(parts.train, rng=np.random.default_rng([3, FITTING]))
+    assert ranking.summary == pytest.approx(evaluate(fitted, parts, "ranking").summary, nan_ok=True)
+
+    carved = split(homes, "holdout", seed=3, validation=True)
+    first = build("toy-count").fit(carved.train, rng=np.random.default_rng([3, FITTING]))
+    expected = evaluate(fitted, parts, "paper", seed=3, calibration=calibrate(first, carved, seed=3))
+    assert paper.summary == pytest.approx(expected.summary, nan_ok=True)
+    pd.testing.assert_frame_equal(paper.homes(), expected.homes)
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_result_says_how_it_came_about(tmp_path):
+    (result,) = run("toy-count", **DATA, parameters={"rounds": 2}, protocols=["ranking"], store=tmp_path, isolate=False)
+    assert result.key.parameters == {"rounds": 2, "noise": 0.1, "sign": 1.0}
+    assert result.key.data_options == {"preset": "paper", "homes": 80, "seed": 0}
+    assert [row["loss"] for row in result.history] == [1.0, 0.5]
+    assert [row["round"] for row in result.history] == [1.0, 2.0]
+    assert result.seconds.keys() >= {"fit", "evaluate"}
+    assert result.memory["peak"] >= result.memory["fit"] >= result.memory["before"] > 10
+    assert result.counts["homes"] == 80
+    assert result.counts["train rules"] + result.counts["hidden rules"] == result.counts["rules"]
+    assert {"python", "numpy", "pandas"} <= result.versions.keys()
+    assert result.threads == 1
+    assert not result.calibrated
+
+
+@pytest.mark.usefixtures("toys")
+def test_only_scores_that_are_not_log_odds_are_calibrated_and_only_where_probabilities_count(tmp_path):
+    calibrated = {
+        (result.key.method, result.key.protocol): result.calibrated
+        for method in ("toy-count", "toy-log-odds")
+        for result in run(method, **DATA, store=tmp_path, isolate=False)
+    }
+    assert [place for place, yes in calibrated.items() if yes] == [("toy-count", "paper")]
+
+
+@pytest.mark.usefixtures("toys")
+def test_the_key_of_a_result_holds_the_key_of_its_split(tmp_path):
+    homes = datasets.load("wyze-synthetic", homes=80).merged_types()
+    for how in SPLITS:
+        (result,) = run("toy-count", **DATA, split=how, seed=1, protocols=["ranking"], store=tmp_path, isolate=False)
+        assert result.key.split == split(homes, how, seed=1).key
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_finished_run_is_read_and_not_made_again(tmp_path):
+    first = run("toy-count", **DATA, store=tmp_path, isolate=False)
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    second = run("toy-count", **DATA, parameters={"noise": 0.1}, store=tmp_path, isolate=False)
+    assert [result.written for result in second] == [result.written for result in first]
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_run_of_its_own_process_gives_the_same_bits_as_one_here(tmp_path):
+    here = run("toy-count", **DATA, parameters={"noise": 5.0}, seed=2, store=tmp_path / "here", isolate=False)
+    there = run("toy-count", **DATA, parameters={"noise": 5.0}, seed=2, store=tmp_path / "there")
+    assert [result.key for result in there] == [result.key for result in here]
+    assert tables(tmp_path / "here") == tables(tmp_path / "there")
+    assert len(tables(tmp_path / "here")) == 4
+
+
+@pytest.mark.usefixtures("toys")
+def test_the_memory_of_a_run_is_its_own_and_not_that_of_the_process_that_started_it(tmp_path):
+    held = np.ones(300 * 2**20 // 8)  # 300 MB here are no business of the run's
+    (small,) = run("toy-count", **DATA, protocols=["ranking"], store=tmp_path)
+    (large,) = run("toy-large", **DATA, protocols=["ranking"], store=tmp_path)
+    assert held[0] == 1
+    # np.ones of 200 MB and nothing else stands between the two
+    assert 180 < large.memory["fit"] - small.memory["fit"] < 220
+    assert small.memory["peak"] < 300
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_failed_run_is_kept_with_its_error_and_tried_again(tmp_path):
+    mended = tmp_path / "mended"
+    asked = {"parameters": {"needs": str(mended)}, "store": tmp_path / "kept", "isolate": False}
+    failed = run("toy-broken", **DATA, **asked)
+    assert {result.status for result in failed} == {"failed"}
+    assert failed[0].error.endswith("RuntimeError: the weather is bad\n")
+    assert len(load_failures(tmp_path / "kept")) == 2
+    mended.touch()
+    assert {result.status for result in run("toy-broken", **DATA, **asked)} == {"done"}
+    assert load_failures(tmp_path / "kept") == []
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_process_that_is_killed_is_a_failed_run(tmp_path):
+    results = run("toy-killed", **DATA, store=tmp_path)
+    assert [result.error for result in results] == ["its process was ended by SIGKILL, perhaps for want of memory"] * 2
+    assert len(load_failures(tmp_path)) == 2
+
+
+@pytest.mark.usefixtures("toys")
+def test_many_runs_go_on_after_one_that_fails_and_start_where_they_stopped(tmp_path):
+    homes = source("wyze-synthetic", **HOMES)
+    asked = [
+        experiment(method, homes, parameters={}, options={}, seed=seed, protocols=["ranking"])
+        for method in ("toy-broken", "toy-count")
+        for seed in (0, 1)
+    ]
+    first = execute(asked, store=Store(tmp_path), jobs=2)
+    assert (first.made, len(first.failed), len(first.finished)) == (2, 2, 2)
+    second = execute(asked, store=Store(tmp_path))
+    assert (second.made, len(second.failed), len(second.finished)) == (0, 2, 2)
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path):
+    asked = experiment("toy-count", source("wyze-synthetic", **HOMES), parameters={}, options={})
+    store = Store(tmp_path)
+    key = asked.keys(asked.source.fingerprint())["ranking"]
+    with store.claim(key):
+        outcome = execute([asked], store=store)
+    assert outcome.elsewhere == ["toy-count on wyze-synthetic (types, holdout), seed 0"]
+    assert load_results(tmp_path) == []
+
+
+@pytest.mark.usefixtures("toys")
+def test_two_processes_on_one_folder_make_every_run_once_and_lose_none(tmp_path):
+    program = (
+        "import tests.toy_methods; from pathlib import Path; from benchmarks.execute import execute\n"
+        "from benchmarks.experiment import experiment, source; from benchmarks.results import Store\n"
+        "homes = source('wyze-synthetic', options={'homes': 80})\n"
+        "asked = [experiment('toy-count', homes, parameters={}, options={}, seed=s) for s in range(3)]\n"
+        f"print(execute(asked, store=Store(Path({str(tmp_path)!r}))).made)"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    made = [int(process.communicate()[0]) for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum(made) >= 6  # a run that one reads while the other has just made it counts for both
+    assert len(load_results(tmp_path)) == 6
+    assert load_failures(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"method": "toy-cuont"}, "unknown method 'toy-cuont'; did you mean 'toy-count'"),
+        ({"data": "wyze-sinthetic"}, "did you mean 'wyze-synthetic'"),
+        ({"data_options": {"hoems": 3}}, "unknown option of wyze-synthetic 'hoems'; did you mean 'homes'"),
+        ({"data_options": {"homes": "3"}}, "wyze-synthetic homes = '3': expected int or NoneType"),
+        ({"parameters": {"nosie": 3}}, "unknown parameter of toy-count 'nosie'; did you mean 'noise'"),
+        ({"parameters": {"rounds": 2.5}}, "toy-count.rounds = 2.5: expected int"),
+        ({"track": "type"}, "unknown track 'type'; did you mean 'types'"),
+        ({"split": "hold_out"}, "did you mean 'holdout'"),
+        ({"split_options": {"validation": True}}, "unknown option of holdout 'validation'"),
+        ({"protocols": ["rank"]}, "unknown protocol 'rank'; did you mean 'ranking'"),
+        ({"protocols": []}, "no protocol to measure by"),
+        ({"seed": -1}, "seed -1 is negative"),
+    ],
+)
+@pytest.mark.usefixtures("toys")
+def test_a_wrong_name_or_setting_is_an_error_before_anything_runs(tmp_path, wrong, complaint):
+    asked = {"method": "toy-count", **DATA, "store": tmp_path, "isolate": False, **wrong}
+    with pytest.raises(DataError) as error:
+        run(asked.pop("method"), asked.pop("data"), **asked)
+    assert complaint in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_whole_number_for_a_float_is_the_same_run():
+    homes = source("wyze-synthetic", **HOMES)
+    one, two = (experiment("toy-count", homes, parameters={"noise": n}, options={}) for n in (1, 1.0))
+    assert one.keys("f")["paper"].hash == two.keys("f")["paper"].hash
+
+
+def test_a_process_of_one_thread_says_so_to_every_library():
+    program = (
+        "from benchmarks.threads import set_threads; set_threads(1); import numpy, scipy.linalg, threadpoolctl\n"
+        "print({pool['num_threads'] for pool in threadpoolctl.threadpool_info()})"
+    )
+    pytest.importorskip("threadpoolctl", reason="comes with scikit-learn")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "{1}\n"
+
+
+def test_threads_are_set_for_libraries_that_are_loaded_already():
+    torch = pytest.importorskip("torch", reason="needs the extra graph")
+    variables = {name: os.environ.get(name) for name in threads.VARIABLES}
+    before = torch.get_num_threads()
+    try:
+        threads.set_threads(1)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+        for name, value in variables.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+
+
+def test_less_than_one_thread_is_refused():
+    with pytest.raises(DataError, match="threads 0: use 1"):
+        threads.environment(0)
+
+
+def test_the_circumstances_of_this_process_are_plausible():
+    assert versions()["numpy"] == np.__version__
+    assert peak_megabytes() > 10
+    assert commit() == "" or len(commit().split()[0]) == 40
