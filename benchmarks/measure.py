@@ -6,10 +6,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from pytest_benchmark.fixture import BenchmarkFixture
+if TYPE_CHECKING:
+    from pytest_benchmark.fixture import BenchmarkFixture
 
-PEAK = "\nimport resource\nimport sys\nsys.stdout.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))"
+# The child reads its own high-water mark: what the kernel counts for it from outside includes the parent's.
+PEAK = """
+import sys
+from benchmarks.circumstances import peak_megabytes
+sys.stdout.write(f"\\n{peak_megabytes()}")
+"""
 
 
 def seconds(work: Callable[[], object], *, repeats: int = 1) -> float:
@@ -41,5 +48,5 @@ def note_ratio(benchmark: BenchmarkFixture, units: int, reference: float, **more
 
 def peak_megabytes(program: str) -> float:
     """The most memory that a new Python process holds while it runs this program, imports included."""
-    done = subprocess.run([sys.executable, "-c", program + PEAK], check=True, capture_output=True, text=True)
-    return int(done.stdout.splitlines()[-1]) / 1024
+    done = subprocess.run([sys.executable, "-c", f"{program}\n{PEAK}"], check=True, capture_output=True, text=True)
+    return float(done.stdout.splitlines()[-1])

@@ -17,6 +17,7 @@ from datasets.splits import SPLITS, Hidden, Split, split
 from datasets.valid import ValidRules
 
 SAMPLE = 2_000  # homes that the slow loops go through
+ROUNDS = 3  # of either, the fastest counts
 
 Rule = tuple[int, int, int]  # trigger, action, relation
 
@@ -35,8 +36,8 @@ def some(homes: Homes) -> Homes:
 
 @pytest.mark.parametrize("how", sorted(SPLITS))
 def test_split(benchmark: BenchmarkFixture, homes: Homes, some: Homes, how: str) -> None:
-    benchmark.pedantic(split, args=(homes, how), rounds=3)
-    note_ratio(benchmark, homes.n_homes, seconds(lambda: split_loop(some, how), repeats=3) / SAMPLE)
+    benchmark.pedantic(split, args=(homes, how), rounds=ROUNDS)
+    note_ratio(benchmark, homes.n_homes, seconds(lambda: split_loop(some, how), repeats=ROUNDS) / SAMPLE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -49,9 +50,9 @@ def test_negatives(benchmark: BenchmarkFixture, homes: Homes, some: Homes, kind:
         rng = np.random.default_rng(0)
         return sample(kind, made.train, made.train.rules, rng=rng, forbidden=made.forbidden, valid=valid)
 
-    benchmark.pedantic(draw, rounds=3)
+    benchmark.pedantic(draw, rounds=ROUNDS)
     small = split(some)
-    reference = seconds(lambda: negatives_loop(kind, small, valid), repeats=3)
+    reference = seconds(lambda: negatives_loop(kind, small, valid), repeats=ROUNDS)
     note_ratio(benchmark, homes.n_homes, reference / SAMPLE)
 
 

@@ -1,5 +1,6 @@
 """Rules in: adapters, generators, vocabularies, splits, negatives and the valid-rule tensor; numpy, no torch."""
 
+from datasets.align import align
 from datasets.errors import DataError
 from datasets.homes import Homes, Provenance, Rules
 from datasets.registry import dataset, load, names
@@ -17,6 +18,7 @@ __all__ = [
     "Rules",
     "Split",
     "ValidRules",
+    "align",
     "dataset",
     "load",
     "names",

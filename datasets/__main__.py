@@ -75,8 +75,12 @@ def _parser() -> argparse.ArgumentParser:
 
     fidelity = commands.add_parser("fidelity", help="how near a synthetic data set is to what it imitates")
     fidelity.add_argument("name", metavar="NAME")
-    fidelity.add_argument("--real", metavar="NAME", help="also compare with this data set")
     _add_loading(fidelity)
+    fidelity.add_argument("--real", metavar="NAME", help="also compare with this data set")
+    fidelity.add_argument("--real-data", type=Path, metavar="PATH", help="where the files of --real are")
+    fidelity.add_argument(
+        "--real-set", action="append", default=[], metavar="KEY=VALUE", help="an option of --real, e.g. part=test"
+    )
     fidelity.set_defaults(run=_fidelity)
     return parser
 
@@ -134,6 +138,10 @@ def _check(chosen: argparse.Namespace) -> int:
         homes = _load(name, chosen.path, [*chosen.options, "on_error=skip"])  # raises again where nothing can be saved
         _say(f"\nWithout the bad lines (on_error=skip): {_summary(homes)}")
         return 1
+    if "on_error" in get(name).options and homes.provenance.skipped:  # a saved file keeps what was skipped long ago
+        _say("\n".join(homes.provenance.skipped))
+        _say(f"\nWithout the bad lines: {_summary(homes)}")
+        return 1
     _say(f"No bad lines: {_summary(homes)}")
     return 0
 
@@ -155,8 +163,10 @@ def _generate(chosen: argparse.Namespace) -> int:
 def _fidelity(chosen: argparse.Namespace) -> int:
     from datasets.fidelity import fidelity, report
 
-    homes = _load(chosen.name, chosen.data, chosen.options)
-    _say(report(fidelity(homes, load(chosen.real) if chosen.real else None)))
+    if not chosen.real and (chosen.real_data or chosen.real_set):
+        raise DataError("--real-data and --real-set say how --real NAME is loaded; name it, e.g. --real wyze")
+    real = _load(chosen.real, chosen.real_data, chosen.real_set) if chosen.real else None
+    _say(report(fidelity(_load(chosen.name, chosen.data, chosen.options), real)))
     return 0
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from datasets.errors import DataError
 from datasets.homes import Array, Homes, Ids, Provenance, Rules
+from datasets.numbered import numbered
 from datasets.view import Relation
 
 
@@ -18,7 +19,7 @@ class DeviceColumns:
 
     user: Ids
     id: Ids
-    type: Ids
+    type: Ids | pd.Categorical
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class RuleColumns:
 
     user: Ids
     trigger: Ids
-    trigger_state: Ids
-    action: Ids
+    trigger_state: Ids | pd.Categorical
+    action: Ids | pd.Categorical
     action_device: Ids
     group: Array | None = None
 
@@ -39,11 +40,11 @@ def assemble(name: str, devices: DeviceColumns, rules: RuleColumns, provenance: 
     Users and devices come out sorted by id, types and relations by name. A rule that a home has twice is kept once and
     counted in the provenance as "duplicate rules".
     """
-    users, codes = _codes(np.concatenate([devices.user, rules.user]))
-    device_user, rule_user = codes[: len(devices.user)], codes[len(devices.user) :]
-    ids, codes = _codes(np.concatenate([devices.id, rules.trigger, rules.action_device]))
-    device_id, trigger_id, action_id = np.split(codes, np.cumsum([len(devices.id), len(rules.trigger)]))
-    types, device_type = _codes(devices.type)
+    users, number = numbered(np.concatenate([devices.user, rules.user]))
+    device_user, rule_user = number[: len(devices.user)], number[len(devices.user) :]
+    ids, number = numbered(np.concatenate([devices.id, rules.trigger, rules.action_device]))
+    device_id, trigger_id, action_id = np.split(number, np.cumsum([len(devices.id), len(rules.trigger)]))
+    types, device_type = numbered(devices.type)
 
     key = device_user * max(len(ids), 1) + device_id
     order = np.argsort(key, kind="stable")
@@ -53,8 +54,8 @@ def assemble(name: str, devices: DeviceColumns, rules: RuleColumns, provenance: 
     trigger = _find(key, rule_user * max(len(ids), 1) + trigger_id, name)
     action = _find(key, rule_user * max(len(ids), 1) + action_id, name)
 
-    states, state = _codes(rules.trigger_state)
-    actions, act = _codes(rules.action)
+    states, state = numbered(rules.trigger_state)
+    actions, act = numbered(rules.action)
     pairs, relation = np.unique(state * max(len(actions), 1) + act, return_inverse=True)
     relations = tuple(Relation(str(states[p // len(actions)]), str(actions[p % len(actions)])) for p in pairs.tolist())
     sorted_rules = Rules(rule_user, trigger, action, relation, rules.group).by_home()
@@ -72,15 +73,6 @@ def assemble(name: str, devices: DeviceColumns, rules: RuleColumns, provenance: 
         rules=sorted_rules.take(np.sort(first)),
         provenance=replace(provenance, counts=counts),
     )
-
-
-def _codes(values: Ids) -> tuple[Ids, Array]:
-    """The sorted distinct values and, for each value, its position among them."""
-    codes, distinct = pd.factorize(values)  # hashing, then sorting only what is distinct: far cheaper than sorting all
-    order = np.argsort(distinct, kind="stable")
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return np.asarray(distinct)[order], rank[codes]
 
 
 def _find(sorted_keys: Array, wanted: Array, name: str) -> Array:

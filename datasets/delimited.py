@@ -1,8 +1,8 @@
 """Delimited text files as columns of bytes, with the line of every row that is refused.
 
-Handled: a byte order mark, CRLF, quoted fields (with delimiters, quotes and line breaks inside), blank lines, spaces
-around names, comma, semicolon, tab or bar as delimiter. Refused with the line: a wrong number of fields. Refused as a
-whole: an empty file, a header and nothing else, UTF-16, a quote that is never closed.
+Handled: a byte order mark, CRLF, quoted fields (with delimiters, quotes and line breaks inside), lines that are empty
+or hold only spaces, spaces around names, comma, semicolon, tab or bar as delimiter. Refused with the line: a wrong
+number of fields. Refused as a whole: an empty file, a header and nothing else, UTF-16, a quote that is never closed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,14 @@ class Delimited:
     def read(self, wanted: Sequence[str], problems: Problems) -> tuple[pa.Table, Array]:
         """The wanted columns as bytes and each row's record number (from 0, the header not counted)."""
         rejected: list[tuple[int, int]] = []  # record number, fields
+        blank: list[int] = []  # record numbers of lines that hold only spaces
 
         def reject(row: pa_csv.InvalidRow) -> str:
-            rejected.append((row.number - 2, row.actual_columns))  # the reader counts from 1 and counts the header
+            number = row.number - 2  # the reader counts from 1 and counts the header
+            if row.text.strip():
+                rejected.append((number, row.actual_columns))
+            else:
+                blank.append(number)
             return "skip"
 
         try:
@@ -64,7 +69,8 @@ class Delimited:
             "complete or delete it" + ("; the file may be cut off" if _ends_in_mid_line(self.path) else ""),
             [f"it has {fields}" for _, fields in rejected],
         )
-        return table, np.setdiff1d(np.arange(table.num_rows + len(number)), number, assume_unique=True)
+        left_out = np.array([*number.tolist(), *blank], dtype=np.int64)
+        return table, np.setdiff1d(np.arange(table.num_rows + len(left_out)), left_out, assume_unique=True)
 
     def lines(self, records: Array) -> list[int]:
         """The line on which each record begins; slow, and only needed where something is wrong."""

@@ -54,7 +54,6 @@ def statistics(homes: Homes) -> dict[str, float]:
     devices, rules = np.diff(homes.device_start), np.diff(homes.rule_start)
     some = rules >= 2
     trigger_type, relation, action_type = homes.typed()
-    typed = (trigger_type * max(len(homes.relations), 1) + relation) * max(len(homes.types), 1) + action_type
     by_relation = np.sort(np.bincount(relation, minlength=len(homes.relations)))[::-1]
     result: dict[str, float] = {
         "homes": homes.n_homes,
@@ -65,9 +64,9 @@ def statistics(homes: Homes) -> dict[str, float]:
         "actions": len({r.action for r in homes.relations}),
         "relations": len(homes.relations),
         "relations seen >= 20 times": int((by_relation >= 20).sum()),
-        "distinct rules": len(np.unique(typed)),
+        "distinct rules": len(np.unique(typed_rule(homes))),
         "rules of a device with itself": int((homes.rules.trigger == homes.rules.action).sum()),
-        "homes with several devices of one type": _with_twins(homes),
+        "homes with several devices of one type": homes_with_twins(homes),
         "homes with >= 2 rules": int(some.sum()),
         "rules per home, mean": _mean(rules),
         "devices per home, mean": _mean(devices),
@@ -76,8 +75,8 @@ def statistics(homes: Homes) -> dict[str, float]:
         result |= {f"{what} per home with >= 2 rules, {k}": v for k, v in per_home(values).items()}
     result |= {
         "rules of the commonest relation": int(by_relation[:1].sum()),
-        "share of rules in the top 10 relations": _share(by_relation[:10].sum(), homes.n_rules),
-        "share of rules in the top half of relations": _share(
+        "share of rules in the top 10 relations": share(by_relation[:10].sum(), homes.n_rules),
+        "share of rules in the top half of relations": share(
             by_relation[: (len(by_relation) + 1) // 2].sum(), homes.n_rules
         ),
     }
@@ -87,7 +86,7 @@ def statistics(homes: Homes) -> dict[str, float]:
     if "Cloud" in homes.types:
         cloud = homes.types.index("Cloud")
         touching = (trigger_type == cloud) | (action_type == cloud)
-        result["share of rules that touch Cloud"] = _share(touching.sum(), homes.n_rules)
+        result["share of rules that touch Cloud"] = share(touching.sum(), homes.n_rules)
     return result
 
 
@@ -96,7 +95,7 @@ def per_home(values: Array) -> dict[str, float]:
     if len(values) == 0:
         return dict.fromkeys(PER_HOME, 0.0)
     median, ninety = np.quantile(values, [0.5, 0.9]).tolist()
-    shares = [_share(hits.sum(), len(values)) for hits in (values == 2, values <= 5, values <= 10)]
+    shares = [share(hits.sum(), len(values)) for hits in (values == 2, values <= 5, values <= 10)]
     return dict(zip(PER_HOME, [_mean(values), median, ninety, int(values.max()), *shares], strict=True))
 
 
@@ -105,15 +104,33 @@ def number(value: float) -> str:
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.4g}"
 
 
-def _with_twins(homes: Homes) -> int:
-    key = np.sort(homes.device_home * max(len(homes.types), 1) + homes.device_type)
-    twins = key[1:][np.diff(key) == 0] // max(len(homes.types), 1)
-    return len(np.unique(twins))
+def typed_rule(homes: Homes) -> Array:
+    """[n_rules]: one number per rule, equal for equal (trigger type, relation, action type)."""
+    trigger, relation, action = homes.typed()
+    return (trigger * max(len(homes.relations), 1) + relation) * max(len(homes.types), 1) + action
+
+
+def home_and_type(homes: Homes) -> Array:
+    """[n_devices]: one number per device, equal for devices of one type in one home."""
+    return homes.device_home * max(len(homes.types), 1) + homes.device_type
+
+
+def homes_with_twins(homes: Homes) -> int:
+    """How many homes have several devices of one type."""
+    key = np.sort(home_and_type(homes))
+    return len(distinct(key[1:][np.diff(key) == 0] // max(len(homes.types), 1)))
+
+
+def distinct(values: Array) -> Array:
+    """Sorted, each once; for many distinct numbers sorting is faster than the hashing of np.unique."""
+    values = np.sort(values)
+    return values[np.concatenate([[True], np.diff(values) > 0])] if len(values) else values
+
+
+def share(part: np.integer | int, whole: int) -> float:
+    """A part of a whole; a share of nothing is 0."""
+    return float(part) / whole if whole else 0.0
 
 
 def _mean(values: Array) -> float:
     return float(values.mean()) if len(values) else 0.0
-
-
-def _share(part: np.integer | int, whole: int) -> float:
-    return float(part) / whole if whole else 0.0

@@ -6,7 +6,7 @@ each rule (v_i, v_j, r) an edge from the trigger device to the action device wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -50,15 +50,24 @@ class Rules:
 
     def take(self, which: Array | Mask) -> Rules:
         """The rules at these positions (or where the mask is true), in that order."""
-        group = None if self.group is None else self.group[which]
-        return Rules(self.home[which], self.trigger[which], self.action[which], self.relation[which], group)
+        columns = [column[which] for column in (self.home, self.trigger, self.action, self.relation)]
+        columns += [] if self.group is None else [self.group[which]]
+        for column in columns:
+            column.flags.writeable = False  # nobody else has it, so that it need not be copied
+        return Rules(*columns)
 
     def by_home(self) -> Rules:
         """The same rules sorted by home, keeping the order within each."""
-        return self.take(np.argsort(self.home, kind="stable"))
+        in_order = bool(np.all(self.home[1:] >= self.home[:-1]))
+        return self if in_order else self.take(np.argsort(self.home, kind="stable"))
 
     def keys(self, n_devices: int, n_relations: int) -> Array:
         """One number per rule, equal for equal (trigger, action, relation); devices are never shared by homes."""
+        if n_devices**2 * n_relations >= 2**63:  # numpy would wrap around and call different rules equal
+            raise DataError(
+                f"{n_devices:,} devices and {n_relations:,} relations are too many to number all rules in 64 bits; "
+                "divide the homes into parts"
+            )
         return (self.trigger * n_devices + self.action) * max(n_relations, 1) + self.relation
 
 
@@ -72,6 +81,15 @@ class Provenance:
     notes: tuple[str, ...] = ()  # e.g. how a preset differs from the paper
     codes: dict[str, dict[str, int]] = field(default_factory=dict)  # the source's numbers for states and actions
     published: str = ""  # the entry of datasets.published to lay the description beside
+
+    def __post_init__(self) -> None:
+        # Copies: whoever fills its own dict afterwards changes nothing here.
+        object.__setattr__(self, "counts", dict(self.counts))
+        object.__setattr__(self, "codes", {kind: dict(numbers) for kind, numbers in self.codes.items()})
+
+    def derived(self, left_out: Mapping[str, int] | None = None) -> Provenance:
+        """The same for a part of the homes: what was published about all of them does not hold for it."""
+        return replace(self, counts=self.counts | dict(left_out or {}), published="")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +154,7 @@ class Homes:
 
     def with_rules(self, which: Array | Mask) -> Homes:
         """The same homes and devices with only these of their rules."""
-        return replace(self, rules=self.rules.take(which).by_home())
+        return replace(self, rules=self.rules.take(which).by_home(), provenance=self.provenance.derived())
 
     def subset(self, homes: Array | Mask) -> Homes:
         """These homes in this order, with their devices and rules; the vocabularies stay as they are."""
@@ -163,6 +181,7 @@ class Homes:
             rules=Rules(
                 new_home[rules.home], new_device[rules.trigger], new_device[rules.action], rules.relation, rules.group
             ),
+            provenance=self.provenance.derived(),
         )
 
     def merged_types(self) -> Homes:
@@ -170,6 +189,12 @@ class Homes:
         from datasets.merge import merge_types
 
         return merge_types(self)
+
+    def with_vocabulary(self, types: Sequence[str], relations: Sequence[tuple[str, str]]) -> Homes:
+        """The same homes numbered by these vocabularies, which must hold every type and relation that is used."""
+        from datasets.align import with_vocabulary
+
+        return with_vocabulary(self, types, relations)
 
     @property
     def fingerprint(self) -> str:
@@ -197,13 +222,15 @@ def starts(sorted_home: Array, n_homes: int) -> Array:
 
 
 def frozen(values: npt.ArrayLike) -> Array:
-    """A read-only int64 view (a copy only where the type differs)."""
+    """Whole numbers as a read-only int64 array; a copy if anybody else could write to it."""
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iub":
         raise DataError(f"a column of whole numbers holds {array.dtype}")
-    view = array.astype(np.int64, copy=False).view()
-    view.flags.writeable = False
-    return view
+    if array.dtype == np.int64 and not _writable(array):
+        return array
+    copy = array.astype(np.int64)
+    copy.flags.writeable = False
+    return copy
 
 
 def frozen_ids(values: npt.ArrayLike) -> Ids:
@@ -212,9 +239,21 @@ def frozen_ids(values: npt.ArrayLike) -> Ids:
     fits = ids.dtype.kind in "ib" or (ids.dtype.kind == "u" and ids.max(initial=0) < 2**63)
     if fits or (ids.size == 0 and ids.dtype.kind == "f"):
         return frozen(ids)
-    view = ids.astype(np.dtypes.StringDType()).view()
-    view.flags.writeable = False
-    return view
+    if ids.dtype == np.dtypes.StringDType() and not _writable(ids):
+        return ids
+    copy = ids.astype(np.dtypes.StringDType())
+    copy.flags.writeable = False
+    return copy
+
+
+def _writable(array: Ids) -> bool:
+    """Whether the array, or one that it is a view of, can be written to."""
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return True
+        owner = owner.base
+    return False
 
 
 def runs(start: Array, chosen: Array) -> Array:

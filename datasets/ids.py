@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,7 +13,9 @@ from datasets.homes import Array, Ids, Mask
 from datasets.problems import Problems
 from datasets.text_table import TextTable
 
-WHOLE = r"^-?(0|[1-9][0-9]*)$"  # "007" and "7.0" are other texts than "7": read as numbers they would collide
+WHOLE = r"^(0|-?[1-9][0-9]*)$"  # "007", "-0" and "7.0" are other texts than "7" and "0": as numbers they would collide
+
+POWERS = 10 ** np.arange(1, 20, dtype=np.uint64)  # the first number of each length from two digits on
 
 
 def whole_numbers(table: TextTable, role: str, problems: Problems) -> tuple[Array, Mask]:
@@ -21,21 +24,14 @@ def whole_numbers(table: TextTable, role: str, problems: Problems) -> tuple[Arra
     numbers = _as_numbers(column)
     if numbers is not None:
         return numbers, np.ones(len(table), dtype=bool)
-    whole = _mask(pc.match_substring_regex(column, WHOLE))
+    whole, fits = _is_whole(column)
     absent = _mask(column.is_null())
     remedy = "write ids as whole numbers, without decimals"
     good = refuse_missing(table, role, problems)
     good &= table.refuse(~whole & ~absent, f"{name} is not a whole number", remedy, problems=problems, show=role)
-    # Nineteen digits can be too many for 64 bits; the rest is decided one by one, there are few.
-    long = np.flatnonzero(good & _mask(pc.greater(pc.utf8_length(column), 18)))
-    beyond = np.zeros(len(table), dtype=bool)
-    values = column.take(pa.array(long)).to_pylist()
-    beyond[long] = [not -(2**63) <= int(value) < 2**63 for value in values]
     remedy = "renumber the ids, or use the `tables` data set, where ids may be any text"
-    good &= table.refuse(beyond, f"{name} does not fit into 64 bits", remedy, problems=problems, show=role)
-    numbers = _as_numbers(pc.if_else(pa.array(good), column, "0"))
-    assert numbers is not None
-    return numbers, good
+    good &= table.refuse(good & ~fits, f"{name} does not fit into 64 bits", remedy, problems=problems, show=role)
+    return plain_numbers(pc.if_else(pa.array(good), column, "0"))[0], good
 
 
 def ids_of_one_kind(columns: Sequence[pa.Array]) -> list[Ids]:
@@ -49,11 +45,22 @@ def ids_of_one_kind(columns: Sequence[pa.Array]) -> list[Ids]:
 
 def texts(column: pa.Array) -> Ids:
     """A text column as an array of shared strings; null becomes the empty text."""
+    return np.asarray(names(column), dtype=object)
+
+
+def names(column: pa.Array) -> pd.Categorical:
+    """A text column of few distinct values, as numbers of these; null becomes the empty text."""
     coded = pc.fill_null(column, "").dictionary_encode()
-    words: Ids = np.array(
-        [*coded.dictionary.to_pylist(), None], dtype=object
-    )  # the None keeps numpy from guessing a width
-    return np.asarray(words[coded.indices.to_numpy()])
+    words = pd.Index(coded.dictionary.to_pylist(), dtype=object)
+    return pd.Categorical.from_codes(coded.indices.to_numpy(), categories=words)
+
+
+def plain_numbers(column: pa.Array) -> tuple[Array, Mask]:
+    """A text column as whole numbers, 0 and False where a text is none or does not fit into 64 bits."""
+    _, fits = _is_whole(column)
+    numbers = _as_numbers(pc.if_else(pa.array(fits), column, "0"))
+    assert numbers is not None
+    return numbers, fits
 
 
 def refuse_missing(table: TextTable, role: str, problems: Problems) -> Mask:
@@ -63,16 +70,29 @@ def refuse_missing(table: TextTable, role: str, problems: Problems) -> Mask:
     return table.refuse(absent, f"{name} is missing", "fill it in or delete the line", problems=problems)
 
 
+def _is_whole(column: pa.Array) -> tuple[Mask, Mask]:
+    """Which texts are whole numbers, and which of those fit into 64 bits."""
+    whole = _mask(pc.match_substring_regex(column, WHOLE))
+    fits = whole.copy()
+    # Up to 18 digits surely fit; the others are decided one by one, there are few.
+    long = np.flatnonzero(whole & _mask(pc.greater(pc.utf8_length(column), 18)))
+    fits[long] = [-(2**63) <= int(value) < 2**63 for value in column.take(pa.array(long)).to_pylist()]
+    return whole, fits
+
+
 def _as_numbers(column: pa.Array) -> Array | None:
     """The column as int64 if every value is a whole number written plainly."""
     try:
-        numbers = column.cast(pa.int64())
+        cast = column.cast(pa.int64())
     except pa.ArrowInvalid:
         return None
-    plain = pc.all(pc.equal(numbers.cast(pa.string()), column)).as_py() if len(column) else True
-    if numbers.null_count or not plain:
+    if cast.null_count:
         return None
-    return np.asarray(numbers.to_numpy(), dtype=np.int64)
+    numbers = np.asarray(cast.to_numpy(), dtype=np.int64)
+    # A number written with anything more than its digits and its sign, such as "007", is longer than those.
+    digits = np.searchsorted(POWERS, np.abs(numbers).view(np.uint64), side="right") + 1
+    plain = pc.binary_length(column).to_numpy() == digits + (numbers < 0)
+    return numbers if plain.all() else None
 
 
 def _mask(column: pa.Array) -> Mask:

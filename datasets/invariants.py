@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from datasets.errors import DataError
 
 if TYPE_CHECKING:
-    from datasets.homes import Homes
+    from datasets.homes import Homes, Ids
 
 
 def check(homes: Homes) -> None:
@@ -26,6 +27,8 @@ def _broken(homes: Homes) -> Iterator[str]:
         yield "an entity type is listed twice"
     if len(set(homes.relations)) != len(homes.relations):
         yield "a relation is listed twice"
+    if _repeats(np.zeros(homes.n_homes, dtype=np.int64), homes.users):
+        yield "a user has two homes"
     if not len(homes.device_home) == len(homes.device_type) == len(homes.device_ids):
         yield "the columns of devices differ in length"
     for values, bound, problem in (
@@ -40,6 +43,8 @@ def _broken(homes: Homes) -> Iterator[str]:
             yield problem
     if np.any(np.diff(homes.device_home) < 0):
         yield "devices are not sorted by home"
+    if _repeats(homes.device_home, homes.device_ids):
+        yield "a home has two devices of one id"
     if np.any(np.diff(rules.home) < 0):
         yield "rules are not sorted by home"
     if np.any(homes.device_home[rules.trigger] != rules.home) or np.any(homes.device_home[rules.action] != rules.home):
@@ -50,3 +55,11 @@ def _broken(homes: Homes) -> Iterator[str]:
 
 def _within(values: npt.NDArray[np.int64], bound: int) -> bool:
     return len(values) == 0 or bool(values.min() >= 0 and values.max() < bound)
+
+
+def _repeats(home: npt.NDArray[np.int64], ids: Ids) -> bool:
+    """Whether an id stands twice in a home, given sorted homes."""
+    if not np.any((home[1:] == home[:-1]) & (ids[1:] <= ids[:-1])):  # in order, as most sources have them
+        return False
+    number, distinct = pd.factorize(np.asarray(ids, dtype=np.int64 if ids.dtype.kind == "i" else object))
+    return bool(np.any(np.diff(np.sort(home * len(distinct) + number)) == 0))

@@ -1,7 +1,7 @@
 """Two tables, who owns which device and which rules exist, joined into homes; every bad line is reported.
 
 A device that stands twice with one type is read once and counted; with two types it is refused. A rule that names a
-device of another home is refused (where ids are unique over homes; else it cannot be told), and so is one that
+device of another home is refused (where users share device ids it cannot be told, which is noted), and so is one that
 contradicts the device table about a type. A device that occurs only in rules is added to the home if `add_devices` says
 so and the rule names its type, and refused otherwise.
 """
@@ -15,10 +15,12 @@ import pandas as pd
 
 from datasets.assemble import DeviceColumns, RuleColumns, assemble
 from datasets.homes import Array, Homes, Ids, Mask, Provenance
-from datasets.ids import ids_of_one_kind, refuse_missing, texts, whole_numbers
+from datasets.ids import ids_of_one_kind, names, refuse_missing, whole_numbers
+from datasets.numbered import numbered
 from datasets.problems import Problems
 from datasets.text_table import TextTable
 
+SHARED_IDS = "Users share device ids, so rules were not checked for naming another user's device."
 ENDS = {"trigger_device": "trigger_type", "action_device": "action_type"}  # a rule's device and, if named, its type
 
 
@@ -52,23 +54,29 @@ def join(
         "device rows repeated": repeated,
         "devices that only rules name": len(added.id),
     }
+    notes = provenance.notes + (() if tables.unique_ids else (SHARED_IDS,))
     known, kept = tables.known, tables.rule_ok
     return assemble(
         name,
         DeviceColumns(
             np.concatenate([tables.device_user[known], added.user]),
             np.concatenate([tables.device[known], added.id]),
-            np.concatenate([tables.types[tables.device_type[known]], added.type]),
+            tables.named(np.concatenate([tables.device_type[known], added.type])),
         ),
         RuleColumns(
             tables.rule_user[kept],
             tables.end["trigger_device"][kept],
-            texts(rules["trigger_state"])[kept],
-            texts(rules["action"])[kept],
+            names(rules["trigger_state"])[kept],
+            names(rules["action"])[kept],
             tables.end["action_device"][kept],
             None if group is None else group[kept],
         ),
-        replace(provenance, counts=provenance.counts | {k: n for k, n in counts.items() if n}, skipped=skipped),
+        replace(
+            provenance,
+            counts=provenance.counts | {k: n for k, n in counts.items() if n},
+            skipped=skipped,
+            notes=notes,
+        ),
     )
 
 
@@ -97,8 +105,8 @@ class _Tables:
         self.device_user, self.rule_user, self.device, *ends = values
         self.end = dict(zip(ENDS, ends, strict=True))
         self.device_ok, self.rule_ok = ok[0] & ok[2], ok[1] & ok[3] & ok[4]
-        user, _ = pd.factorize(np.concatenate(values[:2]))
-        id_, distinct = pd.factorize(np.concatenate(values[2:]))
+        _, user = numbered(np.concatenate(values[:2]))
+        distinct, id_ = numbered(np.concatenate(values[2:]))
         self.n_ids = max(len(distinct), 1)
         # One number per (user, device), the same in both tables.
         n_devices, n_rules = len(self.devices), len(self.rules)
@@ -111,14 +119,17 @@ class _Tables:
         }
 
     def _number_types(self) -> None:
-        named = {end: texts(self.rules[role]) for end, role in ENDS.items() if role in self.rules}
-        codes, names = pd.factorize(np.concatenate([texts(self.devices["type"]), *named.values()]))
-        self.types = np.asarray(names, dtype=object)
-        codes = np.where(np.isin(codes, np.flatnonzero(self.types == "")), -1, codes)
-        self.device_type = codes[: len(self.devices)]
-        parts = codes[len(self.devices) :].reshape(len(named), len(self.rules))
-        unnamed = np.full(len(self.rules), -1)  # the rule does not say
-        self.end_type = dict.fromkeys(ENDS, unnamed) | dict(zip(named, parts, strict=True))
+        said = {end: names(self.rules[role]) for end, role in ENDS.items() if role in self.rules}
+        columns = [names(self.devices["type"]), *said.values()]
+        self.types = sorted({word for column in columns for word in column.categories} - {""})
+        number = {word: i for i, word in enumerate(self.types)} | {"": -1}  # -1: it is not said
+        codes = [np.array([number[w] for w in c.categories], dtype=np.int64)[c.codes] for c in columns]
+        self.device_type = codes[0]
+        self.end_type = dict.fromkeys(ENDS, np.full(len(self.rules), -1)) | dict(zip(said, codes[1:], strict=True))
+
+    def named(self, type_: Array) -> pd.Categorical:
+        """Types by their words."""
+        return pd.Categorical.from_codes(type_, categories=pd.Index(self.types, dtype=object))
 
     def keep_each_device_once(self) -> int:
         """Find the first row of every device; gives the number of rows that merely repeat one."""
@@ -133,6 +144,8 @@ class _Tables:
             show="device",
         )
         self.known = rows[first]  # rows of the device table, sorted by key
+        self.owners = np.bincount(self.device_key[self.known] % self.n_ids, minlength=self.n_ids)
+        self.unique_ids = bool(self.owners.max() <= 1)  # ids numbered anew in each home say nothing about an owner
         return len(rows) - len(self.known) - int(contradicts.sum())
 
     def look_up(self, end: str, add_devices: bool) -> Mask:
@@ -146,9 +159,7 @@ class _Tables:
         wrong_type[found] &= self.device_type[self.known[place[found]]] != named[found]
         column, file = self.rules.names[end], self.devices.file
         self._refuse(end, wrong_type, f"{column} has another type in {file}", "correct one of the files")
-        owners = np.bincount(known % self.n_ids, minlength=self.n_ids)
-        unique_ids = bool(owners.max() <= 1)  # ids numbered anew in each home say nothing about an owner
-        foreign: Mask = ~found & unique_ids & (owners[key % self.n_ids] > 0)
+        foreign: Mask = ~found & self.unique_ids & (self.owners[key % self.n_ids] > 0)
         remedy = "a rule joins devices of one home: correct the id"
         self._refuse(end, foreign, f"{column} belongs to another user in {file}", remedy)
         missing = ~found & ~foreign
@@ -165,12 +176,15 @@ class _Tables:
         type_ = np.concatenate([self.end_type[end][chosen] for end, chosen in at.items()])
         id_ = np.concatenate([self.end[end][chosen] for end, chosen in at.items()])
         by_row = np.argsort(rows, kind="stable")
-        order, first, leader = _runs_of_equals(by_row, key[by_row])
+        order, _, leader = _runs_of_equals(by_row, key[by_row])
         contradicts = _mask(rows[order[type_[order] != type_[leader]]], len(self.rules))
         what = "an earlier rule gives a device of this one another type"
         self.rule_ok &= self.rules.refuse(contradicts, what, "correct one of the types", problems=self.problems)
-        chosen = order[first]
-        return DeviceColumns(self.rule_user[rows[chosen]], id_[chosen], self.types[type_[chosen]])
+        # A refused rule gives no device to its home, and not its other one either.
+        left = order[self.rule_ok[rows[order]]]
+        left, first, _ = _runs_of_equals(left, key[left])
+        chosen = left[first]
+        return DeviceColumns(self.rule_user[rows[chosen]], id_[chosen], type_[chosen])
 
     def _refuse(self, end: str, bad: Mask, what: str, remedy: str) -> None:
         self.rule_ok &= self.rules.refuse(bad & self.rule_ok, what, remedy, problems=self.problems, show=end)

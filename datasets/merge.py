@@ -24,17 +24,18 @@ def merge_types(homes: Homes) -> Homes:
         moved.keys(len(first), len(homes.relations)), return_index=True, return_inverse=True
     )
     if moved.group is not None:
-        moved = replace(moved, group=_joined(moved, copy_of, len(rule)))
+        moved = replace(moved, group=_united(moved, copy_of, len(rule)))
     return replace(
         homes,
         device_home=homes.device_home[first],
         device_type=homes.device_type[first],
         device_ids=homes.device_ids[first],
         rules=moved.take(np.sort(kept)),
+        provenance=homes.provenance.derived(),
     )
 
 
-def _joined(rules: Rules, copy_of: Array, n_distinct: int) -> Array:
+def _united(rules: Rules, copy_of: Array, n_distinct: int) -> Array:
     """Group numbers after joining all groups of a home that share a rule, named by their first member."""
     assert rules.group is not None
     # The bipartite graph of groups and distinct rules: what hangs together is one group. A group never leaves its home.

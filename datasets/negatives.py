@@ -16,7 +16,9 @@ from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 
 KINDS = ("paper", "feasible")
-PAIRS_AT_ONCE = 1 << 20  # `feasible` looks at this many device pairs at a time, about 100 MB
+# `feasible` looks at this many device pairs at a time, at about 70 bytes each. A home with more is looked at alone and
+# takes what it needs: 5,000 devices are 25 million pairs, 1.8 GB.
+PAIRS_AT_ONCE = 1 << 20
 
 
 def sample(
@@ -48,9 +50,9 @@ def paper(homes: Homes, positives: Rules, *, rng: np.random.Generator, forbidden
     """
     n_relations = len(homes.relations)
     pairs = Pairs.of(homes, self_pairs=has_self_rules(homes.rules, positives, *forbidden))
-    taken = _joined([homes.rules, positives, *forbidden])
+    taken = _together([homes.rules, positives, *forbidden])
     taken_pair = pairs.number(taken)
-    adjacent = np.unique(pairs.number(_joined([homes.rules, positives])))
+    adjacent = np.unique(pairs.number(_together([homes.rules, positives])))
     existing = np.unique(pairs.number(positives))
 
     # Pairs apart are numbered by how many of them come before; so are the cells (pair, relation) upon them.
@@ -93,7 +95,7 @@ def feasible(
     if valid.shape != (n_types, n_types, n_relations):
         raise DataError(f"{homes.name}: valid rules of shape {valid.shape} belong to other vocabularies")
     pairs = Pairs.of(homes, self_pairs=has_self_rules(homes.rules, positives, *forbidden))
-    taken = _joined([homes.rules, positives, *forbidden])
+    taken = _together([homes.rules, positives, *forbidden])
     taken = taken.take(
         valid.contains(homes.device_type[taken.trigger], homes.device_type[taken.action], taken.relation)
     )
@@ -116,10 +118,10 @@ def feasible(
         place = np.searchsorted(pair_start, drawn, side="right") - 1
         relation = valid.relation[valid.start[type_pair[place]] + drawn - pair_start[place]]
         parts.append(Rules(home[place], trigger[place], action[place], relation))
-    return _joined(parts)
+    return _together(parts)
 
 
-def _joined(parts: Sequence[Rules]) -> Rules:
+def _together(parts: Sequence[Rules]) -> Rules:
     """All rules of all parts, sorted by home, without groups."""
     if not parts:
         return Rules(*[np.zeros(0, dtype=np.int64)] * 4)
@@ -147,10 +149,10 @@ def _draw(start: Array, taken: Array, wanted: Array, rng: np.random.Generator) -
     free_start = start - np.searchsorted(taken, start)
     free = np.diff(free_start)
     wanted = np.minimum(wanted, free)
-    return _nth_not_in(taken, _distinct(free_start, free, wanted, rng))
+    return _nth_not_in(taken, _draw_distinct(free_start, free, wanted, rng))
 
 
-def _distinct(start: Array, free: Array, wanted: Array, rng: np.random.Generator) -> Array:
+def _draw_distinct(start: Array, free: Array, wanted: Array, rng: np.random.Generator) -> Array:
     """Per home h `wanted[h]` <= free[h] distinct numbers from start[h] on, sorted; every subset is equally likely."""
     # More than half of what there is: shuffle it all, which is less than twice what is wanted, and keep the first.
     all_of = np.where(2 * wanted > free, free, 0)

@@ -24,8 +24,10 @@ def parse_options(function: Callable[..., object], assignments: Sequence[str], *
         name, dot, entry = key.partition(".")
         if name not in known:
             raise unknown(f"option of {of}", name, known)
+        if dot and not _takes_mapping(known[name]):
+            raise DataError(f"{of} {key}: {name} has no entries; write {name}=VALUE")
         if dot:  # columns.user=household fills one entry of a mapping
-            options[name] = {**typing.cast("Mapping[str, str]", options.get(name, {})), entry: text}
+            options[name] = {**typing.cast("Mapping[str, str]", options.get(name) or {}), entry: text}
         else:
             options[name] = parse_value(text, known[name], f"{of} {key}")
     return options
@@ -33,7 +35,7 @@ def parse_options(function: Callable[..., object], assignments: Sequence[str], *
 
 def parse_value(text: str, annotation: object, where: str) -> object:
     """A text as int, float, bool, None or str, whichever the annotation allows first."""
-    allowed = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
+    allowed = _allowed(annotation)
     if types.NoneType in allowed and text.lower() == "none":
         return None
     if bool in allowed and text.lower() in YES_NO:
@@ -50,5 +52,11 @@ def parse_value(text: str, annotation: object, where: str) -> object:
     raise DataError(f"{where}={text!r}: expected {names}")
 
 
-def _is_union(annotation: object) -> bool:
-    return typing.get_origin(annotation) in (types.UnionType, typing.Union)
+def _allowed(annotation: object) -> tuple[object, ...]:
+    is_union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
+    return typing.get_args(annotation) if is_union else (annotation,)
+
+
+def _takes_mapping(annotation: object) -> bool:
+    kinds = [typing.get_origin(kind) or kind for kind in _allowed(annotation)]
+    return any(isinstance(kind, type) and issubclass(kind, Mapping) for kind in kinds)

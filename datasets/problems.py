@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from datasets.errors import DataError
@@ -18,22 +19,26 @@ class Problem:
     """One kind of fault in one file, and every line that has it."""
 
     file: str
-    lines: tuple[int, ...]  # 1-based, as an editor counts them; empty where the whole file is meant
+    lines: tuple[int, ...]  # 1-based, as an editor counts them; never empty
     what: str
     remedy: str
     examples: tuple[str, ...]  # the offending values of the first lines
 
-    def sentences(self) -> Iterator[tuple[int, str]]:
-        """Each bad line with its sentence: the place, the thing and the remedy."""
-        for i, line in enumerate(self.lines):
-            value = f" ({self.examples[i]})" if i < len(self.examples) else ""
-            yield line, f"{self.file} line {line}: {self.what}{value}; {self.remedy}"
+    def first(self, n: int) -> list[tuple[int, str]]:
+        """The first n bad lines, each with its sentence: the place, the thing and the remedy."""
+        places = heapq.nsmallest(n, range(len(self.lines)), key=self.lines.__getitem__)
+        return [(self.lines[place], self._sentence(place)) for place in places]
 
-    def __str__(self) -> str:
-        """What was left out, with every line number."""
-        lines = ", ".join(str(line) for line in self.lines)
+    def skipped(self, shown: int | None = None) -> str:
+        """What was left out, with every line number or only the first few of them."""
+        lines = ", ".join(str(line) for line in self.lines[:shown])
+        rest = "" if shown is None or len(self.lines) <= shown else ", ..."
         plural = "s" if len(self.lines) != 1 else ""
-        return f"{self.file}: {len(self.lines):,} line{plural} skipped because {self.what}: {lines}"
+        return f"{self.file}: {len(self.lines):,} line{plural} skipped because {self.what}: {lines}{rest}"
+
+    def _sentence(self, place: int) -> str:
+        value = f" ({self.examples[place]})" if place < len(self.examples) else ""
+        return f"{self.file} line {self.lines[place]}: {self.what}{value}; {self.remedy}"
 
 
 class Problems:
@@ -50,26 +55,20 @@ class Problems:
         if len(lines):
             self.found.append(Problem(file, tuple(int(line) for line in lines), what, remedy, tuple(examples)))
 
-    def sentences(self) -> list[str]:
-        """Every bad line in the order of files and lines."""
-        files = list(dict.fromkeys(problem.file for problem in self.found))
-        placed = [(files.index(problem.file), *pair) for problem in self.found for pair in problem.sentences()]
-        return [sentence for _, _, sentence in sorted(placed, key=lambda entry: entry[:2])]
-
     def settle(self) -> tuple[str, ...]:
         """Raise if there are bad lines and none may be skipped; otherwise one sentence per kind of what was skipped."""
         if not self.found:
             return ()
         if self.on_error == "raise":
-            listed = self.sentences()
-            more = len(listed) - SHOWN
+            more = sum(len(problem.lines) for problem in self.found) - SHOWN
             rest = [f'... and {more:,} more; on_error="skip" leaves bad lines out and lists them'] if more > 0 else []
-            raise DataError("\n".join(listed[:SHOWN] + rest))
+            raise DataError("\n".join(self._first() + rest))
         for problem in self.found:
-            log.warning("%s", problem if len(problem.lines) <= SHOWN else _short(problem))
-        return tuple(str(problem) for problem in self.found)
+            log.warning("%s", problem.skipped(SHOWN))
+        return tuple(problem.skipped() for problem in self.found)
 
-
-def _short(problem: Problem) -> str:
-    first = Problem(problem.file, problem.lines[:SHOWN], problem.what, "", ())
-    return f"{first}, ... ({len(problem.lines):,} in all)"
+    def _first(self) -> list[str]:
+        """The sentences of the first bad lines in the order of files and lines; only these are spelled out."""
+        files = list(dict.fromkeys(problem.file for problem in self.found))
+        placed = [(files.index(problem.file), *pair) for problem in self.found for pair in problem.first(SHOWN)]
+        return [sentence for _, _, sentence in sorted(placed, key=lambda entry: entry[:2])[:SHOWN]]

@@ -14,6 +14,7 @@ class Published:
 
     source: str
     statistics: dict[str, float]
+    data: str = ""  # the data set here that these numbers were counted in; empty where it is not to be had
 
 
 PUBLISHED = {
@@ -57,6 +58,7 @@ PUBLISHED = {
             "share of rules in the top half of relations": 0.985,
             "share of rules that touch Cloud": 0.126,
         },
+        data="wyze",
     ),
     "ifttt-paper": Published(
         "Yao et al., FedRule, section 4.1, after Corno et al., RecRules",

@@ -27,6 +27,7 @@ class Dataset:
     folder: str = ""  # below $FEDRULE_DATA; empty for data that needs none
     files: tuple[str, ...] = ()
     origin: str = ""  # where the files come from
+    keeps_name: bool = False  # the homes carry a name of their own
 
     @property
     def summary(self) -> str:
@@ -43,14 +44,14 @@ _DATASETS: dict[str, Dataset] = {}
 
 
 def dataset(
-    name: str, *, folder: str = "", files: tuple[str, ...] = (), origin: str = ""
+    name: str, *, folder: str = "", files: tuple[str, ...] = (), origin: str = "", keeps_name: bool = False
 ) -> Callable[[Loader], Loader]:
     """Register a loader under a name."""
 
     def add(load: Loader) -> Loader:
         if name in _DATASETS and _DATASETS[name].load is not load:
             raise DataError(f"data set {name!r} is registered twice")
-        _DATASETS[name] = Dataset(name, load, folder, files, origin)
+        _DATASETS[name] = Dataset(name, load, folder, files, origin, keeps_name)
         return load
 
     return add
@@ -76,19 +77,18 @@ def load(name: str, *, path: Path | str | None = None, **options: object) -> Hom
     for option in options:
         if option not in found.options:
             raise unknown(f"option of {name}", option, found.options)
-    if not found.files:
-        if path is not None:
-            raise DataError(f"{name} needs no files; leave out path={str(path)!r}")
-        return replace(found.load(**options), name=name)
-    return replace(found.load(where(found, path), **options), name=name)
+    if not found.files and path is not None:
+        raise DataError(f"{name} needs no files; leave out path={str(path)!r}")
+    homes = found.load(where(found, path), **options) if found.files else found.load(**options)
+    return homes if found.keeps_name else replace(homes, name=name)
 
 
 def where(found: Dataset, path: Path | str | None) -> Path:
     """The folder (or file) of a data set that must be brought along."""
     root = os.environ.get("FEDRULE_DATA", "")
     if path is None and not (root and found.folder):
-        ask = f"{found.name}: say where its files are, by path= or the variable FEDRULE_DATA"
-        raise DataError(f"{ask}; {_expected(found)}")
+        how = "path= (--data)" + (" or the variable FEDRULE_DATA" if found.folder else "")
+        raise DataError(f"{found.name}: say where its files are, by {how}; {_expected(found)}")
     place = Path(path) if path is not None else Path(root) / found.folder
     if not place.exists():
         raise DataError(f"{found.name}: {place} does not exist; {_expected(found)}")

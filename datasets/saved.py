@@ -9,7 +9,12 @@ from datasets.registry import dataset
 from datasets.storage import load_file
 
 
-@dataset("saved", files=("FILE.parquet",), origin="`python -m datasets generate NAME --out FILE.parquet`")
+@dataset(
+    "saved",
+    files=("FILE.parquet",),
+    origin="`python -m datasets generate NAME --out FILE.parquet`",
+    keeps_name=True,
+)
 def saved(path: Path) -> Homes:
     """A file written by Homes.save or `python -m datasets generate`."""
     return load_file(path)

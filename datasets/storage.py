@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import uuid
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -49,13 +49,12 @@ def save(homes: Homes, path: Path) -> None:
     }
     table = pa.table(columns).replace_schema_metadata({KEY: json.dumps(card).encode()})
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # others may read it, as any new file
     try:
         pq.write_table(table, temporary, compression="zstd")
         os.replace(temporary, path)
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def load_file(path: Path | str) -> Homes:

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from datasets.delimited import write_delimited
 from datasets.errors import DataError
 from datasets.homes import Array, Homes, Mask, Rules
-from datasets.ids import whole_numbers
+from datasets.ids import plain_numbers, whole_numbers
 from datasets.problems import Problems
 from datasets.text_table import TextTable, read_table
 from datasets.wyze import RULE_PARTS
-from datasets.wyze_files import rule_columns, source_codes, spelled
+from datasets.wyze_files import refuse_text_ids, rule_columns, source_codes, spelled
 
 LONGEST = 50
 COLUMNS = {"user": "user_id", "rule": "rule", "rank": "rank"}
@@ -28,13 +28,26 @@ class Submission(NamedTuple):
 
     rules: Rules
     rank: Array
+    skipped: tuple[str, ...] = ()  # one sentence per kind of bad line that was left out in reading
 
 
 def write_submission(homes: Homes, submission: Submission, path: Path | str) -> None:
-    """Write recommendations for homes that were read from the Wyze layout; more than 50 for a home is an error."""
-    rules, rank = submission
+    """Write recommendations for homes that were read from the Wyze layout.
+
+    A rank beyond 50, a rank or a rule that a home has twice, and a relation whose numbers in the source stand for
+    another one as well are errors.
+    """
+    refuse_text_ids(homes)
+    rules, rank = submission.rules, submission.rank
     if len(rank) and (rank.min() < 1 or rank.max() > LONGEST):
         raise DataError(f"a submission ranks from 1 to {LONGEST}; found {rank.min()} to {rank.max()}")
+    _refuse_users(homes, rules, _repeats(rules.home, rank), "has a rank twice")
+    key = rules.keys(homes.n_devices, len(homes.relations))
+    _refuse_users(homes, rules, _repeats(rules.home, key), "has a rule under two ranks")
+    shared = _Numbers(homes).shared[rules.relation]
+    if shared.any():
+        relation = homes.relations[rules.relation[shared][0]]
+        raise DataError(f"{homes.name}: the numbers of {relation} stand for another relation as well; leave it out")
     order = np.lexsort((rank, rules.home))
     sorted_rules = rules.take(order)
     columns = rule_columns(homes, sorted_rules.trigger, sorted_rules.relation, sorted_rules.action)
@@ -43,7 +56,7 @@ def write_submission(homes: Homes, submission: Submission, path: Path | str) -> 
 
 
 def read_submission(homes: Homes, path: Path | str, *, on_error: str = "raise") -> Submission:
-    """Read one back; every line must name a user of `homes`, its own devices, and a rank that it has once."""
+    """Read one back; every line must name a user of `homes`, its own devices, and a rule and rank that it has once."""
     problems = Problems(on_error)
     table = read_table(path, COLUMNS, problems=problems)
     user, ok = whole_numbers(table, "user", problems)
@@ -62,29 +75,55 @@ def read_submission(homes: Homes, path: Path | str, *, on_error: str = "raise") 
         ok & (home < 0), "the user is not in the data", "leave it out", problems=problems, show="user"
     )
     trigger, action = (_device(homes, home, parts[name]) for name in ("trigger_device", "action_device"))
-    known = (trigger >= 0) & (action >= 0)
-    what, remedy = "the rule names a device that its user does not have", "use the user's own device ids"
-    ok &= table.refuse(ok & ~known, what, remedy, problems=problems, show="rule")
-    relation = _relation(homes, parts)
-    what, remedy = "the rule's state and action never occur together in the data", "use known pairs"
-    ok &= table.refuse(ok & (relation < 0), what, remedy, problems=problems, show="rule")
-    repeated = np.zeros(len(table), dtype=bool)
-    repeated[ok] = pd.DataFrame({"home": home[ok], "rank": rank[ok]}).duplicated().to_numpy()
-    ok &= table.refuse(repeated, "the user has this rank twice", "rank from 1 on", problems=problems, show="rank")
-    problems.settle()
+    relation, ambiguous = _Numbers(homes).relation(parts["trigger_state_id"], parts["action_id"])
+    for bad, what, remedy in (
+        ((trigger < 0) | (action < 0), "the rule names a device that its user does not have", "use its own device ids"),
+        (relation < 0, "the rule's state and action never occur together in the data", "use known pairs"),
+        (ambiguous, "the rule's state and action are numbers of two relations in the data", "leave it out"),
+    ):
+        ok &= table.refuse(ok & bad, what, remedy, problems=problems, show="rule")
+    ok &= table.refuse(
+        _repeats(home, rank, ok), "the user has this rank twice", "rank from 1 on", problems=problems, show="rank"
+    )
+    key = Rules(home, trigger, action, relation).keys(homes.n_devices, len(homes.relations))
+    ok &= table.refuse(
+        _repeats(home, key, ok), "the user has this rule twice", "rank it once", problems=problems, show="rule"
+    )
+    skipped = problems.settle()
     rules = Rules(home[ok], trigger[ok], action[ok], relation[ok])
     order = np.lexsort((rank[ok], rules.home))
-    return Submission(rules.take(order), rank[ok][order])
+    return Submission(rules.take(order), rank[ok][order], skipped)
+
+
+class _Numbers:
+    """The pair of numbers by which the source writes each relation."""
+
+    def __init__(self, homes: Homes) -> None:
+        codes = source_codes(homes)
+        columns = {
+            "trigger_state": np.array([codes["trigger_state"][r.trigger] for r in homes.relations], dtype=np.int64),
+            "action": np.array([codes["action"][r.action] for r in homes.relations], dtype=np.int64),
+        }
+        self.index = pd.MultiIndex.from_arrays(list(columns.values()))
+        self.shared: Mask = self.index.duplicated(keep=False)  # [n_relations]  the numbers do not tell them apart
+
+    def relation(self, state: Array, action: Array) -> tuple[Array, Mask]:
+        """The relation that is written so, -1 where there is none, and whether there are several."""
+        first = np.flatnonzero(~self.index.duplicated())
+        place = self.index[first].get_indexer(pd.MultiIndex.from_arrays([state, action]))
+        found: Array = np.append(first, -1)[place]
+        return found, np.append(self.shared, False)[found]
 
 
 def _parts(table: TextTable, problems: Problems) -> tuple[dict[str, Array], Mask]:
-    """The four numbers of each rule; lines that do not have four come back as -1 and False."""
+    """The four numbers of each rule; lines that do not have four come back as False."""
     column = pc.fill_null(table["rule"], "")
-    good = np.asarray(pc.match_substring_regex(column, r"^\d{1,18}(_\d{1,18}){3}$").to_numpy(zero_copy_only=False))
+    four = pc.match_substring_regex(column, r"^[^_]*(_[^_]*){3}$")
+    split = pc.split_pattern(pc.if_else(four, column, "0_0_0_0"), "_").flatten()
+    numbers, fit = (values.reshape(-1, len(RULE_PARTS)) for values in plain_numbers(split))
+    good = fit.all(axis=1) & four.to_numpy(zero_copy_only=False)
     what, remedy = "rule is not four whole numbers joined by _", "write device_state_action_device"
     table.refuse(~good, what, remedy, problems=problems, show="rule")
-    split = pc.split_pattern(pc.if_else(pa.array(good), column, "0_0_0_0"), "_").flatten()
-    numbers = np.where(good[:, None], split.cast(pa.int64()).to_numpy().reshape(-1, len(RULE_PARTS)), -1)
     return dict(zip(RULE_PARTS, numbers.T, strict=True)), good
 
 
@@ -94,9 +133,14 @@ def _device(homes: Homes, home: Array, ids: Array) -> Array:
     return owned.get_indexer(pd.MultiIndex.from_arrays([home, ids])).astype(np.int64)
 
 
-def _relation(homes: Homes, parts: dict[str, Array]) -> Array:
-    """The relation that the source writes with these two numbers, -1 where there is none."""
-    codes = source_codes(homes)
-    pairs = [(codes["trigger_state"][r.trigger], codes["action"][r.action]) for r in homes.relations]
-    wanted = pd.MultiIndex.from_arrays([parts["trigger_state_id"], parts["action_id"]])
-    return pd.MultiIndex.from_tuples(pairs).get_indexer(wanted).astype(np.int64)
+def _repeats(home: Array, value: Array, among: Mask | None = None) -> Mask:
+    """Where a home has a value that it had before; only rows in `among` count."""
+    rows = np.arange(len(home)) if among is None else np.flatnonzero(among)
+    again: Mask = np.zeros(len(home), dtype=bool)
+    again[rows] = pd.DataFrame({"home": home[rows], "value": value[rows]}).duplicated().to_numpy()
+    return again
+
+
+def _refuse_users(homes: Homes, rules: Rules, bad: Mask, what: str) -> None:
+    if bad.any():
+        raise DataError(f"a submission ranks a rule once: user {homes.users[rules.home[bad][0]]} {what}")

@@ -18,6 +18,9 @@ from datasets.errors import DataError, unknown
 from datasets.homes import Array, Mask
 from datasets.problems import Problems
 
+ABSENT = ["", "nan", "NaN", "NAN"]
+LONGEST_ABSENT = max(map(len, ABSENT))
+
 Source: TypeAlias = Path | str | pd.DataFrame
 
 
@@ -68,9 +71,9 @@ def read_table(
 ) -> TextTable:
     """Read the columns named by `columns` (role -> name in the source); `optional` roles may be absent."""
     if isinstance(source, pd.DataFrame):
-        wanted = _matched([str(name) for name in source.columns], columns, optional, label)
-        arrays = {role: pa.array(_texts(source[name]), pa.string()) for role, name in wanted.items()}
-        return _whole(label, arrays, wanted)
+        frame = source.set_axis([str(name) for name in source.columns], axis=1)
+        wanted = _matched(list(frame.columns), columns, optional, label)
+        return _whole(label, {role: _texts(frame[name], label) for role, name in wanted.items()}, wanted)
     path = Path(source)
     if not path.is_file():
         raise DataError(f"{path}: no such file")
@@ -78,7 +81,7 @@ def read_table(
         return _read_parquet(path, columns, optional)
     text = open_delimited(path, columns.values())
     wanted = _matched(text.names, columns, optional, path.name)
-    table, record = text.read(list(wanted.values()), problems)
+    table, record = text.read(_each_once(wanted), problems)
     raw = {role: table[name].combine_chunks() for role, name in wanted.items()}
     return _decoded(TextTable(path.name, raw, record, wanted, text), problems)
 
@@ -86,8 +89,8 @@ def read_table(
 def _read_parquet(path: Path, columns: Mapping[str, str], optional: Sequence[str]) -> TextTable:
     try:
         wanted = _matched(pq.read_schema(path).names, columns, optional, path.name)
-        table = pq.read_table(path, columns=list(wanted.values()))
-        arrays = {role: table[name].combine_chunks().cast(pa.string()) for role, name in wanted.items()}
+        table = pq.read_table(path, columns=_each_once(wanted))
+        arrays = {role: _parquet_texts(table[name].combine_chunks(), name, path) for role, name in wanted.items()}
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet table ({error})") from error
     return _whole(path.name, arrays, wanted)
@@ -126,18 +129,42 @@ def _matched(names: list[str], columns: Mapping[str, str], optional: Sequence[st
     return {role: name for role, name in columns.items() if name in names}
 
 
-def _texts(column: pd.Series) -> list[str | None]:
-    """A DataFrame's column as text; whole numbers that pandas made floats because of gaps stay whole."""
+def _each_once(wanted: Mapping[str, str]) -> list[str]:
+    """The columns to read: one column may have two roles."""
+    return list(dict.fromkeys(wanted.values()))
+
+
+def _parquet_texts(column: pa.Array, name: str, path: Path) -> pa.Array:
+    if pa.types.is_floating(column.type):
+        return _texts(column.to_pandas().rename(name), path.name)
+    return column.cast(pa.string())
+
+
+def _texts(column: pd.Series, label: str) -> pa.Array:
+    """A column as text; whole numbers that pandas made floats because of gaps stay whole.
+
+    Floats that are too large to hold every whole number are refused: two ids may have become one.
+    """
     present = column.notna()
     if pd.api.types.is_float_dtype(column) and bool((column[present] % 1 == 0).all()):
+        values = column[present].to_numpy()
+        exact = 2 ** (np.finfo(values.dtype).nmant + 1)
+        if np.any(np.abs(values) >= exact):
+            raise DataError(
+                f"{label}: {column.name!r} holds whole numbers from {exact:,} on as {values.dtype}, which cannot tell "
+                "them all apart; read the column as text or Int64"
+            )
         column = column.astype("Int64")
-    return [str(value) if there else None for value, there in zip(column, present, strict=True)]
+    texts = [str(value) if there else None for value, there in zip(column, present, strict=True)]
+    return pa.array(texts, pa.string())
 
 
 def _trimmed(column: pa.Array) -> pa.Array:
     """Without surrounding spaces; nothing, or the text NaN that pandas writes, is null."""
     text = pc.utf8_trim_whitespace(column)
-    absent = pc.is_in(text, pa.array(["", "nan", "NaN", "NAN"]))
+    if not pc.any(pc.less_equal(pc.binary_length(text), LONGEST_ABSENT)).as_py():
+        return text  # the lengths alone say so, at a fraction of the price
+    absent = pc.is_in(text, pa.array(ABSENT))
     return pc.if_else(absent, None, text) if pc.any(absent).as_py() else text
 
 

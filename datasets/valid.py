@@ -15,6 +15,7 @@ from datasets.errors import DataError
 from datasets.homes import Array, Homes, Mask, frozen
 
 DENSE_CELLS = 50_000_000  # 50 MB of booleans; the 178 services and 3,000 relations of IFTTT would be twice that
+MOST_TYPES = 5_000  # `start` has an entry for every ordered pair of types: 200 MB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +32,11 @@ class ValidRules:
     def of(cls, homes: Homes) -> ValidRules:
         """Every triple among the rules of these homes; give it training data only, or the hidden rules show."""
         n_types, n_relations = len(homes.types), len(homes.relations)
+        if n_types > MOST_TYPES:
+            raise DataError(
+                f"{homes.name}: valid rules of {n_types:,} entity types, more than {MOST_TYPES:,}, would not fit into "
+                "memory; name fewer types, e.g. a device's kind instead of its model"
+            )
         trigger_type, relation, action_type = homes.typed()
         cell = np.unique((trigger_type * n_types + action_type) * n_relations + relation)
         start = np.searchsorted(cell, np.arange(n_types**2 + 1) * n_relations)
@@ -59,11 +65,6 @@ class ValidRules:
         """The relations seen from one type to another, sorted."""
         pair = int(self._pair(trigger_type, action_type))
         return self.relation[self.start[pair] : self.start[pair + 1]]
-
-    def count(self, trigger_type: npt.ArrayLike, action_type: npt.ArrayLike) -> Array:
-        """How many relations were seen from each type to the other."""
-        pair = self._pair(trigger_type, action_type)
-        return np.asarray(self.start[pair + 1] - self.start[pair])
 
     def dense(self) -> Mask:
         """The tensor itself [types, types, relations]; refused where it would be large."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from datasets.errors import DataError, unknown
 from datasets.filters import narrow
 from datasets.homes import Array, Homes, Mask, Provenance
-from datasets.ids import whole_numbers
+from datasets.ids import refuse_missing, whole_numbers
 from datasets.join import join
 from datasets.problems import Problems
 from datasets.registry import dataset
@@ -36,10 +36,10 @@ RULE_COLUMNS = {
 }
 RULE_PARTS = ("trigger_device", "trigger_state_id", "action_id", "action_device")  # joined by "_" they are the rule
 GROUP_COLUMNS = {"user": "user_id", "rule": "rule", "group": "group"}
-FILES = {  # by part
-    "train": ("train_device.csv", "train_rule.csv"),
-    "test": ("test_device.csv", "test_rule.csv"),
-    "test_private": ("test_device_private.csv", "test_rule_private.csv"),
+FILES = {  # by part: devices, rules and, where there is one, their groups
+    "train": ("train_device.csv", "train_rule.csv", "rule_group.csv"),
+    "test": ("test_device.csv", "test_rule.csv", "test_rule_group.csv"),
+    "test_private": ("test_device_private.csv", "test_rule_private.csv", "test_rule_group_private.csv"),
 }
 
 
@@ -83,19 +83,20 @@ def read_wyze(folder: Path, *, part: str = "train", on_error: str = "raise") -> 
     """Everything in the files. Devices that only rules name, such as the shared Cloud, are added to the home."""
     if part not in FILES:
         raise unknown("part", part, FILES)
-    device_file, rule_file = (_file(folder, name) for name in FILES[part])
+    device_file, rule_file = (_file(folder, name) for name in FILES[part][:2])
+    group_file = folder / FILES[part][2]
     problems = Problems(on_error)
     devices = read_table(device_file, DEVICE_COLUMNS, problems=problems)
     rules = read_table(rule_file, RULE_COLUMNS, problems=problems)
     usable = _refuse_inconsistent(rules, problems)
     group = None
-    if (folder / "rule_group.csv").is_file():
-        groups = read_table(folder / "rule_group.csv", GROUP_COLUMNS, problems=problems)
+    if group_file.is_file():
+        groups = read_table(group_file, GROUP_COLUMNS, problems=problems)
         group, grouped = _groups(rules, groups, problems)
         usable &= grouped
     codes = {}
     for name, number in (("trigger_state", "trigger_state_id"), ("action", "action_id")):
-        codes[name], numbered = _codes(rules, name, number, problems)
+        codes[name], numbered = _source_numbers(rules, name, number, problems)
         usable &= numbered
     return join(
         folder.name,
@@ -112,7 +113,9 @@ def read_wyze(folder: Path, *, part: str = "train", on_error: str = "raise") -> 
 
 def _file(folder: Path, name: str) -> Path:
     if not (folder / name).is_file():
-        raise DataError(f"{folder}: {name} is missing; a Wyze-layout folder has *_rule.csv and *_device.csv")
+        parts = [part for part, files in FILES.items() if all((folder / file).is_file() for file in files[:2])]
+        hint = f"; the folder has the part {' and '.join(parts)}: load it with part={parts[0]}" if parts else ""
+        raise DataError(f"{folder}: {name} is missing; a Wyze-layout folder has *_rule.csv and *_device.csv{hint}")
     return folder / name
 
 
@@ -127,22 +130,30 @@ def _refuse_inconsistent(rules: TextTable, problems: Problems) -> Mask:
 def _groups(rules: TextTable, groups: TextTable, problems: Problems) -> tuple[Array, Mask]:
     """The group of each rule, looked up by user and rule."""
     number, ok = whole_numbers(groups, "group", problems)
+    for role in ("user", "rule"):
+        ok &= refuse_missing(groups, role, problems)
     key = pc.binary_join_element_wise(groups["user"], groups["rule"], " ")
     wanted = pc.binary_join_element_wise(rules["user"], rules["rule"], " ")
-    first = pc.index_in(key, key.unique()).to_numpy(zero_copy_only=False)
-    _, begin, back = np.unique(first, return_index=True, return_inverse=True)
+    # Only among good lines: a bad one says nothing about the group of its rule.
+    rows = np.flatnonzero(ok)
+    same = key.filter(pa.array(ok)).dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    _, begin, back = np.unique(same, return_index=True, return_inverse=True)
+    contradicts: Mask = np.zeros(len(groups), dtype=bool)
+    contradicts[rows] = number[rows] != number[rows[begin[back]]]
     what, remedy = "the rule is in two groups", "keep one of the lines"
-    ok &= groups.refuse(number != number[begin[back]], what, remedy, problems=problems, show="rule")
+    ok &= groups.refuse(contradicts, what, remedy, problems=problems, show="rule")
     place = pc.fill_null(pc.index_in(wanted, key.filter(pa.array(ok))), -1).to_numpy(zero_copy_only=False)
     what, remedy = f"the rule is not in {groups.file}", "add it there: without its group a split may leak"
     grouped = rules.refuse(place < 0, what, remedy, problems=problems, show="rule")
-    surplus = ~pc.is_in(key, wanted).to_numpy(zero_copy_only=False)
+    surplus = ~pc.is_in(key, wanted).to_numpy(zero_copy_only=False) & ok
     what, remedy = f"the rule is not in {rules.file}", "delete the line, or restore the rule"
     groups.refuse(surplus, what, remedy, problems=problems, show="rule")
-    return np.where(grouped, number[ok][place], -1), grouped
+    group = np.full(len(rules), -1, dtype=np.int64)
+    group[grouped] = number[ok][place[grouped]]
+    return group, grouped
 
 
-def _codes(rules: TextTable, name: str, number: str, problems: Problems) -> tuple[dict[str, int], Mask]:
+def _source_numbers(rules: TextTable, name: str, number: str, problems: Problems) -> tuple[dict[str, int], Mask]:
     """The source's number for each state or action, the first where it has several; submissions need it."""
     numbers, ok = whole_numbers(rules, number, problems)
     coded = pc.fill_null(rules[name], "").dictionary_encode()

@@ -10,21 +10,19 @@ import pyarrow.compute as pc
 
 from datasets.delimited import write_delimited
 from datasets.errors import DataError
-from datasets.homes import Array, Homes
+from datasets.homes import Array, Homes, Mask
 from datasets.wyze import DEVICE_COLUMNS, FILES, GROUP_COLUMNS, RULE_COLUMNS, RULE_PARTS
 
 ONLY_IN_RULES = ("Cloud",)  # a pseudo-device: the public device file does not list it
 
 
 def write_wyze(homes: Homes, folder: Path | str, *, part: str = "train") -> None:
-    """Write the device and the rule file (and `rule_group.csv` where rules have groups) into a folder."""
+    """Write the device and the rule file (and a file of groups where rules have them) into a folder."""
     folder = Path(folder)
-    if homes.users.dtype.kind != "i" or homes.device_ids.dtype.kind != "i":
-        raise DataError(
-            f"{homes.name}: the Wyze layout needs whole numbers as ids; save it as one .parquet file instead"
-        )
+    refuse_text_ids(homes)
+    _refuse_bare_homes(homes)
     folder.mkdir(parents=True, exist_ok=True)
-    device_file, rule_file = FILES[part]
+    device_file, rule_file, group_file = FILES[part]
     rules = homes.rules
     columns = {
         "user": pa.array(homes.users[rules.home]),
@@ -32,7 +30,7 @@ def write_wyze(homes: Homes, folder: Path | str, *, part: str = "train") -> None
     }
     columns["rule"] = spelled(columns)
     write_delimited(folder / rule_file, {name: columns[role] for role, name in RULE_COLUMNS.items()})
-    listed = ~np.isin(homes.device_type, [i for i, name in enumerate(homes.types) if name in ONLY_IN_RULES])
+    listed = _listed(homes)
     devices = {
         "user": pa.array(homes.users[homes.device_home[listed]]),
         "device": pa.array(homes.device_ids[listed]),
@@ -41,7 +39,40 @@ def write_wyze(homes: Homes, folder: Path | str, *, part: str = "train") -> None
     write_delimited(folder / device_file, {name: devices[role] for role, name in DEVICE_COLUMNS.items()})
     if rules.group is not None:
         columns["group"] = pa.array(rules.group)
-        write_delimited(folder / "rule_group.csv", {name: columns[role] for role, name in GROUP_COLUMNS.items()})
+        write_delimited(folder / group_file, {name: columns[role] for role, name in GROUP_COLUMNS.items()})
+
+
+def refuse_text_ids(homes: Homes) -> None:
+    """The layout joins ids to texts by "_", so they must be numbers."""
+    if homes.users.dtype.kind != "i" or homes.device_ids.dtype.kind != "i":
+        raise DataError(
+            f"{homes.name}: the Wyze layout needs whole numbers as ids; save it as one .parquet file instead"
+        )
+
+
+def _refuse_bare_homes(homes: Homes) -> None:
+    """A home is known by its lines: without a device it would vanish."""
+    bare = homes.users[np.diff(homes.device_start) == 0]
+    if len(bare):
+        more = f" and {len(bare) - 5:,} more" if len(bare) > 5 else ""
+        users = ", ".join(str(user) for user in bare[:5].tolist())
+        raise DataError(
+            f"{homes.name}: the Wyze layout cannot hold homes without devices (users {users}{more}); leave them out, "
+            "e.g. with min_devices=1, or save it as one .parquet file instead"
+        )
+    if not homes.n_rules:
+        raise DataError(f"{homes.name}: it has no rule to write; save it as one .parquet file instead")
+
+
+def _listed(homes: Homes) -> Mask:
+    """The devices of the device file: all, but for Cloud where rules bring it back."""
+    cloud = np.isin(homes.device_type, [i for i, name in enumerate(homes.types) if name in ONLY_IN_RULES])
+    used = np.zeros(homes.n_devices, dtype=bool)
+    used[homes.rules.trigger] = used[homes.rules.action] = True
+    taken = np.isin(homes.device_ids[cloud], homes.device_ids[~cloud]).any()
+    # All or none: listed for one home only, the shared id would seem to be that home's own. And no file may be empty.
+    leave_out = used[cloud].all() and not taken and not cloud.all()
+    return ~cloud if leave_out else np.ones(homes.n_devices, dtype=bool)
 
 
 def rule_columns(homes: Homes, trigger: Array, relation: Array, action: Array) -> dict[str, pa.Array]:
@@ -69,10 +100,15 @@ def spelled(columns: dict[str, pa.Array]) -> pa.Array:
 
 def source_codes(homes: Homes) -> dict[str, dict[str, int]]:
     """The source's numbers for states and actions; homes that have none are numbered in alphabetical order."""
-    if homes.provenance.codes:
-        return homes.provenance.codes
     names = {"trigger_state": {r.trigger for r in homes.relations}, "action": {r.action for r in homes.relations}}
-    return {kind: {name: i for i, name in enumerate(sorted(words))} for kind, words in names.items()}
+    codes = homes.provenance.codes
+    if not codes:
+        return {kind: {name: i for i, name in enumerate(sorted(words))} for kind, words in names.items()}
+    for kind, words in names.items():
+        if unnumbered := sorted(words - codes.get(kind, {}).keys()):
+            remedy = "take the numbers over with datasets.align.align(homes, like=...)"
+            raise DataError(f"{homes.name}: the source has no number for the {kind} {unnumbered[0]!r}; {remedy}")
+    return codes
 
 
 def _words(names: tuple[str, ...] | list[str]) -> pa.Array:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 
 from datasets.errors import DataError
+from datasets.join import SHARED_IDS
+from datasets.problems import SHOWN, Problem, Problems
 from datasets.wyze import read_wyze
 from tests.tables import DEVICE_HEADER, RULE_HEADER, write_pair
 
@@ -35,6 +39,7 @@ def test_clean_tables_are_read_without_a_word(tmp_path):
         pytest.param(lambda text: b"\xef\xbb\xbf" + text, id="byte order mark"),
         pytest.param(lambda text: text.replace(b"\n", b"\r\n"), id="CRLF"),
         pytest.param(lambda text: text.replace(b"\n", b"\n\n"), id="blank lines"),
+        pytest.param(lambda text: text.replace(b"\n", b"\n   \n"), id="lines of spaces"),
         pytest.param(lambda text: text.rstrip(b"\n"), id="no line break at the end"),
         pytest.param(lambda text: text.replace(b"Light", b'"Light"'), id="quoted fields"),
         pytest.param(lambda text: text.replace(b"Light", b" Light "), id="spaces around a value"),
@@ -71,6 +76,8 @@ def test_columns_in_another_order_give_the_same_homes(tmp_path):
                      "train_device.csv line 5: device_id is not a whole number (device_id '4.0')", id="a decimal"),
         pytest.param([*DEVICES, "1,007,Light"], [RULE],
                      "train_device.csv line 5: device_id is not a whole number (device_id '007')", id="leading zeros"),
+        pytest.param([*DEVICES, "1,-0,Light"], [RULE],
+                     "train_device.csv line 5: device_id is not a whole number (device_id '-0')", id="minus zero"),
         pytest.param([*DEVICES, "9223372036854775808,4,Light"], [RULE],
                      "train_device.csv line 5: user_id does not fit into 64 bits", id="beyond 2^63"),
         pytest.param([*DEVICES, "nan,4,Light"], [RULE],
@@ -111,13 +118,50 @@ def test_a_bad_line_is_refused_with_its_number_and_can_be_skipped(tmp_path, devi
     assert skipped.endswith(f": {line}")
 
 
-def test_every_bad_line_is_listed_in_order_and_the_rest_is_counted(tmp_path):
+def test_every_bad_line_is_listed_in_order_and_the_rest_is_counted(tmp_path, caplog):
     write_pair(tmp_path, devices=[*DEVICES, *(f"1,bad{i},Light" for i in range(15))], rules=[RULE])
     lines = complaint(tmp_path).splitlines()
     assert [line.split(":")[0] for line in lines[:10]] == [f"train_device.csv line {n}" for n in range(5, 15)]
     assert lines[10].startswith("... and 5 more")
-    (skipped,) = read_wyze(tmp_path, on_error="skip").provenance.skipped
+    with caplog.at_level(logging.WARNING):
+        (skipped,) = read_wyze(tmp_path, on_error="skip").provenance.skipped
     assert skipped.endswith(": " + ", ".join(str(n) for n in range(5, 20)))
+    # The log says how many there are in all, and the first of them.
+    assert "train_device.csv: 15 lines skipped because device_id is not a whole number" in caplog.text
+    assert "5, 6, 7, 8, 9, 10, 11, 12, 13, 14, ..." in caplog.text
+
+
+def test_of_many_bad_lines_only_those_that_are_shown_are_put_into_words(monkeypatch):
+    problems = Problems()
+    problems.add("b.csv", range(1_000, 0, -1), "it is bad", "mend it", ["value"] * 1_000)
+    problems.add("b.csv", [3], "it is worse", "mend it")
+    problems.add("a.csv", range(1, 1_000), "it is bad", "mend it")
+    worded = []
+    plain = Problem._sentence
+    monkeypatch.setattr(Problem, "_sentence", lambda self, place: worded.append(place) or plain(self, place))
+    with pytest.raises(DataError) as error:
+        problems.settle()
+    lines = str(error.value).splitlines()
+    # By file as they were met, then by line: 1, 2, 3 (twice), 4, ..., 9 of b.csv.
+    assert [int(line.split()[2].rstrip(":")) for line in lines[:10]] == [1, 2, 3, 3, 4, 5, 6, 7, 8, 9]
+    assert lines[0] == "b.csv line 1: it is bad (value); mend it"
+    assert lines[10].startswith("... and 1,990 more")  # 1,000 + 1 + 999 - 10
+    assert len(worded) <= 3 * SHOWN
+
+
+def test_a_refused_rule_gives_neither_of_its_devices_to_the_home(tmp_path):
+    # The third rule is refused because of device 9; its other device, 8, must not be added either.
+    rules = [RULE, CLOUD, "2,Plug,9,On,4,Record,2,Lock,8,9_4_2_8"]
+    write_pair(tmp_path, devices=DEVICES, rules=rules)
+    homes = read_wyze(tmp_path, on_error="skip")
+    assert [device.id for device in homes.home(1).devices] == [3, 9]
+    assert homes.provenance.counts["devices that only rules name"] == 1
+
+
+def test_lines_are_counted_past_lines_of_spaces(tmp_path):
+    write_pair(tmp_path, devices=[DEVICES[0], "   ", *DEVICES[1:], " ", "1,bad,Light"], rules=[RULE])
+    assert "train_device.csv line 7: device_id is not a whole number" in complaint(tmp_path)
+    assert len(complaint(tmp_path).splitlines()) == 1
 
 
 def test_lines_are_counted_as_an_editor_does_past_blank_lines_and_line_breaks_in_quotes(tmp_path):
@@ -180,7 +224,14 @@ def test_a_device_or_rule_that_is_merely_repeated_is_read_once_and_counted(tmp_p
 def test_ids_numbered_anew_in_each_home_say_nothing_about_other_homes(tmp_path):
     # Both homes have a device 1, so that device 2 of user 2 is not known to be user 1's.
     write_pair(tmp_path, devices=["1,1,A", "1,2,B", "2,1,A"], rules=["2,A,1,s,0,x,0,B,2,1_0_0_2"])
-    assert [d.id for d in read_wyze(tmp_path).home(1).devices] == [1, 2]
+    homes = read_wyze(tmp_path)
+    assert [d.id for d in homes.home(1).devices] == [1, 2]
+    assert homes.provenance.notes == (SHARED_IDS,)  # a check that was not made is said
+
+
+def test_where_ids_are_unique_nothing_is_said_about_a_check_that_was_made(tmp_path):
+    write_pair(tmp_path, devices=DEVICES, rules=[RULE])
+    assert read_wyze(tmp_path).provenance.notes == ()
 
 
 def test_a_choice_for_bad_lines_that_does_not_exist_is_refused(tmp_path):
@@ -199,14 +250,16 @@ def test_the_largest_and_smallest_ids_are_kept(tmp_path):
 
 
 @pytest.mark.slow
-def test_ten_million_rows_are_read(tmp_path):
-    rows = 10_000_000
+def test_ten_million_rows_are_read_and_a_bad_one_near_the_end_is_named(tmp_path):
+    rows, bad = 10_000_000, 9_999_990
     user = np.arange(rows) // 10
     with (tmp_path / "train_device.csv").open("w") as file:
         file.write(DEVICE_HEADER + "\n")
         for start in range(0, rows, 1_000_000):
             block = range(start, start + 1_000_000)
-            file.write("".join(f"{user[i]},{i},Light\n" for i in block))
+            file.write("".join(f"{user[i]},{i if i != bad else 'bad'},Light\n" for i in block))
     (tmp_path / "train_rule.csv").write_text(f"{RULE_HEADER}\n0,Light,0,On,0,Power On,1,Light,1,0_0_1_1\n")
-    homes = read_wyze(tmp_path)
-    assert (homes.n_homes, homes.n_devices) == (rows // 10, rows)
+    # Row 0 is on line 2.
+    assert f"train_device.csv line {bad + 2}: device_id is not a whole number (device_id 'bad')" in complaint(tmp_path)
+    homes = read_wyze(tmp_path, on_error="skip")
+    assert (homes.n_homes, homes.n_devices) == (rows // 10, rows - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -31,6 +32,7 @@ def test_a_wrong_name_is_answered_with_the_right_one_and_no_traceback(capsys):
     [
         ("hoems=10", "unknown option of wyze-synthetic 'hoems'; did you mean 'homes'?"),
         ("homes", "options are written KEY=VALUE"),
+        ("homes.x=1", "wyze-synthetic homes.x: homes has no entries; write homes=VALUE"),
         ("homes=many", "wyze-synthetic homes='many': expected int or NoneType"),
     ],
 )
@@ -111,3 +113,54 @@ def test_texts_become_what_the_signature_asks_for():
     assert parse_options(load, texts, of="x") == {"size": None, "share": 1.0, "strict": True, "name": "7"}
     with pytest.raises(DataError, match="x strict='maybe': expected bool"):
         parse_options(load, ["strict=maybe"], of="x")
+
+
+def test_entries_fill_a_mapping_one_by_one():
+    def load(*, columns: Mapping[str, str] | None = None) -> None: ...
+
+    texts = ["columns=none", "columns.user=household", "columns.type=model"]
+    assert parse_options(load, texts, of="x") == {"columns": {"user": "household", "type": "model"}}
+
+
+def test_check_says_what_was_skipped_even_when_skipping_was_asked_for(capsys, tmp_path):
+    write_pair(tmp_path, devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1", "1,A,1,s,0,x,0,A,1,1_0_0_2"])
+    assert main(["check", str(tmp_path), "--set", "on_error=skip"]) == 1
+    out = capsys.readouterr().out
+    assert "train_rule.csv: 1 line skipped because rule is not" in out
+    assert "Without the bad lines: 1 homes, 1 devices, 1 rules" in out
+    assert "No bad lines" not in out
+
+
+@pytest.mark.parametrize("name", ["devices.csv", "train_rule.csv", "rules.parquet"])
+def test_check_of_one_table_asks_for_the_folder_of_both(capsys, tmp_path, name):
+    (tmp_path / name).write_text("user,device,type\n1,1,A\n")
+    assert main(["check", str(tmp_path / name)]) == 1
+    assert f"{name}: it is one table of several; give the folder that holds them, {tmp_path}" in capsys.readouterr().err
+
+
+def test_check_reads_a_folder_with_only_the_test_part_when_it_is_asked_for(capsys, tmp_path):
+    write_pair(tmp_path, devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
+    for kind in ("rule", "device"):
+        (tmp_path / f"train_{kind}.csv").rename(tmp_path / f"test_{kind}.csv")
+    assert main(["check", str(tmp_path)]) == 1
+    assert "load it with part=test" in capsys.readouterr().out
+    assert main(["check", str(tmp_path), "--set", "part=test"]) == 0
+    assert "No bad lines: 1 homes" in capsys.readouterr().out
+
+
+def test_fidelity_takes_the_files_and_options_of_the_real_data_apart(capsys, tmp_path):
+    write_pair(tmp_path, devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
+    asked = ["fidelity", "wyze-synthetic", "--set", "homes=50"]
+    real = ["--real", "wyze", "--real-data", str(tmp_path), "--real-set", "min_devices=1"]
+    assert main([*asked, *real]) == 0
+    assert "real" in capsys.readouterr().out.splitlines()[0]
+    assert main([*asked, "--real-data", str(tmp_path)]) == 1
+    assert "name it, e.g. --real wyze" in capsys.readouterr().err
+
+
+def test_merged_homes_are_not_laid_beside_what_was_published_about_all_of_them(capsys, tmp_path):
+    write_pair(tmp_path, devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
+    assert main(["describe", "wyze", "--data", str(tmp_path)]) == 0
+    assert "Beside the public Wyze" in capsys.readouterr().out
+    assert main(["describe", "wyze", "--data", str(tmp_path), "--merged"]) == 0
+    assert "Beside" not in capsys.readouterr().out

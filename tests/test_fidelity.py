@@ -12,8 +12,8 @@ from hypothesis import given, settings
 
 from datasets.fidelity import fidelity, marginals, report
 from datasets.homes import Homes, Provenance, Rules
-from datasets.published import PUBLISHED
-from datasets.registry import load
+from datasets.published import PUBLISHED, Published
+from datasets.registry import load, names
 from datasets.synthetic.ifttt import ifttt_synthetic
 from datasets.synthetic.wyze import wyze_synthetic
 from datasets.view import Relation
@@ -52,15 +52,62 @@ def test_a_scaled_down_set_gets_no_verdict() -> None:
     assert report(frame).endswith("no verdict")
 
 
-def test_other_data_is_shown_without_a_verdict_and_the_same_data_with_one() -> None:
-    ours, other = wyze_synthetic(homes=300), wyze_synthetic(homes=200, seed=1)
-    frame = fidelity(ours, other)
+def test_other_data_is_shown_without_a_verdict() -> None:
+    frame = fidelity(wyze_synthetic(homes=300), wyze_synthetic(homes=200, seed=1))
     assert frame.loc["homes", "real"] == 200
     assert "verdict beside real" not in frame
-    imitated = Provenance(published="wyze-public")
-    frame = fidelity(replace(ours, provenance=imitated), replace(ours, provenance=imitated))
-    assert set(frame["verdict beside real"]) == {"met"}
-    assert "real numbers are met" in report(frame)
+    assert "real: not the data that is imitated, shown for information only" in report(frame)
+
+
+@pytest.mark.parametrize(
+    ("published", "real_name", "real_published", "judged"),
+    [
+        ("wyze-public", "wyze", "wyze-public", True),
+        ("wyze-public", "wyze", "", False),  # another part of it
+        ("wyze-public", "home-assistant", "wyze-public", False),
+        ("wyze-paper", "wyze", "wyze-public", False),  # the paper's own data is not to be had
+        ("ifttt-paper", "ifttt-full", "ifttt-paper", False),  # laid beside the same numbers, but with 178 services
+        ("", "", "", False),
+    ],
+)
+def test_only_the_very_data_that_is_imitated_gives_a_verdict(
+    published: str, real_name: str, real_published: str, judged: bool
+) -> None:
+    homes = wyze_synthetic(homes=20)
+    ours = replace(homes, provenance=Provenance(published=published))
+    real = replace(homes, name=real_name, provenance=Provenance(published=real_published))
+    frame = fidelity(ours, real)
+    assert ("verdict beside real" in frame) == judged
+    assert ("real numbers are met" in report(frame)) == judged
+    assert ("for information only" in report(frame)) != judged
+
+
+def test_the_data_that_published_numbers_name_can_be_loaded() -> None:
+    assert {published.data for published in PUBLISHED.values()} <= {"", *names()}
+
+
+@pytest.mark.parametrize(
+    ("statistic", "published", "just_inside"),
+    [
+        ("homes", 1_000.0, 10.0),  # a count: 1 %
+        ("rules per home, mean", 2.0, 0.02),  # a mean: 1 %
+        ("share of rules that touch Cloud", 0.5, 0.02),  # a share: 2 points
+        ("rules per home with >= 2 rules, share <= 5", 0.5, 0.02),
+        ("devices per home with >= 2 rules, median", 100.0, 5.0),  # a median: 5 %
+        ("rules per home with >= 2 rules, 90 %", 100.0, 5.0),  # a quantile: 5 %
+        ("rules per home with >= 2 rules, max", 200.0, 10.0),  # a maximum: 5 %
+    ],
+)
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_number_is_met_just_inside_its_tolerance_and_off_just_outside(
+    statistic: str, published: float, just_inside: float, sign: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homes = replace(wyze_synthetic(homes=5), provenance=Provenance(published="made up"))
+    monkeypatch.setitem(PUBLISHED, "made up", Published("nowhere", {statistic: published}))
+    for part, verdict in ((0.999, "met"), (1.001, "off")):
+        ours = published + sign * part * just_inside
+        monkeypatch.setattr("datasets.describe.statistics", lambda _, ours=ours: {statistic: ours})
+        assert fidelity(homes).loc[statistic, "verdict"] == verdict
 
 
 @needs_real_homes

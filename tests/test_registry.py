@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from baselines import registry
+from baselines import discovery, registry
 from baselines.method import Method, ignore
 from baselines.registry import build, get, missing_extra, names, parameters, register, summary
 from datasets import DataError
@@ -37,11 +37,13 @@ class Found:
 
 
 @pytest.fixture(autouse=True)
-def own_registry(monkeypatch):
-    """What a test registers is gone after it."""
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+def own_registry():
+    """What a test registers is gone after it; our own methods, which are imported only once, stay."""
+    ours = set(discovery.listed())
     yield
-    registry._files.cache_clear()
+    discovery.listed.cache_clear()
+    for name in set(registry._METHODS) - ours:
+        del registry._METHODS[name]
 
 
 @pytest.fixture
@@ -65,8 +67,8 @@ def folder(write, monkeypatch):
 
     def folder(package):
         write(f"{package}/__init__.py", name=f"of-{package}")
-        monkeypatch.setattr(registry, "FOLDERS", (package,))
-        registry._files.cache_clear()
+        monkeypatch.setattr(discovery, "FOLDERS", (package,))
+        discovery.listed.cache_clear()
         return package
 
     return folder

@@ -53,10 +53,26 @@ def test_more_homes_have_as_many_rules_each_and_share_the_same_rules() -> None:
     assert (statistics["distinct rules"], statistics["relations"], statistics["entity types"]) == (3_020, 132, 53)
 
 
-@pytest.mark.parametrize("n_homes", [0, -3])
-def test_a_number_of_homes_below_one_is_refused(n_homes: int) -> None:
-    with pytest.raises(DataError, match=f"homes={n_homes}: at least one home is needed"):
-        ifttt_synthetic(homes=n_homes)
+@pytest.mark.parametrize("n_homes", [20, 145])
+def test_another_number_of_homes_is_not_laid_beside_the_paper(n_homes: int) -> None:
+    provenance = ifttt_synthetic(homes=n_homes, seed=3).provenance
+    assert provenance.published == ""
+    assert provenance.notes == (f"{n_homes} homes, not 144: counts are not laid beside the published ones",)
+    assert f"homes {n_homes}, seed 3" in provenance.source
+
+
+def test_all_144_are_laid_beside_the_paper(homes: Homes) -> None:
+    assert (homes.provenance.published, homes.provenance.notes) == ("ifttt-paper", ())
+    assert ifttt_synthetic(homes=144).provenance == homes.provenance
+
+
+def test_a_wrong_number_is_named() -> None:
+    for n_homes in (0, -3, 2.5, True, "9", 10**12):
+        with pytest.raises(DataError, match=r"ifttt-synthetic: homes=.* is not a whole number from 1 to 1,000,000"):
+            ifttt_synthetic(homes=n_homes)  # type: ignore[arg-type]
+    for seed in (-1, None, 1.0, 2**63):
+        with pytest.raises(DataError, match=r"ifttt-synthetic: seed=.* is not a whole number from 0"):
+            ifttt_synthetic(seed=seed)  # type: ignore[arg-type]
 
 
 def test_the_catalogue_holds_the_papers_examples() -> None:

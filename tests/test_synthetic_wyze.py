@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -129,7 +130,7 @@ def test_a_wrong_preset_or_number_is_named() -> None:
     for homes in (0, -3, 2.5, True, "9", 10**12):
         with pytest.raises(DataError, match=r"homes=.* is not a whole number from 1 to 10,000,000"):
             wyze_synthetic(homes=homes)  # type: ignore[arg-type]
-    for seed in (-1, None, 1.0):
+    for seed in (-1, None, 1.0, 2**63):
         with pytest.raises(DataError, match=r"seed=.* is not a whole number from 0"):
             wyze_synthetic(homes=10, seed=seed)  # type: ignore[arg-type]
 
@@ -139,6 +140,15 @@ def test_a_scaled_down_set_says_so() -> None:
     assert homes.n_rules == 2_019
     assert homes.provenance.notes[0].startswith("762 homes, not 76,218")
     assert "preset paper, homes 762, seed 3" in homes.provenance.source
+
+
+def test_counts_that_cannot_be_met_are_an_error_and_not_silently_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 762 homes with 2,019 rules called a full set: far too few for all 1,207 rules of the catalogue to find a host
+    few = replace(PRESETS["paper"], homes=762, rules=2_019, devices=3_049, homes_with_several_rules=419)
+    monkeypatch.setitem(PRESETS, "few", few)
+    with pytest.raises(DataError, match=r"<.+, .+ -> .+, .+> must occur 1 more times and only 0 homes can take it in"):
+        wyze_synthetic(preset="few")
+    assert wyze_synthetic(preset="few", homes=700).n_homes == 700  # no counts are promised
 
 
 def test_popularity_has_a_heavy_tail(small: Homes) -> None:
@@ -174,7 +184,7 @@ def homes_owning(homes: Homes, entity_type: str) -> Array:
 
 
 def test_devices_of_one_type_are_not_alike(paper: Homes) -> None:
-    """Graph signal: two rules of a sensor meet in one lamp more often than if lamps of a home were interchangeable."""
+    """Habits: two rules of a sensor meet in one lamp more often than if lamps of a home were interchangeable."""
     lights = np.bincount(paper.device_home[paper.device_type == paper.types.index("Light")], minlength=paper.n_homes)
     sensor, light = paper.types.index("ContactSensor"), paper.types.index("Light")
     t, _, a = paper.typed()
@@ -206,6 +216,17 @@ def test_the_catalogue_has_its_size_and_a_rule_for_every_two_types(preset: str) 
     assert np.array_equal(rules > 0, acts[None, :] & ~(cloud[:, None] & cloud[None, :]))
     typed = set(zip(cat.trigger_type.tolist(), cat.relation.tolist(), cat.action_type.tolist(), strict=True))
     assert len(typed) == chosen.n_typed
+
+
+def test_a_catalogue_that_is_shared_cannot_be_written_to() -> None:
+    cat = offered("paper")
+    assert offered("paper") is cat
+    columns = [getattr(cat, column.name) for column in fields(cat)]
+    arrays = [column for column in columns if isinstance(column, np.ndarray)]
+    assert len(arrays) == 9
+    for array in arrays:
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
 
 
 def offered(preset: str) -> Catalogue:

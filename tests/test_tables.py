@@ -81,6 +81,36 @@ def test_gaps_in_a_frame_do_not_turn_ids_into_decimals_and_are_refused():
     assert from_tables(devices, rules, on_error="skip").users.tolist() == [1]
 
 
+@pytest.mark.parametrize("large", [2.0**53, 1e19, -(2.0**53)])
+def test_ids_that_floats_no_longer_tell_apart_are_refused(tmp_path, large):
+    devices = DEVICES.assign(user=[1.0, 1.0, large])
+    with pytest.raises(DataError, match=r"devices: 'user' holds whole numbers .* read the column as text or Int64"):
+        from_tables(devices, RULES.assign(user=1))
+    devices.to_parquet(tmp_path / "devices.parquet")
+    with pytest.raises(DataError, match=r"devices\.parquet: 'user' holds whole numbers"):
+        from_tables(tmp_path / "devices.parquet", RULES.assign(user=1))
+    largest = DEVICES.assign(user=[1.0, 1.0, 2.0**53 - 1])
+    assert from_tables(largest, RULES.assign(user=1)).users.tolist() == [1, 2**53 - 1]
+
+
+@pytest.mark.parametrize("suffix", ["", ".csv", ".parquet"])
+def test_one_column_may_have_two_roles(tmp_path, suffix):
+    # An app is its own type, as in IFTTT.
+    devices, rules = DEVICES.drop(columns="type"), RULES
+    if suffix == ".csv":
+        devices.to_csv(tmp_path / "devices.csv", index=False)
+    elif suffix:
+        devices.to_parquet(tmp_path / "devices.parquet")
+    homes = from_tables(tmp_path / f"devices{suffix}" if suffix else devices, rules, columns={"type": "device"})
+    assert homes.types == ("d1", "d2")
+
+
+def test_columns_of_a_frame_may_be_called_by_numbers():
+    devices = DEVICES.set_axis([0, 1, 2], axis=1)
+    homes = from_tables(devices, RULES.rename(columns={"user": "0"}), columns={"user": "0", "device": "1", "type": "2"})
+    assert homes.fingerprint == from_tables(DEVICES, RULES).fingerprint
+
+
 def test_a_device_that_is_not_owned_is_refused_unless_the_rule_names_its_type():
     rules = RULES.assign(action_device="d9")
     with pytest.raises(DataError, match=r"rules line 1: action_device is not among its user's devices.*'d9'"):
@@ -150,6 +180,21 @@ def test_tables_in_order_are_read_whole_and_survive_saving(tmp_path_factory, tab
     homes.save(folder / "homes.parquet")
     again = datasets.load("saved", path=folder / "homes.parquet")
     assert again.fingerprint == homes.fingerprint
+    assert again.name == homes.name
     devices.to_csv(folder / "devices.csv", index=False)
     rules.to_csv(folder / "rules.csv", index=False)
     assert datasets.load("tables", path=folder).fingerprint == homes.fingerprint
+
+
+def test_saved_homes_keep_their_name(tmp_path):
+    from_tables(DEVICES, RULES, name="ann and bob").save(tmp_path / "homes.parquet")
+    assert datasets.load("saved", path=tmp_path / "homes.parquet").name == "ann and bob"
+
+
+@pytest.mark.parametrize("name", ["tables", "saved"])
+def test_where_the_files_are_can_only_be_said_by_path_if_the_data_has_no_folder(monkeypatch, tmp_path, name):
+    monkeypatch.setenv("FEDRULE_DATA", str(tmp_path))
+    with pytest.raises(DataError) as error:
+        datasets.load(name)
+    assert "say where its files are, by path= (--data); expected" in str(error.value)
+    assert "FEDRULE_DATA" not in str(error.value)

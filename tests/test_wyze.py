@@ -1,10 +1,8 @@
-"""The Wyze layout: reading, writing, submissions, and the real homes that come in it."""
+"""The Wyze layout: reading, writing, and the real homes that come in it."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,15 +10,12 @@ from hypothesis import given, settings
 
 import datasets
 from datasets.errors import DataError
-from datasets.homes import Provenance, Rules
-from datasets.submission import LONGEST, Submission, read_submission, write_submission
+from datasets.homes import Homes, Provenance, Rules
 from datasets.wyze import read_wyze
 from datasets.wyze_files import write_wyze
+from tests.real_data import needs_real, real
 from tests.strategies import homes as random_homes
 from tests.tables import write_pair
-
-REAL = Path(os.environ.get("FEDRULE_DATA", "")) / "home-assistant"
-needs_real_homes = pytest.mark.skipif(not REAL.is_dir(), reason="FEDRULE_DATA has no home-assistant folder")
 
 
 def test_devices_and_rules_are_joined_by_user(tmp_path):
@@ -94,12 +89,20 @@ def test_without_its_folder_the_data_set_says_what_to_put_where(monkeypatch, tmp
         datasets.load("wyze")
 
 
+def test_a_folder_with_another_part_says_how_that_is_asked_for(tmp_path):
+    write_pair(tmp_path, devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
+    for kind in ("rule", "device"):
+        (tmp_path / f"train_{kind}.csv").rename(tmp_path / f"test_{kind}.csv")
+    with pytest.raises(DataError, match=r"train_device\.csv is missing; .*the folder has the part test: .*part=test"):
+        datasets.load("wyze", path=tmp_path)
+
+
 @settings(max_examples=60, deadline=None)
 @given(drawn=random_homes(text_ids=False, bare=False, min_homes=1))
 def test_what_is_written_in_the_layout_is_read_back_the_same(tmp_path_factory, drawn):
     named = replace(
         drawn,
-        types=tuple(f"Type, {i}" for i in range(len(drawn.types))),
+        types=("Cloud", *(f"Type, {i}" for i in range(1, len(drawn.types)))),
         relations=tuple((f'state "{i}"', "act") for i in range(len(drawn.relations))),
         provenance=Provenance(),
     )
@@ -111,7 +114,14 @@ def test_what_is_written_in_the_layout_is_read_back_the_same(tmp_path_factory, d
     for home in read:
         assert set(home.devices) == set(written[home.user].devices)
         assert set(home.rules) == set(written[home.user].rules)
-    assert (read.rules.group is None) == (named.rules.group is None)
+    assert groups_by_rule(read) == groups_by_rule(named)
+
+
+def groups_by_rule(homes: Homes) -> dict[tuple[object, ...], int | None]:
+    """The group of every rule, by its user and its words."""
+    groups = [None] * homes.n_rules if homes.rules.group is None else homes.rules.group.tolist()
+    rules = [(home.user, *rule) for home in homes for rule in home.rules]
+    return dict(zip(rules, groups, strict=True))
 
 
 def test_a_rule_file_with_a_comma_in_a_name_is_quoted(tmp_path):
@@ -137,51 +147,61 @@ def test_groups_are_looked_up_by_user_and_rule(tmp_path):
     assert "train_rule.csv line 3: the rule is not in rule_group.csv" in message
 
 
-class TestSubmission:
-    @pytest.fixture
-    def homes(self, tmp_path):
-        rules = ["7,A,1,s,3,x,4,B,2,1_3_4_2", "7,A,1,s,3,y,6,B,2,1_3_6_2", "9,A,1,s,3,x,4,A,1,1_3_4_1"]
-        write_pair(tmp_path, devices=["7,1,A", "7,2,B", "9,1,A"], rules=rules)
-        return read_wyze(tmp_path)
-
-    def test_is_written_as_user_rule_and_rank_and_read_back(self, homes, tmp_path):
-        ranked = Submission(homes.rules.take(np.array([1, 0, 2])), np.array([1, 2, 1]))
-        write_submission(homes, ranked, tmp_path / "submission.csv")
-        expected = "user_id,rule,rank\n7,1_3_6_2,1\n7,1_3_4_2,2\n9,1_3_4_1,1\n"
-        assert (tmp_path / "submission.csv").read_text() == expected
-        back = read_submission(homes, tmp_path / "submission.csv")
-        assert back.rank.tolist() == [1, 2, 1]
-        assert back.rules.relation.tolist() == ranked.rules.relation.tolist()
-        assert back.rules.trigger.tolist() == ranked.rules.trigger.tolist()
-
-    def test_holds_no_more_than_fifty_ranks(self, homes, tmp_path):
-        one = Rules([0], [0], [1], [0])
-        with pytest.raises(DataError, match="from 1 to 50"):
-            write_submission(homes, Submission(one, np.array([LONGEST + 1])), tmp_path / "submission.csv")
-
-    @pytest.mark.parametrize(
-        ("line", "complaint"),
-        [
-            ("8,1_3_4_2,1", r"line 2: the user is not in the data \(user_id '8'\)"),
-            ("7,1_3_4,1", "line 2: rule is not four whole numbers"),
-            ("7,1_3_4_9,1", "line 2: the rule names a device that its user does not have"),
-            ("9,1_3_4_2,1", "line 2: the rule names a device that its user does not have"),
-            ("7,1_5_4_2,1", "line 2: the rule's state and action never occur together"),
-            ("7,1_3_4_2,51", "line 2: rank is not in 1..50"),
-            ("7,1_3_4_2,x", "line 2: rank is not a whole number"),
-            ("7,1_3_4_2,1\n7,1_3_6_2,1", "line 3: the user has this rank twice"),
-        ],
-    )
-    def test_a_bad_line_is_named(self, homes, tmp_path, line, complaint):
-        path = tmp_path / "submission.csv"
-        path.write_text(f"user_id,rule,rank\n{line}\n")
-        with pytest.raises(DataError, match=complaint):
-            read_submission(homes, path)
+def test_a_bad_line_of_the_groups_says_nothing_about_the_rule(tmp_path):
+    rules = ["1,A,1,s,0,x,0,A,1,1_0_0_1", "1,A,1,s,0,y,1,A,1,1_0_1_1"]
+    write_pair(tmp_path, devices=["1,1,A"], rules=rules)
+    group = tmp_path / "rule_group.csv"
+    # Line 2 is bad, so that line 3 is the only one about its rule and contradicts nothing.
+    group.write_text("user_id,rule,group\n1,1_0_0_1,none\n1,1_0_0_1,8\n1,1_0_1_1,9\n")
+    homes = read_wyze(tmp_path, on_error="skip")
+    assert homes.rules.group.tolist() == [8, 9]
+    assert homes.provenance.skipped == ("rule_group.csv: 1 line skipped because group is not a whole number: 2",)
+    group.write_text("user_id,rule,group\n1,1_0_0_1,none\n,1_0_1_1,9\n")
+    homes = read_wyze(tmp_path, on_error="skip")  # no good line at all: no rule has a group, so none is used
+    assert homes.n_rules == 0
+    assert [sentence.split(":")[0] for sentence in homes.provenance.skipped] == [
+        "rule_group.csv",
+        "rule_group.csv",
+        "train_rule.csv",
+    ]
 
 
-@needs_real_homes
+def test_the_groups_of_one_part_are_not_asked_about_another(tmp_path):
+    write_pair(tmp_path, devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
+    (tmp_path / "rule_group.csv").write_text("user_id,rule,group\n1,1_0_0_1,3\n")
+    train = read_wyze(tmp_path)
+    test = replace(train, users=[2], rules=replace(train.rules, group=np.array([4])))
+    write_wyze(test, tmp_path, part="test")
+    assert read_wyze(tmp_path).rules.group.tolist() == [3]
+    assert read_wyze(tmp_path, part="test").rules.group.tolist() == [4]
+    (tmp_path / "test_rule_group.csv").unlink()
+    assert read_wyze(tmp_path, part="test").rules.group is None
+
+
+@pytest.mark.parametrize("used", [[0], [0, 1], [1, 0]])
+def test_cloud_is_listed_where_no_rule_would_bring_it_back(tmp_path, used):
+    # Two homes of a camera and the shared Cloud; in `used` the camera uploads to it, else it acts on itself.
+    action = [1 if 0 in used else 0, 3 if 1 in used else 2]
+    ids = [1, 99, 2, 99]
+    homes = Homes("two", ("Camera", "Cloud"), (("Motion", "Upload"),), [1, 2], [0, 0, 1, 1], [0, 1, 0, 1], ids,
+                  Rules([0, 1], [0, 2], action, [0, 0]))  # fmt: skip
+    write_wyze(homes, tmp_path)
+    assert ("Cloud" in (tmp_path / "train_device.csv").read_text()) == (len(used) < 2)
+    assert list(read_wyze(tmp_path)) == list(homes)
+
+
+def test_what_the_layout_cannot_hold_is_refused_by_name(tmp_path):
+    one = Homes("some", ("A",), (("s", "x"),), [4, 5, 6], [1], [0], [1], Rules([1], [0], [0], [0]))
+    with pytest.raises(DataError, match=r"some: the Wyze layout cannot hold homes without devices \(users 4, 6\)"):
+        write_wyze(one, tmp_path / "made")
+    with pytest.raises(DataError, match="some: it has no rule to write"):
+        write_wyze(one.subset([1]).with_rules([]), tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
+@needs_real("home-assistant")
 def test_the_real_homes_have_the_published_counts():
-    homes = datasets.load("home-assistant", path=REAL)
+    homes = datasets.load("home-assistant", path=real("home-assistant"))
     counts = homes.describe().statistics
     expected = {"homes": 210, "devices": 19_953, "rules": 25_795, "relations": 2_005, "entity types": 108}
     assert {name: counts[name] for name in expected} == expected
@@ -190,8 +210,8 @@ def test_the_real_homes_have_the_published_counts():
     assert homes.rules.group is not None
 
 
-@needs_real_homes
+@needs_real("home-assistant")
 def test_the_real_homes_survive_writing_and_reading(tmp_path):
-    homes = datasets.load("home-assistant", path=REAL)
+    homes = datasets.load("home-assistant", path=real("home-assistant"))
     write_wyze(homes, tmp_path)
     assert read_wyze(tmp_path).fingerprint == homes.fingerprint

@@ -95,14 +95,24 @@ def _add(
     values: Sequence[object], fields: Sequence[str], number: int, rows: list[tuple[str, ...]], faults: Faults
 ) -> None:
     """Append the recipe if every field is a text; blanks around it are no part of a name."""
-    row = tuple(value.strip() for value in values if isinstance(value, str) and value.strip())
+    row = tuple(value.strip() for value in values if isinstance(value, str) and _is_text(value))
     if len(row) == len(fields):
         rows.append(row)
         return
-    first, value = next((f, v) for f, v in zip(fields, values, strict=True) if not isinstance(v, str) or not v.strip())
+    first, value = next(
+        (f, v) for f, v in zip(fields, values, strict=True) if not isinstance(v, str) or not _is_text(v)
+    )
     faults.note(
         number, f"{first} is missing or no text", "fill it in or remove the line", "" if value is None else repr(value)
     )
+
+
+def _is_text(value: str) -> bool:
+    """Whether there is more than blanks, and no half of a character, which JSON can spell ("\\ud800")."""
+    try:
+        return bool(value.encode().strip())
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_ur_header(fields: Sequence[str]) -> bool:

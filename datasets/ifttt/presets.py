@@ -8,12 +8,13 @@ from pathlib import Path
 from datasets.describe import number, statistics
 from datasets.errors import DataError
 from datasets.homes import Homes
-from datasets.ifttt.recipes import PAPER, Recipes, to_homes
-from datasets.ifttt.recognise import read
+from datasets.ifttt.layouts import read
+from datasets.ifttt.recipes import Recipes, to_homes
 from datasets.problems import Problems
 from datasets.published import PUBLISHED
 from datasets.registry import dataset
 
+PAPER = "ifttt-paper"  # the entry of datasets.published
 FILES = ("rules", "trainset", "testset", "validationset")
 ORIGIN = (
     "RecRules (Corno et al. 2019); the TSV of Ur et al. 2016 or the recipes.json of Mi et al. 2017 is read as well. "
@@ -47,7 +48,8 @@ def _load(name: str, path: Path, min_pair_count: int, part: str, on_error: str) 
         raise DataError(f"{path} holds no recipe that can be used" + "".join(f"; {sentence}" for sentence in skipped))
     homes = to_homes(name, recipes, min_pair_count=min_pair_count, skipped=skipped)
     notes = differences(homes, recipes, min_pair_count)
-    return replace(homes, provenance=replace(homes.provenance, notes=notes))
+    published = PAPER if _is_recrules(recipes) else ""  # the paper took these files and no crawl
+    return replace(homes, provenance=replace(homes.provenance, notes=notes, published=published))
 
 
 def differences(homes: Homes, recipes: Recipes, min_pair_count: int) -> tuple[str, ...]:
@@ -55,7 +57,7 @@ def differences(homes: Homes, recipes: Recipes, min_pair_count: int) -> tuple[st
     ours, paper, seen = statistics(homes), PUBLISHED[PAPER].statistics, homes.provenance.counts
     why = _reasons(seen)
     notes = []
-    if "rules listed" not in recipes.counts:
+    if not _is_recrules(recipes):
         notes.append(f"The paper took RecRules' selection; this is {recipes.source}.")
     if min_pair_count > 1:
         notes.append(
@@ -73,6 +75,10 @@ def differences(homes: Homes, recipes: Recipes, min_pair_count: int) -> tuple[st
         versus = "as in the paper" if same else f"against {number(paper[what])} in the paper{why.get(what, '')}"
         notes.append(f"{number(ours[what])} {said} {versus}.")
     return tuple(notes)
+
+
+def _is_recrules(recipes: Recipes) -> bool:
+    return "rules listed" in recipes.counts
 
 
 def _reasons(seen: dict[str, int]) -> dict[str, str]:

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 import pandas as pd
 
 from datasets.assemble import DeviceColumns, RuleColumns, assemble
-from datasets.errors import DataError
+from datasets.filters import narrow
 from datasets.homes import Homes, Provenance
 
 RULE = ["trigger_service", "trigger", "action_service", "action"]
-PAIR = ["trigger", "action"]
 COLUMNS = ["user", *RULE]
-PAPER = "ifttt-paper"  # the entry of datasets.published
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +42,17 @@ def to_homes(name: str, recipes: Recipes, *, min_pair_count: int, skipped: tuple
     once; services and users without a rule left go with the rest.
     """
     rows = recipes.rows
-    if min_pair_count < 1:
-        raise DataError(f"min_pair_count={min_pair_count}: it counts how often a pair is seen, from 1 on")
-    distinct = rows.drop_duplicates(COLUMNS)
-    seen = distinct.groupby(PAIR, sort=False).size()
-    common = seen[seen >= min_pair_count].index
-    if len(common) == 0:
-        most = seen.max() if len(seen) else 0
-        raise DataError(f"min_pair_count={min_pair_count} leaves no rule: the commonest pair is seen {most} times")
-    kept = rows[pd.MultiIndex.from_frame(rows[PAIR]).isin(common)]
-    counts = recipes.all_counts() | {"rows left out as their pair is rare": len(rows) - len(kept)}
-
     used = [
-        kept[["user", service]].set_axis(["user", "id"], axis=1) for service in ("trigger_service", "action_service")
+        rows[["user", service]].set_axis(["user", "id"], axis=1) for service in ("trigger_service", "action_service")
     ]
     devices = pd.concat(used).drop_duplicates()
-    user, *texts = (kept[column].to_numpy() for column in COLUMNS)
+    user, *texts = (rows[column].to_numpy() for column in COLUMNS)
     trigger_service, trigger, action_service, action = (text.astype(object) for text in texts)
     service = devices["id"].to_numpy().astype(object)
-    return assemble(
+    homes = assemble(
         name,
         DeviceColumns(user=devices["user"].to_numpy(), id=service, type=service),
         RuleColumns(user, trigger_service, trigger, action, action_service),
-        Provenance(source=recipes.source, counts=counts, skipped=skipped, published=PAPER),
+        Provenance(source=recipes.source, counts=recipes.all_counts(), skipped=skipped),
     )
+    return narrow(homes, min_pair_count=min_pair_count, min_rules=1, only_used_devices=True)

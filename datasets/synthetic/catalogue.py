@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 
 import numpy as np
@@ -44,6 +44,11 @@ class Catalogue:
     companion: Floats  # [n_companions]  how much a rule asks for another of the same devices
     companion_rule: Array  # [n_companions]  that other rule
     companion_start: Array  # [n_typed + 1]
+
+    def __post_init__(self) -> None:
+        for column in fields(self):  # a catalogue is shared by all who ask for it again, so nobody may write to it
+            if isinstance(values := getattr(self, column.name), np.ndarray):
+                values.flags.writeable = False
 
     @property
     def pair_start(self) -> Array:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from datasets.errors import DataError
 from datasets.homes import Array, Mask
 from datasets.synthetic.draws import any_of
 from datasets.synthetic.households import ANYWHERE
@@ -64,7 +65,10 @@ def _may_go(wirer: Wirer, draft: Draft) -> Mask:
 
 
 def _plant(wirer: Wirer, draft: Draft, wanted: Array) -> Draft:
-    """Put each wanted typed rule into a home that owns its types and lacks it, in place of a common rule."""
+    """Put each wanted typed rule into a home that owns its types and lacks it, in place of a common rule.
+
+    Where too few homes can take one in, the counts that were promised cannot be met, which is an error.
+    """
     lived, cat, rng = wirer.households, wirer.catalogue, wirer.rng
     trigger, action, rule = draft.trigger.copy(), draft.action.copy(), draft.rule.copy()
     common = np.bincount(rule, minlength=len(cat.relation)) > COMMON
@@ -79,6 +83,8 @@ def _plant(wirer: Wirer, draft: Draft, wanted: Array) -> Draft:
         fits = owners[rarer][owned[home[owners[rarer]], other] & free[owners[rarer]]][:ENOUGH]
         fits = fits[~np.isin(home[fits], draft.home[rule == typed])]
         chosen = fits[np.sort(np.unique(home[fits], return_index=True)[1])][:times]  # one to a home
+        if len(chosen) < times:
+            raise DataError(_no_host(wirer, typed, int(times), len(chosen)))
         free[chosen] = False
         key = home[chosen] * lived.n_types
         at = rows[chosen]
@@ -87,3 +93,13 @@ def _plant(wirer: Wirer, draft: Draft, wanted: Array) -> Draft:
             action[at] = trigger[at]
         rule[at] = typed
     return replace(draft, trigger=trigger, action=action, rule=rule)
+
+
+def _no_host(wirer: Wirer, typed: int, times: int, hosts: int) -> str:
+    cat = wirer.catalogue
+    state, action = cat.relations[cat.relation[typed]]
+    rule = f"{cat.types[cat.trigger_type[typed]]}, {state} -> {action}, {cat.types[cat.action_type[typed]]}"
+    return (
+        f"wyze-synthetic: <{rule}> must occur {times} more times and only {hosts} homes can take it in; "
+        "choose another seed, or another number of homes, for which no counts are promised"
+    )

@@ -21,17 +21,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from datasets.assemble import DeviceColumns, RuleColumns, assemble
-from datasets.errors import DataError
 from datasets.homes import Array, Homes, Mask, Provenance
 from datasets.registry import dataset
+from datasets.synthetic.draws import Floats
 from datasets.synthetic.ifttt_catalogue import ACTIONS, INTERESTS, PAIRS, PHONES, TRIGGERS, WIDESPREAD
+from datasets.synthetic.whole import LARGEST_SEED, whole
 
-Reals = npt.NDArray[np.float64]
-
+NAME = "ifttt-synthetic"
 USERS, RULES, IN_CIRCULATION = 144, 8_729, 3_020  # the paper, section 4.1
+MOST_HOMES = 1_000_000  # about 61 rules each, whose names are held as text while homes are put together
 BLOCK = 512  # people drawn at a time; part of what a seed means
 
 # Strengths on the scale of log-odds, each a standard deviation unless said otherwise.
@@ -63,7 +63,7 @@ class Circulation:
     trigger_service: Array
     action_service: Array
     wish: Array
-    fame: Reals
+    fame: Floats
 
     def take(self, which: Array) -> Circulation:
         return Circulation(
@@ -80,10 +80,10 @@ class Circulation:
 class People:
     """What people are drawn to."""
 
-    service: Reals  # [n_people, n_services]
-    wish: Reals  # [n_people, n_wishes]
+    service: Floats  # [n_people, n_services]
+    wish: Floats  # [n_people, n_wishes]
 
-    def drawn_to(self, rules: Circulation) -> Reals:
+    def drawn_to(self, rules: Circulation) -> Floats:
         """[n_people, n_rules]: the log of how likely each takes up each rule, before lists and chance."""
         return (
             rules.fame
@@ -93,17 +93,15 @@ class People:
         )
 
 
-@dataset("ifttt-synthetic")
+@dataset(NAME)
 def ifttt_synthetic(*, homes: int | None = None, seed: int = 0) -> Homes:
     """Made-up people and their apps, with the paper's counts: 144 users, 8,729 rules, 53 services, 132 pairs.
 
     `homes` below 144 draws that many of the 144 people; above, more people take up the same 3,020 rules.
     """
-    n_homes = USERS if homes is None else homes
-    if n_homes < 1:
-        raise DataError(f"homes={homes}: at least one home is needed")
+    n_homes = USERS if homes is None else whole(NAME, "homes", homes, least=1, most=MOST_HOMES)
     n_people = max(n_homes, USERS)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(whole(NAME, "seed", seed, least=0, most=LARGEST_SEED))
     rules = in_circulation(rng)
     lists, reach, curators = recommended(rules, rng)
     n_rules = activity(n_people, rng)
@@ -123,7 +121,15 @@ def ifttt_synthetic(*, homes: int | None = None, seed: int = 0) -> Homes:
         who, which = np.nonzero(take_up(score, quota))
         user.append(first + who)
         taken.append(which)
-    return _homes(rules, np.concatenate(user), np.concatenate(taken), rng.permutation(n_people)[:n_homes])
+    full = n_homes == USERS
+    note = f"{n_homes:,} homes, not {USERS}: counts are not laid beside the published ones"
+    provenance = Provenance(
+        source=f"generated: {NAME}, homes {n_homes}, seed {seed}",
+        notes=() if full else (note,),
+        published="ifttt-paper" if full else "",
+    )
+    chosen = rng.permutation(n_people)[:n_homes]
+    return _homes(rules, np.concatenate(user), np.concatenate(taken), chosen, provenance)
 
 
 def in_circulation(rng: np.random.Generator) -> Circulation:
@@ -162,7 +168,7 @@ def draw_people(size: int, rng: np.random.Generator) -> People:
     return People(service, WISH * rng.standard_normal((size, len(WISHES))))
 
 
-def recommended(rules: Circulation, rng: np.random.Generator) -> tuple[Reals, Reals, People]:
+def recommended(rules: Circulation, rng: np.random.Generator) -> tuple[Floats, Floats, People]:
     """Lists of rules as rows of zeros and ones, how many follow each, and who drew them up."""
     curators = draw_people(N_LISTS, rng)
     score = curators.drawn_to(rules) + rng.gumbel(size=(N_LISTS, IN_CIRCULATION))
@@ -170,11 +176,11 @@ def recommended(rules: Circulation, rng: np.random.Generator) -> tuple[Reals, Re
     return take_up(score, np.full(N_LISTS, LIST_SIZE)).astype(float), reach, curators
 
 
-def likeness(people: People, others: People) -> Reals:
+def likeness(people: People, others: People) -> Floats:
     """[n_people, n_others]: between 0 and 2, 1 for tastes that have nothing to do with each other."""
     mine, theirs = (who.service - who.service.mean(axis=1, keepdims=True) for who in (people, others))
     size = np.linalg.norm(mine, axis=1)[:, None] * np.linalg.norm(theirs, axis=1)
-    cosine: Reals = mine @ theirs.T / size
+    cosine: Floats = mine @ theirs.T / size
     return 1 + cosine
 
 
@@ -191,7 +197,7 @@ def activity(n_people: int, rng: np.random.Generator) -> Array:
     return 1 + count
 
 
-def take_up(score: Reals, quota: Array) -> Mask:
+def take_up(score: Floats, quota: Array) -> Mask:
     """[n_people, n_rules]: each person's highest scores, as many as its quota."""
     order = np.argsort(-score, axis=1, kind="stable")
     taken = np.zeros(score.shape, dtype=bool)
@@ -199,7 +205,7 @@ def take_up(score: Reals, quota: Array) -> Mask:
     return taken
 
 
-def originators(score: Reals, quota: Array) -> Array:
+def originators(score: Floats, quota: Array) -> Array:
     """[n_rules]: who set up each rule first: whoever came nearest to taking it up, or would do so anyway.
 
     Nobody originates more than its quota: who is asked too often keeps the likeliest and the rest ask the next best.
@@ -217,7 +223,7 @@ def originators(score: Reals, quota: Array) -> Array:
         margin[who[refused], refused] = -np.inf
 
 
-def _homes(rules: Circulation, user: Array, taken: Array, chosen: Array) -> Homes:
+def _homes(rules: Circulation, user: Array, taken: Array, chosen: Array, provenance: Provenance) -> Homes:
     keep = np.isin(user, chosen)
     user, taken = user[keep], taken[keep]
     names, triggers, actions = (np.array(texts, dtype=object) for texts in (SERVICES, rules.trigger, rules.action))
@@ -225,8 +231,8 @@ def _homes(rules: Circulation, user: Array, taken: Array, chosen: Array) -> Home
     used = np.unique(np.concatenate([user, user]) * len(SERVICES) + np.concatenate([trigger_service, action_service]))
     service = names[used % len(SERVICES)]
     return assemble(
-        "ifttt-synthetic",
+        NAME,
         DeviceColumns(user=used // len(SERVICES), id=service, type=service),
         RuleColumns(user, names[trigger_service], triggers[taken], actions[taken], names[action_service]),
-        Provenance(source="made up by datasets.synthetic.ifttt", published="ifttt-paper"),
+        provenance,
     )

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.errors import DataError, unknown
+from datasets.errors import unknown
 from datasets.homes import Homes, Provenance, Rules
 from datasets.registry import dataset
 from datasets.synthetic.catalogue import Catalogue, catalogue
@@ -41,20 +41,22 @@ from datasets.synthetic.households import Households, furnish
 from datasets.synthetic.presets import PRESETS, rules_by_rank, sizes
 from datasets.synthetic.room import room, roomy
 from datasets.synthetic.settle import settle
+from datasets.synthetic.whole import LARGEST_SEED, whole
 from datasets.synthetic.wiring import Draft, Wirer, draft
 
+NAME = "wyze-synthetic"
 MOST_HOMES = 10_000_000  # beyond this, numbers that stand for (device, device, relation) would not fit 63 bits
 ALONE = 5  # rules that a type must be able to have with itself to be the first device of a home
 
 
-@dataset("wyze-synthetic")
+@dataset(NAME)
 def wyze_synthetic(*, preset: str = "paper", homes: int | None = None, seed: int = 0) -> Homes:
     """Smart homes made up after a published set: presets `paper` and `public`; `homes` for fewer, `seed` for others."""
     if preset not in PRESETS:
-        raise unknown("preset of wyze-synthetic", preset, PRESETS)
+        raise unknown(f"preset of {NAME}", preset, PRESETS)
     chosen = PRESETS[preset]
-    n_homes = chosen.homes if homes is None else _whole("homes", homes, 1, MOST_HOMES)
-    rng = np.random.default_rng([_whole("seed", seed, 0, 2**63 - 1), chosen.homes])
+    n_homes = chosen.homes if homes is None else whole(NAME, "homes", homes, least=1, most=MOST_HOMES)
+    rng = np.random.default_rng([whole(NAME, "seed", seed, least=0, most=LARGEST_SEED), chosen.homes])
     cat = catalogue(chosen.types, chosen.n_relations, chosen.n_typed, every_feature=chosen.seen_often > 0)
 
     n_rules, n_devices = sizes(chosen, n_homes, rng)
@@ -72,7 +74,7 @@ def wyze_synthetic(*, preset: str = "paper", homes: int | None = None, seed: int
         settled = often_seen(wirer, settled, chosen.seen_often, chosen.most)
     note = f"{n_homes:,} homes, not {chosen.homes:,}: counts are in proportion and not laid beside the published ones"
     provenance = Provenance(
-        source=f"generated: wyze-synthetic, preset {preset}, homes {n_homes}, seed {seed}",
+        source=f"generated: {NAME}, preset {preset}, homes {n_homes}, seed {seed}",
         notes=() if full else (note,),
         published=chosen.published if full else "",
     )
@@ -86,7 +88,7 @@ def _homes(lived: Households, cat: Catalogue, drafted: Draft, provenance: Proven
     relation_number = np.array([relations.index(r) for r in cat.relations])
     thing = np.array(cat.types)[lived.device_type] != "Cloud"
     return Homes(
-        name="wyze-synthetic",
+        name=NAME,
         types=tuple(types),
         relations=tuple(relations),
         users=np.arange(1, lived.n_homes + 1),
@@ -96,9 +98,3 @@ def _homes(lived: Households, cat: Catalogue, drafted: Draft, provenance: Proven
         rules=Rules(drafted.home, drafted.trigger, drafted.action, relation_number[cat.relation[drafted.rule]]),
         provenance=provenance,
     )
-
-
-def _whole(what: str, value: object, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
-        raise DataError(f"wyze-synthetic: {what}={value!r} is not a whole number from {least:,} to {most:,}")
-    return int(value)
