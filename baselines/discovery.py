@@ -1,4 +1,4 @@
-"""Which methods the files of our folders register, found by reading them: nothing is imported, nothing can fail."""
+"""Which methods the files of our folders register, found by reading them: nothing is imported."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ def listed() -> dict[str, Listed]:
 
 
 def _declared(path: Path, module: str) -> list[Listed]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    classes = [(node, name) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for name in _names(node)]
+    if not classes:
+        return []
+    packages = _needed(path)
     return [
-        Listed(name, module, (ast.get_docstring(node) or "").partition("\n")[0], _imports(tree))
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for name in _names(node)
+        Listed(name, module, (ast.get_docstring(node) or "").partition("\n")[0], packages) for node, name in classes
     ]
 
 
@@ -49,16 +50,33 @@ def _names(node: ast.ClassDef) -> list[str]:
     return [
         str(call.args[0].value)
         for call in calls
-        if isinstance(call.func, ast.Name) and call.func.id == "register" and isinstance(call.args[0], ast.Constant)
+        if getattr(call.func, "id", getattr(call.func, "attr", "")) == "register"
+        and call.args
+        and isinstance(call.args[0], ast.Constant)
     ]
 
 
-def _imports(tree: ast.Module) -> frozenset[str]:
-    """The packages that a file imports, at the top or inside a function."""
+def _needed(path: Path) -> frozenset[str]:
+    """The packages that a file imports, itself or through other files of its folder."""
+    packages: set[str] = set()
+    waiting, seen = [path], {path}
+    while waiting:
+        for module in _imports(waiting.pop()):
+            folder, _, rest = module.partition(".")
+            packages.add(folder)
+            beside = path.parent.joinpath(*rest.split(".")).with_suffix(".py") if folder == path.parent.name else path
+            if beside not in seen and beside.is_file():
+                seen.add(beside)
+                waiting.append(beside)
+    return frozenset(packages)
+
+
+def _imports(path: Path) -> set[str]:
+    """The modules that a file imports, at the top or inside a function."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module.split(".")[0])
-    return frozenset(found)
+            found.add(node.module)
+    return found

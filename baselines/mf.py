@@ -54,8 +54,8 @@ class Tuned:
 
 TUNED = {
     "als": Tuned(factors=64, regularization=0.08, iterations=15),
-    "bpr": Tuned(factors=32, regularization=0.03, iterations=200, learning_rate=0.1),
-    "logistic": Tuned(factors=16, regularization=0.6, iterations=100, learning_rate=0.3),
+    "bpr": Tuned(factors=64, regularization=0.02, iterations=80, learning_rate=0.012),
+    "logistic": Tuned(factors=32, regularization=3.3, iterations=120, learning_rate=0.5),
 }
 
 

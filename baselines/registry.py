@@ -68,7 +68,12 @@ def get(name: str) -> type[Method]:
         extra = missing_extra(name)
         if extra:
             raise DataError(f'method {name!r} needs the extra {extra}: pip install "fedrule[{extra}]"')
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # whatever a module of somebody else does when it is imported
+            raise DataError(f"method {name!r}: its module {module} cannot be imported ({error!r})") from error
+        if name not in _METHODS:
+            raise DataError(f"method {name!r}: its module {module} does not register it; add @register({name!r})")
     return _METHODS[name]
 
 

@@ -181,3 +181,19 @@ def test_a_class_that_is_no_frozen_dataclass_is_refused():
         with pytest.raises(TypeError, match=rf"'wrong': {wrong.__name__} must be a frozen dataclass"):
             register("wrong")(wrong)
     assert "wrong" not in names()
+
+
+def test_a_package_that_is_needed_through_another_file_of_the_folder_counts():
+    assert "torch_geometric" in discovery.listed()["gcmc"].packages
+    assert "torch" not in discovery.listed()["ease"].packages
+
+
+def test_a_module_that_does_not_register_its_name_or_fails_is_named(monkeypatch, tmp_path):
+    (tmp_path / "silent_module.py").write_text("")
+    (tmp_path / "broken_module.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "_entry_points", lambda: {"silent": "silent_module", "broken": "broken_module"})
+    with pytest.raises(DataError, match=r"its module silent_module does not register it; add @register\('silent'\)"):
+        registry.get("silent")
+    with pytest.raises(DataError, match="its module broken_module cannot be imported"):
+        registry.get("broken")
