@@ -4,9 +4,9 @@ R. van den Berg, T. Kipf and M. Welling, Graph Convolutional Matrix Completion, 
 Ratings are two levels here: has the rule, or a sampled non-rule. A home's embedding is made of messages from rules only
 and not of weights of its own, so homes never seen in training are folded in by the rules they have.
 
-Two things differ from the paper. There every rating sends messages and is predicted at once; with one level that is
-nearly always "has", the model then learns to repeat what it is told. `hidden` keeps part of the rules from sending and
-asks for those only (0 is the paper). And non-rules have to be drawn, since nobody states which rules they do not want.
+Two things differ from the paper. There every rating sends messages and is predicted at once; where only the rules that
+homes have are known, the model then learns to repeat what it is told. `hidden` keeps part of the rules from sending and
+asks for those (0 is the paper). And non-rules have to be drawn, since nobody states which rules they do not want.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from baselines.gcmc_layers import ACCUMULATIONS, LEVELS, NORMALISATIONS
+from baselines.gcmc_layers import LEVELS, Accumulation, Normalisation
 from baselines.gcmc_network import Graph, Network, Sizes, automations, device_features
 from baselines.items import Items, UserItemModel
 from baselines.method import OnRound, ignore
@@ -30,6 +30,8 @@ from baselines.non_rules import NonRules
 from baselines.registry import register
 from datasets.errors import DataError, unknown
 from datasets.homes import Array, Homes
+
+HOMES_AT_ONCE = 512  # when answering: a few hundred messages of non-rules for each, in memory at the same time
 
 
 @register("gcmc")
@@ -42,8 +44,8 @@ class Gcmc:
         "channels": ("choice", 16, 32, 64, 128),
         "dimension": ("choice", 8, 16, 32, 64),
         "bases": ("int", 1, 4),
-        "accumulation": ("choice", *ACCUMULATIONS),
-        "normalisation": ("choice", *NORMALISATIONS),
+        "accumulation": ("choice", *get_args(Accumulation)),
+        "normalisation": ("choice", *get_args(Normalisation)),
         "node_dropout": ("float", 0.0, 0.7),
         "hidden": ("float", 0.0, 0.8),
         "non_rules": ("int", 1, 10),
@@ -51,16 +53,16 @@ class Gcmc:
         "features": ("choice", False, True),
         "epochs": ("int", 50, 400),
         "learning_rate": ("log", 0.001, 0.05),
-        "weight_decay": ("log", 1e-6, 1e-3),
+        "weight_decay": ("float", 0.0, 2e-4),
     }
 
     channels: int = 32  # size of the messages; with "stack" each of the two levels has half
     dimension: int = 16  # size of the embeddings that the decoder compares
     bases: int = 2  # matrices that the decoder's levels share
-    accumulation: str = "sum"  # how the levels' messages come together: "stack" side by side, or "sum"
-    normalisation: str = "left"  # messages divided by the receiver's degree, or "symmetric": root of both degrees
+    accumulation: Accumulation = "sum"  # how the levels' messages come together: "stack" side by side, or "sum"
+    normalisation: Normalisation = "left"  # messages divided by the receiver's degree; "symmetric": by the root of both
     node_dropout: float = 0.2  # share of nodes whose messages an epoch drops
-    hidden: float = 0.5  # share of rules (whole automations) that an epoch hides and asks for; 0: all send, all are asked
+    hidden: float = 0.5  # share of rules, by automation, that an epoch hides and asks for; 0: all send and are asked
     non_rules: int = 5  # non-rules asked for beside each rule asked for, drawn anew each epoch
     non_rule_messages: int = 1  # non-rules that send messages for each rule that does; 0: only rules do
     owned: bool = True  # draw non-rules only among rules whose entity types the home owns
@@ -70,10 +72,10 @@ class Gcmc:
     weight_decay: float = 0.0  # of Adam: pull of all weights towards zero
 
     def __post_init__(self) -> None:
-        if self.accumulation not in ACCUMULATIONS:
-            raise unknown("accumulation of gcmc", self.accumulation, ACCUMULATIONS)
-        if self.normalisation not in NORMALISATIONS:
-            raise unknown("normalisation of gcmc", self.normalisation, NORMALISATIONS)
+        if self.accumulation not in get_args(Accumulation):
+            raise unknown("accumulation of gcmc", self.accumulation, get_args(Accumulation))
+        if self.normalisation not in get_args(Normalisation):
+            raise unknown("normalisation of gcmc", self.normalisation, get_args(Normalisation))
         if self.accumulation == "stack" and self.channels % LEVELS:
             raise DataError(f"gcmc: {self.channels} channels cannot be halved; use an even number, or sum")
         if not (0 <= self.node_dropout < 1 and 0 <= self.hidden < 1):
@@ -146,12 +148,18 @@ class GcmcModel(UserItemModel):
 
     def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
         """Log-odds of having the rule; NaN for a home without a known rule, if there are no side features."""
-        asked = homes.subset(which)
-        known = self.items.matrix(asked)
-        per_rule = self.method.non_rule_messages
-        candidates = NonRules.of(asked, self.items, owned=self.method.owned).matrix()
-        graph = Graph.expected(known, candidates, per_rule, self._graph.item_degree)
-        features = device_features(asked).double() if self.method.features else None
+        scores = np.empty((len(which), len(self.items)))
+        for first in range(0, len(which), HOMES_AT_ONCE):
+            some = slice(first, first + HOMES_AT_ONCE)
+            scores[some] = self._score(homes.subset(which[some]))
+        return scores
+
+    def _score(self, homes: Homes) -> npt.NDArray[np.floating]:
+        """[n_homes, n_items]."""
+        known = self.items.matrix(homes)
+        candidates = NonRules.of(homes, self.items, owned=self.method.owned).matrix()
+        graph = Graph.expected(known, candidates, self.method.non_rule_messages, self._graph.item_degree)
+        features = device_features(homes).double() if self.method.features else None
         with torch.no_grad():
             grid: Tensor = self.network.decoder.grid(self.network.homes(graph, features), self.rules)
         scores: npt.NDArray[np.floating] = grid.numpy()

@@ -6,15 +6,16 @@ All initial weights come from the generator that is handed in; torch's own rando
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Generator, Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 LEVELS = 2  # 0: a sampled non-rule, 1: has the rule
-ACCUMULATIONS = ("stack", "sum")
-NORMALISATIONS = ("left", "symmetric")
+Accumulation: TypeAlias = Literal["stack", "sum"]
+Normalisation: TypeAlias = Literal["left", "symmetric"]
 
 
 class Edges(NamedTuple):
@@ -36,8 +37,11 @@ class LevelMessages(MessagePassing):  # type: ignore[misc]  # torch-geometric sh
     `sum` adds them.
     """
 
-    def __init__(self, n_sources: int, channels: int, accumulation: str, normalisation: str, rng: Generator) -> None:
+    def __init__(
+        self, n_sources: int, channels: int, accumulation: Accumulation, normalisation: Normalisation, rng: Generator
+    ) -> None:
         super().__init__(aggr="sum")
+        self.channels = channels
         self.stacked = accumulation == "stack"
         self.symmetric = normalisation == "symmetric"
         width = channels // LEVELS if self.stacked else channels
@@ -61,7 +65,7 @@ class LevelMessages(MessagePassing):  # type: ignore[misc]  # torch-geometric sh
             weight=weight,
             size=(LEVELS * n_sources, n_targets * (LEVELS if self.stacked else 1)),
         )
-        return torch.relu(gathered.reshape(n_targets, -1))
+        return torch.relu(gathered.reshape(n_targets, self.channels))
 
     def message(self, x_j: Tensor, weight: Tensor) -> Tensor:
         """W_r x_j / c_ij: [n_edges, width]."""
@@ -121,5 +125,5 @@ class BilinearDecoder(nn.Module):
 
 def glorot(*shape: int, rng: Generator) -> Tensor:
     """Uniform within sqrt(6 / (rows + columns)) of the last two axes."""
-    bound = (6 / max(shape[-1] + shape[-2], 1)) ** 0.5
+    bound = math.sqrt(6 / max(shape[-1] + shape[-2], 1))
     return (torch.rand(*shape, generator=rng) * 2 - 1) * bound

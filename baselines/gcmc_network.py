@@ -9,7 +9,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Generator, Tensor, nn
 
-from baselines.gcmc_layers import BilinearDecoder, Dense, Edges, LevelMessages
+from baselines.gcmc_layers import Accumulation, BilinearDecoder, Dense, Edges, LevelMessages, Normalisation
 from baselines.items import Items
 from datasets.homes import Array, Homes
 
@@ -44,10 +44,10 @@ class Graph:
         """
         n_rules, n_free = np.diff(rules.indptr), np.diff(candidates.indptr)
         # A draw hits each candidate alike, the rules among them too, and is then left out.
-        rate = per_rule * n_rules / np.maximum(n_rules + n_free, 1) if per_rule else np.zeros(len(n_free))
-        non_rule_home = np.repeat(np.arange(len(n_free)), n_free if per_rule else 0)
+        rate = per_rule * n_rules / np.maximum(n_rules + n_free, 1)
+        non_rule_home = np.repeat(np.arange(len(n_free)), n_free)
         home = np.concatenate([non_rule_home, np.repeat(np.arange(len(n_rules)), n_rules)])
-        item = np.concatenate([candidates.indices if per_rule else candidates.indices[:0], rules.indices])
+        item = np.concatenate([candidates.indices, rules.indices])
         level = np.repeat([0, 1], [len(non_rule_home), rules.nnz])
         strength = np.concatenate([rate[non_rule_home], np.ones(rules.nnz)])
         degree = np.bincount(home, weights=strength, minlength=len(n_rules))
@@ -76,8 +76,8 @@ class Sizes:
     channels: int
     dimension: int
     bases: int
-    accumulation: str
-    normalisation: str
+    accumulation: Accumulation
+    normalisation: Normalisation
 
 
 class Network(nn.Module):
@@ -113,10 +113,13 @@ def device_features(homes: Homes) -> Tensor:
 
 
 def automations(homes: Homes, items: Items) -> Array:
-    """[n_entries of the matrix of rules]: a number that entries of one automation share; each its own without groups."""
+    """[n_entries of the matrix of rules]: entries of one automation share a number; without groups each is its own.
+
+    An entry that several automations make is of the first one. Numbers are from 0 on without a gap.
+    """
     rules = homes.rules
     entry, first = np.unique(rules.home * len(items) + items.number(homes), return_index=True)
     if rules.group is None:
         return np.arange(len(entry))
-    pairs = np.stack([rules.home, rules.group], axis=1)
-    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)[first]
+    pairs = np.stack([rules.home[first], rules.group[first]], axis=1)
+    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)

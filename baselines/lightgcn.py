@@ -40,7 +40,7 @@ class LightGraphConvolution:
     log_odds: ClassVar[bool] = False
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
         "dimension": ("choice", 16, 32, 64, 128),
-        "layers": ("int", 1, 4),
+        "layers": ("int", 1, 5),
         "non_rules": ("int", 1, 8),
         "epochs": ("int", 50, 400),
         "learning_rate": ("log", 0.001, 0.1),
@@ -48,12 +48,12 @@ class LightGraphConvolution:
     }
 
     dimension: int = 32  # size of the embeddings
-    layers: int = 2  # K: how often embeddings are smoothed
-    non_rules: int = 4  # non-rules that each rule is ranked before, drawn anew each epoch
+    layers: int = 3  # K: how often embeddings are smoothed
+    non_rules: int = 1  # non-rules that each rule is ranked before, drawn anew each epoch
     owned: bool = True  # draw non-rules only among rules whose entity types the home owns
-    epochs: int = 200  # steps of Adam, each on all homes
+    epochs: int = 150  # steps of Adam, each on all homes
     learning_rate: float = 0.01  # of Adam
-    regularization: float = 0.01  # on the squared length of the embeddings in layer 0 that a step uses
+    regularization: float = 0.05  # on the squared length of the embeddings in layer 0 that a step uses
 
     def __post_init__(self) -> None:
         for name in ("dimension", "layers", "non_rules", "epochs"):
@@ -84,7 +84,7 @@ class LightGraphConvolution:
             loss = softplus(-(of_home * better).sum(dim=1)).sum() / max(len(rule), 1)
             penalty = self._penalty(model.embedding.weight, (users, rules, others))
             optimizer.zero_grad()
-            (loss + self.regularization * penalty).backward()
+            (loss + self.regularization * penalty).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             if on_round is not ignore:
                 on_round(epoch + 1, self.epochs, LightGcnModel(items, train, model, known), {"loss": loss.item()})

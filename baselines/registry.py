@@ -119,9 +119,13 @@ def _entry_points() -> dict[str, str]:
 
 
 def _field_comments(method: type) -> dict[str, str]:
-    """Field name -> the comment behind it."""
+    """Field name -> the comment behind it; none where the source is gone, as in a notebook."""
+    try:
+        source = inspect.getsource(method)
+    except OSError:
+        return {}
     comments = {}
-    for line in inspect.getsource(method).splitlines():
+    for line in source.splitlines():
         code, hash_, comment = line.partition("  # ")
         name, colon, _ = code.strip().partition(":")
         if hash_ and colon and name.isidentifier():

@@ -158,6 +158,8 @@ class Homes:
 
     def subset(self, homes: Array | Mask) -> Homes:
         """These homes in this order, with their devices and rules; the vocabularies stay as they are."""
+        if np.ndim(homes) != 1:
+            raise DataError(f"subset: {homes!r} is no list of homes; write [{homes!r}] for one of them")
         is_mask = np.asarray(homes).dtype == bool
         if is_mask and len(homes) != self.n_homes:
             raise DataError(f"subset: a mask of {len(homes)} for {self.n_homes} homes")

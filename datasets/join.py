@@ -8,10 +8,12 @@ so and the rule names its type, and refused otherwise.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 
 from datasets.assemble import DeviceColumns, RuleColumns, assemble
 from datasets.homes import Array, Homes, Ids, Mask, Provenance
@@ -20,7 +22,10 @@ from datasets.numbered import numbered
 from datasets.problems import Problems
 from datasets.text_table import TextTable
 
+log = logging.getLogger(__name__)
+
 SHARED_IDS = "Users share device ids, so rules were not checked for naming another user's device."
+DECIMAL = r"^-?[0-9]+\.0+$"
 ENDS = {"trigger_device": "trigger_type", "action_device": "action_type"}  # a rule's device and, if named, its type
 
 
@@ -48,10 +53,14 @@ def join(
     missing = {end: tables.look_up(end, add_devices) for end in ENDS}
     added = tables.add_devices(missing)
     skipped = problems.settle()
+    if skipped and not tables.rule_ok.any():
+        log.warning("%s: without the bad lines no rule is left", name)
     counts = {
-        "device rows": len(devices),
-        "rule rows": len(rules),
+        "device rows": devices.rows,
+        "rule rows": rules.rows,
         "device rows repeated": repeated,
+        "device rows skipped": devices.rows - len(tables.known) - repeated,
+        "rule rows skipped": rules.rows - int(tables.rule_ok.sum()),
         "devices that only rules name": len(added.id),
     }
     notes = provenance.notes + (() if tables.unique_ids else (SHARED_IDS,))
@@ -163,8 +172,10 @@ class _Tables:
         remedy = "a rule joins devices of one home: correct the id"
         self._refuse(end, foreign, f"{column} belongs to another user in {file}", remedy)
         missing = ~found & ~foreign
-        remedy = "add the device there" + ("" if add_devices else ", or load with add_devices=True")
         unusable = missing & (named < 0) if add_devices else missing
+        remedy = "add the device there" + ("" if add_devices else ", or load with the option add_devices=true")
+        if unusable.any() and (decimal := self._with_decimals()):
+            remedy = f"ids are written as decimals in {decimal}: write them as whole numbers"
         self._refuse(end, unusable, f"{column} is not among its user's devices in {file}", remedy)
         return missing & ~unusable
 
@@ -185,6 +196,15 @@ class _Tables:
         left, first, _ = _runs_of_equals(left, key[left])
         chosen = left[first]
         return DeviceColumns(self.rule_user[rows[chosen]], id_[chosen], type_[chosen])
+
+    def _with_decimals(self) -> str:
+        """The file that writes 7.0 for what the other calls 7, if either does."""
+        tables = (self.devices, ["user", "device"]), (self.rules, ["user", *ENDS])
+        decimal = [
+            any(pc.any(pc.match_substring_regex(table[role], DECIMAL)).as_py() for role in roles)
+            for table, roles in tables
+        ]
+        return tables[decimal.index(True)][0].file if sum(decimal) == 1 else ""
 
     def _refuse(self, end: str, bad: Mask, what: str, remedy: str) -> None:
         self.rule_ok &= self.rules.refuse(bad & self.rule_ok, what, remedy, problems=self.problems, show=end)

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import inspect
+import numbers
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from datasets.errors import DataError, unknown
 
+NUMBERS: dict[object, type] = {int: numbers.Integral, float: numbers.Real}
+WORDS: dict[object, str] = {
+    int: "int (a whole number)",
+    float: "float (a number)",
+    bool: "bool (true or false)",
+    str: "str (a text)",
+    types.NoneType: "none",
+    Mapping[str, str]: "a mapping of texts to texts (KEY.ENTRY=TEXT)",
+}
 YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -48,8 +60,39 @@ def parse_value(text: str, annotation: object, where: str) -> object:
                 continue
     if str in allowed:
         return text
-    names = " or ".join(getattr(kind, "__name__", str(kind)) for kind in allowed)
-    raise DataError(f"{where}={text!r}: expected {names}")
+    raise DataError(f"{where}={text!r}: expected {_expected(annotation)}")
+
+
+def refuse_wrong_type(value: object, annotation: object, where: str) -> None:
+    """Raise unless the value is what the annotation asks for; what this does not know it lets pass."""
+    if not any(_is_a(value, kind) for kind in _allowed(annotation)):
+        raise DataError(f"{where}={value!r}: expected {_expected(annotation)}")
+
+
+def spell_option(name: str, annotation: object, default: object) -> str:
+    """An option as it is written on the command line, with its kind and its default."""
+    if _takes_mapping(annotation):
+        return f"{name}.KEY=VALUE"
+    kind = getattr(annotation, "__name__", str(annotation)).replace("None", "none")
+    return f"{name}: {kind} = {'none' if default is None else default}"
+
+
+def _is_a(value: object, kind: object) -> bool:
+    if kind is None or kind is types.NoneType:
+        return value is None
+    if kind in NUMBERS:  # numpy's numbers are as good as Python's; True is none
+        return isinstance(value, NUMBERS[kind]) and not isinstance(value, bool | np.bool_)
+    if kind is bool:
+        return isinstance(value, bool | np.bool_)
+    arguments, origin = typing.get_args(kind), typing.get_origin(kind) or kind
+    if origin is Mapping and isinstance(value, Mapping):
+        entries = [part for entry in value.items() for part in zip(entry, arguments, strict=False)]
+        return all(_is_a(part, asked) for part, asked in entries)
+    return isinstance(value, origin) if isinstance(origin, type) and origin is not inspect.Parameter.empty else True
+
+
+def _expected(annotation: object) -> str:
+    return " or ".join(WORDS.get(kind, getattr(kind, "__name__", str(kind))) for kind in _allowed(annotation))
 
 
 def _allowed(annotation: object) -> tuple[object, ...]:

@@ -27,8 +27,8 @@ def recognise(path: Path) -> str:
         return "home-assistant"
     if names & WYZE:  # where only the test part is there, the reader says how it is asked for
         return "wyze"
-    if names & TABLES:
-        return "tables"
+    if names & TABLES or any(name.startswith(("devices.", "rules.")) for name in names):
+        return "tables"  # also devices.csv.gz and the like: its reader says which formats it reads
     if names:
         return "ifttt-full"  # its reader knows several formats by content and names them if none fits
     raise DataError(f"{path}: the folder is empty; expected {LAYOUTS}")

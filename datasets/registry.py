@@ -11,6 +11,7 @@ from pathlib import Path
 
 from datasets.errors import DataError, unknown
 from datasets.homes import Homes
+from datasets.options import refuse_wrong_type
 
 # Imported on first use, so that `import datasets` does no work. A module outside joins by being imported.
 ADAPTERS = ("datasets.wyze", "datasets.ifttt", "datasets.tables", "datasets.saved", "datasets.synthetic")
@@ -66,6 +67,7 @@ def names() -> list[str]:
 def get(name: str) -> Dataset:
     """The data set of this name, or an error with the nearest one."""
     _discover()
+    refuse_wrong_type(name, str, "name of a data set")
     if name not in _DATASETS:
         raise unknown("data set", name, _DATASETS)
     return _DATASETS[name]
@@ -74,11 +76,13 @@ def get(name: str) -> Dataset:
 def load(name: str, *, path: Path | str | None = None, **options: object) -> Homes:
     """Homes by the name of a data set; `path` says where its files are if not under $FEDRULE_DATA."""
     found = get(name)
-    for option in options:
+    for option, value in options.items():
         if option not in found.options:
             raise unknown(f"option of {name}", option, found.options)
+        refuse_wrong_type(value, found.options[option].annotation, f"{name} {option}")
+    refuse_wrong_type(path, os.PathLike | str | None, f"{name} path")
     if not found.files and path is not None:
-        raise DataError(f"{name} needs no files; leave out path={str(path)!r}")
+        raise DataError(f"{name} needs no files; leave out path={str(path)!r} (--data)")
     homes = found.load(where(found, path), **options) if found.files else found.load(**options)
     return homes if found.keeps_name else replace(homes, name=name)
 
@@ -87,7 +91,7 @@ def where(found: Dataset, path: Path | str | None) -> Path:
     """The folder (or file) of a data set that must be brought along."""
     root = os.environ.get("FEDRULE_DATA", "")
     if path is None and not (root and found.folder):
-        how = "path= (--data)" + (" or the variable FEDRULE_DATA" if found.folder else "")
+        how = "path= (--data on the command line)" + (" or the variable FEDRULE_DATA" if found.folder else "")
         raise DataError(f"{found.name}: say where its files are, by {how}; {_expected(found)}")
     place = Path(path) if path is not None else Path(root) / found.folder
     if not place.exists():

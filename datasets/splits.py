@@ -14,6 +14,7 @@ import numpy as np
 
 from datasets.errors import DataError, unknown
 from datasets.homes import Array, Homes, Mask, Rules
+from datasets.options import refuse_wrong_type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,10 +73,12 @@ def split(homes: Homes, how: str = "holdout", *, seed: int = 0, **options: objec
     """Divide the rules of homes in one of the ways of SPLITS, by name; the options are those of its function."""
     if how not in SPLITS:
         raise unknown("split", how, SPLITS)
-    known = set(inspect.signature(SPLITS[how]).parameters) - {"homes", "seed"}
-    for option in options:
-        if option not in known:
-            raise unknown(f"option of {how}", option, known)
+    parameters = inspect.signature(SPLITS[how], eval_str=True).parameters
+    refuse_wrong_type(seed, int, f"{how} seed")
+    for option, value in options.items():
+        if option not in parameters or option == "homes":
+            raise unknown(f"option of {how}", option, parameters.keys() - {"homes", "seed"})
+        refuse_wrong_type(value, parameters[option].annotation, f"{how} {option}")
     return SPLITS[how](homes, seed=seed, **options)
 
 

@@ -10,12 +10,14 @@ from datasets.filters import narrow
 from datasets.homes import Homes, Provenance
 from datasets.ids import whole_numbers
 from datasets.join import join
+from datasets.options import refuse_wrong_type
 from datasets.problems import Problems
 from datasets.registry import dataset
 from datasets.text_table import Source, read_table
 
 DEVICES = ("user", "device", "type")
 RULES = ("user", "trigger_device", "trigger_state", "action", "action_device", "trigger_type", "action_type", "group")
+PER_TABLE = (*(f"devices.{role}" for role in DEVICES), *(f"rules.{role}" for role in RULES))
 OPTIONAL = ("trigger_type", "action_type", "group")
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
 
@@ -56,16 +58,14 @@ def from_tables(
     Devices need the columns user, device and type; rules need user, trigger_device and action_device (device ids),
     trigger_state and action. Rules may have trigger_type and action_type, which are checked against the devices, and
     group, a whole number that rules of one automation share. `columns` says which of these are called differently,
-    e.g. {"user": "household_id"}. Ids may be any text; where all are whole numbers they are kept as such.
+    e.g. {"user": "household_id"}, or {"rules.user": "owner"} for one of the tables only. Ids may be any text; where all are whole numbers they are kept as such.
     """
-    called = dict(columns or {})
-    for role in called:
-        if role not in DEVICES + RULES:
-            raise unknown("column role", role, DEVICES + RULES)
+    called = _checked({} if columns is None else columns)
     problems = Problems(on_error)
-    device_table = read_table(devices, {r: called.get(r, r) for r in DEVICES}, problems=problems, label="devices")
-    rule_columns = {r: called.get(r, r) for r in RULES}
-    optional = [role for role in OPTIONAL if role not in called]  # a column that is named must be there
+    device_columns, rule_columns = _names("devices", DEVICES, called), _names("rules", RULES, called)
+    device_table = read_table(devices, device_columns, problems=problems, label="devices")
+    # A column that is named must be there.
+    optional = [role for role in OPTIONAL if not {role, f"rules.{role}"} & called.keys()]
     rule_table = read_table(rules, rule_columns, problems=problems, optional=optional, label="rules")
     group, usable = whole_numbers(rule_table, "group", problems) if "group" in rule_table else (None, None)
     return join(
@@ -80,10 +80,26 @@ def from_tables(
     )
 
 
+def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
+    refuse_wrong_type(columns, Mapping[str, str], "columns")
+    for role in columns:
+        if role not in DEVICES + RULES + PER_TABLE:
+            raise unknown("column role", role, {*DEVICES, *RULES, *(PER_TABLE if "." in role else ())})
+    return columns
+
+
+def _names(table: str, roles: tuple[str, ...], called: Mapping[str, str]) -> dict[str, str]:
+    """What the columns of a table are called, by role: what is said about this table goes before what is of both."""
+    return {role: called.get(f"{table}.{role}", called.get(role, role)) for role in roles}
+
+
 def _one_of(folder: Path, stem: str) -> Path:
     """The table of this name in the folder, whatever its format."""
     found = [folder / (stem + suffix) for suffix in SUFFIXES if (folder / (stem + suffix)).is_file()]
     if len(found) != 1:
-        have = " and ".join(path.name for path in found) or "none"
+        others = sorted(path.name for path in folder.iterdir() if path.name.startswith(f"{stem}.") and path.is_file())
+        have = " and ".join([path.name for path in found] or others) or "none"
+        if others and not found:
+            have += "; unpack or convert it"
         raise DataError(f"{folder}: expected one file {stem}.csv (or .tsv, .txt, .parquet), found {have}")
     return found[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from datasets.delimited import Delimited, open_delimited
+from datasets.delimited import LINE_BREAK, Delimited, open_delimited
 from datasets.errors import DataError, unknown
 from datasets.homes import Array, Mask
 from datasets.problems import Problems
@@ -21,7 +22,7 @@ from datasets.problems import Problems
 ABSENT = ["", "nan", "NaN", "NAN"]
 LONGEST_ABSENT = max(map(len, ABSENT))
 
-Source: TypeAlias = Path | str | pd.DataFrame
+Source: TypeAlias = Path | str | pd.DataFrame | pa.Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +33,7 @@ class TextTable:
     columns: Mapping[str, pa.Array]
     record: Array  # [n_rows]  the row's number in the source, from 0; refused rows leave gaps
     names: Mapping[str, str]  # role -> the column's name in the source
+    rows: int  # of the source, those included that were refused on reading
     text: Delimited | None = None  # counts lines; None where a row is its own line
 
     def __len__(self) -> int:
@@ -62,7 +64,8 @@ class TextTable:
         if len(rows):
             values = self.columns[show].take(pa.array(rows[:1000])).to_pylist() if show else []
             examples = [f"{self.names[show]} {value!r}" if value is not None else "" for value in values]
-            problems.add(self.file, self.lines(rows), what, remedy, examples)
+            unit = "row" if self.text is None else "line"
+            problems.add(self.file, self.lines(rows), what, remedy, examples, unit=unit)
         return ~bad
 
 
@@ -74,33 +77,54 @@ def read_table(
         frame = source.set_axis([str(name) for name in source.columns], axis=1)
         wanted = _matched(list(frame.columns), columns, optional, label)
         return _whole(label, {role: _texts(frame[name], label) for role, name in wanted.items()}, wanted)
+    if isinstance(source, pa.Table):
+        wanted = _matched(source.schema.names, columns, optional, label)
+        return _whole(label, _arrow_texts(source, wanted, label), wanted)
+    if not isinstance(source, str | os.PathLike):
+        what = f"{label or 'table'}: {type(source).__name__} is not a table that can be read"
+        raise DataError(f"{what}; give the path of a CSV, TSV or Parquet file, a DataFrame or a pyarrow Table")
     path = Path(source)
+    problems.reading(path.name)
+    if path.is_dir():
+        raise DataError(f"{path}: it is a folder; give the file in it")
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     if path.suffix == ".parquet":
         return _read_parquet(path, columns, optional)
     text = open_delimited(path, columns.values())
     wanted = _matched(text.names, columns, optional, path.name)
+    before = len(problems.found)
     table, record = text.read(_each_once(wanted), problems)
     raw = {role: table[name].combine_chunks() for role, name in wanted.items()}
-    return _decoded(TextTable(path.name, raw, record, wanted, text), problems)
+    rows = table.num_rows + sum(len(problem.lines) for problem in problems.found[before:])
+    return _decoded(_on_one_line(TextTable(path.name, raw, record, wanted, rows, text), problems), problems)
 
 
 def _read_parquet(path: Path, columns: Mapping[str, str], optional: Sequence[str]) -> TextTable:
     try:
         wanted = _matched(pq.read_schema(path).names, columns, optional, path.name)
-        table = pq.read_table(path, columns=_each_once(wanted))
-        arrays = {role: _parquet_texts(table[name].combine_chunks(), name, path) for role, name in wanted.items()}
+        arrays = _arrow_texts(pq.read_table(path, columns=_each_once(wanted)), wanted, path.name)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet table ({error})") from error
     return _whole(path.name, arrays, wanted)
+
+
+def _on_one_line(table: TextTable, problems: Problems) -> TextTable:
+    """Without rows whose values hold a line break: between two stray quotes whole rows become one value."""
+    if table.text is None or not table.text.quoted:
+        return table
+    broken: Mask = np.zeros(len(table), dtype=bool)
+    for column in table.columns.values():
+        broken |= pc.match_substring_regex(column, LINE_BREAK).to_numpy(zero_copy_only=False)
+    what, remedy = "a value runs over several lines", "a quote is missing, or one too many: correct it"
+    return table.keep(table.refuse(broken, what, remedy, problems=problems))
 
 
 def _whole(label: str, arrays: dict[str, pa.Array], names: Mapping[str, str]) -> TextTable:
     rows = len(next(iter(arrays.values())))
     if rows == 0:
         raise DataError(f"{label}: it has columns but no rows")
-    return TextTable(label, {role: _trimmed(column) for role, column in arrays.items()}, np.arange(rows), names)
+    return TextTable(label, {role: _trimmed(column) for role, column in arrays.items()}, np.arange(rows), names, rows)
 
 
 def _decoded(table: TextTable, problems: Problems) -> TextTable:
@@ -122,10 +146,11 @@ def _matched(names: list[str], columns: Mapping[str, str], optional: Sequence[st
         raise DataError(f"{file}: the header names {', '.join(map(repr, twice))} twice; rename one")
     missing = [name for role, name in columns.items() if name not in names and role not in optional]
     if missing:
-        raise DataError(
-            f"{file}: missing {', '.join(map(repr, missing))}: {unknown('column', missing[0], names)}; "
-            "rename the columns or say by columns= what they are called"
-        )
+        remedy = "rename the columns or say what they are called by columns= (--set columns.ROLE=NAME)"
+        if len(names) == 1:
+            remedy += "; with one column only, the delimiter may be none of comma, semicolon, tab and bar"
+        missed = ", ".join(map(repr, dict.fromkeys(missing)))
+        raise DataError(f"{file}: missing {missed}: {unknown('column', missing[0], names)}; {remedy}")
     return {role: name for role, name in columns.items() if name in names}
 
 
@@ -134,10 +159,16 @@ def _each_once(wanted: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(wanted.values()))
 
 
-def _parquet_texts(column: pa.Array, name: str, path: Path) -> pa.Array:
-    if pa.types.is_floating(column.type):
-        return _texts(column.to_pandas().rename(name), path.name)
-    return column.cast(pa.string())
+def _arrow_texts(table: pa.Table, wanted: Mapping[str, str], label: str) -> dict[str, pa.Array]:
+    texts = {}
+    for role, name in wanted.items():
+        column = table[name].combine_chunks()
+        floats = pa.types.is_floating(column.type)
+        try:
+            texts[role] = _texts(column.to_pandas().rename(name), label) if floats else column.cast(pa.string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise DataError(f"{label}: {name!r} holds {column.type}, which is no text ({error})") from error
+    return texts
 
 
 def _texts(column: pd.Series, label: str) -> pa.Array:

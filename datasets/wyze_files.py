@@ -106,7 +106,7 @@ def source_codes(homes: Homes) -> dict[str, dict[str, int]]:
         return {kind: {name: i for i, name in enumerate(sorted(words))} for kind, words in names.items()}
     for kind, words in names.items():
         if unnumbered := sorted(words - codes.get(kind, {}).keys()):
-            remedy = "take the numbers over with datasets.align.align(homes, like=...)"
+            remedy = "take the numbers over with datasets.align(homes, like=...)"
             raise DataError(f"{homes.name}: the source has no number for the {kind} {unnumbered[0]!r}; {remedy}")
     return codes
 

@@ -76,7 +76,7 @@ def test_gaps_in_a_frame_do_not_turn_ids_into_decimals_and_are_refused():
     devices = pd.DataFrame({"user": [1, 1, None], "device": [1, 2, 3], "type": ["A", "B", "B"]})
     rules = pd.DataFrame({"user": [1], "trigger_device": [1], "trigger_state": ["s"], "action": ["x"],
                           "action_device": [2]})  # fmt: skip
-    with pytest.raises(DataError, match="devices line 3: user is missing"):
+    with pytest.raises(DataError, match="devices row 3: user is missing"):
         from_tables(devices, rules)
     assert from_tables(devices, rules, on_error="skip").users.tolist() == [1]
 
@@ -113,7 +113,7 @@ def test_columns_of_a_frame_may_be_called_by_numbers():
 
 def test_a_device_that_is_not_owned_is_refused_unless_the_rule_names_its_type():
     rules = RULES.assign(action_device="d9")
-    with pytest.raises(DataError, match=r"rules line 1: action_device is not among its user's devices.*'d9'"):
+    with pytest.raises(DataError, match=r"rules row 1: action_device is not among its user's devices.*'d9'"):
         from_tables(DEVICES, rules)
     with pytest.raises(DataError, match="action_device is not among"):
         from_tables(DEVICES, rules, add_devices=True)
