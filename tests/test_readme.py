@@ -22,12 +22,24 @@ def section(heading: str) -> str:
     return found[1]
 
 
+def code_of(heading: str) -> str:
+    """The one block of Python in a section."""
+    (code,) = re.findall(r"^```python\n(.*?)^```", section(heading), flags=re.MULTILINE | re.DOTALL)
+    return code
+
+
+def test_the_tour_of_the_data_runs_as_it_stands(tmp_path):
+    done = subprocess.run([sys.executable, "-c", code_of("Data")], cwd=tmp_path, check=True, capture_output=True)
+    assert b"home of 1: " in done.stdout
+    assert (tmp_path / "homes.parquet").is_file()
+
+
 def test_add_your_own_method_is_short():
     assert len(section("Add your own method").strip().splitlines()) <= 30
 
 
 def test_add_your_own_method_runs_as_a_module_and_registers_a_method(tmp_path, monkeypatch):
-    (code,) = re.findall(r"^```python\n(.*?)^```", section("Add your own method"), flags=re.MULTILINE | re.DOTALL)
+    code = code_of("Add your own method")
     monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
     before = set(registry.names())
     (tmp_path / "readme_method.py").write_text(code)
