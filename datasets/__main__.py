@@ -12,8 +12,8 @@ from pathlib import Path
 from datasets.describe import number
 from datasets.errors import DataError
 from datasets.homes import Homes
-from datasets.options import parse_options
-from datasets.recognise import recognise
+from datasets.options import parse_options, spell_option
+from datasets.recognise import TABLES, WYZE, recognise
 from datasets.registry import get, load, names
 
 
@@ -68,7 +68,13 @@ def _parser() -> argparse.ArgumentParser:
     generate = commands.add_parser("generate", help="write a data set to one .parquet file or a folder of CSV files")
     generate.add_argument("name", metavar="NAME")
     generate.add_argument(
-        "--out", required=True, type=Path, metavar="FILE", help="FILE.parquet, or a folder (Wyze CSV)"
+        "--out", required=True, type=Path, metavar="FILE", help="FILE.parquet, or a folder (CSV files)"
+    )
+    generate.add_argument(
+        "--layout",
+        choices=("wyze", "tables"),
+        help="of the CSV files: that of the public Wyze data, or devices.csv and rules.csv; without it the first where "
+        "all ids are whole numbers",
     )
     _add_loading(generate)
     generate.set_defaults(run=_generate)
@@ -107,7 +113,8 @@ def _list(_: argparse.Namespace) -> int:
         needs = f"needs {', '.join(found.files)}" if found.files else "built in"
         _say(f"{name}: {found.summary} ({needs})")
         for option in found.options.values():
-            _say(f"    {option}")
+            meaning = found.meanings.get(option.name, "")
+            _say(f"    {spell_option(option)}" + (f"  {meaning}" if meaning else ""))
     return 0
 
 
@@ -135,7 +142,12 @@ def _check(chosen: argparse.Namespace) -> int:
         if "on_error" not in get(name).options:
             raise
         _say(str(error))
-        homes = _load(name, chosen.path, [*chosen.options, "on_error=skip"])  # raises again where nothing can be saved
+        try:
+            homes = _load(name, chosen.path, [*chosen.options, "on_error=skip"])
+        except DataError as again:  # nothing can be saved
+            if str(again) != str(error):
+                raise
+            return 1
         _say(f"\nWithout the bad lines (on_error=skip): {_summary(homes)}")
         return 1
     if "on_error" in get(name).options and homes.provenance.skipped:  # a saved file keeps what was skipped long ago
@@ -149,15 +161,29 @@ def _check(chosen: argparse.Namespace) -> int:
 def _generate(chosen: argparse.Namespace) -> int:
     homes = _load(chosen.name, chosen.data, chosen.options)
     if chosen.out.suffix == ".parquet":
+        if chosen.layout:
+            raise DataError(f"--layout {chosen.layout}: it is for CSV files; give a folder by --out")
         homes.save(chosen.out)
+        _say(f"{chosen.out}: {_summary(homes)}, fingerprint {homes.fingerprint}")
     elif chosen.out.suffix:
         raise DataError(f"{chosen.out}: write to a file that ends in .parquet, or to a folder for CSV files")
-    else:
-        from datasets.wyze_files import write_wyze
-
-        write_wyze(homes, chosen.out)
-    _say(f"{chosen.out}: {_summary(homes)}, fingerprint {homes.fingerprint}")
+    else:  # no fingerprint: relations that no rule has are not in CSV files, so that theirs may differ
+        _write_csv(homes, chosen.out, chosen.layout)
+        _say(f"{chosen.out}: {_summary(homes)}")
     return 0
+
+
+def _write_csv(homes: Homes, folder: Path, layout: str | None) -> None:
+    from datasets.table_files import write_tables
+    from datasets.wyze_files import write_wyze
+
+    whole = homes.users.dtype.kind == homes.device_ids.dtype.kind == "i"
+    layout = layout or ("wyze" if whole else "tables")
+    other = TABLES if layout == "wyze" else WYZE
+    held = sorted({entry.name for entry in folder.iterdir()} & other) if folder.is_dir() else []
+    if held:
+        raise DataError(f"{folder}: it holds {held[0]}, which is of another layout; choose a new folder")
+    (write_wyze if layout == "wyze" else write_tables)(homes, folder)
 
 
 def _fidelity(chosen: argparse.Namespace) -> int:

@@ -48,6 +48,9 @@ class Rules:
     def __len__(self) -> int:
         return len(self.home)
 
+    def __repr__(self) -> str:
+        return f"<{len(self):,} rules>"
+
     def take(self, which: Array | Mask) -> Rules:
         """The rules at these positions (or where the mask is true), in that order."""
         columns = [column[which] for column in (self.home, self.trigger, self.action, self.relation)]
@@ -151,6 +154,12 @@ class Homes:
 
     def __len__(self) -> int:
         return self.n_homes
+
+    def __repr__(self) -> str:
+        vocabulary = f"{len(self.types):,} types, {len(self.relations):,} relations"
+        return (
+            f"<{self.name}: {self.n_homes:,} homes, {self.n_devices:,} devices, {self.n_rules:,} rules, {vocabulary}>"
+        )
 
     def with_rules(self, which: Array | Mask) -> Homes:
         """The same homes and devices with only these of their rules."""

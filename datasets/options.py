@@ -69,12 +69,14 @@ def refuse_wrong_type(value: object, annotation: object, where: str) -> None:
         raise DataError(f"{where}={value!r}: expected {_expected(annotation)}")
 
 
-def spell_option(name: str, annotation: object, default: object) -> str:
-    """An option as it is written on the command line, with its kind and its default."""
-    if _takes_mapping(annotation):
-        return f"{name}.KEY=VALUE"
-    kind = getattr(annotation, "__name__", str(annotation)).replace("None", "none")
-    return f"{name}: {kind} = {'none' if default is None else default}"
+def spell_option(option: inspect.Parameter) -> str:
+    """An option with its kind and its default, in the words of the command line."""
+    if _takes_mapping(option.annotation):
+        return f"{option.name}.ENTRY: text"
+    names = (getattr(kind, "__name__", str(kind)).replace("NoneType", "none") for kind in _allowed(option.annotation))
+    kinds = " or ".join("text" if name == "str" else name for name in names)
+    default = "" if option.default is option.empty else f" = {str(option.default).lower()}"
+    return f"{option.name}: {kinds}{default}"
 
 
 def _is_a(value: object, kind: object) -> bool:

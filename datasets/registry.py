@@ -40,6 +40,13 @@ class Dataset:
         parameters = inspect.signature(self.load, eval_str=True).parameters.values()
         return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
 
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What options mean, from lines of the loader's docstring such as "min_rules, min_devices: of a home"."""
+        lines = (line.partition(": ") for line in (inspect.getdoc(self.load) or "").splitlines())
+        said = {name: meaning for names, _, meaning in lines for name in names.split(", ")}
+        return {name: said[name] for name in self.options if said.get(name)}
+
 
 _DATASETS: dict[str, Dataset] = {}
 

@@ -32,6 +32,9 @@ class Hidden:
     def __len__(self) -> int:
         return len(self.rules)
 
+    def __repr__(self) -> str:
+        return f"<{len(self):,} rules hidden of {self.homes!r}>"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
@@ -60,6 +63,13 @@ class Split:
     def forbidden(self) -> tuple[Rules, ...]:
         """Rules of the training homes that are hidden, which no negative may be; other homes' rules cannot be."""
         return () if self.unseen_homes else (self.validation.rules, self.test.rules)
+
+    def __repr__(self) -> str:
+        decided = ", ".join(f"{name}={value}" for name, value in self.key.items() if name != "split")
+        sizes = (
+            f"{self.train.n_rules:,} rules to train, {len(self.validation):,} to validate, {len(self.test):,} to test"
+        )
+        return f"<{self.name}({decided}) of {self.train.name}: {sizes}>"
 
     def refit(self) -> Split:
         """The same split with validation folded back into train, as if it had never been carved."""

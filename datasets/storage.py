@@ -48,11 +48,15 @@ def save(homes: Homes, path: Path) -> None:
         "provenance": asdict(homes.provenance),
     }
     table = pa.table(columns).replace_schema_metadata({KEY: json.dumps(card).encode()})
+    if path.is_dir():
+        raise DataError(f"{path}: it is a folder; name a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # others may read it, as any new file
     try:
         pq.write_table(table, temporary, compression="zstd")
         os.replace(temporary, path)
+    except OSError as error:  # its text has the temporary name, which nobody knows
+        raise DataError(f"{path}: cannot be written ({str(error).replace(temporary.name, path.name)})") from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -61,7 +65,8 @@ def load_file(path: Path | str) -> Homes:
     """Homes as they were saved; a wrong, cut off or altered file is an error, never half a data set."""
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"{path}: no such file; `python -m datasets generate NAME --out FILE` writes one")
+        what = "it is a folder, not a file" if path.is_dir() else "no such file"
+        raise DataError(f"{path}: {what}; `python -m datasets generate NAME --out FILE` writes one")
     try:
         table = pq.read_table(path)
         card = json.loads((table.schema.metadata or {}).get(KEY, b"null"))

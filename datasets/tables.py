@@ -33,7 +33,14 @@ def tables(
     add_devices: bool = False,
     on_error: str = "raise",
 ) -> Homes:
-    """Your own devices and rules: two tables in one folder, columns mapped by name."""
+    """Your own devices and rules: two tables in one folder, columns mapped by name.
+
+    columns: what a column is called, e.g. columns.user=household_id, or columns.rules.user=owner in one table only
+    min_pair_count: leave out trigger-action pairs that occur less often
+    min_rules, min_devices: leave out homes with fewer
+    add_devices: give homes the devices that only rules name, with the type in trigger_type or action_type
+    on_error: raise, or skip to leave bad lines out and list them
+    """
     homes = from_tables(
         _one_of(folder, "devices"),
         _one_of(folder, "rules"),
@@ -53,12 +60,13 @@ def from_tables(
     on_error: str = "raise",
     name: str = "tables",
 ) -> Homes:
-    """Homes from two tables: paths of CSV, TSV or Parquet files, or DataFrames.
+    """Homes from two tables: paths of CSV, TSV or Parquet files, DataFrames, or pyarrow Tables.
 
     Devices need the columns user, device and type; rules need user, trigger_device and action_device (device ids),
     trigger_state and action. Rules may have trigger_type and action_type, which are checked against the devices, and
     group, a whole number that rules of one automation share. `columns` says which of these are called differently,
-    e.g. {"user": "household_id"}, or {"rules.user": "owner"} for one of the tables only. Ids may be any text; where all are whole numbers they are kept as such.
+    e.g. {"user": "household_id"}, or {"rules.user": "owner"} for one of the tables only. Ids may be any text; where all
+    are whole numbers they are kept as such.
     """
     called = _checked({} if columns is None else columns)
     problems = Problems(on_error)

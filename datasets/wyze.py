@@ -58,7 +58,13 @@ def wyze(
     min_devices: int = 0,
     on_error: str = "raise",
 ) -> Homes:
-    """The public Wyze smart-home rules; part is train, test or test_private."""
+    """The public Wyze smart-home rules.
+
+    part: train, test or test_private
+    min_pair_count: leave out trigger-action pairs that occur less often
+    min_rules, min_devices: leave out homes with fewer
+    on_error: raise, or skip to leave bad lines out and list them
+    """
     homes = read_wyze(folder, part=part, on_error=on_error)
     if part == "train":
         homes = replace(homes, provenance=replace(homes.provenance, published="wyze-public"))
@@ -74,7 +80,12 @@ def wyze(
 def home_assistant(
     folder: Path, *, min_pair_count: int = 1, min_rules: int = 0, min_devices: int = 0, on_error: str = "raise"
 ) -> Homes:
-    """Real automations of 210 homes; rules of one automation form a group."""
+    """Real automations of 210 homes; rules of one automation form a group.
+
+    min_pair_count: leave out trigger-action pairs that occur less often
+    min_rules, min_devices: leave out homes with fewer
+    on_error: raise, or skip to leave bad lines out and list them
+    """
     homes = read_wyze(folder, on_error=on_error)
     return narrow(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices)
 

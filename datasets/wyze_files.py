@@ -20,7 +20,7 @@ def write_wyze(homes: Homes, folder: Path | str, *, part: str = "train") -> None
     """Write the device and the rule file (and a file of groups where rules have them) into a folder."""
     folder = Path(folder)
     refuse_text_ids(homes)
-    _refuse_bare_homes(homes)
+    refuse_bare_homes(homes, "the Wyze layout")
     folder.mkdir(parents=True, exist_ok=True)
     device_file, rule_file, group_file = FILES[part]
     rules = homes.rules
@@ -40,6 +40,8 @@ def write_wyze(homes: Homes, folder: Path | str, *, part: str = "train") -> None
     if rules.group is not None:
         columns["group"] = pa.array(rules.group)
         write_delimited(folder / group_file, {name: columns[role] for role, name in GROUP_COLUMNS.items()})
+    else:  # the groups of what was written here before say nothing about these rules
+        (folder / group_file).unlink(missing_ok=True)
 
 
 def refuse_text_ids(homes: Homes) -> None:
@@ -50,14 +52,14 @@ def refuse_text_ids(homes: Homes) -> None:
         )
 
 
-def _refuse_bare_homes(homes: Homes) -> None:
+def refuse_bare_homes(homes: Homes, layout: str) -> None:
     """A home is known by its lines: without a device it would vanish."""
     bare = homes.users[np.diff(homes.device_start) == 0]
     if len(bare):
         more = f" and {len(bare) - 5:,} more" if len(bare) > 5 else ""
         users = ", ".join(str(user) for user in bare[:5].tolist())
         raise DataError(
-            f"{homes.name}: the Wyze layout cannot hold homes without devices (users {users}{more}); leave them out, "
+            f"{homes.name}: {layout} cannot hold homes without devices (users {users}{more}); leave them out, "
             "e.g. with min_devices=1, or save it as one .parquet file instead"
         )
     if not homes.n_rules:

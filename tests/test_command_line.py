@@ -33,7 +33,7 @@ def test_a_wrong_name_is_answered_with_the_right_one_and_no_traceback(capsys):
         ("hoems=10", "unknown option of wyze-synthetic 'hoems'; did you mean 'homes'?"),
         ("homes", "options are written KEY=VALUE"),
         ("homes.x=1", "wyze-synthetic homes.x: homes has no entries; write homes=VALUE"),
-        ("homes=many", "wyze-synthetic homes='many': expected int or NoneType"),
+        ("homes=many", "wyze-synthetic homes='many': expected int (a whole number) or none"),
     ],
 )
 def test_a_wrong_option_is_answered_with_what_would_be_right(capsys, assignment, complaint):

@@ -291,8 +291,10 @@ def test_a_fraction_outside_0_and_1_is_refused(how: str, fraction: float) -> Non
 
 
 def test_a_validation_part_is_asked_for_by_true_not_by_a_size() -> None:
-    with pytest.raises(DataError, match=r"validation is True or False, not 0\.1"):
+    with pytest.raises(DataError, match=r"validation=0\.1: expected bool"):
         split(lone([3]), validation=0.1)
+    with pytest.raises(DataError, match=r"validation is True or False, not 0\.1"):
+        holdout(lone([3]), validation=0.1)
 
 
 def test_a_negative_seed_is_refused() -> None:

@@ -52,7 +52,7 @@ def test_columns_are_mapped_by_name():
 def test_a_role_or_a_column_that_does_not_exist_is_named():
     with pytest.raises(DataError, match="unknown column role 'usr'; did you mean 'user'"):
         from_tables(DEVICES, RULES, columns={"usr": "household"})
-    with pytest.raises(DataError, match=r"devices: missing 'kind'.*say by columns="):
+    with pytest.raises(DataError, match=r"devices: missing 'kind'.*by columns="):
         from_tables(DEVICES, RULES, columns={"type": "kind"})
     with pytest.raises(DataError, match="rules: missing 'automation'"):
         from_tables(DEVICES, RULES, columns={"group": "automation"})
@@ -196,5 +196,5 @@ def test_where_the_files_are_can_only_be_said_by_path_if_the_data_has_no_folder(
     monkeypatch.setenv("FEDRULE_DATA", str(tmp_path))
     with pytest.raises(DataError) as error:
         datasets.load(name)
-    assert "say where its files are, by path= (--data); expected" in str(error.value)
+    assert "say where its files are, by path= (--data on the command line); expected" in str(error.value)
     assert "FEDRULE_DATA" not in str(error.value)

@@ -26,7 +26,9 @@ ORIGIN = (
 def ifttt_full(path: Path, *, min_pair_count: int = 1, part: str = "all", on_error: str = "raise") -> Homes:
     """Every recipe of every user; services are the entities.
 
-    `part` keeps one of RecRules' own trainset, testset and validationset.
+    min_pair_count: leave out trigger-action pairs that occur less often
+    part: all, or one of RecRules' own trainset, testset and validationset
+    on_error: raise, or skip to leave bad lines out and list them
     """
     return _load("ifttt-full", path, min_pair_count, part, on_error)
 
@@ -35,7 +37,9 @@ def ifttt_full(path: Path, *, min_pair_count: int = 1, part: str = "all", on_err
 def ifttt_fedrule(path: Path, *, min_pair_count: int = 8, part: str = "all", on_error: str = "raise") -> Homes:
     """Recipes whose trigger-action pair is seen more than 7 times: the 53 entities of the FedRule paper.
 
-    `part` keeps one of RecRules' own trainset, testset and validationset, before pairs are counted.
+    min_pair_count: leave out trigger-action pairs that occur less often
+    part: all, or one of RecRules' own trainset, testset and validationset, before pairs are counted
+    on_error: raise, or skip to leave bad lines out and list them
     """
     return _load("ifttt-fedrule", path, min_pair_count, part, on_error)
 
