@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--threads", type=_count, default=1, metavar="N", help="of each run; more than 1 need not repeat exactly"
     )
-    _add_seeds(run)
+    _add_seeds(run, "5 is 0,1,2,3,4")
     _add_settings(run)
     _add_results(run)
     _add_quiet(run)
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--track", default="types", help="types or instances (default types)")
     tune.add_argument("--split", default="holdout", help="holdout, leave_one_out or new_homes (default holdout)")
     tune.add_argument("--sampler-seed", type=int, default=0, metavar="SEED", help="of the choices (default 0)")
-    _add_seeds(tune)
+    _add_seeds(tune, "2 is 100,101, which no suite of ours reports (default 1)")
     _add_settings(tune)
     _add_results(tune)
     _add_quiet(tune)
@@ -105,8 +105,8 @@ def _add_import(parser: argparse.ArgumentParser, name: str) -> None:
     )
 
 
-def _add_seeds(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=_seeds, metavar="N", help="how many, or which: 5 is 0,1,2,3,4")
+def _add_seeds(parser: argparse.ArgumentParser, meaning: str) -> None:
+    parser.add_argument("--seeds", type=_seeds, metavar="N", help=f"how many, or which: {meaning}")
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
@@ -149,8 +149,9 @@ def _count(text: str) -> int:
     return number
 
 
-def _seeds(text: str) -> list[int]:
-    return [int(seed) for seed in _names(text)] if "," in text else list(range(_count(text)))
+def _seeds(text: str) -> int | list[int]:
+    """How many, or which: commands differ in where they begin to count."""
+    return [int(seed) for seed in _names(text)] if "," in text else _count(text)
 
 
 if __name__ == "__main__":

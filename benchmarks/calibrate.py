@@ -1,7 +1,8 @@
 """Probabilities for methods whose scores are not log-odds: Platt scaling, p = 1 / (1 + exp(-(slope s + offset))).
 
 Platt 1999 with the softened targets that keep slope and offset finite where rules and non-rules separate; found by
-Newton's method with step halving (Lin, Lin and Weng 2007). Fitted on validation data, which the test never sees.
+Newton's method with step halving (Lin, Lin and Weng 2007). Fitted on validation data, which the test never sees. Where
+scores are log-odds already, slope 1 and offset 0 are given and only the probability of what has no score is learnt.
 """
 
 from __future__ import annotations
@@ -29,9 +30,16 @@ class Calibration:
     offset: float = 0.0
     unanswered: float = 0.0  # log-odds of a rule without a score; 0 is probability 1/2
 
+    @property
+    def rescales(self) -> bool:
+        """Whether it changes the scores that are there."""
+        return (self.slope, self.offset) != (1.0, 0.0)
+
     @classmethod
-    def of(cls, score: Values, positive: Mask) -> Calibration:
+    def of(cls, score: Values, positive: Mask, *, log_odds: bool = False) -> Calibration:
         """The best slope and offset for these scores; slope 0 where all scores are equal, or there are none.
+
+        Scores that are log-odds stay as they are.
 
         What has no score (NaN) gets one probability for all: the share of rules among it, one of each kind added.
         """
@@ -39,6 +47,8 @@ class Calibration:
         unanswered = float(
             np.log1p(np.count_nonzero(positive & silent)) - np.log1p(np.count_nonzero(~positive & silent))
         )
+        if log_odds:
+            return cls(unanswered=unanswered)
         score, positive = score[~silent], positive[~silent]
         if not len(score):
             return cls(0.0, 0.0, unanswered)
@@ -55,14 +65,16 @@ class Calibration:
         return np.where(np.isnan(score), self.unanswered, self.slope * score + self.offset)
 
 
-def calibrate(fitted: Fitted, split: Split, *, seed: int = 0, chunk: int = CHUNK) -> Calibration:
+def calibrate(
+    fitted: Fitted, split: Split, *, seed: int = 0, chunk: int = CHUNK, log_odds: bool = False
+) -> Calibration:
     """From the validation part's hidden rules and as many non-rules.
 
     `fitted` has to come from `split.train`: a model that was refitted with the validation rules would be asked about
     what it was told. Carry the calibration of the first fit over to the refitted model instead.
     """
     examples = sampled_rules(fitted, split, part="validation", seed=seed, chunk=chunk)
-    return Calibration.of(examples.score, examples.positive)
+    return Calibration.of(examples.score, examples.positive, log_odds=log_odds)
 
 
 def _newton(features: Values, target: Values) -> Values:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Sequence
 
 from baselines import registry
-from benchmarks.compare import Panel, compare, holm
+from benchmarks.compare import ALPHA, Panel, compare, holm, lower_is_better, resamples_for
 from benchmarks.execute import execute
 from benchmarks.experiment import source
-from benchmarks.leaderboard import LOWER_IS_BETTER, Board, boards, leaderboard
+from benchmarks.leaderboard import Board, boards, leaderboard
 from benchmarks.results import Result, Store, load_failures, load_results, results_folder
 from benchmarks.settings import assignments, split_options
 from benchmarks.suite import read_suite
@@ -26,7 +27,8 @@ COMPARED = {"ranking": ("mrr", "hr@10", "ndcg@10"), "paper": ("auc", "loss", "mr
 def run_suite(chosen: argparse.Namespace) -> int:
     """Run what a suite asks for and is not finished, and show the lists."""
     given = assignments(chosen.settings)
-    experiments = read_suite(chosen.suite, given=given, methods=chosen.methods, seeds=chosen.seeds)
+    seeds = None if chosen.seeds is None else _seeds(chosen.seeds, first=0)
+    experiments = read_suite(chosen.suite, given=given, methods=chosen.methods, seeds=seeds)
     for method in given:
         if method not in {asked.method for asked in experiments}:
             raise DataError(f"--set {method}: the suite {chosen.suite} does not run {method}")
@@ -73,8 +75,7 @@ def check(chosen: argparse.Namespace) -> int:
     """The contract of methods, in words."""
     from baselines.contract import check_method
 
-    parameters = assignments(chosen.settings).get(chosen.method, {})
-    problems = check_method(registry.build(chosen.method, **parameters))
+    problems = check_method(registry.build(chosen.method, **_settings(chosen, "check")))
     for problem in problems:
         say(f"{chosen.method}: {problem}")
     say(f"{chosen.method}: " + (f"{len(problems)} things to mend" if problems else "keeps the contract"))
@@ -86,7 +87,10 @@ def show_leaderboards(chosen: argparse.Namespace) -> int:
     for board in _boards(chosen):
         metric = chosen.metric or HEADLINE[board.protocol]
         if chosen.json:
-            say(json.dumps({"title": board.title, "rows": leaderboard(board, metric).to_dict("records")}, default=str))
+            table = leaderboard(board, metric).replace([math.inf, -math.inf], math.nan).astype(object)
+            rows = table.where(table.notna(), None).to_dict("records")  # JSON has no NaN
+            listed = {"title": board.title, "warnings": board.warnings(), "rows": rows}
+            say(json.dumps(listed, default=str, allow_nan=False))
         else:
             show_board(board, metric)
     return 0
@@ -94,24 +98,25 @@ def show_leaderboards(chosen: argparse.Namespace) -> int:
 
 def show_comparison(chosen: argparse.Namespace) -> int:
     """A against B on every data set that has both, adjusted for being several comparisons."""
-    found, rows = [], []
+    panels, rows = [], []
     for board in _boards(chosen):
-        labels = [_label(board, name) for name in (chosen.a, chosen.b)]
-        if None in labels:
+        a, b = _label(board, chosen.a), _label(board, chosen.b)
+        if a is None or b is None:
             continue
-        runs = [run for run in board.runs if run[0] in labels]
+        runs = [run for run in board.runs if run[0] in (a, b)]
         for metric in [chosen.metric] if chosen.metric else COMPARED[board.protocol]:
-            panel = Panel.of(runs, metric)
-            found.append(compare(panel, *[label for label in labels if label]))
+            panels.append((Panel.of(runs, metric), a, b))
             rows.append((board.title, metric))
-    if not found:
+    if not panels:
         raise DataError(
             f"no data set has results of both {chosen.a} and {chosen.b}; `python -m benchmarks run` makes them"
         )
+    resamples = resamples_for(len(panels))
+    found = [compare(panel, a, b, resampled=panel.resampled(resamples=resamples)) for panel, a, b in panels]
     adjusted = holm([each.p_bootstrap for each in found])
     for (title, metric), each, p in zip(rows, found, adjusted, strict=True):
-        if p < 0.05:
-            better = each.a if (each.difference > 0) != (metric in LOWER_IS_BETTER) else each.b
+        if p < ALPHA:
+            better = each.a if (each.difference > 0) != lower_is_better(metric) else each.b
             verdict = f"{better} is better"
         else:
             verdict = "not told apart"
@@ -125,20 +130,21 @@ def show_comparison(chosen: argparse.Namespace) -> int:
 
 def tune_method(chosen: argparse.Namespace) -> int:
     """Choose parameters on validation data and say how to set them."""
-    from benchmarks.tune import METRIC, Study, tune
+    from benchmarks.tune import FIRST_SEED, METRIC, Study, tune
 
     sources = []
     for text in chosen.data or ["ifttt-synthetic"]:
         name, _, options = text.partition(":")
         parsed = parse_options(get_data(name).load, options.split(",") if options else [], of=name)
         sources.append(source(name, options=parsed, track=chosen.track))
-    fixed = assignments(chosen.settings).get(chosen.method, {})
+    fixed = _settings(chosen, "tune")
     how = split_options(chosen.split, {})
-    seeds = tuple(chosen.seeds or (0,))
+    seeds = tuple(_seeds(chosen.seeds or 1, first=FIRST_SEED))
     study = Study(chosen.method, fixed, tuple(sources), chosen.split, how, seeds, chosen.sampler_seed)
     tuned = tune(study, chosen.trials, store=Store(results_folder(chosen.results)), quiet=chosen.quiet)
     best, first = tuned.best, tuned.trials[0]
-    say(f"{chosen.method}: validation {METRIC} {best.value:.4f}, defaults {first.value or float('nan'):.4f}")
+    defaults = "failed" if first.value is None else f"{first.value:.4f}"
+    say(f"{chosen.method}: validation {METRIC} {best.value:.4f}, defaults {defaults}")
     say(f"{len(tuned.trials)} trials in {tuned.path}")
     if not best.parameters:
         say("no trial was better than the defaults")
@@ -158,7 +164,10 @@ def show_board(board: Board, metric: str) -> None:
     if "calibrated" in shown:
         shown["calibrated"] = ["yes" if value else "" for value in table["calibrated"]]
     formats = {"unanswered": "{:.0f}".format, "fit s": "{:.2f}".format, "fit MB": "{:.0f}".format}
+    formats["non-rules unanswered"] = "{:.1%}".format
     say(f"\n{board.title}: {seeds}, [95 % over homes]")
+    for warning in board.warnings():
+        say(f"warning: {warning}")
     say(shown.to_string(index=False, float_format="{:.4f}".format, formatters=formats))
 
 
@@ -190,7 +199,27 @@ def _boards(chosen: argparse.Namespace) -> list[Board]:
         failures = load_failures(folder)
         more = f", but {len(failures)} failed runs" if failures else ""
         raise DataError(f"{folder} has no results{more}; `python -m benchmarks run smoke` makes some")
-    return boards(results)
+    listed = boards(results)
+    if chosen.metric:
+        having = [board for board in listed if board.has(chosen.metric)]
+        if not having:
+            Panel.of(listed[0].runs, chosen.metric)  # says which metrics there are
+        listed = having
+    return listed
+
+
+def _settings(chosen: argparse.Namespace, command: str) -> dict[str, object]:
+    """The parameters that the command line sets for the one method of a command."""
+    given = assignments(chosen.settings)
+    for method in given:
+        if method != chosen.method:
+            raise DataError(f"--set {method}: `{command} {chosen.method}` does not run {method}")
+    return given.get(chosen.method, {})
+
+
+def _seeds(asked: int | list[int], *, first: int) -> list[int]:
+    """The seeds that the command line names, or so many from the first on."""
+    return list(range(first, first + asked)) if isinstance(asked, int) else asked
 
 
 def _label(board: Board, name: str) -> str | None:

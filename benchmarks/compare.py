@@ -7,6 +7,7 @@ measured on the same draws, which makes differences paired.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,13 +16,16 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from benchmarks.evaluation import OVER_HOMES
+from benchmarks.evaluation import COUNTS, OVER_HOMES
 from benchmarks.results import Result
+from benchmarks.streams import Stream, generator
 from datasets.errors import DataError, unknown
 
 Floats = npt.NDArray[np.float64]
 
-RESAMPLES = 10_000  # the least p that 45 comparisons of 10 methods can need is 0.05 / 45, far above 2 / 10,001
+ALPHA = 0.05  # below which two methods are told apart
+RESAMPLES = 10_000  # at least; see `resamples_for`
+LOWER_IS_BETTER = frozenset({"loss", "mr", "mr_rt"})
 DRAWS_AT_ONCE = 4_000_000  # numbers held while resampling; changes no result
 LEVEL = 0.95
 
@@ -48,6 +52,10 @@ class Panel:
             totals[row, column] = table["total"]
             weights[row, column] = table["weight"]
         seeds = tuple(result.key.seed for _, result in runs)
+        labelled = [(label, result.key.seed) for label, result in runs]
+        for label, seed in labelled:
+            if labelled.count((label, seed)) > 1:
+                raise DataError(f"{label}, seed {seed} is there twice on {runs[0][1].key.data}; a seed counts once")
         for seed in set(seeds):
             columns = [column for column, each in enumerate(seeds) if each == seed]
             if (weights[:, columns] != weights[:, columns[:1]]).any():
@@ -68,7 +76,7 @@ class Panel:
 
     def resampled(self, *, resamples: int = RESAMPLES, seed: int = 0) -> Floats:
         """[resamples, n_runs]: the metric of each run on homes drawn with replacement, the same homes for all runs."""
-        rng = np.random.default_rng(seed)
+        rng = generator(Stream.RESAMPLING, seed, 0)
         n_homes = len(self.totals)
         at_once = max(1, DRAWS_AT_ONCE // max(n_homes, 1))
         parts = []
@@ -95,6 +103,25 @@ class Comparison:
     p_wilcoxon: float  # signed ranks of the homes' differences
     homes: int
     seeds: tuple[int, ...]
+
+
+def resamples_for(comparisons: int) -> int:
+    """How many resamples let each of so many comparisons be told apart after Holm.
+
+    The least p of R resamples is 2 / (R + 1), and the first of m comparisons needs m p < ALPHA: R > 2 m / ALPHA. Twice
+    that, so that one draw on the wrong side does not decide.
+    """
+    return max(RESAMPLES, math.ceil(4 * comparisons / ALPHA))
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a method with less of it is the better one."""
+    return base_name(metric) in LOWER_IS_BETTER
+
+
+def base_name(metric: str) -> str:
+    """The metric that "<metric>_home" averages over homes, or the metric itself."""
+    return metric.replace("_home", "")
 
 
 def compare(panel: Panel, a: str, b: str, *, resampled: Floats | None = None, seed: int = 0) -> Comparison:
@@ -176,9 +203,8 @@ def per_home(result: Result, metric: str) -> pd.DataFrame:
     Most metrics weigh a home by its hidden rules; `loss`, `auc` and "<metric>_home" weigh all homes alike.
     """
     table = result.homes()
-    column = metric.replace("_home", "")
-    if column not in table:
-        known = [name for name in table.columns if name in result.summary]
+    column, known = base_name(metric), metrics_of(result, table)
+    if column not in known:
         raise unknown(f"metric per home of protocol {result.key.protocol}", metric, known)
     alike = metric in OVER_HOMES or column != metric
     value = table[column].to_numpy(dtype=np.float64)
@@ -186,6 +212,12 @@ def per_home(result: Result, metric: str) -> pd.DataFrame:
     there = np.isfinite(value)
     columns = {"user": table["user"][there], "total": (value * weight)[there], "weight": weight[there]}
     return pd.DataFrame(columns)
+
+
+def metrics_of(result: Result, table: pd.DataFrame | None = None) -> list[str]:
+    """What methods can be compared by: what each home has a value of, but for counts."""
+    columns = (result.homes() if table is None else table).columns
+    return [name for name in columns if name in result.summary and name not in COUNTS]
 
 
 def _home_means(panel: Panel, columns: list[int]) -> Floats:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-OVER_HOMES = frozenset({"loss", "auc"})  # means over homes; every other metric is a mean over hidden rules
+OVER_HOMES = frozenset({"loss", "auc", "auc_feasible"})  # means over homes; all others are over hidden rules
+COUNTS = frozenset({"hidden", "homes", "unseen", "unanswered", "non_rules", "feasible"})  # by which none is better
 
 
 @dataclass(frozen=True, slots=True, eq=False)

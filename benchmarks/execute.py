@@ -37,13 +37,20 @@ class _Task:
     homes: Path
 
 
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    found: list[Result]  # finished by another process meanwhile
+    made: list[Result]
+
+
 def execute(
     experiments: Sequence[Experiment], *, store: Store, jobs: int = 1, threads: int = 1, quiet: bool = False
 ) -> Outcome:
     """Run what is not finished; Ctrl-C ends the runs under way and comes through as KeyboardInterrupt."""
     outcome = Outcome()
     with TemporaryDirectory() as folder:
-        tasks = [task for asked in experiments if (task := _missing(asked, store, Path(folder), outcome))]
+        seen: set[str] = set()
+        tasks = [task for asked in experiments if (task := _missing(asked, store, Path(folder), outcome, seen))]
         children = Children()
         with progress(len(tasks), "run", quiet=quiet) as bar, ThreadPoolExecutor(max(jobs, 1)) as pool:
             futures = [pool.submit(_run, task, children, store, threads, bar) for task in tasks]
@@ -57,10 +64,16 @@ def execute(
     return outcome
 
 
-def _missing(asked: Experiment, store: Store, folder: Path, outcome: Outcome) -> _Task | None:
-    """The part of an experiment that is not finished, with its homes handed over; None if nothing is missing."""
+def _missing(asked: Experiment, store: Store, folder: Path, outcome: Outcome, seen: set[str]) -> _Task | None:
+    """The part of an experiment that is not finished, with its homes handed over; None if nothing is missing.
+
+    `seen` are the hashes of what was asked for before, which counts once.
+    """
     missing = []
     for protocol, key in asked.keys(asked.source.fingerprint()).items():
+        if key.hash in seen:
+            continue
+        seen.add(key.hash)
         found = store.find(key)
         if found is None:
             missing.append(protocol)
@@ -69,26 +82,29 @@ def _missing(asked: Experiment, store: Store, folder: Path, outcome: Outcome) ->
     return _Task(asked.only(missing), hand_over(asked.source, folder)) if missing else None
 
 
-def _run(task: _Task, children: Children, store: Store, threads: int, bar: Progress) -> list[Result] | str:
+def _run(task: _Task, children: Children, store: Store, threads: int, bar: Progress) -> _Ended | str:
     """The results of a task, or the name of the run where another process is at it."""
-    keys = list(task.asked.keys(task.asked.source.fingerprint()).values())
-    with store.claim(keys[0]) as ours:
+    keys = task.asked.keys(task.asked.source.fingerprint())
+    with store.claim(next(iter(keys.values()))) as ours:
         if not ours:
             return str(task.asked)
-        found = [store.find(key) for key in keys]  # another process may have finished it since
-        if all(found):
-            return [result for result in found if result]
+        # Another process may have finished some of it since.
+        found = {protocol: result for protocol, key in keys.items() if (result := store.find(key))}
+        missing = task.asked.only([protocol for protocol in keys if protocol not in found])
+        if not missing.protocols:
+            return _Ended(list(found.values()), [])
         bar.note(str(task.asked))
-        return children.run(
-            task.asked,
+        made = children.run(
+            missing,
             task.homes,
             store=store,
             threads=threads,
             told=lambda done, of: bar.note(f"{task.asked}: round {done} of {of}"),
         )
+        return _Ended(list(found.values()), made)
 
 
-def _gather(futures: list[Future[list[Result] | str]], bar: Progress, outcome: Outcome) -> None:
+def _gather(futures: list[Future[_Ended | str]], bar: Progress, outcome: Outcome) -> None:
     waiting = set(futures)
     while waiting:
         done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -98,9 +114,10 @@ def _gather(futures: list[Future[list[Result] | str]], bar: Progress, outcome: O
             if isinstance(got, str):
                 outcome.elsewhere.append(got)
                 continue
-            for result in got:
+            outcome.finished += got.found
+            for result in got.made:
                 (outcome.finished if result.status == "done" else outcome.failed).append(result)
                 outcome.made += result.status == "done"
-            for result in got:
+            for result in got.made:
                 if result.status == "failed":
                     log.warning("failed: %s: %s", result.key, result.error.splitlines()[-1])

@@ -22,8 +22,8 @@ from typing import IO
 
 from baselines.registry import get
 from benchmarks.experiment import Experiment, Source, experiment
+from benchmarks.perform import Told, failed, nobody, perform
 from benchmarks.results import Result, Store, as_json
-from benchmarks.run import Told, failed, nobody, perform
 from benchmarks.threads import environment, set_threads
 from benchmarks.whole_files import Json
 from datasets.errors import DataError

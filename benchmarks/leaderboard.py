@@ -7,22 +7,35 @@ homes, Holm over all pairs of the list, p < 0.05) leads the next group. One list
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.compare import Floats, Panel, compare, holm, interval, mean_over_seeds, refuse_mixed
-from benchmarks.results import Result
+from benchmarks.compare import (
+    ALPHA,
+    Floats,
+    Panel,
+    base_name,
+    compare,
+    holm,
+    interval,
+    lower_is_better,
+    mean_over_seeds,
+    metrics_of,
+    resamples_for,
+)
+from benchmarks.results import Result, as_json
+from benchmarks.settings import data_options, split_options
 from benchmarks.whole_files import Json
+from datasets.errors import DataError
 
-ALPHA = 0.05
-LOWER_IS_BETTER = frozenset({"loss", "mr", "mr_rt"})
 COLUMNS = {
     "ranking": ("mrr", "hr@1", "hr@10", "ndcg@10", "mrr, all", "hr@10, all"),
-    "paper": ("auc", "loss", "mr", "mr_rt", "mr_paper", "auc_pooled"),
+    "paper": ("auc", "auc_feasible", "loss", "mr", "mr_rt", "mr_paper", "auc_pooled"),
 }
 
 
@@ -30,60 +43,73 @@ COLUMNS = {
 class Board:
     """Runs that may stand in one list: the same data, track, split and protocol, whatever the method and the seed."""
 
-    data: str
-    options: str
-    track: str
-    split: str
+    title: str  # what was measured on what, e.g. "wyze-synthetic, 500 homes, types, holdout, ranking"
     protocol: str
     runs: tuple[tuple[str, Result], ...]  # labelled
-
-    @property
-    def title(self) -> str:
-        """What was measured on what, e.g. "wyze-synthetic, 500 homes, types, holdout, ranking"."""
-        first = self.runs[0][1]
-        size = f"{first.counts['homes']:,} homes" if "homes" in first.counts else first.key.fingerprint
-        return f"{self.data}, {size}, {self.track}, {self.split}, {self.protocol}"
 
     def methods(self) -> list[str]:
         """The labels, each once."""
         return list(dict.fromkeys(label for label, _ in self.runs))
 
+    def has(self, metric: str) -> bool:
+        """Whether its methods can be compared by a metric."""
+        return base_name(metric) in metrics_of(self.runs[0][1])
+
+    def warnings(self) -> list[str]:
+        """Where its runs were not made under the same circumstances: another commit, another version of a package."""
+        found: dict[str, set[str]] = {"commit": {result.commit for _, result in self.runs}}
+        for _, result in self.runs:
+            for package, version in result.versions.items():  # of what the run had loaded; a method may need more
+                found.setdefault(package, set()).add(version)
+        return [
+            f"the runs differ in {name}: {', '.join(sorted(value or 'unknown' for value in values))}"
+            for name, values in found.items()
+            if len(values) > 1
+        ]
+
 
 def boards(results: Sequence[Result]) -> list[Board]:
-    """Results sorted into lists; an error where one list would mix different data."""
+    """Results sorted into lists, one for each data set (by what it holds), track, split and protocol."""
     found: dict[tuple[str, ...], list[Result]] = {}
     for result in results:
         key = result.key
         split = {name: value for name, value in key.split.items() if name != "seed"}
-        place = key.data, _text(key.data_options), key.track, _text(split), key.protocol
+        place = key.data, _text(key.data_options), key.track, _text(split), key.protocol, key.fingerprint
         found.setdefault(place, []).append(result)
-    listed = []
-    for (data, options, track, split_text, protocol), runs in sorted(found.items()):
-        refuse_mixed(runs)
-        how = json.loads(split_text)["split"]
-        listed.append(Board(data, options, track, how, protocol, tuple(zip(_labels(runs), runs, strict=True))))
-    return listed
+    listed = [runs for _, runs in sorted(found.items())]
+    titles = [_title(runs[0]) for runs in listed]
+    return [
+        Board(
+            f"{title}, data {runs[0].key.fingerprint}" if titles.count(title) > 1 else title,
+            runs[0].key.protocol,
+            tuple(zip(_labels(runs), runs, strict=True)),
+        )
+        for title, runs in zip(titles, listed, strict=True)
+    ]
 
 
 def leaderboard(board: Board, metric: str, *, seed: int = 0) -> pd.DataFrame:
     """A row per method, best first: tie group, the metric's mean over seeds with its interval over homes, and more."""
     panel = Panel.of(board.runs, metric)
-    draws = panel.resampled(seed=seed)
+    methods = board.methods()
+    draws = panel.resampled(resamples=resamples_for(math.comb(len(methods), 2)), seed=seed)
     values = panel.values()
     rows = []
-    for method in board.methods():
+    for method in methods:
         columns = list(panel.columns(method).values())
         runs = [result for label, result in board.runs if label == method]
         low, high = interval(mean_over_seeds(draws[:, columns]))
         row: dict[str, object] = {"method": method, metric: float(values[columns].mean()), "low": low, "high": high}
         row |= {name: _mean(r.summary.get(name) for r in runs) for name in COLUMNS[board.protocol] if name != metric}
         row["unanswered"] = _mean(result.summary.get("unanswered") for result in runs)
+        if board.protocol == "paper":
+            row["non-rules unanswered"] = _mean(_share(result, "unanswered_non_rules", "non_rules") for result in runs)
         row["fit s"] = _mean(result.seconds.get("fit") for result in runs)
         row["fit MB"] = _mean(result.memory.get("fit") for result in runs)
         row["seeds"] = len(runs)
         row["calibrated"] = any(result.calibrated for result in runs)
         rows.append(row)
-    table = pd.DataFrame(rows).sort_values(metric, ascending=metric in LOWER_IS_BETTER, kind="stable")
+    table = pd.DataFrame(rows).sort_values(metric, ascending=lower_is_better(metric), kind="stable")
     table.insert(0, "group", tie_groups(panel, draws, table["method"].tolist()))
     if board.protocol == "ranking":
         table = table.drop(columns="calibrated")
@@ -104,6 +130,36 @@ def tie_groups(panel: Panel, draws: Floats, ordered: Sequence[str]) -> list[int]
         else:
             groups.append(groups[-1] if groups else 1)
     return groups
+
+
+def _title(result: Result) -> str:
+    """Data, options of data and split that are not the defaults, size, track, split and protocol."""
+    key = result.key
+    how = str(key.split["split"])
+    # The number of homes is shown anyway; the seed is the run's and `validation` is never on for reported runs.
+    options = _changed(key.data_options, lambda: data_options(key.data, {}), hidden=("homes",))
+    carved = _changed(key.split, lambda: split_options(how, {}), hidden=("split", "seed", "validation"))
+    size = f"{result.counts['homes']:,} homes" if "homes" in result.counts else key.fingerprint
+    return f"{key.data}{options}, {size}, {key.track}, {how}{carved}, {key.protocol}"
+
+
+def _changed(values: Mapping[str, Json], defaults: Callable[[], dict[str, object]], hidden: Sequence[str]) -> str:
+    """What differs from the defaults, in brackets; everything, where the defaults are not known here."""
+    try:
+        usual: Mapping[str, Json] = {name: as_json(value, name) for name, value in defaults().items()}
+    except DataError:  # results of a data set that this process has not imported
+        usual = {}
+    shown = [
+        f"{name}={value}"
+        for name, value in values.items()
+        if name not in hidden and (name not in usual or usual[name] != value)
+    ]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+def _share(result: Result, part: str, whole: str) -> float | None:
+    number = result.summary.get(whole)
+    return result.summary.get(part, float("nan")) / number if number else None
 
 
 def _labels(runs: Sequence[Result]) -> list[str]:

@@ -28,7 +28,7 @@ from datasets.errors import DataError
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1  # of the JSON; goes up when a reader of the older one would misread it
+FORMAT = 2  # goes up when older files would be misread, or hold numbers of an evaluation that has changed since
 TABLES = ("homes", "rules")
 
 
@@ -147,7 +147,7 @@ class Store:
 
     @contextmanager
     def claim(self, key: Key) -> Iterator[bool]:
-        """Whether nobody else is at this run. It never waits, and ends with the process that holds it.
+        """Whether nobody else is at this run, by any protocol. It never waits, and ends with the process that holds it.
 
         Where the file system cannot lock, everyone may run: work is then done twice, but nothing is lost.
         """
@@ -155,7 +155,7 @@ class Store:
             import fcntl  # not on Windows
 
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock = (self.folder / f"{key.hash}.lock").open("w")
+            lock = (self.folder / f"{replace(key, protocol='').hash}.lock").open("w")
         except (ImportError, OSError):
             yield True
             return

@@ -7,6 +7,7 @@ and a default that was not given is there.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import types
 import typing
 from collections.abc import Mapping
@@ -28,23 +29,18 @@ def method_parameters(method: str, given: Mapping[str, object]) -> dict[str, obj
             raise unknown(f"parameter of {method}", parameter, [field.name for field in fields])
     checked = {name: of_type(value, hints[name], f"{method}.{name}") for name, value in given.items()}
     built = cls(**checked)  # the method's own checks, and its defaults
-    return {field.name: getattr(built, field.name) for field in fields}
+    return {
+        field.name: of_type(getattr(built, field.name), hints[field.name], f"{method}.{field.name}") for field in fields
+    }
 
 
 def data_options(data: str, given: Mapping[str, object]) -> dict[str, object]:
     """All options of a data set, defaults included."""
-    options = get_data(data).options
-    for option in given:
-        if option not in options:
-            raise unknown(f"option of {data}", option, options)
-    checked = {name: of_type(value, options[name].annotation, f"{data} {name}") for name, value in given.items()}
-    return {name: option.default for name, option in options.items()} | checked
+    return _complete(get_data(data).options, given, data)
 
 
 def split_options(how: str, given: Mapping[str, object]) -> dict[str, object]:
     """All options of a split, defaults included, but for the seed."""
-    import inspect
-
     if how not in SPLITS:
         raise unknown("split", how, SPLITS)
     options = {
@@ -52,11 +48,16 @@ def split_options(how: str, given: Mapping[str, object]) -> dict[str, object]:
         for name, option in inspect.signature(SPLITS[how], eval_str=True).parameters.items()
         if name not in ("homes", "seed", "validation")  # runs carve validation themselves
     }
+    return _complete(options, given, how)
+
+
+def _complete(options: Mapping[str, inspect.Parameter], given: Mapping[str, object], where: str) -> dict[str, object]:
+    """Every option of a function, those not given as it declares them; all of the declared type."""
     for option in given:
         if option not in options:
-            raise unknown(f"option of {how}", option, options)
-    checked = {name: of_type(value, options[name].annotation, f"{how} {name}") for name, value in given.items()}
-    return {name: option.default for name, option in options.items()} | checked
+            raise unknown(f"option of {where}", option, options)
+    full = {name: option.default for name, option in options.items()} | dict(given)
+    return {name: of_type(value, options[name].annotation, f"{where} {name}") for name, value in full.items()}
 
 
 def assignments(texts: list[str]) -> dict[str, dict[str, object]]:
@@ -101,6 +102,11 @@ def of_type(value: object, annotation: object, where: str) -> object:
         entry = typing.get_args(annotation)[0]
         return tuple(of_type(part, entry, where) for part in value)
     allowed = typing.get_args(annotation) if origin in (types.UnionType, typing.Union) else (annotation,)
+    for kind in allowed[1:] and allowed:  # of several types, one that needs more than a look at the value's class
+        if typing.get_origin(kind) is tuple and isinstance(value, list | tuple):
+            return of_type(value, kind, where)
+        if typing.get_origin(kind) is typing.Literal and value in typing.get_args(kind):
+            return value
     plain = [kind for kind in allowed if kind in (bool, int, float, str, types.NoneType)]
     if not plain or type(value) in plain:
         return value

@@ -79,7 +79,9 @@ def read_suite(
             settings["methods"] = list(methods)
         if seeds is not None:
             settings["seeds"] = list(seeds)
-        found += _experiments(entry, settings, given or {}, place)
+        for asked in _experiments(entry, settings, given or {}, place):
+            if asked not in found:  # named twice, e.g. once more with what are its defaults: the same run
+                found.append(asked)
     return found
 
 

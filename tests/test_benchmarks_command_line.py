@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from benchmarks import progress as module
 from benchmarks.__main__ import main
 from benchmarks.progress import progress
 from benchmarks.results import load_failures, load_results
+from benchmarks.tune import Trial, Tuned
+from tests.test_compare import keep
 from tests.toys import toys
 
 assert toys  # a fixture
@@ -90,8 +93,17 @@ def test_run_makes_results_shows_the_lists_and_makes_none_twice(capsys, suite, t
     assert "calibrated" in shown
     assert "ranking" not in shown
 
-    assert main(["compare", "toy-count", "toy-log-odds", "--results", str(folder), "--metric", "mrr"]) == 1
-    assert "unknown metric per home of protocol paper 'mrr'" in capsys.readouterr().err
+    for metric, protocol in (("hr@10", "ranking"), ("auc_feasible", "paper")):  # of one protocol of the two
+        assert main(["leaderboard", "--results", str(folder), "--metric", metric]) == 0
+        shown = capsys.readouterr().out
+        assert shown.count("95 % over homes") == 1
+        assert f"holdout, {protocol}: " in shown
+    assert "non-rules unanswered" in shown
+    assert main(["leaderboard", "--results", str(folder), "--metric", "unanswered"]) == 1
+    assert "unknown metric per home of protocol paper 'unanswered'" in capsys.readouterr().err
+    assert main(["compare", "toy-count", "toy-log-odds", "--results", str(folder), "--metric", "mr_home"]) == 0
+    # The popular relations (toy-count) have the lower mean rank, which is the better one.
+    assert "toy-count is better" in capsys.readouterr().out
     compared = ["compare", "toy-count", "toy-log-odds", "--results", str(folder), "--protocol", "ranking"]
     assert main(compared) == 0
     shown = capsys.readouterr().out
@@ -131,6 +143,8 @@ def test_a_failed_run_is_named_and_the_exit_code_says_so(capsys, suite, tmp_path
         (["run", "smoke", "--methods", "toy-count", "--set", "toy-large.megabytes=1"], "does not run toy-large"),
         (["show", "toy-cuont"], "did you mean 'toy-count'?"),
         (["check", "toy-cuont"], "did you mean 'toy-count'?"),
+        (["check", "toy-count", "--set", "toy-large.megabytes=1"], "`check toy-count` does not run toy-large"),
+        (["tune", "toy-count", "--set", "toy-large.megabytes=1"], "`tune toy-count` does not run toy-large"),
         (["tune", "toy-cuont"], "did you mean 'toy-count'?"),
         (["tune", "toy-count", "--data", "ifttt-synthetic:hoems=3"], "did you mean 'homes'?"),
         (["tune", "toy-count", "--track", "type"], "did you mean 'types'?"),
@@ -178,6 +192,42 @@ def test_tune_says_how_to_set_what_it_found(capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("toy-count: validation mrr 0.")
     assert lines[-1].startswith("--set toy-count.rounds=2")
+    (path,) = tmp_path.rglob("*.json")
+    assert json.loads(path.read_text())["key"]["seeds"] == [100]  # 0, 1, 2, ... are reported
+
+
+def test_tune_counts_its_seeds_from_100_on_and_takes_those_named(capsys, tmp_path, monkeypatch):
+    seeds = []
+
+    def watch(study, trials, **more):
+        seeds.append(study.seeds)
+        failed = Trial({}, None, [], 0.0, "no")
+        return Tuned(study.method, [replace(failed, value=0.0) for _ in range(trials)], more["store"].folder)
+
+    monkeypatch.setattr("benchmarks.tune.tune", watch)
+    for asked in ("2", "7,8"):
+        assert main(["tune", "toy-count", "--trials", "1", "--seeds", asked, "--results", str(tmp_path)]) == 0
+    assert seeds == [(100, 101), (7, 8)]
+    assert "validation mrr 0.0000, defaults 0.0000" in capsys.readouterr().out
+
+
+def test_what_could_not_be_measured_is_null_in_json(capsys, tmp_path):
+    for method in ("a", "b"):
+        keep(tmp_path, method, [0.1, 0.2])  # without seconds, memory and most of the columns
+    assert main(["leaderboard", "--results", str(tmp_path), "--json"]) == 0
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    rows = json.loads(capsys.readouterr().out, parse_constant=refuse)["rows"]
+    assert [row["fit s"] for row in rows] == [None, None]
+
+
+def test_a_list_of_runs_from_two_commits_says_so(capsys, tmp_path):
+    keep(tmp_path, "a", [0.1], commit="c1")
+    keep(tmp_path, "b", [0.1], commit="c2")
+    assert main(["leaderboard", "--results", str(tmp_path)]) == 0
+    assert "warning: the runs differ in commit: c1, c2\n" in capsys.readouterr().out
 
 
 def test_ctrl_c_loses_only_the_run_under_way_and_says_so(suite, tmp_path):

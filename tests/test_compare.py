@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import benchmarks.compare
-from benchmarks.compare import Panel, bootstrap_p, compare, holm, interval, mean_over_seeds, wilcoxon_p
-from benchmarks.leaderboard import boards, leaderboard
+from benchmarks.compare import (
+    Panel,
+    bootstrap_p,
+    compare,
+    holm,
+    interval,
+    mean_over_seeds,
+    resamples_for,
+    wilcoxon_p,
+)
+from benchmarks.leaderboard import boards, leaderboard, tie_groups
 from benchmarks.results import Result, Store, load_results
 from datasets.errors import DataError
 from tests.test_results import KEY
@@ -27,16 +36,19 @@ def panel(totals, weights=None, methods=None, seeds=None):
     return Panel(methods, seeds or (0,) * totals.shape[1], totals, weights)
 
 
-def keep(folder, method, values, *, n_hidden=None, seed=0, users=None, fingerprint="0" * 16, **key):
-    """A result on disk with these MRR of homes."""
+def keep(folder, method, values, *, n_hidden=None, seed=0, users=None, fingerprint="0" * 16, metric="mrr", **key):
+    """A result on disk with these MRR of homes, or values of another metric."""
     n_hidden = np.ones(len(values), dtype=int) if n_hidden is None else np.asarray(n_hidden)
     users = np.arange(len(values)) if users is None else users
-    homes = pd.DataFrame({"user": users, "n_hidden": n_hidden, "mrr": np.asarray(values, dtype=float)})
+    homes = pd.DataFrame({"user": users, "n_hidden": n_hidden, metric: np.asarray(values, dtype=float)})
+    homes["unanswered"] = 0
     own = replace(
         KEY, method=method, parameters={}, seed=seed, fingerprint=fingerprint, split={**KEY.split, "seed": seed}
     )
-    summary = {"mrr": float(np.average(values, weights=n_hidden)), "hr@10": 0.5, "unanswered": 0.0}
-    result = Result(replace(own, **key), summary=summary, counts={"homes": len(values)}, written="today")
+    summary = {metric: float(np.average(values, weights=n_hidden)), "hr@10": 0.5, "unanswered": 0.0}
+    circumstances = {name: key.pop(name) for name in ("commit", "versions") if name in key}
+    made = {"summary": summary, "counts": {"homes": len(values)}, "written": "today", **circumstances}
+    result = Result(replace(own, **key), **made)
     return Store(folder).save(result, homes, pd.DataFrame({"user": users}))
 
 
@@ -182,8 +194,84 @@ def test_an_unknown_metric_is_answered_with_the_known_ones(tmp_path):
 def test_results_of_different_data_never_stand_in_one_list(tmp_path):
     keep(tmp_path, "a", [0.1])
     keep(tmp_path, "b", [0.2], fingerprint="f" * 16)
+    keep(tmp_path, "b", [0.2], protocol="paper")
+    results = load_results(tmp_path)
+    shown = "wyze-synthetic (preset=None), 1 homes, types, holdout"
+    assert sorted(board.title for board in boards(results)) == [
+        f"{shown}, paper",
+        f"{shown}, ranking, data 0000000000000000",
+        f"{shown}, ranking, data ffffffffffffffff",
+    ]
     with pytest.raises(DataError, match="results of different data cannot be compared"):
-        boards(load_results(tmp_path))
+        Panel.of([(result.key.method, result) for result in results], "mrr")
+
+
+def test_the_title_of_a_list_says_what_is_not_as_usual(tmp_path):
+    keep(tmp_path, "a", [0.1], data_options={"homes": 7, "preset": "paper", "seed": 3})
+    keep(tmp_path, "a", [0.1], data_options={}, split={**KEY.split, "fraction": 0.5})
+    keep(tmp_path, "a", [0.1], data="theirs", data_options={"min_pair_count": 11})
+    assert sorted(board.title for board in boards(load_results(tmp_path))) == [
+        "theirs (min_pair_count=11), 1 homes, types, holdout, ranking",
+        "wyze-synthetic (seed=3), 1 homes, types, holdout, ranking",
+        "wyze-synthetic, 1 homes, types, holdout (fraction=0.5), ranking",
+    ]
+
+
+def test_runs_of_other_commits_or_versions_are_pointed_out(tmp_path):
+    keep(tmp_path, "a", [0.1], commit="c1", versions={"numpy": "2.1", "python": "3.11"})
+    keep(tmp_path, "b", [0.1], commit="c1", versions={"numpy": "2.1", "python": "3.11", "torch": "2.6"})
+    (board,) = boards(load_results(tmp_path))
+    assert board.warnings() == []  # that only one of them needs torch is no difference
+    keep(tmp_path, "c", [0.1], commit="", versions={"numpy": "2.2", "python": "3.11"})
+    (board,) = boards(load_results(tmp_path))
+    assert board.warnings() == ["the runs differ in commit: c1, unknown", "the runs differ in numpy: 2.1, 2.2"]
+
+
+@pytest.mark.parametrize("metric", ["loss", "loss_home", "mr", "mr_home", "mr_rt_home"])
+def test_where_less_is_better_the_least_is_first(tmp_path, metric):
+    values = np.random.default_rng(0).random(50)
+    for method, more in (("worst", 2.0), ("best", 0.0), ("middle", 1.0)):
+        keep(tmp_path, method, values + more, metric=metric.replace("_home", ""), protocol="paper")
+    (board,) = boards(load_results(tmp_path))
+    table = leaderboard(board, metric)
+    assert table["method"].tolist() == ["best", "middle", "worst"]
+    assert table["group"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("metric", ["unanswered", "n_hidden", "user", "unseen", "non_rules"])
+def test_a_count_is_nothing_to_be_better_by(tmp_path, metric):
+    made = keep(tmp_path, "a", [0.1])
+    (board,) = boards([made])
+    assert not board.has(metric)
+    with pytest.raises(DataError, match="unknown metric per home of protocol ranking"):
+        Panel.of([("a", made)], metric)
+
+
+def test_the_same_run_never_counts_as_another_seed(tmp_path):
+    made = keep(tmp_path, "a", [0.1], seed=3)
+    with pytest.raises(DataError, match="a, seed 3 is there twice on wyze-synthetic; a seed counts once"):
+        Panel.of([("a", made), ("a", made)], "mrr")
+
+
+def test_a_difference_that_chance_would_show_in_one_of_several_comparisons_makes_no_group():
+    # Of 999 draws 14 are on the wrong side: p = 2 * 15 / 1000 = 0.03. Alone that is a difference; with three
+    # comparisons, of which the third (b against c, always level) has p = 1, Holm makes it 3 * 0.03 = 0.09.
+    ahead = np.where(np.arange(999) < 14, -1.0, 1.0)
+    draws = np.stack([ahead, np.zeros(999), np.zeros(999)], axis=1)
+    assert tie_groups(panel([[1.0, 0.0]]), draws[:, :2], ["a", "b"]) == [1, 2]
+    assert tie_groups(panel([[1.0, 0.0, 0.0]]), draws, ["a", "b", "c"]) == [1, 1, 1]
+
+
+def test_a_long_list_is_resampled_often_enough_to_tell_anything_apart(tmp_path):
+    # 23 methods are 253 pairs; the least p of 10,000 resamples is 2 / 10,001, and 253 times that is 0.0506.
+    assert 253 * 2 / (10_000 + 1) > 0.05
+    assert resamples_for(1) == 10_000
+    assert resamples_for(253) == 4 * 253 * 20
+    values = np.random.default_rng(0).random(60)
+    for method in range(23):
+        keep(tmp_path, f"m{method:02}", values - method)
+    (board,) = boards(load_results(tmp_path))
+    assert leaderboard(board, "mrr")["group"].tolist() == list(range(1, 24))
 
 
 def test_other_options_tracks_splits_and_protocols_are_other_lists(tmp_path):
@@ -210,7 +298,7 @@ def test_the_list_has_the_best_first_and_groups_of_methods_that_cannot_be_told_a
     assert table["seeds"].tolist() == [2, 2, 2]
     assert (table["low"] < table["mrr"]).all()
     assert (table["mrr"] < table["high"]).all()
-    assert board.title == "wyze-synthetic, 300 homes, types, holdout, ranking"
+    assert board.title == "wyze-synthetic (preset=None), 300 homes, types, holdout, ranking"
     # A home's mean over two seeds has standard deviation sqrt(1/12 + 0.2^2 / 2) = 0.32: 2 * 1.96 * 0.32 / sqrt(300)
     assert (table["high"] - table["low"]).to_numpy() == pytest.approx(0.073, rel=0.15)
 

@@ -16,6 +16,8 @@ from benchmarks import ranking
 from benchmarks.calibrate import Calibration, calibrate
 from benchmarks.evaluate import evaluate
 from benchmarks.evaluation import OVER_HOMES
+from benchmarks.sampled import STREAMS
+from benchmarks.streams import Stream, generator
 from datasets import DataError, Homes, Rules
 from datasets.homes import Array
 from datasets.splits import SPLITS, Hidden, Split, holdout, split
@@ -99,7 +101,7 @@ def test_the_summary_is_the_weighted_mean_of_homes(case, protocol):
     fitted, made, part = case
     found = evaluate(fitted, made, protocol, part=part)
     metrics = [name for name in found.homes.columns if "@" in name or name.startswith(("mr", "loss", "auc"))]
-    assert len(metrics) == (18 if protocol == "ranking" else 4)
+    assert len(metrics) == (18 if protocol == "ranking" else 5)
     for name in metrics:
         values = found.homes[name].to_numpy()
         there = ~np.isnan(values)
@@ -217,6 +219,50 @@ def test_calibration_is_fitted_on_validation_rules(case):
     score = np.array([plain.score((t, a, r)) for _, t, a, r, _ in examples])
     expected = Calibration.of(score, np.array([positive for *_, positive in examples]))
     assert astuple(calibrate(fitted, made, seed=3)) == pytest.approx(astuple(expected), abs=1e-6)
+
+
+@FEWER
+@given(cases())
+def test_log_odds_keep_their_scores_and_learn_what_no_score_means(case):
+    fitted, made, _ = case
+    assume(len(made.validation))
+    kept, rescaled = calibrate(fitted, made, log_odds=True), calibrate(fitted, made)
+    assert (kept.slope, kept.offset, kept.rescales) == (1.0, 0.0, False)
+    assert kept.unanswered == rescaled.unanswered
+
+
+def test_a_home_of_two_has_an_area_against_what_its_devices_could_do():
+    # Valid are switch -> lamp 0 and 1, lamp -> switch 0; known is the first. The one feasible non-rule of home 7, which
+    # hides switch -> lamp 1 (1.0), is lamp -> switch 0 (2.0): area 0. Home 8
+    # hides the 0.0, which is below both that it could have.
+    found = evaluate(Fixed(), lamp_and_switch(), "paper")
+    assert found.homes["auc_feasible"].tolist() == [0.0, 0.0]
+    assert found.summary["auc_feasible"] == 0.0
+    assert (found.summary["feasible"], found.summary["unanswered_feasible"]) == (2, 0)
+
+
+def test_no_two_purposes_draw_the_same_numbers():
+    seeds = range(8)
+    keys = [
+        (seed, int(stream)) for seed in seeds for stream in (Stream.HIDE_TEST, Stream.HIDE_VALIDATION, Stream.FITTING)
+    ]
+    with_split = [stream for stream in Stream if stream > Stream.FITTING]
+    keys += [(seed, other, int(stream)) for seed in seeds for other in seeds for stream in with_split]
+    first = {np.random.default_rng(list(key)).integers(2**63) for key in keys}
+    assert len(first) == len(keys)
+    assert set(STREAMS.values()) | {Stream.RESAMPLING} == set(with_split)
+
+
+def test_the_non_rules_of_each_part_and_kind_come_from_their_own_stream():
+    drawn = {place: int(stream) for place, stream in STREAMS.items()}
+    assert drawn == {
+        ("test", "paper"): 3,
+        ("validation", "paper"): 4,
+        ("test", "feasible"): 5,
+        ("validation", "feasible"): 6,
+    }
+    expected = np.random.default_rng([9, 1, 3]).integers(2**63)
+    assert generator(Stream.TEST_NON_RULES, 9, 1).integers(2**63) == expected
 
 
 def test_a_model_never_sees_its_scores_changed():

@@ -168,3 +168,12 @@ def test_calibration_gives_what_has_no_score_the_share_of_rules_among_it():
     answered = Calibration.of(score[4:], positive[4:])
     assert (found.slope, found.offset) == (answered.slope, answered.offset)
     assert Calibration().apply(np.array([np.nan, 3.0])).tolist() == [0.0, 3.0]
+
+
+def test_calibration_of_log_odds_says_only_what_no_score_means():
+    # As above, log(1/2) for what has no score; 1.0 and 2.0 are log-odds and stay.
+    score, positive = np.array([np.nan] * 4 + [1.0, 2.0]), np.array([True, False, False, False, False, True])
+    found = Calibration.of(score, positive, log_odds=True)
+    assert found.apply(score).tolist() == pytest.approx([math.log(1 / 2)] * 4 + [1.0, 2.0])
+    assert not found.rescales
+    assert Calibration.of(score, positive).rescales

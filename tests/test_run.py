@@ -5,22 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import benchmarks.perform
 import datasets
 from baselines.registry import build
 from benchmarks import threads
-from benchmarks.calibrate import calibrate
+from benchmarks.calibrate import Calibration, calibrate
 from benchmarks.circumstances import commit, peak_megabytes, versions
 from benchmarks.evaluate import evaluate
 from benchmarks.execute import execute
 from benchmarks.experiment import experiment, source
+from benchmarks.isolated import Children
 from benchmarks.results import Store, load_failures, load_results
-from benchmarks.run import FITTING, run
+from benchmarks.run import run
+from benchmarks.settings import data_options, split_options
 from datasets.errors import DataError
+from datasets.registry import get as get_data
 from datasets.splits import SPLITS, split
 from tests.toys import toys
 
@@ -40,11 +45,11 @@ def test_a_run_is_what_fitting_and_evaluating_by_hand_gives(tmp_path):
     ranking, paper = run("toy-count", **DATA, seed=3, store=tmp_path, isolate=False)
     homes = datasets.load("wyze-synthetic", homes=80).merged_types()
     parts = split(homes, "holdout", seed=3)
-    fitted = build("toy-count").fit(parts.train, rng=np.random.default_rng([3, FITTING]))
+    fitted = build("toy-count").fit(parts.train, rng=np.random.default_rng([3, 2]))
     assert ranking.summary == pytest.approx(evaluate(fitted, parts, "ranking").summary, nan_ok=True)
 
     carved = split(homes, "holdout", seed=3, validation=True)
-    first = build("toy-count").fit(carved.train, rng=np.random.default_rng([3, FITTING]))
+    first = build("toy-count").fit(carved.train, rng=np.random.default_rng([3, 2]))
     expected = evaluate(fitted, parts, "paper", seed=3, calibration=calibrate(first, carved, seed=3))
     assert paper.summary == pytest.approx(expected.summary, nan_ok=True)
     pd.testing.assert_frame_equal(paper.homes(), expected.homes)
@@ -74,6 +79,100 @@ def test_only_scores_that_are_not_log_odds_are_calibrated_and_only_where_probabi
         for result in run(method, **DATA, store=tmp_path, isolate=False)
     }
     assert [place for place, yes in calibrated.items() if yes] == [("toy-count", "paper")]
+
+
+@pytest.mark.usefixtures("toys")
+def test_what_has_no_score_gets_its_probability_from_validation_data_whatever_the_scores_are(tmp_path):
+    homes = datasets.load("wyze-synthetic", homes=80).merged_types()
+    parts, carved = split(homes, "holdout", seed=3), split(homes, "holdout", seed=3, validation=True)
+    fitted, first = (build("toy-silent").fit(p.train, rng=np.random.default_rng([3, 2])) for p in (parts, carved))
+    learnt = calibrate(first, carved, seed=3)
+    assert learnt.unanswered != 0
+    found = {
+        method: run(method, **DATA, seed=3, protocols=["paper"], store=tmp_path, isolate=False)[0]
+        for method in ("toy-silent", "toy-silent-log-odds")
+    }
+    assert [result.calibrated for result in found.values()] == [True, False]
+    for calibration, result in zip((learnt, Calibration(unanswered=learnt.unanswered)), found.values(), strict=True):
+        expected = evaluate(fitted, parts, "paper", seed=3, calibration=calibration)
+        assert result.summary == pytest.approx(expected.summary, nan_ok=True)
+
+
+@pytest.mark.usefixtures("toys")
+def test_log_odds_without_a_gap_are_fitted_once(tmp_path, monkeypatch):
+    fits = []
+    original = benchmarks.perform.fit
+    monkeypatch.setattr(benchmarks.perform, "fit", lambda *given: fits.append(1) or original(*given))
+    run("toy-log-odds", **DATA, store=tmp_path, isolate=False)
+    assert len(fits) == 1
+    run("toy-count", **DATA, store=tmp_path, isolate=False)
+    assert len(fits) == 3
+
+
+@pytest.mark.usefixtures("toys")
+def test_defaults_of_another_type_than_declared_have_one_key_everywhere(tmp_path):
+    asked = experiment("toy-careless", source("wyze-synthetic", **HOMES), parameters={}, options={})
+    assert repr((asked.parameters["strength"], asked.parameters["sizes"])) == "(1.0, (16.0, 32.0))"
+    (result,) = run("toy-careless", **DATA, protocols=["ranking"], store=tmp_path)
+    assert (result.status, result.error) == ("done", "")
+    assert result.key.hash == asked.keys(result.key.fingerprint)["ranking"].hash
+
+
+def test_defaults_of_data_and_splits_are_of_their_type(monkeypatch):
+    def careless(homes, *, seed=0, fraction: float = 1, validation=False): ...
+
+    monkeypatch.setitem(SPLITS, "careless", careless)
+    assert repr(split_options("careless", {})) == "{'fraction': 1.0}"
+    registered = replace(get_data("wyze-synthetic"), load=lambda *, size=None: size)
+    registered.load.__annotations__["size"] = float
+    registered.load.__kwdefaults__["size"] = 2
+    monkeypatch.setattr("benchmarks.settings.get_data", lambda _: registered)
+    assert repr(data_options("wyze-synthetic", {})) == "{'size': 2.0}"
+
+
+@pytest.mark.parametrize("wanted", [1, 2])
+@pytest.mark.usefixtures("toys")
+def test_the_process_of_a_run_uses_as_many_threads_as_asked_for(tmp_path, wanted):
+    (result,) = run("toy-threads", **DATA, protocols=["ranking"], threads=wanted, store=tmp_path)
+    assert result.history[0]["OMP_NUM_THREADS"] == result.history[0]["OPENBLAS_NUM_THREADS"] == wanted
+    assert result.threads == wanted
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_run_that_another_process_has_finished_meanwhile_is_not_made_again(tmp_path, monkeypatch):
+    # Between the first look and the claim, the other process finishes one protocol of the first run and all of the
+    # second: what is left is one protocol of the first.
+    homes = source("wyze-synthetic", **HOMES)
+    asked = [experiment("toy-count", homes, parameters={}, options={}, seed=seed) for seed in (0, 1)]
+    original, fitted = Store.claim, []
+
+    def claim(store, key):
+        protocols = ["ranking"] if key.seed == 0 else ["ranking", "paper"]
+        run("toy-count", **DATA, seed=key.seed, protocols=protocols, store=tmp_path, isolate=False)
+        return original(store, key)
+
+    def fit_and_tell(children, some, *more, **options):
+        fitted.append((some.seed, some.protocols))
+        return made_by(children, some, *more, **options)
+
+    made_by = Children.run
+    monkeypatch.setattr(Store, "claim", claim)
+    monkeypatch.setattr(Children, "run", fit_and_tell)
+    outcome = execute(asked, store=Store(tmp_path))
+    assert fitted == [(0, ("paper",))]
+    assert (outcome.made, len(outcome.finished)) == (1, 4)
+
+
+@pytest.mark.usefixtures("toys")
+def test_runs_with_equal_keys_are_made_once_and_counted_once(tmp_path):
+    homes = source("wyze-synthetic", **HOMES)
+    asked = [
+        experiment("toy-count", homes, parameters=given, options={}, protocols=["ranking"])
+        for given in ({}, {"noise": 0.1})
+    ]
+    for made in (1, 0):
+        outcome = execute(asked, store=Store(tmp_path / "kept"))
+        assert (outcome.made, len(outcome.finished)) == (made, 1)
 
 
 @pytest.mark.usefixtures("toys")
@@ -170,7 +269,7 @@ def test_two_processes_on_one_folder_make_every_run_once_and_lose_none(tmp_path)
     both = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     made = [int(process.communicate()[0]) for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert sum(made) >= 6  # a run that one reads while the other has just made it counts for both
+    assert sum(made) == 6
     assert len(load_results(tmp_path)) == 6
     assert load_failures(tmp_path) == []
 

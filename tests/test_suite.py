@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Literal
 
 import pytest
 
@@ -62,6 +63,18 @@ def test_the_command_line_goes_before_the_file(tmp_path):
     found = read_suite(path, given={"toy-count": {"noise": 5.0}}, seeds=[4])
     assert [(e.method, e.parameters["noise"], e.seed) for e in found] == [("toy-count", 5.0, 4)]
     assert [e.method for e in read_suite(path, methods=["toy-log-odds"], seeds=[0])] == ["toy-log-odds"]
+
+
+def test_what_is_asked_for_twice_is_one_run(tmp_path):
+    text = """
+    methods = ["toy-count", { name = "toy-count", noise = 0.1 }, "toy-count"]
+    seeds = [1, 1]
+    [[data]]
+    name = "ifttt-synthetic"
+    [[data]]
+    name = "ifttt-synthetic"
+    """
+    assert [(e.method, e.seed) for e in read_suite(suite(tmp_path, text))] == [("toy-count", 1)]
 
 
 def test_all_leaves_out_methods_whose_extra_is_missing_and_says_so(tmp_path, monkeypatch, caplog):
@@ -152,6 +165,8 @@ def test_values_of_files_are_held_to_the_type_of_their_parameter():
     assert of_type([16, 32], tuple[int, ...], "x") == (16, 32)
     assert of_type(None, int | None, "x") is None
     assert of_type("inf", float, "x") == float("inf")
+    assert of_type([1, 2], tuple[float, ...] | None, "x") == (1.0, 2.0)
+    assert of_type("a", Literal["a", "b"] | None, "x") == "a"
     for value, annotation in ((True, int), ("1", int), (1.5, int), (None, float), (1, str)):
         with pytest.raises(DataError, match="expected"):
             of_type(value, annotation, "x")

@@ -10,10 +10,10 @@ import pytest
 
 from baselines.registry import build
 from benchmarks import tune as module
+from benchmarks.circumstances import commit
 from benchmarks.evaluate import evaluate
 from benchmarks.experiment import source
 from benchmarks.results import Store
-from benchmarks.run import FITTING
 from benchmarks.tune import Study, tune
 from datasets.errors import DataError
 from datasets.splits import split
@@ -38,7 +38,7 @@ def test_the_first_trial_is_the_defaults_measured_on_validation_data(tmp_path):
     tuned = tune(study(), 1, store=Store(tmp_path))
     homes = source("wyze-synthetic", options={"homes": 80}).load()
     parts = split(homes, "holdout", seed=0, validation=True)
-    fitted = build("toy-count").fit(parts.train, rng=np.random.default_rng([0, FITTING]))
+    fitted = build("toy-count").fit(parts.train, rng=np.random.default_rng([0, 2]))
     expected = evaluate(fitted, parts, "ranking", part="validation").summary["mrr"]
     assert chosen(tuned) == [({}, expected)]
 
@@ -75,6 +75,12 @@ def test_the_best_trial_is_at_least_as_good_as_the_defaults_and_is_found(tmp_pat
     content = json.loads(tuned.path.read_text())
     assert content["key"]["metric"] == "mrr"
     assert len(content["trials"]) == len({str(parameters) for parameters, _ in chosen(tuned)})
+
+
+def test_a_trial_says_under_which_commit_and_versions_it_was_made(tmp_path):
+    (trial,) = json.loads(tune(study(), 1, store=Store(tmp_path)).path.read_text())["trials"]
+    assert trial["commit"] == commit()
+    assert trial["versions"]["numpy"] == np.__version__
 
 
 def test_several_data_sets_and_seeds_are_averaged(tmp_path):

@@ -60,6 +60,47 @@ class LogOdds(Count):
     log_odds: ClassVar[bool] = True
 
 
+@register("toy-careless")
+@dataclass(frozen=True)
+class Careless(Count):
+    """Declares numbers and lists of one type and has defaults of another."""
+
+    strength: float = 1  # a whole number
+    sizes: tuple[float, ...] = (16, 32)  # whole numbers as well
+    limit: float | None = 3  # and another
+
+
+@register("toy-threads")
+@dataclass(frozen=True)
+class Threads:
+    """Tells how many threads its process may use."""
+
+    def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
+        fitted = Count(rounds=0).fit(train, rng=rng)
+        variables = {name: float(os.environ[name]) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        on_round(1, 1, fitted, variables)
+        return fitted
+
+
+@register("toy-silent")
+@dataclass(frozen=True)
+class Silent:
+    """Has no score for the rarer half of the relations."""
+
+    def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
+        fitted = Count().fit(train, rng=rng, on_round=on_round)
+        assert isinstance(fitted, ByRelation)
+        return ByRelation(np.where(fitted.score < np.median(fitted.score), np.nan, np.log(fitted.score)))
+
+
+@register("toy-silent-log-odds")
+@dataclass(frozen=True)
+class SilentLogOdds(Silent):
+    """The same, and its scores are log-odds."""
+
+    log_odds: ClassVar[bool] = True
+
+
 @register("toy-broken")
 @dataclass(frozen=True)
 class Broken:
