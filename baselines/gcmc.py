@@ -39,7 +39,7 @@ HOMES_AT_ONCE = 512  # when answering: a few hundred messages of non-rules for e
 class Gcmc:
     """Graph convolutional matrix completion: homes and rules exchange messages, a bilinear decoder compares them."""
 
-    log_odds: ClassVar[bool] = True
+    log_odds: ClassVar[bool] = False  # its non-rules are those a home could have, not the evaluation's
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
         "channels": ("choice", 16, 32, 64, 128),
         "dimension": ("choice", 8, 16, 32, 64),

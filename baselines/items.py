@@ -77,7 +77,11 @@ class UserItemModel(ABC):
     def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
         """Logits of the items that the devices' types make of each relation; NaN where training had no such item."""
         which = np.unique(homes.device_home[trigger])
-        return self.items.spread(homes, trigger, action, self.score_items(homes, which))
+        scores = self.score_items(homes, which)
+        if scores.shape != (len(which), len(self.items)):
+            expected = f"[{len(which)}, {len(self.items)}], a row for each home and a column for each item"
+            raise ValueError(f"score_items gave scores of shape {list(scores.shape)}, expected {expected}")
+        return self.items.spread(homes, trigger, action, scores)
 
     def training_row(self, homes: Homes, which: Array) -> Array:
         """The row of each home in the training data, by user, -1 for a home that was not there."""

@@ -15,6 +15,7 @@ from scipy.special import expit, logit
 from baselines.ease import Ease
 from baselines.fold_in import logistic_fold_in, ranking_fold_in
 from baselines.itemknn import ItemNeighbours
+from baselines.items import Items, UserItemModel
 from baselines.popularity import Popularity
 from baselines.random_order import RandomOrder
 from baselines.registry import build
@@ -330,3 +331,14 @@ def test_parameters_that_make_no_sense_are_refused(name, parameters, words):
         pytest.importorskip("implicit", reason="mf needs the extra mf")
     with pytest.raises(DataError, match=words):
         build(name, **parameters)
+
+
+def test_scores_of_the_wrong_shape_are_refused_with_the_right_one():
+    class Narrow(UserItemModel):
+        def score_items(self, homes, which):
+            return self.items.matrix(homes)[which].toarray()[:, :1]
+
+    planted = planted_homes()
+    model = Narrow(Items.of(planted), planted)
+    with pytest.raises(ValueError, match=r"score_items gave scores of shape \[1, 1\], expected \[1, \d+\]"):
+        model.score_pairs(planted, np.array([0]), np.array([0]))
