@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -22,14 +23,28 @@ def main(arguments: list[str] | None = None) -> int:
 
     try:
         for module in [*chosen.modules, *chosen.more_modules]:
-            importlib.import_module(module)
+            _import(module)
         return int(getattr(commands, chosen.command)(chosen))
+    except commands.NoReader:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it ends
+        return 0
     except KeyboardInterrupt:
         sys.stderr.write("Stopped. What was under way is lost, what was finished is kept; run it again to go on.\n")
         return 130
     except (DataError, OSError, ModuleNotFoundError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
+
+
+def _import(module: str) -> None:
+    """Import a module that --import names."""
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"--import {module}: {error}. Modules are looked for in {Path.cwd()}, in the folders of $PYTHONPATH and "
+            "among the installed packages"
+        ) from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,7 +121,7 @@ def _add_import(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def _add_seeds(parser: argparse.ArgumentParser, meaning: str) -> None:
-    parser.add_argument("--seeds", type=_seeds, metavar="N", help=f"how many, or which: {meaning}")
+    parser.add_argument("--seeds", type=_seeds, metavar="N|A,B", help=f"how many, or which: {meaning}")
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
@@ -143,15 +158,17 @@ def _names(text: str) -> list[str]:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return int(text)
 
 
 def _seeds(text: str) -> int | list[int]:
     """How many, or which: commands differ in where they begin to count."""
-    return [int(seed) for seed in _names(text)] if "," in text else _count(text)
+    seeds = _names(text)
+    if not seeds or not all(seed.isdecimal() for seed in seeds) or text.strip() == "0":
+        raise argparse.ArgumentTypeError(f"{text!r}: give how many (5) or which, with commas (3,4 or 3,)")
+    return list(map(int, seeds)) if "," in text else int(text)
 
 
 if __name__ == "__main__":

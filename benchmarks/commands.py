@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import math
 import sys
 from collections.abc import Sequence
 
 from baselines import registry
-from benchmarks.compare import ALPHA, Panel, compare, holm, lower_is_better, resamples_for
+from benchmarks.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric, resamples_for
 from benchmarks.execute import execute
 from benchmarks.experiment import source
 from benchmarks.leaderboard import Board, boards, leaderboard
@@ -20,8 +21,14 @@ from datasets.errors import DataError, unknown
 from datasets.options import parse_options
 from datasets.registry import get as get_data
 
+log = logging.getLogger(__name__)
+
 HEADLINE = {"ranking": "mrr", "paper": "auc"}
 COMPARED = {"ranking": ("mrr", "hr@10", "ndcg@10"), "paper": ("auc", "loss", "mr_rt")}
+
+
+class NoReader(Exception):
+    """Who reads the output, such as `head`, has seen enough."""
 
 
 def run_suite(chosen: argparse.Namespace) -> int:
@@ -49,7 +56,7 @@ def list_methods(chosen: argparse.Namespace) -> int:
         extra = registry.missing_extra(name)
         try:
             about = f'needs extra {extra}: pip install "fedrule[{extra}]"' if extra else registry.summary(name)
-        except ImportError as error:  # of something that no extra of ours brings
+        except (DataError, ImportError) as error:  # of something that no extra of ours brings
             about = f"cannot be imported: {error}"
         say(f"{name}: {about}")
     return 0
@@ -93,20 +100,38 @@ def show_leaderboards(chosen: argparse.Namespace) -> int:
             say(json.dumps(listed, default=str, allow_nan=False))
         else:
             show_board(board, metric)
+    failures = _filtered(chosen, load_failures(results_folder(chosen.results)))
+    if failures:
+        who = ", ".join(sorted({result.key.method for result in failures}))
+        line = f"not shown: {len(failures)} failed run{'s' if len(failures) > 1 else ''}: {who}"
+        (log.warning if chosen.json else say)(line)
     return 0
 
 
 def show_comparison(chosen: argparse.Namespace) -> int:
     """A against B on every data set that has both, adjusted for being several comparisons."""
-    panels, rows = [], []
-    for board in _boards(chosen):
-        a, b = _label(board, chosen.a), _label(board, chosen.b)
+    panels, rows, unclear = [], [], []
+    listed = _boards(chosen)
+    rivals = {name for board in listed for label, run in board.runs for name in (label, run.key.method)}
+    for name in (chosen.a, chosen.b):
+        if name not in rivals and name not in registry.names():
+            raise unknown("method", name, rivals)
+    for board in listed:
+        try:
+            a, b = board.label(chosen.a), board.label(chosen.b)
+        except DataError as error:
+            unclear.append(error)
+            continue
         if a is None or b is None:
             continue
+        if a == b:
+            raise DataError(f"{chosen.a} and {chosen.b} are the same runs; name two methods, or two rows of the list")
         runs = [run for run in board.runs if run[0] in (a, b)]
         for metric in [chosen.metric] if chosen.metric else COMPARED[board.protocol]:
             panels.append((Panel.of(runs, metric), a, b))
             rows.append((board.title, metric))
+    if unclear and not panels:
+        raise unclear[0]
     if not panels:
         raise DataError(
             f"no data set has results of both {chosen.a} and {chosen.b}; `python -m benchmarks run` makes them"
@@ -125,12 +150,14 @@ def show_comparison(chosen: argparse.Namespace) -> int:
         say(f"    difference {each.difference:+.4f}, 95 % of resampled homes {each.low:+.4f} to {each.high:+.4f}")
         of = f"{each.homes:,} homes, " + (f"{len(each.seeds)} seeds" if len(each.seeds) > 1 else "single run")
         say(f"    p {each.p_bootstrap:.4f} (Holm over {len(found)}: {p:.4f}), Wilcoxon {each.p_wilcoxon:.4g}; {of}")
+    for reason in unclear:
+        say(f"not compared: {reason}")
     return 0
 
 
 def tune_method(chosen: argparse.Namespace) -> int:
     """Choose parameters on validation data and say how to set them."""
-    from benchmarks.tune import FIRST_SEED, METRIC, Study, tune
+    from benchmarks.tune import FIRST_SEED, METRIC, Study, run_command, tune
 
     sources = []
     for text in chosen.data or ["ifttt-synthetic"]:
@@ -148,7 +175,9 @@ def tune_method(chosen: argparse.Namespace) -> int:
     say(f"{len(tuned.trials)} trials in {tuned.path}")
     if not best.parameters:
         say("no trial was better than the defaults")
-    say(" ".join(f"--set {chosen.method}.{name}={value}" for name, value in (fixed | best.parameters).items()))
+    found = fixed | best.parameters
+    if found:
+        say(run_command(chosen.method, found, modules=[*chosen.modules, *chosen.more_modules]))
     return 0
 
 
@@ -159,11 +188,13 @@ def show_board(board: Board, metric: str) -> None:
     several = f"{most}" if most == least else f"{least} to {most}"
     seeds = "single run" if most == 1 else f"mean of {several} seeds"
     spread = [f"{value:.4f} [{low:.4f}, {high:.4f}]" for value, low, high in table[[metric, "low", "high"]].to_numpy()]
-    shown = table.drop(columns=["low", "high"]).assign(**{metric: spread})
+    shown = table.drop(columns=["low", "high", "hidden"]).assign(**{metric: spread})
+    counts = table[["unanswered", "hidden"]].to_numpy()
+    shown["unanswered"] = [f"{n:.0f}" + ("" if math.isnan(of) else f" of {of:.0f}") for n, of in counts]
     shown["seeds"] = ["single run" if count == 1 else str(count) for count in table["seeds"]]
     if "calibrated" in shown:
-        shown["calibrated"] = ["yes" if value else "" for value in table["calibrated"]]
-    formats = {"unanswered": "{:.0f}".format, "fit s": "{:.2f}".format, "fit MB": "{:.0f}".format}
+        shown["calibrated"] = ["yes" if value else "own" for value in table["calibrated"]]
+    formats = {"fit s": "{:.2f}".format, "fit MB": "{:.0f}".format}
     formats["non-rules unanswered"] = "{:.1%}".format
     say(f"\n{board.title}: {seeds}, [95 % over homes]")
     for warning in board.warnings():
@@ -182,7 +213,11 @@ def show_failures(failed: Sequence[Result]) -> int:
 
 def say(text: str) -> None:
     """To the standard output."""
-    sys.stdout.write(text + "\n")
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise NoReader from None
 
 
 def _boards(chosen: argparse.Namespace) -> list[Board]:
@@ -194,7 +229,7 @@ def _boards(chosen: argparse.Namespace) -> list[Board]:
             there = {getattr(result.key, kind) for result in results}
             if wanted not in there:
                 raise unknown(f"{kind} in {folder}", wanted, there)
-            results = [result for result in results if getattr(result.key, kind) == wanted]
+    results = _filtered(chosen, results)
     if not results:
         failures = load_failures(folder)
         more = f", but {len(failures)} failed runs" if failures else ""
@@ -203,9 +238,15 @@ def _boards(chosen: argparse.Namespace) -> list[Board]:
     if chosen.metric:
         having = [board for board in listed if board.has(chosen.metric)]
         if not having:
-            Panel.of(listed[0].runs, chosen.metric)  # says which metrics there are
+            raise no_metric(chosen.metric, [board.runs[0][1] for board in listed])
         listed = having
     return listed
+
+
+def _filtered(chosen: argparse.Namespace, results: list[Result]) -> list[Result]:
+    """Those of the data set, protocol and track that the command line asks for."""
+    wanted = {kind: getattr(chosen, kind) for kind in ("data", "protocol", "track") if getattr(chosen, kind)}
+    return [r for r in results if all(getattr(r.key, kind) == value for kind, value in wanted.items())]
 
 
 def _settings(chosen: argparse.Namespace, command: str) -> dict[str, object]:
@@ -220,14 +261,3 @@ def _settings(chosen: argparse.Namespace, command: str) -> dict[str, object]:
 def _seeds(asked: int | list[int], *, first: int) -> list[int]:
     """The seeds that the command line names, or so many from the first on."""
     return list(range(first, first + asked)) if isinstance(asked, int) else asked
-
-
-def _label(board: Board, name: str) -> str | None:
-    """The label that a name on the command line means on a board; None where it has no such run."""
-    labels = board.methods()
-    if name in labels:
-        return name
-    same = sorted({label for label, result in board.runs if result.key.method == name})
-    if len(same) > 1:
-        raise DataError(f"{board.title}: {name} was run with several settings; name one of: {'; '.join(same)}")
-    return same[0] if same else None

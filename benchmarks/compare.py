@@ -7,9 +7,11 @@ measured on the same draws, which makes differences paired.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -212,6 +214,20 @@ def per_home(result: Result, metric: str) -> pd.DataFrame:
     there = np.isfinite(value)
     columns = {"user": table["user"][there], "total": (value * weight)[there], "weight": weight[there]}
     return pd.DataFrame(columns)
+
+
+def no_metric(metric: str, results: Sequence[Result]) -> DataError:
+    """The error for a metric that none of these runs, one for each list, can be ranked by."""
+    known = {result.key.protocol: metrics_of(result) for result in results}
+    listed = "; ".join(
+        f"{protocol}: {', '.join(map(quote, sorted(names)))}" for protocol, names in sorted(known.items())
+    )
+    if any(base_name(metric) in result.summary for result in results):
+        reason = f"{metric} has no value per home that methods could be ranked or compared by."
+    else:
+        near = difflib.get_close_matches(metric, [name for names in known.values() for name in names], 1, 0.5)
+        reason = f"unknown metric {metric!r}" + (f"; did you mean {near[0]!r}?" if near else ".")
+    return DataError(f"{reason} Metrics of each protocol: {listed}")
 
 
 def metrics_of(result: Result, table: pd.DataFrame | None = None) -> list[str]:

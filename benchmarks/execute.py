@@ -17,6 +17,7 @@ from benchmarks.experiment import Experiment
 from benchmarks.isolated import Children, hand_over
 from benchmarks.progress import Progress, progress
 from benchmarks.results import Result, Store
+from datasets.errors import DataError
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ def execute(
     experiments: Sequence[Experiment], *, store: Store, jobs: int = 1, threads: int = 1, quiet: bool = False
 ) -> Outcome:
     """Run what is not finished; Ctrl-C ends the runs under way and comes through as KeyboardInterrupt."""
+    if not experiments:
+        raise DataError("nothing to run: every data set was left out; give the files of one, or data without optional")
     outcome = Outcome()
     with TemporaryDirectory() as folder:
         seen: set[str] = set()
@@ -69,12 +72,12 @@ def _missing(asked: Experiment, store: Store, folder: Path, outcome: Outcome, se
 
     `seen` are the hashes of what was asked for before, which counts once.
     """
-    missing = []
+    missing, code = [], asked.code
     for protocol, key in asked.keys(asked.source.fingerprint()).items():
         if key.hash in seen:
             continue
         seen.add(key.hash)
-        found = store.find(key)
+        found = store.finished(key, code)
         if found is None:
             missing.append(protocol)
         else:
@@ -84,12 +87,12 @@ def _missing(asked: Experiment, store: Store, folder: Path, outcome: Outcome, se
 
 def _run(task: _Task, children: Children, store: Store, threads: int, bar: Progress) -> _Ended | str:
     """The results of a task, or the name of the run where another process is at it."""
-    keys = task.asked.keys(task.asked.source.fingerprint())
+    keys, code = task.asked.keys(task.asked.source.fingerprint()), task.asked.code
     with store.claim(next(iter(keys.values()))) as ours:
         if not ours:
             return str(task.asked)
         # Another process may have finished some of it since.
-        found = {protocol: result for protocol, key in keys.items() if (result := store.find(key))}
+        found = {protocol: result for protocol, key in keys.items() if (result := store.find(key, code))}
         missing = task.asked.only([protocol for protocol in keys if protocol not in found])
         if not missing.protocols:
             return _Ended(list(found.values()), [])

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from baselines.registry import get
+from benchmarks.circumstances import code_of
 from benchmarks.evaluate import PROTOCOLS
 from benchmarks.results import Key, as_json
 from benchmarks.settings import data_options, method_parameters, split_options
@@ -60,6 +62,11 @@ class Experiment:
     split_options: dict[str, object]  # all of them
     seed: int  # decides the split and what the method draws
     protocols: tuple[str, ...]
+
+    @property
+    def code(self) -> str:
+        """That of the method as it is now; a result of other code is not a result of this experiment."""
+        return code_of(get(self.method))
 
     def keys(self, fingerprint: str) -> dict[str, Key]:
         """Protocol -> the key of its result on homes with this fingerprint."""

@@ -60,9 +60,10 @@ class Children:
             last_words = said.read()[-TAIL:]
         keys = asked.keys(asked.source.fingerprint()).values()
         if code == 0:
-            return [store.outcome(key) for key in keys]
+            return [store.outcome(key, asked.code) for key in keys]
         error = f"{_ending(code)}\n{last_words}".strip()
-        return [store.find(key) or store.fail(failed(key, error, threads)) for key in keys]
+        made_by = asked.code
+        return [store.find(key, made_by) or store.fail(failed(key, error, threads, made_by)) for key in keys]
 
     def stop(self) -> None:
         """End every process under way; their runs are lost."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -29,7 +30,7 @@ from benchmarks.compare import (
     resamples_for,
 )
 from benchmarks.results import Result, as_json
-from benchmarks.settings import data_options, split_options
+from benchmarks.settings import data_options, method_parameters, split_options
 from benchmarks.whole_files import Json
 from datasets.errors import DataError
 
@@ -55,7 +56,24 @@ class Board:
         """Whether its methods can be compared by a metric."""
         return base_name(metric) in metrics_of(self.runs[0][1])
 
+    def label(self, name: str) -> str | None:
+        """The row that a name means: the row itself, else the only one of the method; None where there is none.
+
+        A bare name is the row of the method's defaults, where these were run.
+        """
+        if name in self.methods():
+            return name
+        same = sorted({label for label, result in self.runs if result.key.method == name})
+        if len(same) > 1:
+            listed = ", ".join(map(shlex.quote, same))
+            raise DataError(f"{self.title}: {name} was run with several settings; name one of: {listed}")
+        return same[0] if same else None
+
     def warnings(self) -> list[str]:
+        """What a reader of the list should know before believing it."""
+        return [*self._circumstances(), *self._seeds(), *self._silence()]
+
+    def _circumstances(self) -> list[str]:
         """Where its runs were not made under the same circumstances: another commit, another version of a package."""
         found: dict[str, set[str]] = {"commit": {result.commit for _, result in self.runs}}
         for _, result in self.runs:
@@ -66,6 +84,34 @@ class Board:
             for name, values in found.items()
             if len(values) > 1
         ]
+
+    def _seeds(self) -> list[str]:
+        """Where its rows are means over different seeds, which are different hidden rules."""
+        rows: dict[tuple[int, ...], list[str]] = {}
+        for label in self.methods():
+            seeds = sorted(result.key.seed for each, result in self.runs if each == label)
+            rows.setdefault(tuple(seeds), []).append(label)
+        listed = "; ".join(
+            f"{', '.join(map(str, seeds))}: {', '.join(sorted(labels))}" for seeds, labels in sorted(rows.items())
+        )
+        return [f"the rows are of different seeds ({listed})"] if len(rows) > 1 else []
+
+    def _silence(self) -> list[str]:
+        """Where a method has no answer for what it is asked."""
+        found = []
+        mute = [m for m in sorted(self.methods()) if self._unanswered(m, "unanswered", "hidden") == 1]
+        if mute:
+            found.append(f"answered none of the hidden rules: {', '.join(mute)}")
+        few = [m for m in sorted(self.methods()) if self._unanswered(m, "unanswered_non_rules", "non_rules") > 1 / 2]
+        if few and self.protocol == "paper":
+            found.append(
+                f"more than half of the non-rules are unanswered by {', '.join(few)}: "
+                "auc then says mostly which triples a method knows; see auc_feasible"
+            )
+        return found
+
+    def _unanswered(self, label: str, part: str, whole: str) -> float:
+        return _mean(_share(result, part, whole) for each, result in self.runs if each == label)
 
 
 def boards(results: Sequence[Result]) -> list[Board]:
@@ -102,6 +148,7 @@ def leaderboard(board: Board, metric: str, *, seed: int = 0) -> pd.DataFrame:
         row: dict[str, object] = {"method": method, metric: float(values[columns].mean()), "low": low, "high": high}
         row |= {name: _mean(r.summary.get(name) for r in runs) for name in COLUMNS[board.protocol] if name != metric}
         row["unanswered"] = _mean(result.summary.get("unanswered") for result in runs)
+        row["hidden"] = _mean(result.summary.get("hidden") for result in runs)
         if board.protocol == "paper":
             row["non-rules unanswered"] = _mean(_share(result, "unanswered_non_rules", "non_rules") for result in runs)
         row["fit s"] = _mean(result.seconds.get("fit") for result in runs)
@@ -163,20 +210,34 @@ def _share(result: Result, part: str, whole: str) -> float | None:
 
 
 def _labels(runs: Sequence[Result]) -> list[str]:
-    """The method of each run, with those of its parameters that differ between the runs of this method."""
+    """The method of each run, with those of its parameters that are not the defaults.
+
+    Where the defaults are not known here: with those that differ between the runs of this method.
+    """
     sets: dict[str, list[Mapping[str, Json]]] = {}
     for run in runs:
         sets.setdefault(run.key.method, []).append(run.key.parameters)
+    usual = {method: _defaults(method) for method in sets}
     labels = []
     for run in runs:
-        others = sets[run.key.method]
+        own, defaults = run.key.parameters, usual[run.key.method]
+        compared = sets[run.key.method] if defaults is None else [defaults]
         differing = [
             f"{name}={value}"
-            for name, value in run.key.parameters.items()
-            if any(name not in other or other[name] != value for other in others)
+            for name, value in own.items()
+            if any(name not in other or other[name] != value for other in compared)
         ]
+        differing += [f"without {name}" for name in defaults or () if name not in own]  # of a version that had none
         labels.append(f"{run.key.method} ({', '.join(differing)})" if differing else run.key.method)
     return labels
+
+
+def _defaults(method: str) -> dict[str, Json] | None:
+    """The parameters of a method that nobody has set; None for a method that this process cannot import."""
+    try:
+        return {name: as_json(value, name) for name, value in method_parameters(method, {}).items()}
+    except (DataError, ImportError, TypeError):  # a TypeError where a parameter has no default
+        return None
 
 
 def _mean(values: object) -> float:

@@ -34,7 +34,7 @@ def nobody(done: int, of: int) -> None:
 def perform(asked: Experiment, homes: Homes, *, store: Store, threads: int, told: Told = nobody) -> list[Result]:
     """Fit, evaluate by each protocol and keep the results, here and now; an error is kept as well."""
     made: list[Result] = []
-    keys = asked.keys(homes.fingerprint)
+    keys, code = asked.keys(homes.fingerprint), asked.code
     counts = {"homes": homes.n_homes, "devices": homes.n_devices, "rules": homes.n_rules}
     try:
         parts = split(homes, asked.split, seed=asked.seed, **asked.split_options)
@@ -59,6 +59,7 @@ def perform(asked: Experiment, homes: Homes, *, store: Store, threads: int, told
                 counts=counts | {"train rules": parts.train.n_rules, "hidden rules": len(parts.test)},
                 versions=versions(),
                 commit=commit(),
+                code=code,
                 threads=threads,
                 written=_now(),
             )
@@ -66,14 +67,21 @@ def perform(asked: Experiment, homes: Homes, *, store: Store, threads: int, told
     except Exception:  # whatever a method of somebody else's raises is part of the record
         error = traceback.format_exc()
         missing = asked.protocols[len(made) :]
-        made += [store.fail(failed(keys[protocol], error, threads)) for protocol in missing]
+        made += [store.fail(failed(keys[protocol], error, threads, code)) for protocol in missing]
     return made
 
 
-def failed(key: Key, error: str, threads: int) -> Result:
+def failed(key: Key, error: str, threads: int, code: str) -> Result:
     """The record of a run that did not finish."""
     return Result(
-        key, status="failed", error=error, versions=versions(), commit=commit(), threads=threads, written=_now()
+        key,
+        status="failed",
+        error=error,
+        versions=versions(),
+        commit=commit(),
+        code=code,
+        threads=threads,
+        written=_now(),
     )
 
 

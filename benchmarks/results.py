@@ -1,12 +1,13 @@
 """A result is one file whose name is a hash of its key; the key says what must be equal for two runs to be the same.
 
-    <hash>.json           key, summary, history by round, seconds, memory, versions, commit
+    <hash>.json           key, summary, history by round, seconds, memory, versions, commit, hash of the method's code
     <hash>.homes.parquet  a row per home with hidden rules
     <hash>.rules.parquet  a row per hidden rule
     <hash>.failed.json    the error of a run that failed; it goes away when the run succeeds
 
 Every file is written under another name and moved, the JSON last, so a finished run is complete and two processes may
-share a folder. A file that cannot be read is named and left alone.
+share a folder. A file that cannot be read is named and left alone. The code is not part of the key: a run of edited
+code takes the place of the old one, so that no list shows both.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 
 from benchmarks.whole_files import Json, moved_to, write_json
 from datasets.errors import DataError
@@ -30,6 +32,8 @@ log = logging.getLogger(__name__)
 
 FORMAT = 2  # goes up when older files would be misread, or hold numbers of an evaluation that has changed since
 TABLES = ("homes", "rules")
+LATER = ("code", "digests")  # files of before lack them and can be read all the same
+OTHERWISE = ("key", "folder", *LATER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +75,10 @@ class Result:
     counts: dict[str, int] = field(default_factory=dict)  # homes, devices, rules of the data
     versions: dict[str, str] = field(default_factory=dict)
     commit: str = ""
+    code: str = ""  # of the file the method is written in, see `circumstances.code_of`
     threads: int = 1
     written: str = ""
-    sizes: dict[str, int] = field(default_factory=dict)  # bytes of the tables, to notice one that was cut off
+    digests: dict[str, str] = field(default_factory=dict)  # of the tables, to notice one that is cut off or damaged
     folder: Path | None = None  # where it was read from
 
     def homes(self) -> pd.DataFrame:
@@ -87,12 +92,19 @@ class Result:
     def _table(self, name: str) -> pd.DataFrame:
         if self.folder is None or self.status != "done":
             raise DataError(f"{self.key}: its {name} are not on disk; the run is {self.status}")
-        return pd.read_parquet(_table_path(self.folder, self.key, name))
+        path = _table_path(self.folder, self.key, name)
+        try:
+            return pd.read_parquet(path)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise DataError(f"{path}: not a readable Parquet file ({error}); delete it and run again") from error
 
 
 def results_folder(given: Path | str | None = None) -> Path:
     """Where results are kept: as given, else $FEDRULE_RESULTS, else `results`."""
-    return Path(given or os.environ.get("FEDRULE_RESULTS") or "results")
+    folder = Path(given or os.environ.get("FEDRULE_RESULTS") or "results")
+    if folder.is_file():
+        raise DataError(f"{folder} is a file, not a folder; results are kept in a folder")
+    return folder
 
 
 def load_results(folder: Path | str | None = None) -> list[Result]:
@@ -111,23 +123,32 @@ class Store:
 
     folder: Path
 
-    def find(self, key: Key) -> Result | None:
-        """The finished run of this key; None if there is none that can be read."""
+    def find(self, key: Key, code: str | None = None) -> Result | None:
+        """The finished run of this key, by any code or by this one; None if there is none that can be read."""
         path = self.folder / f"{key.hash}.json"
-        return _read(path) if path.exists() else None
+        found = _read(path) if path.exists() else None
+        return found if found is None or code in (None, found.code) else None
+
+    def finished(self, key: Key, code: str) -> Result | None:
+        """The finished run of this key by this code; a run by other code is named, since it will be made again."""
+        found = self.find(key)
+        if found is not None and found.code != code:
+            log.warning("%s: made by other code, run again", key)
+            return None
+        return found
 
     def save(self, result: Result, homes: pd.DataFrame, rules: pd.DataFrame) -> Result:
         """Keep a finished run; its tables first, so that the JSON says they are there."""
         path = self.folder / f"{result.key.hash}.json"
         if path.exists() and _read(path) is None:
             _set_aside(path)
-        sizes = {}
+        digests = {}
         for name, table in zip(TABLES, (homes, rules), strict=True):
             place = _table_path(self.folder, result.key, name)
             with moved_to(place) as temporary:
                 table.to_parquet(temporary)
-                sizes[name] = temporary.stat().st_size
-        result = replace(result, status="done", error="", sizes=sizes, folder=self.folder)
+                digests[name] = _digest(temporary)
+        result = replace(result, status="done", error="", digests=digests, folder=self.folder)
         write_json(path, _as_json(result))
         self._failure(result.key).unlink(missing_ok=True)
         return result
@@ -138,9 +159,10 @@ class Store:
         write_json(self._failure(result.key), _as_json(result))
         return result
 
-    def outcome(self, key: Key) -> Result:
-        """The finished run of this key, or else its failure."""
-        result = self.find(key) or (_read(self._failure(key)) if self._failure(key).exists() else None)
+    def outcome(self, key: Key, code: str | None = None) -> Result:
+        """The finished run of this key by this code, or else its failure; else the file was edited meanwhile."""
+        failure = self._failure(key)
+        result = self.find(key, code) or (_read(failure) if failure.exists() else None) or self.find(key)
         if result is None:
             raise DataError(f"{self.folder}: there is neither a result nor a failure of {key}")
         return result
@@ -196,6 +218,11 @@ def _table_path(folder: Path, key: Key, name: str) -> Path:
     return folder / f"{key.hash}.{name}.parquet"
 
 
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
 def _set_aside(path: Path) -> None:
     """Keep an unreadable file under another name, since its own is needed now."""
     number = 1
@@ -208,8 +235,8 @@ def _set_aside(path: Path) -> None:
 def _read_all(folder: Path) -> list[Result]:
     """Finished runs, and failed ones that have not finished since."""
     read = [result for path in sorted(folder.glob("*.json")) if (result := _read(path)) is not None]
-    finished = {result.key.hash for result in read if result.status == "done"}
-    return [result for result in read if result.status == "done" or result.key.hash not in finished]
+    finished = {(result.key.hash, result.code) for result in read if result.status == "done"}
+    return [result for result in read if result.status == "done" or (result.key.hash, result.code) not in finished]
 
 
 def _read(path: Path) -> Result | None:
@@ -218,17 +245,18 @@ def _read(path: Path) -> Result | None:
         content = json.loads(path.read_text("utf-8"))
         if content["format"] != FORMAT:
             raise ValueError(f"it has format {content['format']}, this version reads {FORMAT}")
-        values = {each.name: content[each.name] for each in fields(Result) if each.name not in ("key", "folder")}
+        values = {each.name: content[each.name] for each in fields(Result) if each.name not in OTHERWISE}
+        values |= {name: content[name] for name in LATER if name in content}
         values["summary"] = {name: _number(value) for name, value in values["summary"].items()}
         values["history"] = [{name: _number(value) for name, value in row.items()} for row in values["history"]]
         result = Result(key=Key(**content["key"]), folder=path.parent, **values)
         expected = f"{result.key.hash}.json" if result.status == "done" else f"{result.key.hash}.failed.json"
         if path.name != expected:
             raise ValueError(f"its key belongs to {expected}")
-        for name, size in result.sizes.items():
+        for name, digest in result.digests.items():
             table = _table_path(path.parent, result.key, name)
-            if not table.exists() or table.stat().st_size != size:
-                raise ValueError(f"{table.name} is missing or cut off")
+            if not table.exists() or _digest(table) != digest:
+                raise ValueError(f"{table.name} is missing, cut off or damaged")
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         log.warning("%s is not used: %s", path, f"no {error}" if isinstance(error, KeyError) else error)
         return None

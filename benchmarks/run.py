@@ -47,7 +47,7 @@ def run(
     )
     kept = Store(results_folder(store))
     keys = asked.keys(homes_of.fingerprint())
-    finished = {protocol: found for protocol, key in keys.items() if (found := kept.find(key))}
+    finished = {protocol: found for protocol, key in keys.items() if (found := kept.finished(key, asked.code))}
     missing = asked.only([protocol for protocol in keys if protocol not in finished])
     if missing.protocols and isolate:
         with TemporaryDirectory() as folder:

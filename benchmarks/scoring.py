@@ -59,8 +59,12 @@ def score(fitted: Fitted, homes: Homes, trigger: Array, action: Array) -> Scores
     first, last = homes.device_home[trigger[[0, -1]]]
     shown = homes.subset(np.arange(first, last + 1))
     shift = np.searchsorted(homes.device_home, first)
-    scores = fitted.score_pairs(shown, trigger - shift, action - shift)
+    scores = np.asarray(fitted.score_pairs(shown, trigger - shift, action - shift))
     if scores.shape != (len(trigger), len(homes.relations)):
         wanted = f"[{len(trigger)} pairs, {len(homes.relations)} relations]"
         raise DataError(f"{type(fitted).__name__}.score_pairs gave scores of shape {scores.shape} instead of {wanted}")
-    return np.array(scores, dtype=np.float32)
+    with np.errstate(over="ignore"):  # too large for a float32 is infinite, which is said below
+        own = np.array(scores, dtype=np.float32)
+    if np.isinf(own).any():
+        raise DataError(f"{type(fitted).__name__}.score_pairs gave an infinite score; scores are finite or NaN")
+    return own

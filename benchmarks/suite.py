@@ -95,6 +95,8 @@ def _content(suite: str) -> tuple[Path, Table]:
         content = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: {error}") from None
+    if isinstance(content.get("data"), dict):
+        raise DataError(f"{path}: data sets are tables, written [[data]] and not [data]")
     _check(content, OF_SUITE, str(path))
     if not content.get("data"):
         raise DataError(f"{path}: name at least one data set, under [[data]]")
@@ -114,6 +116,9 @@ def _experiments(entry: Table, settings: Table, given: Given, place: str) -> lis
         except DataError as error:
             log.info("left out: %s", error)
             return []
+    protocols = [str(protocol) for protocol in _list(settings, "protocols", place, PROTOCOLS)]
+    if not protocols:
+        raise DataError(f"{place}: nothing to run: protocols is empty; name one of {', '.join(PROTOCOLS)}")
     return [
         experiment(
             method,
@@ -122,7 +127,7 @@ def _experiments(entry: Table, settings: Table, given: Given, place: str) -> lis
             split=str(settings.get("split", "holdout")),
             options=_table(settings, "split_options", place),
             seed=seed,
-            protocols=[str(protocol) for protocol in _list(settings, "protocols", place) or PROTOCOLS],
+            protocols=protocols,
         )
         for seed in _seeds(settings.get("seeds", len(SEEDS)), place)
         for method, parameters in _methods(settings.get("methods", "all"), given, place)
@@ -146,11 +151,13 @@ def _methods(asked: object, given: Given, place: str) -> list[tuple[str, Table]]
             found.append((entry, {}))
         else:
             raise DataError(f'{place}: a method is written "mf" or {{ name = "mf", solver = "bpr" }}, not {entry}')
+    if not found:
+        raise DataError(f'{place}: nothing to run: no method is named; write "all" for every method')
     return [(name, {**parameters, **given.get(name, {})}) for name, parameters in found]
 
 
 def _seeds(asked: object, place: str) -> list[int]:
-    seeds = list(range(asked)) if isinstance(asked, int) else asked
+    seeds = list(range(asked)) if type(asked) is int else asked  # True is no number
     if not isinstance(seeds, list) or not seeds or any(type(seed) is not int or seed < 0 for seed in seeds):
         raise DataError(f"{place}: seeds = {asked}: give how many, or a list of whole numbers from 0 on")
     return seeds
@@ -165,8 +172,8 @@ def _check(table: Table, known: Mapping[str, type | types.UnionType], place: str
             raise DataError(f"{place}: {key} = {value!r}: expected {expected}")
 
 
-def _list(table: Table, key: str, place: str) -> list[object]:
-    value = table.get(key, [])
+def _list(table: Table, key: str, place: str, default: Sequence[object] = ()) -> list[object]:
+    value = table.get(key, list(default))
     assert isinstance(value, list), place  # `_check` has seen it
     return value
 

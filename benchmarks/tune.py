@@ -23,6 +23,7 @@ import hashlib
 import importlib.util
 import json
 import logging
+import shlex
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -166,6 +167,21 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Tun
             value = measured({name: _choose(asked, name, entry) for name, entry in space.items()}).value
             chooser.tell(asked, value, state=None if value is not None else optuna.trial.TrialState.FAIL)
     return Tuned(study.method, done, path)
+
+
+def run_command(method: str, parameters: Mapping[str, object], *, modules: Sequence[str] = ()) -> str:
+    """What to paste into a shell to run a method with these parameters."""
+    words = ["python", "-m", "benchmarks", "run", "default", "--methods", method]
+    words += [word for module in modules for word in ("--import", module)]
+    words += [word for name, value in parameters.items() for word in ("--set", f"{method}.{name}={_spelled(value)}")]
+    return shlex.join(words)
+
+
+def _spelled(value: object) -> str:
+    """A value as --set takes it."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(_spelled, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _parts(study: Study, source: Source, seed: int) -> Split:

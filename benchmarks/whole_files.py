@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,10 +23,9 @@ def write_json(path: Path, content: Json) -> None:
 def moved_to(path: Path) -> Iterator[Path]:
     """A temporary file in the same folder that takes this name when all went well."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")  # others may read it, as any new file
     try:
-        yield Path(name)
-        os.replace(name, path)
+        yield temporary
+        os.replace(temporary, path)
     finally:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

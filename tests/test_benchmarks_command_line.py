@@ -11,14 +11,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from baselines import registry
 from benchmarks import progress as module
 from benchmarks.__main__ import main
+from benchmarks.commands import show_board
+from benchmarks.leaderboard import Board
 from benchmarks.progress import progress
-from benchmarks.results import load_failures, load_results
+from benchmarks.results import Result, Store, load_failures, load_results
 from benchmarks.tune import Trial, Tuned
+from datasets.errors import DataError
 from tests.test_compare import keep
 from tests.toys import toys
 
@@ -86,7 +90,7 @@ def test_run_makes_results_shows_the_lists_and_makes_none_twice(capsys, suite, t
 
     assert main(["leaderboard", "--results", str(folder), "--protocol", "ranking", "--json"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
-    assert [row["method"] for row in json.loads(line)["rows"]] == ["toy-count", "toy-log-odds"]
+    assert [row["method"] for row in json.loads(line)["rows"]] == ["toy-count", "toy-log-odds (sign=-1.0)"]
 
     assert main(["leaderboard", "--results", str(folder), "--protocol", "paper", "--metric", "loss"]) == 0
     shown = capsys.readouterr().out
@@ -100,7 +104,9 @@ def test_run_makes_results_shows_the_lists_and_makes_none_twice(capsys, suite, t
         assert f"holdout, {protocol}: " in shown
     assert "non-rules unanswered" in shown
     assert main(["leaderboard", "--results", str(folder), "--metric", "unanswered"]) == 1
-    assert "unknown metric per home of protocol paper 'unanswered'" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "unanswered has no value per home that methods could be ranked or compared by" in message
+    assert "paper: auc, auc_feasible, loss, mr, mr_rt; ranking: hr@1, 'hr@1, all', " in message
     assert main(["compare", "toy-count", "toy-log-odds", "--results", str(folder), "--metric", "mr_home"]) == 0
     # The popular relations (toy-count) have the lower mean rank, which is the better one.
     assert "toy-count is better" in capsys.readouterr().out
@@ -153,8 +159,8 @@ def test_a_failed_run_is_named_and_the_exit_code_says_so(capsys, suite, tmp_path
             "nowhere has no results; `python -m benchmarks run smoke` makes some",
         ),
         (["compare", "a", "b", "--results", "nowhere"], "nowhere has no results"),
-        (["--import", "no_such_module", "list"], "No module named 'no_such_module'"),
-        (["list", "--import", "no_such_module"], "No module named 'no_such_module'"),
+        (["--import", "no_such_module", "list"], "--import no_such_module: No module named 'no_such_module'"),
+        (["list", "--import", "no_such_module"], "Modules are looked for in "),
     ],
 )
 def test_bad_input_is_one_message_and_no_traceback(capsys, tmp_path, monkeypatch, arguments, complaint):
@@ -173,9 +179,85 @@ def test_compare_names_the_settings_where_a_method_was_run_with_several(capsys, 
     capsys.readouterr()
     asked = ["--results", str(folder), "--protocol", "ranking", "--metric", "mrr"]
     assert main(["compare", "toy-count", "toy-log-odds", *asked]) == 1
-    assert "name one of: toy-count (noise=1.0); toy-count (noise=2.0)" in capsys.readouterr().err
+    assert "name one of: 'toy-count (noise=1.0)', 'toy-count (noise=2.0)'" in capsys.readouterr().err
     assert main(["compare", "toy-count (noise=1.0)", "toy-log-odds", *asked]) == 0
     assert "single run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("names", "complaint"),
+    [
+        (("a", "aa"), "unknown method 'aa'; did you mean 'a'? Known: a, b"),
+        (("a", "a"), "a and a are the same runs; name two methods"),
+        (("a", "toy-large"), "no data set has results of both a and toy-large"),
+    ],
+)
+def test_compare_wants_two_methods_that_are_there(capsys, tmp_path, names, complaint):
+    for method in ("a", "b"):
+        keep(tmp_path, method, [0.1, 0.2])
+    assert main(["compare", *names, "--results", str(tmp_path)]) == 1
+    assert complaint in capsys.readouterr().err
+
+
+def test_compare_names_a_data_set_where_a_name_is_unclear_and_compares_on_the_others(capsys, tmp_path):
+    for track in ("types", "instances"):
+        for method in ("a", "b"):
+            keep(tmp_path, method, [0.1, 0.2], track=track, parameters={"size": 1})
+    keep(tmp_path, "b", [0.1, 0.2], track="types", parameters={"size": 2})
+    assert main(["compare", "a", "b", "--metric", "mrr", "--results", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "instances, holdout, ranking: mrr\n" in out
+    assert "not compared: wyze-synthetic (preset=None), 2 homes, types, holdout, ranking: b was run with several" in out
+
+
+def test_a_list_names_the_runs_that_failed(capsys, tmp_path):
+    made = keep(tmp_path, "a", [0.1])
+    for method, seed in (("raises", 0), ("raises", 1), ("wrong", 0)):
+        Store(tmp_path).fail(Result(replace(made.key, method=method, seed=seed), error="no"))
+    assert main(["leaderboard", "--results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "not shown: 3 failed runs: raises, wrong"
+    assert main(["leaderboard", "--results", str(tmp_path), "--json"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1  # nothing but lists
+
+
+def test_a_list_says_how_many_of_the_hidden_rules_are_unanswered_and_whose_log_odds_are_used(capsys):
+    summary = {"auc": 0.5, "unanswered": 22.0, "hidden": 580.0}
+    table = pd.DataFrame([{"method": "a", "low": 0.4, "high": 0.6, "seeds": 1, "calibrated": False, **summary}])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("benchmarks.commands.leaderboard", lambda *_: table)
+        show_board(Board("somewhere", "paper", ()), "auc")
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "22 of 580" in last
+    assert "own" in last
+
+
+def test_list_survives_a_method_that_cannot_be_imported(capsys, monkeypatch):
+    def summary(name):
+        if name == "toy-count":
+            raise DataError("its module is broken")
+        return "fine"
+
+    monkeypatch.setattr(registry, "summary", summary)
+    assert main(["list"]) == 0
+    assert "toy-count: cannot be imported: its module is broken\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seeds", ["x", "0", ",", "1,x", "-1"])
+def test_seeds_that_are_none_are_refused_in_words(capsys, seeds):
+    with pytest.raises(SystemExit):
+        main(["run", "smoke", f"--seeds={seeds}"])
+    message = capsys.readouterr().err
+    assert f"argument --seeds: {seeds!r}: give how many (5) or which, with commas (3,4 or 3,)" in message
+    assert "_seeds" not in message
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "benchmarks", "show", "popularity"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_check_says_in_words_what_a_method_does_wrong(capsys):
@@ -191,7 +273,7 @@ def test_tune_says_how_to_set_what_it_found(capsys, tmp_path):
     assert main([*asked, "--set", "toy-count.rounds=2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("toy-count: validation mrr 0.")
-    assert lines[-1].startswith("--set toy-count.rounds=2")
+    assert lines[-1].startswith("python -m benchmarks run default --methods toy-count --set toy-count.rounds=2")
     (path,) = tmp_path.rglob("*.json")
     assert json.loads(path.read_text())["key"]["seeds"] == [100]  # 0, 1, 2, ... are reported
 

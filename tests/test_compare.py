@@ -19,6 +19,7 @@ from benchmarks.compare import (
     holm,
     interval,
     mean_over_seeds,
+    no_metric,
     resamples_for,
     wilcoxon_p,
 )
@@ -26,6 +27,9 @@ from benchmarks.leaderboard import boards, leaderboard, tie_groups
 from benchmarks.results import Result, Store, load_results
 from datasets.errors import DataError
 from tests.test_results import KEY
+from tests.toys import toys
+
+assert toys  # a fixture
 
 
 def panel(totals, weights=None, methods=None, seeds=None):
@@ -317,9 +321,80 @@ def test_a_group_is_measured_from_its_leader_and_not_from_its_neighbour(tmp_path
     assert groups == sorted(groups)
 
 
-def test_settings_of_one_method_are_told_apart_by_what_differs(tmp_path):
-    keep(tmp_path, "mf", [0.1], parameters={"solver": "als", "factors": 8})
-    keep(tmp_path, "mf", [0.2], parameters={"solver": "bpr", "factors": 8})
-    keep(tmp_path, "ease", [0.2], parameters={"penalty": 1.0})
+def test_settings_of_a_method_that_is_not_known_here_are_told_apart_by_what_differs(tmp_path):
+    keep(tmp_path, "theirs", [0.1], parameters={"solver": "als", "factors": 8})
+    keep(tmp_path, "theirs", [0.2], parameters={"solver": "bpr", "factors": 8})
+    keep(tmp_path, "other", [0.2], parameters={"penalty": 1.0})
     (board,) = boards(load_results(tmp_path))
-    assert sorted(board.methods()) == ["ease", "mf (solver=als)", "mf (solver=bpr)"]
+    assert sorted(board.methods()) == ["other", "theirs (solver=als)", "theirs (solver=bpr)"]
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_row_shows_every_parameter_that_is_not_the_default(tmp_path):
+    defaults = {"rounds": 3, "noise": 0.1, "sign": 1.0}
+    keep(tmp_path, "toy-count", [0.1], parameters={**defaults, "noise": 2.0, "sign": -1.0})
+    (board,) = boards(load_results(tmp_path))
+    assert board.methods() == ["toy-count (noise=2.0, sign=-1.0)"]  # also where it is the only run
+    assert board.label("toy-count") == "toy-count (noise=2.0, sign=-1.0)"
+    keep(tmp_path, "toy-count", [0.1], parameters=defaults)
+    keep(tmp_path, "toy-count", [0.1], parameters={"noise": 0.1, "sign": 1.0})  # of a version without rounds
+    (board,) = boards(load_results(tmp_path))
+    settings = ["toy-count (noise=2.0, sign=-1.0)", "toy-count (without rounds)"]
+    assert sorted(board.methods()) == ["toy-count", *settings]
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_bare_name_is_the_run_with_default_parameters(tmp_path):
+    defaults = {"rounds": 3, "noise": 0.1, "sign": 1.0}
+    for noise in (1.0, 2.0):
+        keep(tmp_path, "toy-count", [0.1], parameters={**defaults, "noise": noise})
+    (board,) = boards(load_results(tmp_path))
+    with pytest.raises(DataError, match=r"name one of: 'toy-count \(noise=1.0\)', 'toy-count \(noise=2.0\)'"):
+        board.label("toy-count")
+    assert board.label("toy-large") is None
+    keep(tmp_path, "toy-count", [0.1], parameters=defaults)
+    (board,) = boards(load_results(tmp_path))
+    assert board.label("toy-count") == "toy-count"
+
+
+def test_rows_of_different_seeds_are_pointed_out(tmp_path):
+    for method, seed in (("a", 0), ("a", 1), ("b", 0), ("b", 1)):
+        keep(tmp_path, method, [0.1], seed=seed)
+    (board,) = boards(load_results(tmp_path))
+    assert board.warnings() == []
+    keep(tmp_path, "c", [0.1], seed=1)
+    (board,) = boards(load_results(tmp_path))
+    assert board.warnings() == ["the rows are of different seeds (0, 1: a, b; 1: c)"]
+
+
+def test_methods_that_answer_little_are_pointed_out(tmp_path):
+    counts = {"hidden": 4.0, "non_rules": 8.0}
+    made = [
+        ("mute", {"unanswered": 4.0, "unanswered_non_rules": 8.0}),
+        ("half", {"unanswered": 3.0, "unanswered_non_rules": 4.0}),  # 4 of 8 is not more than half
+        ("few", {"unanswered": 0.0, "unanswered_non_rules": 5.0}),
+    ]
+    for protocol in ("ranking", "paper"):
+        results = []
+        for method, unanswered in made:
+            result = keep(tmp_path, method, [0.1], protocol=protocol)
+            results.append(replace(result, summary=result.summary | counts | unanswered))
+        (board,) = boards(results)
+        none, *more = board.warnings()
+        assert none == "answered none of the hidden rules: mute"
+        expected = [
+            "more than half of the non-rules are unanswered by few, mute: "
+            "auc then says mostly which triples a method knows; see auc_feasible"
+        ]
+        assert more == (expected if protocol == "paper" else [])
+
+
+def test_a_metric_that_cannot_rank_is_answered_with_those_of_each_protocol(tmp_path):
+    ranking = keep(tmp_path, "a", [0.1])
+    paper = keep(tmp_path, "a", [0.1], protocol="paper", metric="auc")
+    paper = replace(paper, summary=paper.summary | {"auc_pooled": 0.5})
+    known = "Metrics of each protocol: paper: auc; ranking: mrr"
+    assert str(no_metric("mmr", [ranking, paper])) == f"unknown metric 'mmr'; did you mean 'mrr'? {known}"
+    assert str(no_metric("zzz", [ranking, paper])) == f"unknown metric 'zzz'. {known}"
+    pooled = "auc_pooled has no value per home that methods could be ranked or compared by."
+    assert str(no_metric("auc_pooled", [ranking, paper])) == f"{pooled} {known}"

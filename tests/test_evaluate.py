@@ -294,3 +294,25 @@ def test_what_is_asked_wrongly_is_answered_with_what_would_be_right():
 
     with pytest.raises(DataError, match=r"Short.score_pairs gave scores of shape \(4, 2\) instead of \[4 pairs, 3"):
         evaluate(Short(), made)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e39])  # the last is infinite as a float32
+@pytest.mark.parametrize("protocol", ["ranking", "paper"])
+def test_an_infinite_score_is_refused(protocol, value):
+    class Infinite(Fixed):
+        def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
+            return np.where(np.arange(3) == 1, value, super().score_pairs(homes, trigger, action).astype(float))
+
+    with pytest.raises(DataError, match=r"Infinite.score_pairs gave an infinite score; scores are finite or NaN"):
+        evaluate(Infinite(), lamp_and_switch(), protocol)
+
+
+def test_scores_that_are_no_array_are_held_to_their_shape_too():
+    class Forgot(Fixed):
+        def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
+            super().score_pairs(homes, trigger, action)  # and no return
+
+    with pytest.raises(
+        DataError, match=r"Forgot.score_pairs gave scores of shape \(\) instead of \[4 pairs, 3 relations"
+    ):
+        evaluate(Forgot(), lamp_and_switch())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -146,7 +147,60 @@ def test_a_result_whose_table_was_cut_off_is_not_finished(store, caplog):
     table = store.folder / f"{KEY.hash}.homes.parquet"
     table.write_bytes(table.read_bytes()[:-1])
     assert store.find(KEY) is None
-    assert f"{table.name} is missing or cut off" in caplog.text
+    assert f"{table.name} is missing, cut off or damaged" in caplog.text
+
+
+def test_a_damaged_table_of_the_right_size_is_not_finished_and_is_mended_by_the_next_run(store, caplog):
+    store.save(RESULT, HOMES, RULES)
+    table = store.folder / f"{KEY.hash}.rules.parquet"
+    table.write_bytes(bytes(table.stat().st_size))
+    assert store.find(KEY) is None
+    assert load_results(store.folder) == []
+    assert f"{table.name} is missing, cut off or damaged" in caplog.text
+    store.save(RESULT, HOMES, RULES)
+    pd.testing.assert_frame_equal(store.find(KEY).rules(), RULES)
+    assert (store.folder / f"{KEY.hash}.json.unreadable-1").exists()
+
+
+def test_a_table_damaged_after_it_was_found_is_named(store):
+    found = store.save(RESULT, HOMES, RULES)
+    table = store.folder / f"{KEY.hash}.homes.parquet"
+    table.write_bytes(bytes(table.stat().st_size))
+    with pytest.raises(DataError, match=rf"{table.name}: not a readable Parquet file .* run again"):
+        found.homes()
+
+
+def test_a_result_of_before_code_was_kept_can_be_read_but_counts_as_other_code(store, caplog):
+    store.save(RESULT, HOMES, RULES)
+    path = store.folder / f"{KEY.hash}.json"
+    content = json.loads(path.read_text())
+    del content["code"], content["digests"]
+    path.write_text(json.dumps(content))
+    assert len(load_results(store.folder)) == 1
+    assert store.finished(KEY, "new") is None
+    assert f"{KEY}: made by other code, run again" in caplog.text
+
+
+def test_a_run_of_other_code_takes_the_place_of_the_old_one(store):
+    store.save(replace(RESULT, code="old"), HOMES, RULES)
+    assert store.find(KEY, "old") is not None
+    assert store.find(KEY, "new") is None
+    store.fail(replace(RESULT, code="new", error="RuntimeError: no"))
+    assert store.outcome(KEY, "new").status == "failed"
+    assert [failure.code for failure in load_failures(store.folder)] == ["new"]
+    store.save(replace(RESULT, code="new"), HOMES, RULES)
+    assert [result.code for result in load_results(store.folder)] == ["new"]
+    assert store.outcome(KEY, "edited since").code == "new"
+
+
+def test_files_may_be_read_by_whom_the_umask_allows(store):
+    before = os.umask(0o027)
+    try:
+        store.save(RESULT, HOMES, RULES)
+    finally:
+        os.umask(before)
+    # 666 without 027 is 640
+    assert {path.stat().st_mode & 0o777 for path in store.folder.iterdir()} == {0o640}
 
 
 def test_an_unreadable_file_is_set_aside_and_not_overwritten(store):
@@ -235,6 +289,12 @@ def test_results_are_kept_where_the_variable_says(monkeypatch, tmp_path):
     assert str(results_folder("here")) == "here"
     monkeypatch.delenv("FEDRULE_RESULTS")
     assert str(results_folder()) == "results"
+
+
+def test_a_file_where_a_folder_should_be_is_named(tmp_path):
+    (tmp_path / "afile").touch()
+    with pytest.raises(DataError, match="afile is a file, not a folder"):
+        results_folder(tmp_path / "afile")
 
 
 def test_reading_results_loads_no_method_and_no_torch():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -13,10 +14,11 @@ import pytest
 
 import benchmarks.perform
 import datasets
+from baselines import registry
 from baselines.registry import build
 from benchmarks import threads
 from benchmarks.calibrate import Calibration, calibrate
-from benchmarks.circumstances import commit, peak_megabytes, versions
+from benchmarks.circumstances import code_of, commit, peak_megabytes, versions
 from benchmarks.evaluate import evaluate
 from benchmarks.execute import execute
 from benchmarks.experiment import experiment, source
@@ -190,6 +192,73 @@ def test_a_finished_run_is_read_and_not_made_again(tmp_path):
     second = run("toy-count", **DATA, parameters={"noise": 0.1}, store=tmp_path, isolate=False)
     assert [result.written for result in second] == [result.written for result in first]
     assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+EDITED = """
+from dataclasses import dataclass
+from baselines.registry import register
+from tests.toy_methods import Count
+
+@register("edited")
+@dataclass(frozen=True)
+class Edited(Count):
+    def fit(self, *given, **more):
+        EDIT
+        return super().fit(*given, **more)
+"""
+
+
+@pytest.fixture
+def edited(tmp_path, monkeypatch):
+    """A method in a file of its own; called with a line of code, it has that line from then on."""
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "edited_method.py"
+
+    def edit(line):
+        file.write_text(EDITED.replace("EDIT", line))
+
+    edit("pass")
+    importlib.import_module("edited_method")
+    yield edit
+    del sys.modules["edited_method"]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_edited_method_is_run_again_and_says_so(tmp_path, edited, caplog, at_once):
+    homes = source("wyze-synthetic", **HOMES)
+    asked = experiment("edited", homes, parameters={}, options={}, protocols=["ranking"])
+
+    def result():
+        if not at_once:
+            return run("edited", **DATA, protocols=["ranking"], store=tmp_path / "kept")[0]
+        outcome = execute([asked], store=Store(tmp_path / "kept"), quiet=True)
+        return [*outcome.finished, *outcome.failed][0]
+
+    first = result()
+    assert (first.status, first.code) == ("done", asked.code)
+    assert result().written == first.written
+    assert caplog.text == ""
+    edited("object.__setattr__(self, 'sign', -1.0)")  # recommends the rarest
+    second = result()
+    assert "made by other code, run again" in caplog.text
+    assert second.code == asked.code != first.code
+    assert second.key == first.key
+    assert second.summary["mrr"] < first.summary["mrr"]
+    edited("raise RuntimeError('edited once more')")
+    assert result().status == "failed"
+    edited("import os; os._exit(3)")
+    assert result().error == "its process ended with code 3"
+
+
+def test_code_without_a_file_is_empty():
+    assert code_of(type("Made", (), {"__module__": "nowhere"})) == ""
+    assert code_of(int) == ""
+
+
+def test_no_run_at_all_is_no_success(tmp_path):
+    with pytest.raises(DataError, match="nothing to run"):
+        execute([], store=Store(tmp_path))
 
 
 @pytest.mark.usefixtures("toys")

@@ -113,6 +113,10 @@ def test_optional_data_that_is_not_there_is_left_out_with_a_word(tmp_path, monke
         ("methods = ['toy-cuont']\n[[data]]\nname='ifttt-synthetic'", "did you mean 'toy-count'"),
         ("methods = [{ name = 'toy-count', nosie = 1 }]\n[[data]]\nname='ifttt-synthetic'", "did you mean 'noise'"),
         ("methods = [3]\n[[data]]\nname='ifttt-synthetic'", 'a method is written "mf" or'),
+        ("methods = []\n[[data]]\nname='ifttt-synthetic'", "nothing to run: no method is named"),
+        ("protocols = []\n[[data]]\nname='ifttt-synthetic'", "nothing to run: protocols is empty"),
+        ("seeds = true\n[[data]]\nname='ifttt-synthetic'", "seeds = True: give how many"),
+        ("[data]\nname='ifttt-synthetic'", "data sets are tables, written [[data]]"),
         ("this is not TOML", "mine.toml: "),
     ],
 )
@@ -122,6 +126,11 @@ def test_a_wrong_suite_is_answered_with_what_would_be_right(tmp_path, text, comp
     with pytest.raises(DataError) as error:
         read_suite(suite(tmp_path, text))
     assert complaint in str(error.value)
+
+
+def test_no_method_on_the_command_line_is_nothing_to_run():
+    with pytest.raises(DataError, match="nothing to run: no method is named"):
+        read_suite("smoke", methods=[])
 
 
 def test_a_suite_that_is_not_there_is_answered_with_those_that_are(tmp_path):

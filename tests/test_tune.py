@@ -14,7 +14,7 @@ from benchmarks.circumstances import commit
 from benchmarks.evaluate import evaluate
 from benchmarks.experiment import source
 from benchmarks.results import Store
-from benchmarks.tune import Study, tune
+from benchmarks.tune import Study, run_command, tune
 from datasets.errors import DataError
 from datasets.splits import split
 from tests.toys import toys
@@ -121,3 +121,11 @@ def test_a_file_of_trials_that_cannot_be_read_is_named_and_left_alone(tmp_path):
     with pytest.raises(DataError, match=r"cannot be read .* move it away"):
         tune(study(), 1, store=Store(tmp_path))
     assert path.read_text() == "half a fi"
+
+
+def test_the_command_to_paste_spells_values_as_the_command_line_reads_them():
+    values = {"noise": 0.5, "sizes": [16, 32], "limit": None, "fast": True, "solver": "a b"}
+    assert run_command("mine", values, modules=["my_methods"]) == (
+        "python -m benchmarks run default --methods mine --import my_methods --set mine.noise=0.5 "
+        "--set mine.sizes=16,32 --set mine.limit=none --set mine.fast=true --set 'mine.solver=a b'"
+    )
