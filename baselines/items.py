@@ -34,10 +34,7 @@ class Items:
     def number(self, homes: Homes) -> Array:
         """The item of each rule of these homes, -1 where there is no such item."""
         trigger_type, relation, action_type = homes.typed()
-        cell = (trigger_type * self.valid.n_types + action_type) * self.valid.n_relations + relation
-        place = np.minimum(np.searchsorted(self.valid.cell, cell), max(len(self) - 1, 0))
-        found = self.valid.cell[place] == cell if len(self) else np.zeros(len(cell), dtype=bool)
-        return np.where(found, place, -1)
+        return self.valid.number(trigger_type, action_type, relation)
 
     def matrix(self, homes: Homes) -> csr_array:
         """[n_homes, n_items]: 1 where the home has the rule, however many of its devices carry it out."""

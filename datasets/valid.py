@@ -53,13 +53,15 @@ class ValidRules:
 
     def contains(self, trigger_type: npt.ArrayLike, action_type: npt.ArrayLike, relation: npt.ArrayLike) -> Mask:
         """Whether each triple is valid; the three broadcast against each other."""
+        return self.number(trigger_type, action_type, relation) >= 0
+
+    def number(self, trigger_type: npt.ArrayLike, action_type: npt.ArrayLike, relation: npt.ArrayLike) -> Array:
+        """The place of each triple among the valid ones, -1 for one that is not."""
         relation = self._within(relation, self.n_relations, "relation")
         cell = np.asarray(self._pair(trigger_type, action_type) * self.n_relations + relation)
         place = np.searchsorted(self.cell, cell)
-        found = np.zeros(cell.shape, dtype=np.bool_)
-        inside = place < len(self)
-        found[inside] = self.cell[place[inside]] == cell[inside]
-        return found
+        found = np.append(self.cell, -1)[place] == cell
+        return np.where(found, place, -1)
 
     def relations_of(self, trigger_type: int, action_type: int) -> Array:
         """The relations seen from one type to another, sorted."""

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 MAY_IMPORT = {
     "datasets": set(),
     "baselines": {"datasets"},
-    "fedrule": {"datasets", "baselines.registry"},
+    "fedrule": {"datasets", "baselines.registry", "baselines.method"},
     "benchmarks": {"datasets", "baselines", "fedrule"},
     "reports": {"benchmarks.results", "benchmarks.compare", "benchmarks.leaderboard"},
 }

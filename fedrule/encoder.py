@@ -1,0 +1,61 @@
+"""What graph neural networks that embed the devices of homes have in common: sizes, inputs and dropout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from fedrule.packed import Packed
+
+Parameters: TypeAlias = dict[str, Tensor]
+Direction = Literal["in", "out", "both"]
+Messages = Literal["type", "relation"]
+
+MOST_PLACES = 32  # devices of one type in a home that a node embedding tells apart; all further ones share the last
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What all encoders have in common."""
+
+    n_types: int
+    n_relations: int
+    hidden: int = 16  # size of the hidden state and of the embedding
+    dropout: float = 0.0  # share of the hidden state that training drops, before the ReLU
+    direction: Direction = "in"  # messages come from the triggers that act on a device, from its actions, or both
+    messages: Messages = "type"  # what a message says: the neighbour's state, or also the relation of the rule
+    node_embedding: int = 0  # size of an embedding that tells devices of one type apart by their number; 0: none
+
+    @property
+    def n_features(self) -> int:
+        """Length of a device's input: its one-hot type, and the embedding of its number."""
+        return self.n_types + self.node_embedding
+
+
+class Encoder(Protocol):
+    """Parameters in, embeddings out. Names of its parameters are its own; the network puts `theta.` before them."""
+
+    def initial(self, chance: torch.Generator) -> Parameters: ...
+
+    def embed(self, theta: Parameters, homes: Packed, chance: torch.Generator | None) -> Tensor:
+        """[n_devices, hidden]."""
+
+
+def first_product(theta: Parameters, matrix: Tensor, homes: Packed, n_types: int) -> Tensor:
+    """x times a matrix [n_features, dim] for inputs x = [one-hot type ; embedding of the number]."""
+    product = matrix[:n_types].index_select(0, homes.type)
+    if "place" in theta:
+        by_place = theta["place"] @ matrix[n_types:]
+        product = product + by_place.index_select(0, homes.place.clamp(max=MOST_PLACES - 1))
+    return product
+
+
+def dropped(hidden: Tensor, share: float, chance: torch.Generator | None) -> Tensor:
+    """Dropout from a generator of its own, so that it repeats; none without a generator."""
+    if chance is None or not share:
+        return hidden
+    kept = torch.rand(hidden.shape, generator=chance) >= share
+    return hidden * kept / (1 - share)

@@ -1,0 +1,75 @@
+"""The network of the paper: a graph neural network embeds devices, a predictor scores relations between two of them.
+
+Algorithm 1, with h_v^0 = x_v the one-hot entity type of device v and N(v) the devices whose rules act on v:
+
+    h_v^1 = ReLU(theta^1 [h_v^0 ; mean of h_n^0 over N(v)]),      z_v = theta^2 [h_v^1 ; mean of h_n^1 over N(v)]
+
+and the predictor (section 3.2) with p_ij = sigmoid(phi^2 ReLU(phi^1 [z_i ; z_j])), one probability for each relation.
+
+The network is a value, its parameters are a dict of tensors, and every function is pure: centralized training, a
+federated client and inference call the same code with parameters of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import relu
+
+from fedrule.encoder import Encoder, Parameters, Sizes
+from fedrule.initial import uniform
+from fedrule.packed import Packed
+from fedrule.sage import Sage
+
+ENCODERS: dict[str, Callable[[Sizes], Encoder]] = {"sage": Sage}
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The shape of a network: what its parameters are and how they turn homes into logits."""
+
+    sizes: Sizes
+    encoder: str = "sage"  # sage, gcn or gat
+    predictor_hidden: int = 0  # units between the predictor's two layers; 0: as many as relations, as in the paper
+
+    @property
+    def _encoder(self) -> Encoder:
+        return ENCODERS[self.encoder](self.sizes)
+
+    def initial(self, chance: torch.Generator) -> Parameters:
+        """Parameters to start from; those of the encoder begin with theta, those of the predictor with phi."""
+        embedding, relations = self.sizes.hidden, self.sizes.n_relations
+        hidden = self.predictor_hidden or relations
+        return {
+            **{f"theta.{name}": value for name, value in self._encoder.initial(chance).items()},
+            "phi.trigger": uniform(embedding, hidden, fan_in=2 * embedding, chance=chance),
+            "phi.action": uniform(embedding, hidden, fan_in=2 * embedding, chance=chance),
+            "phi.hidden_bias": uniform(hidden, fan_in=2 * embedding, chance=chance),
+            "phi.relation": uniform(relations, hidden, fan_in=hidden, chance=chance),
+            "phi.relation_bias": uniform(relations, fan_in=hidden, chance=chance),
+        }
+
+    def embed(self, parameters: Parameters, homes: Packed, chance: torch.Generator | None = None) -> Tensor:
+        """z [n_devices, hidden]; `chance` draws the dropout of training, without it nothing is dropped."""
+        theta = {name.removeprefix("theta."): v for name, v in parameters.items() if name.startswith("theta.")}
+        return self._encoder.embed(theta, homes, chance)
+
+    def logits(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor) -> Tensor:
+        """[n_pairs, n_relations]."""
+        hidden = self._hidden(parameters, z, trigger, action)
+        return torch.addmm(parameters["phi.relation_bias"], hidden, parameters["phi.relation"].T)
+
+    def logits_of(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor, relation: Tensor) -> Tensor:
+        """[n_rules]: of one relation for each pair, without working out the others."""
+        hidden = self._hidden(parameters, z, trigger, action)
+        rows = parameters["phi.relation"].index_select(0, relation)
+        return (hidden * rows).sum(dim=1) + parameters["phi.relation_bias"].index_select(0, relation)
+
+    def _hidden(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor) -> Tensor:
+        """phi^1 [z_i ; z_j] = A z_i + B z_j: the products are made once for each device and not for each pair."""
+        as_trigger = torch.addmm(parameters["phi.hidden_bias"], z, parameters["phi.trigger"])
+        as_action = z @ parameters["phi.action"]
+        return relu(as_trigger.index_select(0, trigger) + as_action.index_select(0, action))
