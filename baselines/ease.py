@@ -15,9 +15,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from baselines.cooccurrence import Cooccurrence
 from baselines.items import Items, UserItemModel
 from baselines.method import Fitted, OnRound, ignore
-from baselines.owners import homes_with_both
 from baselines.registry import register
 from datasets.errors import DataError
 from datasets.homes import Array, Homes
@@ -49,17 +49,8 @@ class Ease:
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """Invert one matrix of items x items; its cost does not grow with the homes."""
         del rng
-        items = Items.of(train)
-        have = items.matrix(train)
-        together = (have.T @ have).toarray()  # [n_items, n_items]
-        diagonal = np.diag_indices_from(together)
-        together[diagonal] = together[diagonal] / (1 - self.dropout) + self.regularization
-        inverse = np.linalg.inv(together)
-        weight = -inverse / inverse[diagonal]
-        weight[diagonal] = 0.0
-        able = homes_with_both(train)[items.valid.cell // items.valid.n_relations] / train.n_homes  # [n_items]
-        weight /= able**self.ownership
-        fitted = EaseModel(items, train, weight)
+        together = Cooccurrence.of(train, regularization=self.regularization, dropout=self.dropout)
+        fitted = EaseModel(together.items, train, together.weight / together.able**self.ownership)
         on_round(1, 1, fitted, {})
         return fitted
 

@@ -119,15 +119,16 @@ def _entry_points() -> dict[str, str]:
 
 
 def _field_comments(method: type) -> dict[str, str]:
-    """Field name -> the comment behind it; none where the source is gone, as in a notebook."""
-    try:
-        source = inspect.getsource(method)
-    except OSError:
-        return {}
+    """Field name -> the comment behind it, its own or inherited; none where the source is gone, as in a notebook."""
     comments = {}
-    for line in source.splitlines():
-        code, hash_, comment = line.partition("  # ")
-        name, colon, _ = code.strip().partition(":")
-        if hash_ and colon and name.isidentifier():
-            comments[name] = comment.strip()
+    for cls in reversed(method.__mro__):  # what a subclass says of a field goes before what its parent says
+        try:
+            source = inspect.getsource(cls)
+        except (OSError, TypeError):  # TypeError: a class of Python itself
+            continue
+        for line in source.splitlines():
+            code, hash_, comment = line.partition("  # ")
+            name, colon, _ = code.strip().partition(":")
+            if hash_ and colon and name.isidentifier():
+                comments[name] = comment.strip()
     return comments

@@ -19,13 +19,14 @@ def main(arguments: list[str] | None = None) -> int:
     set_threads(getattr(chosen, "threads", 1))
     # Only now, so that the libraries that count find their number of threads when they are loaded.
     from benchmarks import commands
+    from benchmarks.printed import NoReader
     from datasets.errors import DataError
 
     try:
         for module in [*chosen.modules, *chosen.more_modules]:
             _import(module)
         return int(getattr(commands, chosen.command)(chosen))
-    except commands.NoReader:
+    except NoReader:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it ends
         return 0
     except KeyboardInterrupt:
@@ -61,11 +62,18 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     run = command("run", "run_suite", "run what a suite asks for and is not finished")
-    run.add_argument("suite", metavar="SUITE", help="smoke, default, paper, or the path of a TOML file")
+    run.add_argument("suite", metavar="SUITE", help="smoke, default, graph, gnn, paper, or the path of a TOML file")
     run.add_argument("--methods", type=_names, metavar="A,B", help="these instead of the suite's")
     run.add_argument("--jobs", type=_count, default=1, metavar="N", help="runs at once, each in a process (default 1)")
     run.add_argument(
         "--threads", type=_count, default=1, metavar="N", help="of each run; more than 1 need not repeat exactly"
+    )
+    run.add_argument(
+        "--curves",
+        type=_rounds,
+        metavar="N",
+        help="every N rounds loss, AUC and mean rank on train, validation and test, for at most 2,000 homes of each; "
+        "validation is then kept from the fit (default 0, never)",
     )
     _add_seeds(run, "5 is 0,1,2,3,4")
     _add_settings(run)
@@ -85,6 +93,10 @@ def _parser() -> argparse.ArgumentParser:
     board = command("leaderboard", "show_leaderboards", "the methods on each data set, best first, with tie groups")
     board.add_argument("--json", action="store_true", help="a line of JSON for each list")
     _add_filters(board)
+
+    curves = command("curves", "show_curves", "the history by round of all runs, as CSV")
+    curves.add_argument("--out", type=Path, metavar="FILE.csv", help="where to (default the standard output)")
+    _add_places(curves)
 
     check = command("check", "check", "does a method keep the contract?")
     check.add_argument("method", metavar="METHOD")
@@ -147,8 +159,12 @@ def _add_quiet(parser: argparse.ArgumentParser) -> None:
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metric", metavar="NAME", help="e.g. hr@10; as in the result files")
-    parser.add_argument("--data", metavar="NAME", help="this data set only")
     parser.add_argument("--protocol", metavar="NAME", help="ranking or paper only")
+    _add_places(parser)
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", metavar="NAME", help="this data set only")
     parser.add_argument("--track", metavar="NAME", help="types or instances only")
     _add_results(parser)
 
@@ -160,6 +176,12 @@ def _names(text: str) -> list[str]:
 def _count(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return int(text)
+
+
+def _rounds(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
     return int(text)
 
 

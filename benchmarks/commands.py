@@ -6,17 +6,18 @@ import argparse
 import json
 import logging
 import math
-import sys
-from collections.abc import Sequence
 
 from baselines import registry
 from benchmarks.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric, resamples_for
 from benchmarks.execute import execute
 from benchmarks.experiment import source
+from benchmarks.histories import histories
 from benchmarks.leaderboard import Board, boards, leaderboard
+from benchmarks.printed import say, show_board, show_failures
 from benchmarks.results import Result, Store, load_failures, load_results, results_folder
 from benchmarks.settings import assignments, split_options
 from benchmarks.suite import read_suite
+from benchmarks.whole_files import moved_to
 from datasets.errors import DataError, unknown
 from datasets.options import parse_options
 from datasets.registry import get as get_data
@@ -27,15 +28,11 @@ HEADLINE = {"ranking": "mrr", "paper": "auc"}
 COMPARED = {"ranking": ("mrr", "hr@10", "ndcg@10"), "paper": ("auc", "loss", "mr_rt")}
 
 
-class NoReader(Exception):
-    """Who reads the output, such as `head`, has seen enough."""
-
-
 def run_suite(chosen: argparse.Namespace) -> int:
     """Run what a suite asks for and is not finished, and show the lists."""
     given = assignments(chosen.settings)
     seeds = None if chosen.seeds is None else _seeds(chosen.seeds, first=0)
-    experiments = read_suite(chosen.suite, given=given, methods=chosen.methods, seeds=seeds)
+    experiments = read_suite(chosen.suite, given=given, methods=chosen.methods, seeds=seeds, curves=chosen.curves)
     for method in given:
         if method not in {asked.method for asked in experiments}:
             raise DataError(f"--set {method}: the suite {chosen.suite} does not run {method}")
@@ -155,6 +152,22 @@ def show_comparison(chosen: argparse.Namespace) -> int:
     return 0
 
 
+def show_curves(chosen: argparse.Namespace) -> int:
+    """The history by round of every run, as CSV."""
+    if chosen.out and chosen.out.suffix != ".csv":
+        raise DataError(f"--out {chosen.out}: curves are written as CSV; give a name that ends in .csv")
+    table = histories(_results(chosen))
+    if table.empty:
+        raise DataError("no run here has a history; `python -m benchmarks run smoke --curves 10` makes some")
+    if not chosen.out:
+        say(table.to_csv(index=False).rstrip("\n"))
+        return 0
+    with moved_to(chosen.out) as temporary:
+        table.to_csv(temporary, index=False)
+    say(f"{len(table):,} rows in {chosen.out}")
+    return 0
+
+
 def tune_method(chosen: argparse.Namespace) -> int:
     """Choose parameters on validation data and say how to set them."""
     from benchmarks.tune import FIRST_SEED, METRIC, Study, run_command, tune
@@ -181,60 +194,25 @@ def tune_method(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def show_board(board: Board, metric: str) -> None:
-    """One list as text."""
-    table = leaderboard(board, metric)
-    most, least = table["seeds"].max(), table["seeds"].min()
-    several = f"{most}" if most == least else f"{least} to {most}"
-    seeds = "single run" if most == 1 else f"mean of {several} seeds"
-    spread = [f"{value:.4f} [{low:.4f}, {high:.4f}]" for value, low, high in table[[metric, "low", "high"]].to_numpy()]
-    shown = table.drop(columns=["low", "high", "hidden"]).assign(**{metric: spread})
-    counts = table[["unanswered", "hidden"]].to_numpy()
-    shown["unanswered"] = [f"{n:.0f}" + ("" if math.isnan(of) else f" of {of:.0f}") for n, of in counts]
-    shown["seeds"] = ["single run" if count == 1 else str(count) for count in table["seeds"]]
-    if "calibrated" in shown:
-        shown["calibrated"] = ["yes" if value else "own" for value in table["calibrated"]]
-    formats = {"fit s": "{:.2f}".format, "fit MB": "{:.0f}".format}
-    formats["non-rules unanswered"] = "{:.1%}".format
-    say(f"\n{board.title}: {seeds}, [95 % over homes]")
-    for warning in board.warnings():
-        say(f"warning: {warning}")
-    say(shown.to_string(index=False, float_format="{:.4f}".format, formatters=formats))
-
-
-def show_failures(failed: Sequence[Result]) -> int:
-    """Name the runs that failed; the exit code."""
-    for result in failed:
-        say(f"failed: {result.key}: {result.error.splitlines()[-1]}")
-    if failed:
-        say("The whole errors are in the .failed.json files; the same command tries these runs again.")
-    return 1 if failed else 0
-
-
-def say(text: str) -> None:
-    """To the standard output."""
-    try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise NoReader from None
-
-
-def _boards(chosen: argparse.Namespace) -> list[Board]:
-    """The lists that the command line asks for."""
+def _results(chosen: argparse.Namespace) -> list[Result]:
+    """The finished runs that the command line asks for; an error where there are none."""
     folder = results_folder(chosen.results)
     results = load_results(folder)
-    for kind, wanted in (("data", chosen.data), ("protocol", chosen.protocol), ("track", chosen.track)):
-        if wanted:
-            there = {getattr(result.key, kind) for result in results}
-            if wanted not in there:
-                raise unknown(f"{kind} in {folder}", wanted, there)
+    for kind, wanted in _wanted(chosen).items():
+        there = {getattr(result.key, kind) for result in results}
+        if wanted not in there:
+            raise unknown(f"{kind} in {folder}", wanted, there)
     results = _filtered(chosen, results)
     if not results:
         failures = load_failures(folder)
         more = f", but {len(failures)} failed runs" if failures else ""
         raise DataError(f"{folder} has no results{more}; `python -m benchmarks run smoke` makes some")
-    listed = boards(results)
+    return results
+
+
+def _boards(chosen: argparse.Namespace) -> list[Board]:
+    """The lists that the command line asks for."""
+    listed = boards(_results(chosen))
     if chosen.metric:
         having = [board for board in listed if board.has(chosen.metric)]
         if not having:
@@ -245,8 +223,13 @@ def _boards(chosen: argparse.Namespace) -> list[Board]:
 
 def _filtered(chosen: argparse.Namespace, results: list[Result]) -> list[Result]:
     """Those of the data set, protocol and track that the command line asks for."""
-    wanted = {kind: getattr(chosen, kind) for kind in ("data", "protocol", "track") if getattr(chosen, kind)}
+    wanted = _wanted(chosen)
     return [r for r in results if all(getattr(r.key, kind) == value for kind, value in wanted.items())]
+
+
+def _wanted(chosen: argparse.Namespace) -> dict[str, str]:
+    """Of the key: what results must have."""
+    return {kind: value for kind in ("data", "protocol", "track") if (value := getattr(chosen, kind, None))}
 
 
 def _settings(chosen: argparse.Namespace, command: str) -> dict[str, object]:

@@ -28,6 +28,8 @@ def evaluate(
 ) -> Evaluation:
     """How well a model fitted on `split.train` finds the hidden rules of a part (`test` or `validation`).
 
+    Protocol `paper` also answers for the part `train`: the rules that the model was told, as the paper's curves ask.
+
     `chunk` is how many candidates are scored at a time: memory, and no number, depends on it. `seed` draws the
     non-rules of the `paper` protocol, and `calibration` turns scores into log-odds for its loss; without one the
     scores are taken for log-odds, and the summary says `calibrated` 0.

@@ -12,7 +12,7 @@ from pathlib import Path
 from baselines.registry import get
 from benchmarks.circumstances import code_of
 from benchmarks.evaluate import PROTOCOLS
-from benchmarks.results import Key, as_json
+from benchmarks.key import Key, as_json
 from benchmarks.settings import data_options, method_parameters, split_options
 from benchmarks.whole_files import Json
 from datasets import Homes, load
@@ -62,6 +62,7 @@ class Experiment:
     split_options: dict[str, object]  # all of them
     seed: int  # decides the split and what the method draws
     protocols: tuple[str, ...]
+    curves: int = 0  # every how many rounds the model is measured, with validation kept apart; 0 is never
 
     @property
     def code(self) -> str:
@@ -70,7 +71,8 @@ class Experiment:
 
     def keys(self, fingerprint: str) -> dict[str, Key]:
         """Protocol -> the key of its result on homes with this fingerprint."""
-        split: dict[str, object] = {"split": self.split, "seed": self.seed, **self.split_options, "validation": False}
+        split: dict[str, object] = {"split": self.split, "seed": self.seed, **self.split_options}
+        split["validation"] = self.curves > 0
         keys = {}
         for protocol in self.protocols:
             keys[protocol] = Key(
@@ -83,6 +85,7 @@ class Experiment:
                 _settings(split, self.split),
                 protocol,
                 self.seed,
+                self.curves,
             )
         return keys
 
@@ -103,6 +106,7 @@ def experiment(
     options: Mapping[str, object],
     seed: int = 0,
     protocols: Sequence[str] = PROTOCOLS,
+    curves: int = 0,
 ) -> Experiment:
     """An experiment whose names and settings are known to be right."""
     for protocol in protocols:
@@ -112,8 +116,10 @@ def experiment(
         raise DataError(f"{method}: no protocol to measure by; name one of {', '.join(PROTOCOLS)}")
     if seed < 0:
         raise DataError(f"{method}: seed {seed} is negative; use 0, 1, 2, ...")
+    if type(curves) is not int or curves < 0:  # True is no number
+        raise DataError(f"{method}: curves = {curves!r}: give every how many rounds, 1, 2, ..., or 0 for none")
     full = method_parameters(method, parameters)
-    return Experiment(method, full, source, split, split_options(split, options), seed, tuple(protocols))
+    return Experiment(method, full, source, split, split_options(split, options), seed, tuple(protocols), curves)
 
 
 def _settings(values: Mapping[str, object], where: str) -> dict[str, Json]:

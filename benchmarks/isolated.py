@@ -22,8 +22,10 @@ from typing import IO
 
 from baselines.registry import get
 from benchmarks.experiment import Experiment, Source, experiment
-from benchmarks.perform import Told, failed, nobody, perform
-from benchmarks.results import Result, Store, as_json
+from benchmarks.key import as_json
+from benchmarks.perform import failed, perform
+from benchmarks.results import Result, Store
+from benchmarks.rounds import Told, nobody
 from benchmarks.threads import environment, set_threads
 from benchmarks.whole_files import Json
 from datasets.errors import DataError
@@ -113,6 +115,7 @@ def main() -> int:
         options=asked["split_options"],
         seed=asked["seed"],
         protocols=asked["protocols"],
+        curves=asked["curves"],
     )
 
     def told(done: int, of: int) -> None:

@@ -29,7 +29,8 @@ from benchmarks.compare import (
     metrics_of,
     resamples_for,
 )
-from benchmarks.results import Result, as_json
+from benchmarks.key import as_json
+from benchmarks.results import Result
 from benchmarks.settings import data_options, method_parameters, split_options
 from benchmarks.whole_files import Json
 from datasets.errors import DataError
@@ -121,7 +122,7 @@ def boards(results: Sequence[Result]) -> list[Board]:
         key = result.key
         split = {name: value for name, value in key.split.items() if name != "seed"}
         place = key.data, _text(key.data_options), key.track, _text(split), key.protocol, key.fingerprint
-        found.setdefault(place, []).append(result)
+        found.setdefault((*place, str(key.curves)), []).append(result)
     listed = [runs for _, runs in sorted(found.items())]
     titles = [_title(runs[0]) for runs in listed]
     return [
@@ -183,11 +184,12 @@ def _title(result: Result) -> str:
     """Data, options of data and split that are not the defaults, size, track, split and protocol."""
     key = result.key
     how = str(key.split["split"])
-    # The number of homes is shown anyway; the seed is the run's and `validation` is never on for reported runs.
+    # The number of homes is shown anyway; the seed is the run's and `validation` is on with curves only.
     options = _changed(key.data_options, lambda: data_options(key.data, {}), hidden=("homes",))
     carved = _changed(key.split, lambda: split_options(how, {}), hidden=("split", "seed", "validation"))
     size = f"{result.counts['homes']:,} homes" if "homes" in result.counts else key.fingerprint
-    return f"{key.data}{options}, {size}, {key.track}, {how}{carved}, {key.protocol}"
+    curves = f", fitted without validation rules for curves every {key.curves}" if key.curves else ""
+    return f"{key.data}{options}, {size}, {key.track}, {how}{carved}, {key.protocol}{curves}"
 
 
 def _changed(values: Mapping[str, Json], defaults: Callable[[], dict[str, object]], hidden: Sequence[str]) -> str:

@@ -1,34 +1,29 @@
 """What a run does: fit on the training rules, find the hidden ones, keep what came out.
 
 A method's settings are fixed by now (`benchmarks.tune` chooses them on validation data), so it is fitted on all rules
-that are not hidden for test, and test is looked at once for each protocol.
+that are not hidden for test, and test is looked at once for each protocol. With curves, validation is kept apart: see
+`benchmarks.curves`.
 """
 
 from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TypeAlias
 
 from baselines.method import Fitted
-from baselines.registry import build, get
+from baselines.registry import build
 from benchmarks.calibrate import Calibration, calibrate
 from benchmarks.circumstances import commit, peak_megabytes, versions
+from benchmarks.curves import Curves
 from benchmarks.evaluate import Evaluation, evaluate
 from benchmarks.experiment import Experiment
-from benchmarks.results import Key, Result, Store
+from benchmarks.key import Key
+from benchmarks.results import Result, Store
+from benchmarks.rounds import History, Rounds, Told, nobody
 from benchmarks.streams import Stream, generator
 from datasets import Homes
 from datasets.splits import Split, split
-
-History: TypeAlias = list[dict[str, float]]
-Told: TypeAlias = Callable[[int, int], None]  # told the rounds done and the rounds in all
-
-
-def nobody(done: int, of: int) -> None:
-    """Nobody wants to know the rounds."""
 
 
 def perform(asked: Experiment, homes: Homes, *, store: Store, threads: int, told: Told = nobody) -> list[Result]:
@@ -37,11 +32,17 @@ def perform(asked: Experiment, homes: Homes, *, store: Store, threads: int, told
     keys, code = asked.keys(homes.fingerprint), asked.code
     counts = {"homes": homes.n_homes, "devices": homes.n_devices, "rules": homes.n_rules}
     try:
-        parts = split(homes, asked.split, seed=asked.seed, **asked.split_options)
+        parts = split(homes, asked.split, seed=asked.seed, validation=asked.curves > 0, **asked.split_options)
+        curves = None
+        if asked.curves:
+            counts["validation rules"] = len(parts.validation)
+            curves = Curves.of(parts, every=asked.curves, seed=asked.seed, log_odds=_log_odds(asked))
         memory = {"before": peak_megabytes()}
-        begin = time.perf_counter()
-        fitted, history = fit(asked, parts.train, told)
-        seconds = {"fit": time.perf_counter() - begin}
+        begin, rounds = time.perf_counter(), Rounds(told, curves)
+        fitted, history = fit(asked, parts.train, rounds)
+        seconds = {"fit": time.perf_counter() - begin - rounds.measuring}
+        if asked.curves:
+            seconds["curves"] = rounds.measuring
         memory["fit"] = peak_megabytes()
         for protocol in asked.protocols:
             begin = time.perf_counter()
@@ -85,18 +86,18 @@ def failed(key: Key, error: str, threads: int, code: str) -> Result:
     )
 
 
-def fit(asked: Experiment, train: Homes, told: Told = nobody) -> tuple[Fitted, History]:
-    """The fitted model, and by round what the method measured and the seconds since it began."""
-    history: History = []
-    begin = time.perf_counter()
-
-    def on_round(done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:  # noqa: ARG001
-        measured = {name: float(value) for name, value in values.items()}
-        history.append({"round": float(done), **measured, "seconds": time.perf_counter() - begin})
-        told(done, of)
-
+def fit(asked: Experiment, train: Homes, rounds: Rounds | None = None) -> tuple[Fitted, History]:
+    """The fitted model, and its history by round."""
+    rounds = rounds or Rounds()
     method = build(asked.method, **asked.parameters)
-    return method.fit(train, rng=generator(Stream.FITTING, asked.seed), on_round=on_round), history
+    fitted = method.fit(train, rng=generator(Stream.FITTING, asked.seed), on_round=rounds)
+    rounds.end(fitted)
+    return fitted, rounds.history
+
+
+def _log_odds(asked: Experiment) -> bool:
+    """Whether a method's scores are log-odds; a property of the method where that depends on its parameters."""
+    return bool(getattr(build(asked.method, **asked.parameters), "log_odds", False))
 
 
 def _calibration(asked: Experiment, homes: Homes, fitted: Fitted, parts: Split) -> Calibration | None:
@@ -105,9 +106,11 @@ def _calibration(asked: Experiment, homes: Homes, fitted: Fitted, parts: Split) 
     What has no score gets its probability from there for every method, or losses would not be comparable. Where the
     scores are log-odds and the test leaves nothing unanswered, there is nothing to learn and no second fit.
     """
-    log_odds = bool(getattr(get(asked.method), "log_odds", False))
+    log_odds = _log_odds(asked)
     if log_odds and not _unanswered(evaluate(fitted, parts, "paper", part="test", seed=asked.seed)):
         return None
+    if asked.curves:  # validation has been kept apart from this very fit
+        return calibrate(fitted, parts, seed=asked.seed, log_odds=log_odds)
     carved = split(homes, asked.split, seed=asked.seed, validation=True, **asked.split_options)
     return calibrate(fit(asked, carved.train)[0], carved, seed=asked.seed, log_odds=log_odds)
 

@@ -1,4 +1,4 @@
-"""A result is one file whose name is a hash of its key; the key says what must be equal for two runs to be the same.
+"""A result is one file whose name is the hash of its key (`benchmarks.key`).
 
     <hash>.json           key, summary, history by round, seconds, memory, versions, commit, hash of the method's code
     <hash>.homes.parquet  a row per home with hidden rules
@@ -17,7 +17,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from benchmarks.key import Key
 from benchmarks.whole_files import Json, moved_to, write_json
 from datasets.errors import DataError
 
@@ -37,30 +38,6 @@ OTHERWISE = ("key", "folder", *LATER)
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """All that decides the numbers of a run."""
-
-    method: str
-    parameters: dict[str, Json]  # all of them, defaults included
-    data: str
-    data_options: dict[str, Json]  # all of them, defaults included
-    fingerprint: str  # of the homes as the method sees them, merged in the track `types`
-    track: str
-    split: dict[str, Json]
-    protocol: str
-    seed: int
-
-    @property
-    def hash(self) -> str:
-        """16 hex digits: the name of the files."""
-        text = json.dumps(asdict(self), sort_keys=True, ensure_ascii=False, allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def __str__(self) -> str:
-        return f"{self.method} on {self.data} ({self.track}, {self.split['split']}), {self.protocol}, seed {self.seed}"
-
-
-@dataclass(frozen=True, slots=True)
 class Result:
     """One run: what it was, what came out and what it took. The tables stay on disk until asked for."""
 
@@ -69,7 +46,7 @@ class Result:
     error: str = ""
     summary: dict[str, float] = field(default_factory=dict)  # metric -> value; NaN where there was nothing to measure
     calibrated: bool = False  # probabilities were fitted on validation data, since the scores are not log-odds
-    history: list[dict[str, float]] = field(default_factory=list)  # by round: what the method measured
+    history: list[dict[str, float]] = field(default_factory=list)  # by round: what the method measured, and curves
     seconds: dict[str, float] = field(default_factory=dict)
     memory: dict[str, float] = field(default_factory=dict)  # megabytes of the run's own process
     counts: dict[str, int] = field(default_factory=dict)  # homes, devices, rules of the data
@@ -197,21 +174,6 @@ class Store:
 
     def _failure(self, key: Key) -> Path:
         return self.folder / f"{key.hash}.failed.json"
-
-
-def as_json(value: object, where: str) -> Json:
-    """A setting as JSON keeps it: tuples become lists, paths text, numbers that JSON lacks text."""
-    if isinstance(value, Mapping):
-        return {str(name): as_json(entry, f"{where}.{name}") for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_json(entry, where) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Path):
-        return str(value)
-    raise DataError(f"{where}: {type(value).__name__} cannot be part of a result's key; use numbers, text or lists")
 
 
 def _table_path(folder: Path, key: Key, name: str) -> Path:

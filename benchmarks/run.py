@@ -26,6 +26,7 @@ def run(
     split_options: Mapping[str, object] | None = None,
     protocols: Sequence[str] = PROTOCOLS,
     seed: int = 0,
+    curves: int = 0,
     store: Path | str | None = None,
     threads: int = 1,
     isolate: bool = True,
@@ -33,7 +34,8 @@ def run(
     """The result of each protocol: read where the run is finished, made and kept where it is not.
 
     A run that fails is a result with status "failed" and is tried again by the next call. It happens in a process of
-    its own, so that its memory is its own and no crash is shared; `isolate=False` runs it here.
+    its own, so that its memory is its own and no crash is shared; `isolate=False` runs it here. With `curves` the model
+    is measured every so many rounds, see `benchmarks.curves`.
     """
     homes_of = source(data, options=data_options or {}, track=track, path=path)
     asked = experiment(
@@ -44,6 +46,7 @@ def run(
         options=split_options or {},
         seed=seed,
         protocols=protocols,
+        curves=curves,
     )
     kept = Store(results_folder(store))
     keys = asked.keys(homes_of.fingerprint())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from baselines.method import Fitted, Scores
@@ -14,28 +16,49 @@ CHUNK = 1 << 20  # candidates at a time: 4 MB of scores, which caches hold; only
 PARTS = ("test", "validation")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """The rules that training was told, asked for again: they are known, and send messages, while asked for."""
+
+    homes: Homes
+    rules: Rules  # those of `homes`, sorted by home
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+
+def asked_part(split: Split, part: str) -> Hidden | Trained:
+    """What a part asks for: the hidden rules of `test` or `validation`, or with `train` the training rules."""
+    if part != "train":
+        return hidden_part(split, part)
+    if not split.train.n_rules:
+        raise DataError(f"{split.train.name}: {split.name} leaves no rule to train on; give homes with more rules")
+    return Trained(split.train, split.train.rules)
+
+
 def hidden_part(split: Split, part: str) -> Hidden:
     """The hidden rules of a part; an error where there are none."""
     if part not in PARTS:
         raise unknown("part of a split", part, PARTS)
     hidden = split.test if part == "test" else split.validation
     if not len(hidden):
-        remedy = "split with validation=True" if part == "validation" else "give homes with more rules"
+        carved = part == "test" or bool(split.parameters["validation"])
+        remedy = "give homes with more rules" if carved else "split with validation=True"
         raise DataError(f"{hidden.homes.name}: {split.name} hides no rule in its {part} part; {remedy}")
     return hidden
 
 
-def narrow(hidden: Hidden, *more: Rules) -> tuple[Homes, tuple[Rules, ...]]:
-    """Only the homes with hidden rules, so that no other is ever scored; the hidden rules, and more of these homes."""
-    which = np.flatnonzero(np.bincount(hidden.rules.home))
-    homes = hidden.homes.subset(which)
-    shift = homes.device_start[:-1] - hidden.homes.device_start[which]
+def narrow(asked: Hidden | Trained, *more: Rules) -> tuple[Homes, tuple[Rules, ...]]:
+    """Only the homes that are asked about, so that no other is ever scored; the rules asked for, and more of theirs."""
+    which = np.flatnonzero(np.bincount(asked.rules.home))
+    homes = asked.homes.subset(which)
+    shift = homes.device_start[:-1] - asked.homes.device_start[which]
 
     def moved(rules: Rules) -> Rules:
         home = np.searchsorted(which, rules.home)
         return Rules(home, rules.trigger + shift[home], rules.action + shift[home], rules.relation, rules.group)
 
-    return homes, tuple(moved(rules) for rules in (hidden.rules, *more))
+    return homes, tuple(moved(rules) for rules in (asked.rules, *more))
 
 
 def allows_self_pairs(split: Split) -> bool:

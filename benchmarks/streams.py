@@ -22,6 +22,11 @@ class Stream(IntEnum):
     TEST_FEASIBLE = 5
     VALIDATION_FEASIBLE = 6
     RESAMPLING = 7  # [seed, 0, 7]: of homes, to compare methods
+    TRAIN_NON_RULES = 8
+    TRAIN_FEASIBLE = 9
+    TRAIN_CURVE = 10  # which homes of a part a curve is measured on
+    VALIDATION_CURVE = 11
+    TEST_CURVE = 12
 
 
 def generator(stream: Stream, *seeds: int) -> np.random.Generator:

@@ -7,6 +7,7 @@ protocols = ["ranking", "paper"]
 track = "types"
 split = "holdout"
 split_options = { fraction = 0.2 }
+curves = 10                                          # measure the model every 10 rounds, see `benchmarks.curves`
 
 [[data]]                                             # once for each data set
 name = "wyze-synthetic"
@@ -42,6 +43,7 @@ SETTINGS: dict[str, type | types.UnionType] = {
     "track": str,
     "split": str,
     "split_options": dict,
+    "curves": int,
 }
 OF_SUITE: dict[str, type | types.UnionType] = {"description": str, "data": list, **SETTINGS}
 OF_DATA: dict[str, type | types.UnionType] = {"name": str, "options": dict, "path": str, "optional": bool, **SETTINGS}
@@ -61,10 +63,12 @@ def read_suite(
     given: Given | None = None,
     methods: Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
+    curves: int | None = None,
 ) -> list[Experiment]:
     """The runs of a suite, named or given by its path; data by data, so that each is loaded once.
 
-    `given` has parameters of methods, which go before those of the file; `methods` and `seeds` replace the file's.
+    `given` has parameters of methods, which go before those of the file; `methods`, `seeds` and `curves`
+    replace the file's.
     """
     path, content = _content(suite)
     found: list[Experiment] = []
@@ -79,6 +83,8 @@ def read_suite(
             settings["methods"] = list(methods)
         if seeds is not None:
             settings["seeds"] = list(seeds)
+        if curves is not None:
+            settings["curves"] = curves
         for asked in _experiments(entry, settings, given or {}, place):
             if asked not in found:  # named twice, e.g. once more with what are its defaults: the same run
                 found.append(asked)
@@ -128,6 +134,7 @@ def _experiments(entry: Table, settings: Table, given: Given, place: str) -> lis
             options=_table(settings, "split_options", place),
             seed=seed,
             protocols=protocols,
+            curves=_whole(settings, "curves", place),
         )
         for seed in _seeds(settings.get("seeds", len(SEEDS)), place)
         for method, parameters in _methods(settings.get("methods", "all"), given, place)
@@ -175,6 +182,12 @@ def _check(table: Table, known: Mapping[str, type | types.UnionType], place: str
 def _list(table: Table, key: str, place: str, default: Sequence[object] = ()) -> list[object]:
     value = table.get(key, list(default))
     assert isinstance(value, list), place  # `_check` has seen it
+    return value
+
+
+def _whole(table: Table, key: str, place: str) -> int:
+    value = table.get(key, 0)
+    assert isinstance(value, int), place
     return value
 
 

@@ -35,9 +35,10 @@ from baselines.registry import get
 from benchmarks.circumstances import commit, versions
 from benchmarks.evaluate import evaluate
 from benchmarks.experiment import Experiment, Source, experiment
+from benchmarks.key import as_json
 from benchmarks.perform import fit
 from benchmarks.progress import progress
-from benchmarks.results import Store, as_json
+from benchmarks.results import Store
 from benchmarks.whole_files import Json, write_json
 from datasets.errors import DataError, unknown
 from datasets.splits import Split, split

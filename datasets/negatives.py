@@ -7,17 +7,18 @@ are skipped by their position in a sorted array, and distinct numbers are drawn 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from datasets.candidates import Pairs, has_self_rules
 from datasets.errors import DataError, unknown
-from datasets.homes import Array, Homes, Rules
+from datasets.homes import Array, Homes, Mask, Rules
 from datasets.valid import ValidRules
 
 KINDS = ("paper", "feasible")
-# `feasible` looks at this many device pairs at a time, at about 70 bytes each. A home with more is looked at alone and
-# takes what it needs: 5,000 devices are 25 million pairs, 1.8 GB.
+# `Feasible` looks at so many device pairs at a time, at about 70 bytes each, and keeps 8. A home with more is looked at
+# alone and takes what it needs: 5,000 devices are 25 million pairs, 1.8 GB.
 PAIRS_AT_ONCE = 1 << 20
 
 
@@ -29,19 +30,27 @@ def sample(
     rng: np.random.Generator,
     forbidden: Sequence[Rules] = (),
     valid: ValidRules | None = None,
+    wanted: Array | None = None,
 ) -> Rules:
     """Negatives of a kind by its name; `feasible` needs the valid rules of the training data."""
     if kind == "paper":
-        return paper(homes, positives, rng=rng, forbidden=forbidden)
+        return paper(homes, positives, rng=rng, forbidden=forbidden, wanted=wanted)
     if kind == "feasible":
         if valid is None:
             raise DataError("feasible negatives need valid=ValidRules.of(train)")
-        return feasible(homes, positives, rng=rng, valid=valid, forbidden=forbidden)
+        return feasible(homes, positives, rng=rng, valid=valid, forbidden=forbidden, wanted=wanted)
     raise unknown("kind of negatives", kind, KINDS)
 
 
-def paper(homes: Homes, positives: Rules, *, rng: np.random.Generator, forbidden: Sequence[Rules] = ()) -> Rules:
-    """As many per home as it has positives: one half apart, the other on existing pairs with another relation.
+def paper(
+    homes: Homes,
+    positives: Rules,
+    *,
+    rng: np.random.Generator,
+    forbidden: Sequence[Rules] = (),
+    wanted: Array | None = None,
+) -> Rules:
+    """As many per home as it has positives, or `wanted` [n_homes]: half of them apart, half on existing pairs.
 
     The first half (rounded up) are ordered pairs with neither a known rule nor a positive, with any relation; the
     others are pairs of a positive with a relation that the pair does not have. Where one kind runs out the other fills
@@ -52,20 +61,20 @@ def paper(homes: Homes, positives: Rules, *, rng: np.random.Generator, forbidden
     pairs = Pairs.of(homes, self_pairs=has_self_rules(homes.rules, positives, *forbidden))
     taken = _together([homes.rules, positives, *forbidden])
     taken_pair = pairs.number(taken)
-    adjacent = np.unique(pairs.number(_together([homes.rules, positives])))
-    existing = np.unique(pairs.number(positives))
+    adjacent = _distinct(pairs.number(_together([homes.rules, positives])))
+    existing = _distinct(pairs.number(positives))
 
     # Pairs apart are numbered by how many of them come before; so are the cells (pair, relation) upon them.
     is_apart = ~np.isin(taken_pair, adjacent)
     place = taken_pair[is_apart] - np.searchsorted(adjacent, taken_pair[is_apart])
-    apart_taken = np.unique(place * n_relations + taken.relation[is_apart])
+    apart_taken = _distinct(place * n_relations + taken.relation[is_apart])
     apart_start = (pairs.start - np.searchsorted(adjacent, pairs.start)) * n_relations
     on_existing = np.isin(taken_pair, existing)
     place = np.searchsorted(existing, taken_pair[on_existing])
-    existing_taken = np.unique(place * n_relations + taken.relation[on_existing])
+    existing_taken = _distinct(place * n_relations + taken.relation[on_existing])
     existing_start = np.searchsorted(existing, pairs.start) * n_relations
 
-    wanted = np.bincount(positives.home, minlength=homes.n_homes)
+    wanted = _as_many(homes, positives, wanted)
     many_apart, many_existing = _free(apart_start, apart_taken), _free(existing_start, existing_taken)
     from_apart = np.minimum((wanted + 1) // 2, many_apart)
     from_existing = np.minimum(wanted - from_apart, many_existing)
@@ -85,40 +94,75 @@ def feasible(
     rng: np.random.Generator,
     valid: ValidRules,
     forbidden: Sequence[Rules] = (),
+    wanted: Array | None = None,
 ) -> Rules:
-    """As many per home as it has positives, uniformly from the valid rules that its devices could carry out.
+    """As many per home as it has positives, or `wanted` [n_homes]: valid rules that its devices could carry out.
 
-    None is a rule of `homes`, of `positives` or of `forbidden`, and none comes twice; a home that has fewer left gets
-    those. A device is paired with itself only where the data has such rules.
+    Drawn uniformly. None is a rule of `homes`, of `positives` or of `forbidden`, and none comes twice; a home that has
+    fewer left gets those. A device is paired with itself only where the data has such rules.
     """
-    n_types, n_relations = len(homes.types), len(homes.relations)
-    if valid.shape != (n_types, n_types, n_relations):
-        raise DataError(f"{homes.name}: valid rules of shape {valid.shape} belong to other vocabularies")
-    pairs = Pairs.of(homes, self_pairs=has_self_rules(homes.rules, positives, *forbidden))
-    taken = _together([homes.rules, positives, *forbidden])
-    taken = taken.take(
-        valid.contains(homes.device_type[taken.trigger], homes.device_type[taken.action], taken.relation)
-    )
-    taken_pair = pairs.number(taken)
-    wanted = np.bincount(positives.home, minlength=homes.n_homes)
-    parts = []
-    for first, end in pairs.runs(PAIRS_AT_ONCE):
-        number = np.arange(pairs.start[first], pairs.start[end])
-        home, trigger, action = pairs.devices(number)
-        type_pair = homes.device_type[trigger] * n_types + homes.device_type[action]
-        pair_start = np.concatenate([[0], np.cumsum(valid.start[type_pair + 1] - valid.start[type_pair])])
-        cell_start = pair_start[pairs.start[first : end + 1] - pairs.start[first]]
+    able = Feasible.of(homes, valid, taken=[homes.rules, positives, *forbidden])
+    return able.draw(_as_many(homes, positives, wanted), rng)
 
-        begin, behind = np.searchsorted(taken.home, [first, end])
-        place = taken_pair[begin:behind] - pairs.start[first]
-        cell = type_pair[place] * n_relations + taken.relation[begin:behind]
-        within = np.searchsorted(valid.cell, cell) - valid.start[type_pair[place]]
-        drawn = _draw(cell_start, np.unique(pair_start[place] + within), wanted[first:end], rng)
 
-        place = np.searchsorted(pair_start, drawn, side="right") - 1
-        relation = valid.relation[valid.start[type_pair[place]] + drawn - pair_start[place]]
-        parts.append(Rules(home[place], trigger[place], action[place], relation))
-    return _together(parts)
+@dataclass(frozen=True, slots=True, eq=False)
+class Feasible:
+    """The valid rules that the devices of homes could carry out and that are not taken; prepared once, drawn often."""
+
+    homes: Homes
+    valid: ValidRules
+    pairs: Pairs
+    runs: tuple[_Run, ...]
+
+    @classmethod
+    def of(cls, homes: Homes, valid: ValidRules, *, taken: Sequence[Rules]) -> Feasible:
+        """Of these homes, without the rules that are taken; a device acts on itself only where one of these does."""
+        n_types, n_relations = len(homes.types), len(homes.relations)
+        if valid.shape != (n_types, n_types, n_relations):
+            raise DataError(f"{homes.name}: valid rules of shape {valid.shape} belong to other vocabularies")
+        pairs = Pairs.of(homes, self_pairs=has_self_rules(*taken))
+        rules = _together(taken)
+        number = valid.number(homes.device_type[rules.trigger], homes.device_type[rules.action], rules.relation)
+        rules, number = rules.take(number >= 0), number[number >= 0]
+        pair, runs = pairs.number(rules), []
+        for first, end in pairs.runs(PAIRS_AT_ONCE):
+            _, trigger, action = pairs.devices(np.arange(pairs.start[first], pairs.start[end]))
+            type_pair = homes.device_type[trigger] * n_types + homes.device_type[action]
+            pair_start = np.concatenate([[0], np.cumsum(valid.start[type_pair + 1] - valid.start[type_pair])])
+            home_start = pair_start[pairs.start[first : end + 1] - pairs.start[first]]
+            here = slice(*np.searchsorted(rules.home, [first, end]))
+            place = pair[here] - pairs.start[first]
+            cell = pair_start[place] + number[here] - valid.start[type_pair[place]]
+            runs.append(_Run(first, end, pair_start, home_start, _distinct(cell)))
+        return cls(homes, valid, pairs, tuple(runs))
+
+    def draw(self, wanted: Array, rng: np.random.Generator) -> Rules:
+        """Per home h `wanted[h]` of them, or all where there are fewer; none twice, every subset equally likely."""
+        parts = []
+        for run in self.runs:
+            cell = _draw(run.home_start, run.taken, wanted[run.first : run.end], rng)
+            place = np.searchsorted(run.pair_start, cell, side="right") - 1
+            home, trigger, action = self.pairs.devices(self.pairs.start[run.first] + place)
+            type_pair = self.homes.device_type[trigger] * self.valid.n_types + self.homes.device_type[action]
+            relation = self.valid.relation[self.valid.start[type_pair] + cell - run.pair_start[place]]
+            parts.append(_rules(home, trigger, action, relation))
+        return _together(parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """Cells (device pair, valid relation of its types) of homes first to end, numbered pair by pair from 0."""
+
+    first: int
+    end: int
+    pair_start: Array  # [n_pairs + 1]
+    home_start: Array  # [n_homes + 1]
+    taken: Array  # cells that are taken, sorted
+
+
+def _as_many(homes: Homes, positives: Rules, wanted: Array | None) -> Array:
+    """[n_homes]: how many negatives each home is to get."""
+    return np.bincount(positives.home, minlength=homes.n_homes) if wanted is None else wanted
 
 
 def _together(parts: Sequence[Rules]) -> Rules:
@@ -126,7 +170,22 @@ def _together(parts: Sequence[Rules]) -> Rules:
     if not parts:
         return Rules(*[np.zeros(0, dtype=np.int64)] * 4)
     columns = zip(*((part.home, part.trigger, part.action, part.relation) for part in parts), strict=True)
-    return Rules(*(np.concatenate(column) for column in columns)).by_home()
+    return _rules(*(np.concatenate(column) for column in columns)).by_home()
+
+
+def _rules(*columns: Array) -> Rules:
+    """Rules of columns that nobody else has, so that they need not be copied."""
+    for column in columns:
+        column.flags.writeable = False
+    return Rules(*columns)
+
+
+def _distinct(numbers: Array) -> Array:
+    """Numbers from 0 on, sorted and each once."""
+    # numpy's own `unique` hashes since 2.3: a million of them take 25 times as long as sorting.
+    ordered = np.sort(numbers)
+    first: Mask = np.diff(ordered, prepend=-1) != 0
+    return ordered[first]
 
 
 def _cells(cell: Array, n_relations: int) -> tuple[Array, Array]:
@@ -161,10 +220,17 @@ def _draw_distinct(start: Array, free: Array, wanted: Array, rng: np.random.Gene
     order = np.lexsort((rng.random(len(home)), home))
     kept = number < wanted[home]
     found = np.sort(start[home[kept]] + number[order][kept])
-    # Otherwise draw with repetition until enough are distinct: at least half of the draws are new.
-    missing = np.where(2 * wanted > free, 0, wanted)
+    # Otherwise draw with repetition until enough are distinct: at least half of the draws are new. Homes that have
+    # enough are laid aside, so that each turn has less to sort.
+    enough, so_far = [found], np.zeros(0, dtype=np.int64)
+    goal = np.where(2 * wanted > free, 0, wanted)
+    missing = goal
     while missing.any():
         home = np.repeat(np.arange(len(free)), missing)
-        found = np.unique(np.concatenate([found, start[home] + rng.integers(0, free[home])]))
-        missing = wanted - np.diff(np.searchsorted(found, start))
-    return found
+        so_far = _distinct(np.concatenate([so_far, start[home] + rng.integers(0, free[home])]))
+        home = np.searchsorted(start, so_far, side="right") - 1
+        goal = np.where(missing > 0, goal, 0)
+        missing = goal - np.bincount(home, minlength=len(free))
+        enough.append(so_far[missing[home] == 0])
+        so_far = so_far[missing[home] > 0]
+    return np.sort(np.concatenate(enough))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Literal, Protocol, TypeAlias, get_args
 
 import torch
 from torch import Tensor
 
+from datasets.errors import DataError, unknown
 from fedrule.packed import Packed
 
 Parameters: TypeAlias = dict[str, Tensor]
@@ -28,6 +29,18 @@ class Sizes:
     direction: Direction = "in"  # messages come from the triggers that act on a device, from its actions, or both
     messages: Messages = "type"  # what a message says: the neighbour's state, or also the relation of the rule
     node_embedding: int = 0  # size of an embedding that tells devices of one type apart by their number; 0: none
+    self_loops: bool = False  # gcn, gat: a device hears itself too; without, one that no rule reaches has the bias only
+    heads: int = 1  # gat: parts of the hidden state, each with an attention of its own
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.dropout < 1:
+            raise DataError(f"dropout = {self.dropout}: give a share from 0 to below 1")
+        for name, least in (("hidden", 1), ("node_embedding", 0), ("heads", 1)):
+            if getattr(self, name) < least:
+                raise DataError(f"{name} = {getattr(self, name)}: give at least {least}")
+        for name, known in (("direction", get_args(Direction)), ("messages", get_args(Messages))):
+            if getattr(self, name) not in known:
+                raise unknown(name, getattr(self, name), known)
 
     @property
     def n_features(self) -> int:
@@ -42,6 +55,14 @@ class Encoder(Protocol):
 
     def embed(self, theta: Parameters, homes: Packed, chance: torch.Generator | None) -> Tensor:
         """[n_devices, hidden]."""
+
+
+def refuse(encoder: str, sizes: Sizes, *names: str) -> None:
+    """An error for what an encoder has no use for, where it is not left at its default."""
+    for field in fields(sizes):
+        value = getattr(sizes, field.name)
+        if field.name in names and value != field.default:
+            raise DataError(f"encoder {encoder!r} knows no {field.name} = {value!r}; leave it at {field.default!r}")
 
 
 def first_product(theta: Parameters, matrix: Tensor, homes: Packed, n_types: int) -> Tensor:

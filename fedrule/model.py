@@ -19,12 +19,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
+from datasets.errors import DataError, unknown
+from fedrule.convolutions import Gat, Gcn
 from fedrule.encoder import Encoder, Parameters, Sizes
 from fedrule.initial import uniform
 from fedrule.packed import Packed
 from fedrule.sage import Sage
+from fedrule.triples import Predictor, triple_logits
 
-ENCODERS: dict[str, Callable[[Sizes], Encoder]] = {"sage": Sage}
+ENCODERS: dict[str, Callable[[Sizes], Encoder]] = {"sage": Sage, "gcn": Gcn, "gat": Gat}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,13 @@ class Network:
     sizes: Sizes
     encoder: str = "sage"  # sage, gcn or gat
     predictor_hidden: int = 0  # units between the predictor's two layers; 0: as many as relations, as in the paper
+
+    def __post_init__(self) -> None:
+        if self.encoder not in ENCODERS:
+            raise unknown("encoder", self.encoder, ENCODERS)
+        if self.predictor_hidden < 0:
+            raise DataError(f"predictor_hidden = {self.predictor_hidden}: give the number of units, or 0 for relations")
+        ENCODERS[self.encoder](self.sizes)  # refuses sizes that it cannot be built with, before any training
 
     @property
     def _encoder(self) -> Encoder:
@@ -64,9 +74,10 @@ class Network:
 
     def logits_of(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor, relation: Tensor) -> Tensor:
         """[n_rules]: of one relation for each pair, without working out the others."""
-        hidden = self._hidden(parameters, z, trigger, action)
-        rows = parameters["phi.relation"].index_select(0, relation)
-        return (hidden * rows).sum(dim=1) + parameters["phi.relation_bias"].index_select(0, relation)
+        first = torch.cat([parameters["phi.trigger"], parameters["phi.action"]])
+        names = ("phi.hidden_bias", "phi.relation", "phi.relation_bias")
+        predictor = Predictor(z, first, *(parameters[name] for name in names))
+        return triple_logits(predictor, trigger, action, relation)
 
     def _hidden(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor) -> Tensor:
         """phi^1 [z_i ; z_j] = A z_i + B z_j: the products are made once for each device and not for each pair."""

@@ -23,13 +23,13 @@ class Edges:
     sender: Tensor  # [n_rules]
     receiver: Tensor  # [n_rules]
     relation: Tensor  # [n_rules]
-    share: Tensor  # [n_rules, 1]  1 / how many messages the receiver gets
+    share: Tensor  # [n_rules, 1]  1 / how many messages the receiver gets, float64
     n_devices: int
 
     @classmethod
     def of(cls, sender: Tensor, receiver: Tensor, relation: Tensor, n_devices: int) -> Edges:
         many = torch.bincount(receiver, minlength=n_devices)[receiver]
-        return cls(sender, receiver, relation, (1.0 / many)[:, None], n_devices)
+        return cls(sender, receiver, relation, (1 / many.double())[:, None], n_devices)
 
     def mean(self, message: Tensor) -> Tensor:
         """[n_devices, dim]: the mean of the messages [n_rules, dim] that reach each device; zeros where none does."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
-from fedrule.encoder import MOST_PLACES, Direction, Parameters, Sizes, dropped, first_product
+from fedrule.encoder import MOST_PLACES, Direction, Parameters, Sizes, dropped, first_product, refuse
 from fedrule.initial import uniform
 from fedrule.packed import Packed
 
@@ -23,6 +23,9 @@ class Sage:
     """
 
     sizes: Sizes
+
+    def __post_init__(self) -> None:
+        refuse("sage", self.sizes, "self_loops", "heads")  # a device's own state is there without a loop
 
     def initial(self, chance: torch.Generator) -> Parameters:
         sizes = self.sizes

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from baselines.method import Scores
 from benchmarks import ranking
 from benchmarks.calibrate import Calibration, calibrate
+from benchmarks.curves import PARTS
 from benchmarks.evaluate import evaluate
 from benchmarks.evaluation import OVER_HOMES
 from benchmarks.sampled import STREAMS
@@ -211,7 +212,8 @@ def test_calibration_changes_the_loss_only(case, seed):
 def test_calibration_is_fitted_on_validation_rules(case):
     fitted, made, _ = case
     if not len(made.validation):
-        with pytest.raises(DataError, match="hides no rule in its validation part; split with validation=True"):
+        remedy = "give homes with more rules" if made.parameters["validation"] else "split with validation=True"
+        with pytest.raises(DataError, match=f"hides no rule in its validation part; {remedy}"):
             calibrate(fitted, made)
         return
     plain = Plain(fitted, made, "validation")
@@ -250,7 +252,7 @@ def test_no_two_purposes_draw_the_same_numbers():
     keys += [(seed, other, int(stream)) for seed in seeds for other in seeds for stream in with_split]
     first = {np.random.default_rng(list(key)).integers(2**63) for key in keys}
     assert len(first) == len(keys)
-    assert set(STREAMS.values()) | {Stream.RESAMPLING} == set(with_split)
+    assert {*STREAMS.values(), *PARTS.values(), Stream.RESAMPLING} == set(with_split)
 
 
 def test_the_non_rules_of_each_part_and_kind_come_from_their_own_stream():
@@ -260,6 +262,8 @@ def test_the_non_rules_of_each_part_and_kind_come_from_their_own_stream():
         ("validation", "paper"): 4,
         ("test", "feasible"): 5,
         ("validation", "feasible"): 6,
+        ("train", "paper"): 8,
+        ("train", "feasible"): 9,
     }
     expected = np.random.default_rng([9, 1, 3]).integers(2**63)
     assert generator(Stream.TEST_NON_RULES, 9, 1).integers(2**63) == expected

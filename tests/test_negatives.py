@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from datasets import DataError, Homes, Rules
 from datasets import negatives as module
 from datasets.candidates import Pairs
-from datasets.negatives import KINDS, feasible, paper, sample
+from datasets.negatives import KINDS, Feasible, feasible, paper, sample
 from datasets.splits import split
 from datasets.valid import ValidRules
 from tests.strategies import homes, triples
@@ -94,6 +94,18 @@ def test_negatives_are_never_rules_of_train_validation_or_test(some: Homes, how:
         assert drawn.group is None
         count = np.bincount(drawn.home, minlength=known.n_homes)
         assert (count <= np.bincount(positives.home, minlength=known.n_homes)).all()
+
+
+@given(homes(max_rules=10), st.sampled_from(KINDS), st.lists(st.integers(0, 9), min_size=5, max_size=5), SEEDS)
+def test_each_home_gets_as_many_as_are_wanted_or_all_there_are(
+    some: Homes, kind: str, wanted: list[int], seed: int
+) -> None:
+    valid, many = ValidRules.of(some), np.array(wanted)[: some.n_homes]
+    all_there_are = sample(kind, some, some.rules, rng=rng(), valid=valid, wanted=np.full(some.n_homes, 1000))
+    drawn = sample(kind, some, some.rules, rng=rng(seed), valid=valid, wanted=many)
+    there = np.bincount(all_there_are.home, minlength=some.n_homes)
+    assert np.bincount(drawn.home, minlength=some.n_homes).tolist() == np.minimum(many, there).tolist()
+    assert set(triples(drawn)) <= set(triples(all_there_are))
 
 
 @given(homes(self_rules=False), st.sampled_from(KINDS), SEEDS)
@@ -273,6 +285,15 @@ def test_looking_at_few_pairs_at_a_time_keeps_every_promise(monkeypatch: pytest.
     drawn = feasible(many, many.rules, rng=rng(), valid=ValidRules.of(many))
     assert np.bincount(drawn.home).tolist() == [2] * 50
     assert not set(triples(drawn)) & set(triples(many.rules))
+
+
+@given(homes(max_rules=12), SEEDS)
+def test_what_is_prepared_once_draws_the_same_each_time(some: Homes, seed: int) -> None:
+    valid, wanted = ValidRules.of(some), np.bincount(some.rules.home, minlength=some.n_homes)
+    able = Feasible.of(some, valid, taken=[some.rules])
+    for again in (seed, seed + 1, seed):
+        prepared, at_once = able.draw(wanted, rng(again)), feasible(some, some.rules, rng=rng(again), valid=valid)
+        assert triples(prepared) == triples(at_once)
 
 
 def test_valid_rules_of_other_vocabularies_are_refused() -> None:

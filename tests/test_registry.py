@@ -107,6 +107,18 @@ def test_parameters_are_listed_with_type_default_and_meaning(write):
     assert summary("listed") == "Scores nothing."
 
 
+def test_inherited_parameters_keep_their_meaning_and_a_subclass_may_say_more(write, tmp_path):
+    write("parent_method.py", name="parent")
+    (tmp_path / "child_method.py").write_text(
+        "from dataclasses import dataclass\nfrom baselines.registry import register\nfrom parent_method import Found\n"
+        '@register("child")\n@dataclass(frozen=True)\nclass Child(Found):\n    """Another."""\n\n'
+        "    size: int = 9\n    speed: float = 0.7  # faster\n"
+    )
+    importlib.import_module("child_method")
+    listed = [(p.name, p.default, p.meaning) for p in parameters("child")]
+    assert listed == [("size", 9, "how much of it"), ("speed", 0.7, "faster")]
+
+
 @pytest.mark.parametrize("name", names())
 def test_every_parameter_of_ours_says_what_it_means(name):
     if extra := missing_extra(name):

@@ -1,0 +1,122 @@
+"""What one step of training is asked about: rules of homes and non-rules beside them, given the rules that are known.
+
+The paper (section 3.2) lets all rules of a home send messages and asks for all of them, beside as many sampled
+non-rules. A model trained so may learn to repeat what it is told; `hidden` takes part of a home's automations out of
+message passing and asks for those only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from datasets import negatives
+from datasets.errors import DataError, unknown
+from datasets.homes import Array, Homes, Mask, Rules, runs, starts
+from datasets.negatives import Feasible
+from datasets.valid import ValidRules
+
+NonRules = Literal["paper", "feasible", "hard"]
+# The model as it stands: a score [n_candidates] of candidates of these homes, given the rules that the homes have.
+Score: TypeAlias = Callable[[Homes, Rules], npt.NDArray[np.floating[Any]]]
+
+LOOKED_AT = 10  # feasible candidates that "hard" scores for each that it keeps
+COLUMNS = ("home", "trigger", "action", "relation")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Practice:
+    """Candidates to score, given what the homes are known to have, and which of them are rules."""
+
+    context: Homes  # the homes with the rules that send messages
+    candidates: Rules  # rules asked for and non-rules, sorted by home; none comes twice
+    positive: Mask  # [n_candidates]  which of them are rules
+    full: Homes  # the same homes with all their training rules, for `leave_out`
+
+    def part(self, homes: Array) -> Practice:
+        """The same for these homes only, numbered anew in this order: a minibatch."""
+        full = self.full.subset(homes)
+        context = full if self.context is self.full else self.context.subset(homes)
+        start = starts(self.candidates.home, self.full.n_homes)
+        some = runs(start, homes)
+        home = np.repeat(np.arange(len(homes)), start[homes + 1] - start[homes])
+        moved = (full.device_start[:-1] - self.full.device_start[homes])[home]
+        taken = self.candidates.take(some)
+        candidates = Rules(home, taken.trigger + moved, taken.action + moved, taken.relation)
+        return Practice(context, candidates, self.positive[some], full)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Practices:
+    """Draws a practice each time it is asked to; what depends on the training homes alone is prepared once."""
+
+    train: Homes
+    hidden: float
+    non_rules: NonRules
+    per_rule: int
+    candidates: int
+    automation: Array  # [n_rules]  rules of one automation share a number
+    feasible: Feasible | None  # for all kinds but the paper's
+
+    @classmethod
+    def of(
+        cls,
+        train: Homes,
+        valid: ValidRules,
+        *,
+        hidden: float = 0.0,  # chance that an automation is taken out of messages and asked for; 0: all send, all asked
+        non_rules: NonRules = "paper",  # as in datasets.negatives; "hard": of feasible ones those that score highest
+        per_rule: int = 1,  # non-rules beside each rule that is asked for
+        candidates: int = 0,  # non-rules of each home that is asked, in place of `per_rule`; 0: count by rule
+    ) -> Practices:
+        """Of these training homes, and the triples that are valid."""
+        if not 0 <= hidden < 1:
+            raise DataError(f"practice: hidden {hidden} must be in [0, 1)")
+        if per_rule < 0 or candidates < 0:
+            raise DataError(f"practice: {per_rule} non-rules per rule and {candidates} per home must not be negative")
+        if non_rules not in get_args(NonRules):
+            raise unknown("kind of non-rules", non_rules, get_args(NonRules))
+        feasible = None if non_rules == "paper" else Feasible.of(train, valid, taken=[train.rules])
+        return cls(train, hidden, non_rules, per_rule, candidates, _automations(train.rules), feasible)
+
+    def draw(self, rng: np.random.Generator, *, score: Score | None = None) -> Practice:
+        """Hide, ask and draw non-rules, for all homes at once; `score` is needed by "hard", and only by it.
+
+        No non-rule is a rule of `train`; a home with too few left gets those. Homes of which nothing is asked have no
+        candidates.
+        """
+        context, asked = self.train, self.train.rules
+        if self.hidden:
+            hides = (rng.random(len(asked)) < self.hidden)[self.automation]
+            context, asked = self.train.with_rules(~hides), asked.take(hides)
+        rules = np.bincount(asked.home, minlength=self.train.n_homes)
+        wanted = np.minimum(rules, 1) * self.candidates if self.candidates else rules * self.per_rule
+        if self.feasible is None:
+            drawn = negatives.paper(self.train, asked, rng=rng, wanted=wanted)
+        elif self.non_rules == "hard":
+            drawn = _hardest(context, self.feasible.draw(LOOKED_AT * wanted, rng), wanted, score, rng)
+        else:
+            drawn = self.feasible.draw(wanted, rng)
+        columns = [np.concatenate([getattr(asked, name), getattr(drawn, name)]) for name in COLUMNS]
+        order = np.argsort(columns[0], kind="stable")
+        return Practice(context, Rules(*columns).take(order), order < len(asked), self.train)
+
+
+def _automations(rules: Rules) -> Array:
+    """[n_rules]: numbers from 0 on, the same for rules of one automation; a group's number counts within its home."""
+    if rules.group is None:
+        return np.arange(len(rules))
+    return np.unique(np.stack([rules.home, rules.group]), axis=1, return_inverse=True)[1].reshape(-1)
+
+
+def _hardest(context: Homes, candidates: Rules, wanted: Array, score: Score | None, rng: np.random.Generator) -> Rules:
+    """Per home h the `wanted[h]` candidates of the highest score, or all; ties in random order."""
+    if score is None:
+        raise DataError('practice: non-rules "hard" need the score of the model as it stands; hand in score=')
+    order = np.lexsort((rng.random(len(candidates)), -score(context, candidates), candidates.home))
+    place = np.arange(len(candidates)) - starts(candidates.home, len(wanted))[candidates.home]
+    return candidates.take(np.sort(order[place < wanted[candidates.home]]))

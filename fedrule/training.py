@@ -1,0 +1,183 @@
+"""Training in rounds: Adam on what practice asks, watched on rules kept back, stopped before it runs away.
+
+A round is one look at every home: one step where all homes are in one batch, as in the paper, several where they come
+in smaller ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datasets.errors import DataError
+from fedrule.encoder import Parameters
+from fedrule.practice import Practice
+from fedrule.scorer import Asked, Scorer
+
+log = logging.getLogger(__name__)
+
+RUN_AWAY = 1e4  # times the first loss: no learning rate that works comes near
+
+Objective: TypeAlias = Callable[[Tensor, Tensor, Tensor, int], Tensor]  # logits, positive, home, n_homes -> loss
+Draw: TypeAlias = Callable[[Parameters], Practice]  # what to ask next, given the parameters as they are
+Told: TypeAlias = Callable[[int, Parameters, dict[str, float]], None]  # the round, its parameters and measurements
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How long and how fast."""
+
+    rounds: int
+    learning_rate: float  # of Adam
+    weight_decay: float = 0.0  # of Adam
+    homes_at_once: int = 0  # homes of one step; 0: all
+    redraw: bool = False  # ask about something new every round
+    patience: int = 0  # rounds without a better loss on the rules kept back before it stops; 0: never
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lesson:
+    """The candidates of one step as tensors, and which of them are rules."""
+
+    asked: Asked
+    positive: Tensor  # [n]
+    home: Tensor  # [n]
+    n_homes: int
+    weight: int  # homes with candidates
+
+    @classmethod
+    def of(cls, scorer: Scorer, practice: Practice, *, leave_out: bool = True) -> Lesson:
+        candidates, context = practice.candidates, practice.context
+        asked = scorer.ask(context, candidates, leave_out=practice.full if leave_out else None)
+        weight = len(np.unique(candidates.home))
+        return cls(asked, torch.tensor(practice.positive), torch.tensor(candidates.home), context.n_homes, weight)
+
+
+@dataclass(slots=True, eq=False)
+class Teacher:
+    """What makes a loss of parameters: the scorer, the objective, and dropout where it draws any."""
+
+    scorer: Scorer
+    objective: Objective
+    chance: torch.Generator | None = None
+
+    def loss(self, parameters: Parameters, lesson: Lesson) -> Tensor:
+        logits = self.scorer.logits_of(parameters, lesson.asked, self.chance)
+        return self.objective(logits, lesson.positive, lesson.home, lesson.n_homes)
+
+
+@dataclass(slots=True, eq=False)
+class Watch:
+    """The loss on rules kept back, and the parameters that did best on them."""
+
+    teacher: Teacher
+    lesson: Lesson
+    lowest: float = math.inf
+    lowest_round: int = 0
+    best: Parameters = field(default_factory=dict)
+
+    @torch.no_grad()
+    def look(self, done: int, parameters: Parameters) -> float:
+        loss = float(self.teacher.loss(parameters, self.lesson))
+        if loss < self.lowest:
+            self.lowest, self.lowest_round, self.best = loss, done, copied(parameters)
+        return loss
+
+
+def learn(
+    scorer: Scorer,
+    objective: Objective,
+    schedule: Schedule,
+    draw: Draw,
+    *,
+    name: str,  # of the method, for what has to be said
+    rng: np.random.Generator,
+    watched: Practice | None = None,  # rules kept back
+    told: Told | None = None,
+) -> Parameters:
+    """The parameters after the last round, or with patience those of the round with the best watched loss.
+
+    A learning rate that is too high makes the loss infinite, or large beyond meaning. Then training stops with a
+    warning, and the last parameters whose loss was in bounds are the result. Where these are the ones it began with,
+    nothing has been learned, and that is an error.
+    """
+    chance = torch.Generator().manual_seed(int(rng.integers(2**63)))
+    teacher = Teacher(scorer, objective, chance)
+    parameters = {key: value.requires_grad_() for key, value in scorer.initial(chance).items()}
+    optimizer = torch.optim.Adam(
+        parameters.values(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay, fused=True
+    )
+    watch = None
+    if watched is not None:
+        watch = Watch(Teacher(scorer, objective), Lesson.of(scorer, watched, leave_out=False))
+    lessons: list[Lesson] = []
+    good, good_round, good_loss, bound = copied(parameters), 0, math.inf, math.inf
+    for done in range(1, schedule.rounds + 1):
+        if done == 1 or schedule.redraw:
+            lessons = _lessons(scorer, draw(copied(parameters)), schedule.homes_at_once, rng)
+        before = copied(parameters)
+        loss = _steps(teacher, optimizer, parameters, [lessons[i] for i in rng.permutation(len(lessons))])
+        bound = RUN_AWAY * max(loss, 1.0) if done == 1 else bound
+        in_bounds = math.isfinite(loss) and loss <= bound
+        if in_bounds:  # the loss is that of the parameters before the step
+            good, good_round, good_loss = before, done - 1, loss
+        if not (in_bounds and all(bool(value.isfinite().all()) for value in parameters.values())):
+            _say_that_it_ran_away(name, schedule, done, loss, good_round)
+            if told is not None:
+                told(done, good, {"loss": good_loss, "diverged": 1.0})
+            break
+        values = {"loss": loss}
+        if watch is not None:
+            values["validation_loss"] = watch.look(done, parameters)
+        if told is not None:
+            told(done, copied(parameters), values)
+        if watch is not None and schedule.patience and done - watch.lowest_round >= schedule.patience:
+            break
+    else:
+        good = copied(parameters)
+    return watch.best if watch is not None and schedule.patience and watch.best else good
+
+
+def copied(parameters: Parameters) -> Parameters:
+    """The same numbers in tensors of their own, without gradients."""
+    return {name: value.detach().clone() for name, value in parameters.items()}
+
+
+def _lessons(scorer: Scorer, practice: Practice, homes_at_once: int, rng: np.random.Generator) -> list[Lesson]:
+    """One for each step of a round; homes of which nothing is asked are in none, unless there is only one."""
+    asked = np.unique(practice.candidates.home)
+    if not len(asked):
+        return []
+    if not homes_at_once or homes_at_once >= len(asked):
+        return [Lesson.of(scorer, practice)]
+    shuffled = rng.permutation(asked)
+    parts = (shuffled[first : first + homes_at_once] for first in range(0, len(shuffled), homes_at_once))
+    return [Lesson.of(scorer, practice.part(np.sort(part))) for part in parts]
+
+
+def _steps(teacher: Teacher, optimizer: torch.optim.Optimizer, parameters: Parameters, lessons: list[Lesson]) -> float:
+    """A step for each lesson; the mean over homes of the loss before it, 0 where nothing was asked."""
+    total = 0.0
+    for lesson in lessons:
+        loss = teacher.loss(parameters, lesson)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        total += loss.item() * lesson.weight
+    return total / max(sum(lesson.weight for lesson in lessons), 1)
+
+
+def _say_that_it_ran_away(name: str, schedule: Schedule, done: int, loss: float, good_round: int) -> None:
+    rate = schedule.learning_rate
+    what = f"{name}: training ran away in round {done} of {schedule.rounds} (loss {loss:.4g})"
+    remedy = f"learning_rate {rate:g} is too high, try {min(rate / 10, 0.01):g}"
+    if good_round == 0:
+        raise DataError(f"{what} and had learned nothing before; {remedy}")
+    log.warning("%s; the model after round %d is kept. %s", what, good_round, remedy)

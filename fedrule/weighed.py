@@ -1,0 +1,48 @@
+"""A small network that weighs the plain graph features of a candidate: the term of a score that is called evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import relu
+
+from datasets.homes import Homes, Rules
+from fedrule.encoder import dropped
+from fedrule.evidence import NAMES, Evidence
+from fedrule.initial import uniform
+from fedrule.term import Observed, Parameters
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeighedEvidence:
+    """Two fully connected layers and a direct weight for each feature."""
+
+    evidence: Evidence
+    hidden: int
+    dropout: float = 0.0
+    name: ClassVar[str] = "evidence"
+
+    def initial(self, chance: torch.Generator) -> Parameters:
+        n, hidden = len(NAMES), self.hidden
+        return {
+            "direct": torch.zeros(n),
+            "first": uniform(n, hidden, fan_in=n, chance=chance),
+            "first_bias": uniform(hidden, fan_in=n, chance=chance),
+            "second": uniform(hidden, hidden, fan_in=hidden, chance=chance),
+            "second_bias": uniform(hidden, fan_in=hidden, chance=chance),
+            "last": uniform(hidden, fan_in=hidden, chance=chance),
+        }
+
+    def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:
+        return {"features": torch.from_numpy(self.evidence.features(homes, candidates, leave_out=leave_out))}
+
+    def logits_of(self, parameters: Parameters, observed: Observed, chance: torch.Generator | None) -> Tensor:
+        features = observed["features"].to(parameters["direct"].dtype)
+        hidden = features
+        for layer in ("first", "second"):
+            hidden = relu(torch.addmm(parameters[f"{layer}_bias"], hidden, parameters[layer]))
+            hidden = dropped(hidden, self.dropout, chance)
+        return features @ parameters["direct"] + hidden @ parameters["last"]
