@@ -3,10 +3,13 @@
     from baselines.contract import check_method
     assert check_method("my-method") == []
 
-A method may say in class attributes, all of them optional, what cannot be seen from outside:
+A method may say in attributes, all of them optional, what cannot be seen from outside:
 `learns: ClassVar[bool] = False` where it does not learn from rules at all and need not find the planted one;
 `log_odds: ClassVar[bool] = True` where its scores are the log-odds of a rule against a sampled non-rule, as many of
-each, so that their loss needs no calibration; `SPACE` with the ranges in which its parameters are tuned.
+each, so that their loss needs no calibration; it is read from the method as built, and is a property where it depends
+on parameters; `sees_answers = True`, read likewise, where training asks for rules that the model is shown at the same
+time. That a rule is not shown is then a sign against it, and such a method need not find the planted one, which is not
+shown; `SPACE` with the ranges in which its parameters are tuned.
 """
 
 from __future__ import annotations
@@ -173,11 +176,11 @@ def _answers_new_homes(method: Method) -> Findings:
 
 def _finds_the_planted_rule(method: Method) -> Findings:
     """Ranks what everybody has above what nobody has."""
-    if not getattr(type(method), "learns", True):
+    if not getattr(type(method), "learns", True) or getattr(method, "sees_answers", False):
         return
     train = planted_homes()
-    scores = _scores(_fit(method, train), train.subset(np.array([0])))
     homes = train.subset(np.array([0]))
+    scores = _scores(_fit(method, train), homes)
     trigger, action = all_pairs(homes)
     of_pair = np.stack([homes.device_type[trigger], homes.device_type[action]], axis=1)
     used = np.stack(train.typed(), axis=1)[:, [0, 2, 1]]

@@ -57,26 +57,32 @@ class Cooccurrence:
         `leave_out` are the same homes with all rules that they had in training: each is scored as if it had not been
         there.
         """
+        count = len(home)
         known = self.items.matrix(homes)
         own = None if leave_out is None else self.items.matrix(leave_out)
-        scores = np.zeros(len(home))
+        asked = np.flatnonzero(item >= 0)
+        home, item = home[asked], item[asked]
+        found = np.zeros(len(asked))
+        which = np.flatnonzero(np.bincount(home, minlength=homes.n_homes))
         step = max(CELLS // max(len(self.items), 1), 1)
-        for first in range(0, homes.n_homes, step):
-            here = slice(*np.searchsorted(home, [first, first + step]))
-            asked = np.flatnonzero(item[here] >= 0)
-            if len(asked):
-                some = slice(first, min(first + step, homes.n_homes))
-                rows = self._scores(known[some], None if own is None else own[some])
-                scores[here][asked] = rows[home[here][asked] - first, item[here][asked]]
+        for first in range(0, len(which), step):
+            some = which[first : first + step]
+            here = slice(*np.searchsorted(home, [some[0], some[-1] + 1]))
+            row = np.searchsorted(some, home[here])
+            found[here] = self._scores(known[some], None if own is None else own[some], row, item[here])
+        scores = np.zeros(count)
+        scores[asked] = found
         return scores
 
-    def _scores(self, known: csr_array, own: csr_array | None) -> Matrix:
-        """[n_homes, n_items]: known - known P / diagonal of P, which leaves a rule's own weight out."""
-        diagonal = np.diag(self.inverse)
-        product = np.asarray(known @ self.inverse)
+    def _scores(self, known: csr_array, own: csr_array | None, row: Array, item: Array) -> Matrix:
+        """known - known P / diagonal of P, which leaves a rule's own weight out, at these rows and items."""
+        diagonal = np.diag(self.inverse)[item]
+        has = known.toarray()[row, item]
+        product = (known @ self.inverse)[row, item]
         if own is None:
-            return np.asarray(known.toarray() - product / diagonal)
+            return np.asarray(has - product / diagonal)
         u = np.asarray(own @ self.inverse)
-        left = 1.0 - np.asarray(own.multiply(u).sum(axis=1))[:, None]  # 1 - c
-        among = np.asarray(known.multiply(u).sum(axis=1))[:, None]
-        return np.asarray(known.toarray() - (product + u * (among / left)) / (diagonal + u**2 / left))
+        left = 1.0 - np.asarray(own.multiply(u).sum(axis=1))[row]  # 1 - c
+        among = np.asarray(known.multiply(u).sum(axis=1))[row]
+        u = u[row, item]
+        return np.asarray(has - (product + u * (among / left)) / (diagonal + u**2 / left))

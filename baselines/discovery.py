@@ -56,27 +56,36 @@ def _names(node: ast.ClassDef) -> list[str]:
     ]
 
 
-def _needed(path: Path) -> frozenset[str]:
-    """The packages that a file imports, itself or through other files of its folder."""
-    packages: set[str] = set()
+def files_of(path: Path) -> list[Path]:
+    """A method's file and what it imports, itself or through others, of its own folder and of those beside it.
+
+    Beside it are our folders where it is in one of them: methods of fedrule use counts of baselines.
+    """
+    folders = {path.parent.name, *FOLDERS} if path.parent.name in FOLDERS else {path.parent.name}
     waiting, seen = [path], {path}
     while waiting:
-        for module in _imports(waiting.pop()):
-            folder, _, rest = module.partition(".")
-            packages.add(folder)
-            beside = path.parent.joinpath(*rest.split(".")).with_suffix(".py") if folder == path.parent.name else path
-            if beside not in seen and beside.is_file():
+        for module in _imports(waiting.pop().read_text(encoding="utf-8")):
+            folder, *rest = module.split(".")
+            beside = path.parents[1].joinpath(folder, *rest).with_suffix(".py")
+            if folder in folders and beside not in seen and beside.is_file():
                 seen.add(beside)
                 waiting.append(beside)
-    return frozenset(packages)
+    return sorted(seen)
 
 
-def _imports(path: Path) -> set[str]:
-    """The modules that a file imports, at the top or inside a function."""
+def _needed(path: Path) -> frozenset[str]:
+    """The packages that a file imports, itself or through other files of ours."""
+    texts = (file.read_text(encoding="utf-8") for file in files_of(path))
+    return frozenset(module.partition(".")[0] for text in texts for module in _imports(text))
+
+
+@cache
+def _imports(source: str) -> frozenset[str]:
+    """The modules that a file's text imports, at the top or inside a function; names in them that may be modules."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), filename=str(path))):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-    return found
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(found)

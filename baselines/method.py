@@ -17,7 +17,10 @@ class OnRound(Protocol):
     """Told after each training round, for curves and progress; what it does never changes a result."""
 
     def __call__(self, done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:
-        """`done` of `of` rounds are over; `fitted` is the model as it stands, `values` what the method measured."""
+        """`done` of `of` rounds are over; `values` is what the method measured.
+
+        `fitted` is a snapshot of the model: it stays as it is, however training goes on.
+        """
 
 
 def ignore(done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:

@@ -22,7 +22,7 @@ from baselines.method import Method
 from datasets.errors import DataError, unknown
 
 # The optional packages and the extra of this project that brings each.
-EXTRAS = {"implicit": "mf", "torch": "graph", "torch_geometric": "graph"}
+EXTRAS = {"implicit": "mf", "torch": "graph", "torch_geometric": "graph", "sklearn": "learn"}
 
 M = TypeVar("M", bound=type[Method])
 

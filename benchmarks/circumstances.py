@@ -12,6 +12,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from baselines.discovery import files_of
+
 ROOT = Path(__file__).parents[1]
 # Import name -> distribution, for what can change a number.
 PACKAGES = {
@@ -27,11 +29,16 @@ PACKAGES = {
 
 
 def code_of(method: type) -> str:
-    """12 hex digits that change with the file a method is written in; empty where there is none, as in a notebook."""
+    """12 hex digits that change with a method's file and those of its folder that it uses, see `discovery.files_of`.
+
+    Empty where there is no such file, as in a notebook. What datasets do is not in it: their homes have a fingerprint.
+    """
     try:
-        return hashlib.sha256(Path(inspect.getfile(method)).read_bytes()).hexdigest()[:12]
-    except (OSError, TypeError):
+        files = files_of(Path(inspect.getfile(method)))
+        content = [part for file in files for part in (file.name.encode(), file.read_bytes())]
+    except (OSError, TypeError, SyntaxError):
         return ""
+    return hashlib.sha256(b"\0".join(content)).hexdigest()[:12]
 
 
 def versions() -> dict[str, str]:

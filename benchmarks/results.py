@@ -52,7 +52,7 @@ class Result:
     counts: dict[str, int] = field(default_factory=dict)  # homes, devices, rules of the data
     versions: dict[str, str] = field(default_factory=dict)
     commit: str = ""
-    code: str = ""  # of the file the method is written in, see `circumstances.code_of`
+    code: str = ""  # of the files the method is written in, see `circumstances.code_of`
     threads: int = 1
     written: str = ""
     digests: dict[str, str] = field(default_factory=dict)  # of the tables, to notice one that is cut off or damaged

@@ -20,10 +20,8 @@ from datasets.valid import ValidRules
 from fedrule.items import has_item, items
 from fedrule.term import Observed, Parameters
 
-HAVE, COULD = (
-    0.3,
-    3.0,
-)  # added to both counts: a rule that nobody has, or that few could have, is rare and not impossible
+# Added to both counts: a rule that nobody has, or that few could have, is rare and not impossible.
+HAVE, COULD = 0.3, 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

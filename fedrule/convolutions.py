@@ -73,6 +73,7 @@ class Gcn(Convolutions):
 
     def __post_init__(self) -> None:
         refuse("gcn", self.sizes, "messages", "heads")
+        _refuse_silence("gcn", self.sizes)
 
     def layer(self, inputs: int) -> nn.Module:
         return _gcn(inputs, self.sizes.hidden, self.sizes.self_loops)
@@ -90,6 +91,7 @@ class Gat(Convolutions):
 
     def __post_init__(self) -> None:
         refuse("gat", self.sizes, "messages")
+        _refuse_silence("gat", self.sizes)
         if self.sizes.hidden % self.sizes.heads:
             raise DataError(
                 f"encoder 'gat': a hidden state of {self.sizes.hidden} has no {self.sizes.heads} equal heads"
@@ -117,6 +119,11 @@ def inputs_of(theta: Parameters, homes: Packed, n_types: int) -> Tensor:
     if "place" not in theta:
         return types
     return torch.cat([types, theta["place"].index_select(0, homes.place.clamp(max=MOST_PLACES - 1))], dim=1)
+
+
+def _refuse_silence(encoder: str, sizes: Sizes) -> None:
+    if sizes.direction == "none":
+        raise DataError(f"encoder {encoder!r}: direction 'none' leaves a device no state; use encoder 'sage' for it")
 
 
 # Templates have no memory for values (the meta device), so that building one draws nothing from torch's own generator.

@@ -12,7 +12,7 @@ from datasets.errors import DataError, unknown
 from fedrule.packed import Packed
 
 Parameters: TypeAlias = dict[str, Tensor]
-Direction = Literal["in", "out", "both"]
+Direction = Literal["in", "out", "both", "none"]
 Messages = Literal["type", "relation"]
 
 MOST_PLACES = 32  # devices of one type in a home that a node embedding tells apart; all further ones share the last
@@ -26,7 +26,7 @@ class Sizes:
     n_relations: int
     hidden: int = 16  # size of the hidden state and of the embedding
     dropout: float = 0.0  # share of the hidden state that training drops, before the ReLU
-    direction: Direction = "in"  # messages come from the triggers that act on a device, from its actions, or both
+    direction: Direction = "in"  # messages come from triggers that act on a device, from its actions, both or nobody
     messages: Messages = "type"  # what a message says: the neighbour's state, or also the relation of the rule
     node_embedding: int = 0  # size of an embedding that tells devices of one type apart by their number; 0: none
     self_loops: bool = False  # gcn, gat: a device hears itself too; without, one that no rule reaches has the bias only
@@ -41,6 +41,8 @@ class Sizes:
         for name, known in (("direction", get_args(Direction)), ("messages", get_args(Messages))):
             if getattr(self, name) not in known:
                 raise unknown(name, getattr(self, name), known)
+        if self.direction == "none" and self.messages != "type":
+            raise DataError(f"messages = {self.messages!r}: direction 'none' sends none; leave messages at 'type'")
 
     @property
     def n_features(self) -> int:

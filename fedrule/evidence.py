@@ -7,31 +7,32 @@ training, all that is counted over homes leaves the candidate's own home out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from baselines.cooccurrence import Cooccurrence
-from baselines.owners import homes_with_both
 from datasets.homes import Array, Homes, Rules
-from fedrule.patterns import OF_ALL_HOMES, OF_HOME, TURNED, columns, turned
-from fedrule.tally import Column, Columns, Tally, combined
+from datasets.valid import ValidRules
+from fedrule import shares
+from fedrule.patterns import OF_HOME, TURNED, Reading
+from fedrule.shares import Shares
+from fedrule.tally import Column, Pattern, Tallies
 
 Features = npt.NDArray[np.float32]
 
-HAVE, COULD = 0.3, 3.0  # added to both counts of a share: what nobody has is rare and not impossible
 SHARE_OF_OWNERS = (
     0.25  # as in `ease`: its score is divided by this power of the share of homes that could have the rule
 )
 EASE_SCALE = 5.0  # brings the scores, mostly below 0.3, to the size of the other features
+AT_ONCE = 1 << 13  # candidates whose features are worked out at a time: few enough for a cache
 
 NAMES = (
     *(f"rules of the home, same {', '.join(pattern)}" for pattern in OF_HOME),
     *(f"turned round, same {', '.join(pattern)}" for pattern in TURNED),
-    *(f"share of homes, same {', '.join(pattern)}" for pattern, _ in OF_ALL_HOMES),
-    "homes with the typed rule",
-    "homes that own both types",
+    *shares.NAMES,
     "devices",
     "devices of the trigger's type",
     "devices of the action's type",
@@ -44,18 +45,17 @@ NAMES = (
 class Evidence:
     """What was counted over all training homes."""
 
-    n_homes: int
-    tallies: tuple[Tally, ...]  # homes by pattern, in the order of OF_ALL_HOMES
-    both: npt.NDArray[np.float64]  # [n_types, n_types]  homes that own devices of both types
+    shares: Shares
     together: Cooccurrence
 
     @classmethod
     def of(cls, train: Homes) -> Evidence:
-        rows = columns(train, train.rules, place_size=1)
-        n_types = len(train.types)
-        tallies = tuple(Tally.of(_once_a_home(rows, pattern), pattern) for pattern, _ in OF_ALL_HOMES)
-        both = homes_with_both(train).reshape(n_types, n_types)
-        return cls(train.n_homes, tallies, both, Cooccurrence.of(train))
+        return cls(Shares.of(train), Cooccurrence.of(train))
+
+    @property
+    def valid(self) -> ValidRules:
+        """The typed rules that the training homes have."""
+        return self.together.items.valid
 
     def features(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Features:
         """[n_candidates, n_features] of candidates sorted by home, given the rules that the homes have.
@@ -63,51 +63,80 @@ class Evidence:
         `leave_out` is given for homes of the training data: the same homes with all their training rules, so that
         nothing that they added to the counts shows.
         """
-        place_size = int(np.diff(homes.device_start).max(initial=1))
-        known = columns(homes, homes.rules, place_size=place_size)
-        asked = columns(homes, candidates, place_size=place_size)
-        back = columns(homes, turned(candidates), place_size=place_size)
-        table = np.empty((len(candidates), len(NAMES)), dtype=np.float32)
-        patterns = (*((pattern, asked) for pattern in OF_HOME), *((pattern, back) for pattern in TURNED))
-        for at, (pattern, rows) in enumerate(patterns):
-            table[:, at] = np.log1p(Tally.of(known, pattern).find(rows))
-        self._shares(table[:, len(patterns) :], asked, leave_out)
-        trigger_type, action_type = asked["trigger_type"].values, asked["action_type"].values
-        devices = np.zeros((homes.n_homes, len(homes.types)), dtype=np.int64)
-        np.add.at(devices, (homes.device_home, homes.device_type), 1)
-        item = self.together.items.valid.number(trigger_type, action_type, candidates.relation)
+        item, kind, cell = _kinds(self.valid, homes, candidates)
         score = self.together.scores(homes, candidates.home, item, leave_out=leave_out)
-        table[:, -5] = np.log(np.diff(homes.device_start)[candidates.home])
-        table[:, -4] = np.log(devices[candidates.home, trigger_type])
-        table[:, -3] = np.log(devices[candidates.home, action_type])
-        table[:, -2] = candidates.trigger == candidates.action
-        table[:, -1] = EASE_SCALE * score / np.append(self.together.able, 1.0)[item] ** SHARE_OF_OWNERS
+        able = np.append(self.together.able**SHARE_OF_OWNERS, 1.0)
+        look = _Look.of(self.shares, homes, cell, leave_out)
+        table = np.empty((len(candidates), len(NAMES)), dtype=np.float32)
+        table[:, -1] = EASE_SCALE * score / able[item]
+        for first in range(0, len(candidates), AT_ONCE):
+            some = slice(first, first + AT_ONCE)
+            columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation)
+            look.fill(table[some, :-1], Rules(*(column[some] for column in columns)), kind[some])
         return table
 
-    def _shares(self, table: Features, asked: Columns, leave_out: Homes | None) -> None:
-        """Fill in the shares of homes, and the two counts of the first of them."""
-        trigger_type, action_type = asked["trigger_type"].values, asked["action_type"].values
-        owners = np.diag(self.both)
-        less = 0 if leave_out is None else 1  # the home itself, which owns both types of whatever it is asked about
-        could: dict[str, npt.NDArray[np.float64]] = {
-            "both": self.both[trigger_type, action_type] - less,
-            "trigger": owners[trigger_type] - less,
-            "action": owners[action_type] - less,
-            "all": np.full(len(trigger_type), float(self.n_homes - less)),
-        }
-        own = None if leave_out is None else columns(leave_out, leave_out.rules, place_size=1)
-        for at, ((pattern, whom), tally) in enumerate(zip(OF_ALL_HOMES, self.tallies, strict=True)):
-            have: Array = tally.find(asked)
-            if own is not None:
-                have = have - (Tally.of(own, ("home", *pattern)).find(asked) > 0)
-            table[:, at] = np.log((have + HAVE) / (could[whom] + COULD))
-            if at == 0:
-                table[:, len(OF_ALL_HOMES)] = np.log1p(have)
-        table[:, len(OF_ALL_HOMES) + 1] = np.log1p(could["both"])
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Look:
+    """What candidates of some homes find there, in tables that are made once for all of them."""
+
+    reading: Reading
+    rules: Tallies  # of the homes, by OF_HOME
+    log_count: Mapping[Pattern, Features]  # by the number of the combination
+    own: Tallies | None  # of what each home has added to the shares
+    shares: Features  # [n_names, 2, n_kinds]
+    log_devices: Features  # [n_homes]
+    log_alike: Features  # [n_devices]  how many of its type its home has
+
+    @classmethod
+    def of(cls, counted: Shares, homes: Homes, cell: Array, leave_out: Homes | None) -> _Look:
+        reading = Reading.of(homes)
+        rules = Tallies.of(reading.columns(homes.rules), OF_HOME)
+        log_count = {pattern: np.log1p(rules.count(pattern)).astype(np.float32) for pattern in OF_HOME}
+        own = None
+        if leave_out is not None:
+            own = Tallies.of(reading.columns(leave_out.rules), (("home", *pattern) for pattern in shares.PATTERNS))
+        log_devices = np.log(np.maximum(np.diff(homes.device_start), 1)).astype(np.float32)
+        of_kinds = counted.table(reading, cell, less=0 if own is None else 1)
+        return cls(reading, rules, log_count, own, of_kinds, log_devices, _log_alike(homes))
+
+    def fill(self, table: Features, asked: Rules, kind: Array) -> None:
+        """The features of some candidates, all but the last."""
+        rows = self.reading.columns(asked)
+        forth, back = self.rules.find(rows), self.rules.only(TURNED).find(self.reading.turned(asked))
+        places = iter(table.T)
+        for pattern in OF_HOME:
+            next(places)[:] = self.log_count[pattern][forth[pattern]]
+        for pattern in TURNED:
+            next(places)[:] = self.log_count[pattern][back[pattern]]
+        has = {} if self.own is None else self.own.find(rows)
+        for pattern, of_kind in zip(shares.OF_NAMES, self.shares, strict=True):
+            which = has[("home", *pattern)] > 0 if has else 0
+            next(places)[:] = of_kind.reshape(-1)[kind + which * of_kind.shape[1]]
+        next(places)[:] = self.log_devices[asked.home]
+        next(places)[:] = self.log_alike[asked.trigger]
+        next(places)[:] = self.log_alike[asked.action]
+        next(places)[:] = asked.trigger == asked.action
 
 
-def _once_a_home(rows: Columns, pattern: tuple[str, ...]) -> Columns:
-    """The columns of a pattern, with a row for each home that has it, however many of its rules do."""
-    _, key = combined(rows, ("home", *pattern))
-    first = np.unique(key, return_index=True)[1]
-    return {name: Column(rows[name].values[first], rows[name].size) for name in pattern}
+def _kinds(valid: ValidRules, homes: Homes, candidates: Rules) -> tuple[Array, Array, Array]:
+    """The item of each candidate, -1 without one; its number among all typed rules in question; and their cells."""
+    trigger_type, relation, action_type = homes.typed(candidates)
+    item = valid.number(trigger_type, action_type, relation)
+    unseen = np.flatnonzero(item < 0)
+    if not len(unseen):
+        return item, item, valid.cell
+    cell = (trigger_type[unseen] * valid.n_types + action_type[unseen]) * valid.n_relations + relation[unseen]
+    more, number = np.unique(cell, return_inverse=True)
+    kind = item.copy()
+    kind[unseen] = len(valid) + number
+    return item, kind, np.concatenate([valid.cell, more])
+
+
+def _log_alike(homes: Homes) -> Features:
+    both: Pattern = ("home", "type")
+    home, kind = Column(homes.device_home, homes.n_homes), Column(homes.device_type, len(homes.types))
+    devices = {"home": home, "type": kind}
+    tallies = Tallies.of(devices, [both])
+    log_count = np.log(np.maximum(tallies.count(both), 1)).astype(np.float32)
+    return log_count[tallies.find(devices)[both]]

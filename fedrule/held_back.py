@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from datasets import negatives
-from datasets.homes import Homes, Rules
+from datasets.homes import Homes
 from datasets.negatives import Feasible
 from datasets.splits import split
 from datasets.valid import ValidRules
-from fedrule.practice import NonRules, Practice
-
-COLUMNS = ("home", "trigger", "action", "relation")
+from fedrule.practice import NonRules, Practice, how_many
 
 
 def hold_back(
@@ -26,12 +24,9 @@ def hold_back(
     known, asked = parts.train, parts.test.rules
     if not len(asked):
         return train, None
-    rules = np.bincount(asked.home, minlength=train.n_homes)
-    wanted = np.minimum(rules, 1) * candidates if candidates else rules * per_rule
+    wanted = how_many(asked, train.n_homes, per_rule=per_rule, candidates=candidates)
     if non_rules == "paper":
         drawn = negatives.paper(known, asked, rng=rng, wanted=wanted)
     else:
         drawn = Feasible.of(known, ValidRules.of(known), taken=[train.rules]).draw(wanted, rng)
-    both = Rules(*(np.concatenate([getattr(asked, column), getattr(drawn, column)]) for column in COLUMNS))
-    order = np.argsort(both.home, kind="stable")
-    return known, Practice(known, both.take(order), (np.arange(len(both)) < len(asked))[order], train)
+    return known, Practice.of(known, asked, drawn, train)

@@ -37,6 +37,13 @@ class Practice:
     positive: Mask  # [n_candidates]  which of them are rules
     full: Homes  # the same homes with all their training rules, for `leave_out`
 
+    @classmethod
+    def of(cls, context: Homes, asked: Rules, non_rules: Rules, full: Homes) -> Practice:
+        """Rules that are asked for and non-rules put together, home by home, the rules of a home first."""
+        columns = [np.concatenate([getattr(asked, name), getattr(non_rules, name)]) for name in COLUMNS]
+        order = np.argsort(columns[0], kind="stable")
+        return cls(context, Rules(*columns).take(order), order < len(asked), full)
+
     def part(self, homes: Array) -> Practice:
         """The same for these homes only, numbered anew in this order: a minibatch."""
         full = self.full.subset(homes)
@@ -93,17 +100,20 @@ class Practices:
         if self.hidden:
             hides = (rng.random(len(asked)) < self.hidden)[self.automation]
             context, asked = self.train.with_rules(~hides), asked.take(hides)
-        rules = np.bincount(asked.home, minlength=self.train.n_homes)
-        wanted = np.minimum(rules, 1) * self.candidates if self.candidates else rules * self.per_rule
+        wanted = how_many(asked, self.train.n_homes, per_rule=self.per_rule, candidates=self.candidates)
         if self.feasible is None:
             drawn = negatives.paper(self.train, asked, rng=rng, wanted=wanted)
         elif self.non_rules == "hard":
             drawn = _hardest(context, self.feasible.draw(LOOKED_AT * wanted, rng), wanted, score, rng)
         else:
             drawn = self.feasible.draw(wanted, rng)
-        columns = [np.concatenate([getattr(asked, name), getattr(drawn, name)]) for name in COLUMNS]
-        order = np.argsort(columns[0], kind="stable")
-        return Practice(context, Rules(*columns).take(order), order < len(asked), self.train)
+        return Practice.of(context, asked, drawn, self.train)
+
+
+def how_many(asked: Rules, n_homes: int, *, per_rule: int, candidates: int) -> Array:
+    """[n_homes]: non-rules beside the rules asked for: `candidates` of a home that is asked, or, with 0, by rule."""
+    rules = np.bincount(asked.home, minlength=n_homes)
+    return np.minimum(rules, 1) * candidates if candidates else rules * per_rule
 
 
 def _automations(rules: Rules) -> Array:

@@ -62,4 +62,5 @@ class Sage:
 
 
 def _ways(direction: Direction) -> tuple[str, ...]:
-    return ("in", "out") if direction == "both" else (direction,)
+    """None at all leaves a device its type only: two layers of its own state, the ablation of the graph."""
+    return {"in": ("in",), "out": ("out",), "both": ("in", "out"), "none": ()}[direction]

@@ -38,8 +38,13 @@ class Schedule:
     learning_rate: float  # of Adam
     weight_decay: float = 0.0  # of Adam
     homes_at_once: int = 0  # homes of one step; 0: all
-    redraw: bool = False  # ask about something new every round
+    draws: int = 1  # different draws that the rounds take turns with, each prepared once and kept; 0: anew every round
     patience: int = 0  # rounds without a better loss on the rules kept back before it stops; 0: never
+    decay: bool = False  # the learning rate falls to zero along half a cosine over all steps
+
+    def rate(self, over: float) -> float:
+        """The learning rate when this share of training is over."""
+        return self.learning_rate * (0.5 + 0.5 * math.cos(math.pi * over)) if self.decay else self.learning_rate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,13 +122,20 @@ def learn(
     watch = None
     if watched is not None:
         watch = Watch(Teacher(scorer, objective), Lesson.of(scorer, watched, leave_out=False))
-    lessons: list[Lesson] = []
+    kept: list[list[Lesson]] = []  # by draw
     good, good_round, good_loss, bound = copied(parameters), 0, math.inf, math.inf
     for done in range(1, schedule.rounds + 1):
-        if done == 1 or schedule.redraw:
+        turn = (done - 1) % (schedule.draws or schedule.rounds)
+        if turn < len(kept):
+            lessons = kept[turn]
+        else:
             lessons = _lessons(scorer, draw(copied(parameters)), schedule.homes_at_once, rng)
+            if schedule.draws:
+                kept.append(lessons)
         before = copied(parameters)
-        loss = _steps(teacher, optimizer, parameters, [lessons[i] for i in rng.permutation(len(lessons))])
+        shuffled = [lessons[i] for i in rng.permutation(len(lessons))]
+        rates = [schedule.rate((done - 1 + step / len(lessons)) / schedule.rounds) for step in range(len(lessons))]
+        loss = _steps(teacher, optimizer, parameters, shuffled, rates)
         bound = RUN_AWAY * max(loss, 1.0) if done == 1 else bound
         in_bounds = math.isfinite(loss) and loss <= bound
         if in_bounds:  # the loss is that of the parameters before the step
@@ -135,7 +147,7 @@ def learn(
             break
         values = {"loss": loss}
         if watch is not None:
-            values["validation_loss"] = watch.look(done, parameters)
+            values["watched_loss"] = watch.look(done, parameters)
         if told is not None:
             told(done, copied(parameters), values)
         if watch is not None and schedule.patience and done - watch.lowest_round >= schedule.patience:
@@ -162,10 +174,17 @@ def _lessons(scorer: Scorer, practice: Practice, homes_at_once: int, rng: np.ran
     return [Lesson.of(scorer, practice.part(np.sort(part))) for part in parts]
 
 
-def _steps(teacher: Teacher, optimizer: torch.optim.Optimizer, parameters: Parameters, lessons: list[Lesson]) -> float:
+def _steps(
+    teacher: Teacher,
+    optimizer: torch.optim.Optimizer,
+    parameters: Parameters,
+    lessons: list[Lesson],
+    rates: list[float],  # the learning rate of each
+) -> float:
     """A step for each lesson; the mean over homes of the loss before it, 0 where nothing was asked."""
     total = 0.0
-    for lesson in lessons:
+    for lesson, rate in zip(lessons, rates, strict=True):
+        optimizer.param_groups[0]["lr"] = rate
         loss = teacher.loss(parameters, lesson)
         optimizer.zero_grad()
         torch.autograd.backward(loss)

@@ -355,6 +355,17 @@ def test_a_method_that_is_right_but_learns_nothing_passes_only_if_it_says_so():
     assert "score no lower than the one that every other home has" in finding
 
 
+def test_a_method_that_sees_answers_in_training_need_not_find_what_a_home_does_not_show():
+    @dataclass(frozen=True)
+    class Learner(Broken):
+        learns: ClassVar[bool] = True
+        sees_answers: bool = True  # as built: a field or a property will do
+
+    assert check_method(Learner()) == []
+    (finding,) = check_method(Learner(sees_answers=False))
+    assert "score no lower than the one that every other home has" in finding
+
+
 @pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.__name__)
 def test_every_clause_is_broken_by_a_method_above(clause):
     def broken(method):

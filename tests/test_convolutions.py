@@ -162,6 +162,8 @@ def test_dropout_repeats_with_its_generator_and_is_off_without_one(two, kind):
         (Gcn, {"messages": "relation"}, "encoder 'gcn' knows no messages = 'relation'; leave it at 'type'"),
         (Gat, {"messages": "relation"}, "encoder 'gat' knows no messages = 'relation'; leave it at 'type'"),
         (Gcn, {"heads": 2}, "encoder 'gcn' knows no heads = 2; leave it at 1"),
+        (Gcn, {"direction": "none"}, "encoder 'gcn': direction 'none' leaves a device no state; use encoder 'sage'"),
+        (Gat, {"direction": "none"}, "encoder 'gat': direction 'none' leaves a device no state; use encoder 'sage'"),
         (Gat, {"heads": 3}, "encoder 'gat': a hidden state of 4 has no 3 equal heads"),
     ],
 )

@@ -42,12 +42,17 @@ def test_presets_are_the_sizes_of_the_text_and_of_the_code_and_each_can_be_chang
     assert (code.hidden, code.predictor_hidden, code.dropout) == (32, 32, 0.5)
     assert build("graphrule", preset="authors-code", dropout=0.0).dropout == 0.0
     relations = len(PLANTED.relations)
-    assert fitted().parameters["phi.relation"].shape == (relations, relations)
+    assert fitted(hidden=3).parameters["phi.relation"].shape == (relations, relations)
+    assert fitted().parameters["phi.relation"].shape == (relations, 16)  # no fewer than the hidden state
     assert fitted(preset="authors-code").parameters["phi.relation"].shape == (relations, 32)
 
 
 OPTIONS = {
-    "redraw": {"redraw": True},
+    "drawn once": {"draws": 1},
+    "two draws in turn": {"draws": 2},
+    "hidden rules in turn": {"hidden_rules": 0.3, "draws": 2},
+    "decay": {"decay": True},
+    "no messages": {"direction": "none"},
     "hidden rules": {"hidden_rules": 0.3},
     "relations in messages": {"messages": "relation", "direction": "both"},
     "node embedding": {"node_embedding": 4},
@@ -73,6 +78,12 @@ def test_every_option_changes_the_model_and_repeats_itself(option):
     assert (np.isfinite(one) | (option.get("non_rules", "paper") != "paper")).all()
     assert one.tobytes() == scores(fitted(**option)).tobytes()
     assert one.tobytes() != scores(fitted()).tobytes()
+
+
+def test_without_messages_it_keeps_all_of_the_contract():
+    method = build("graphrule", direction="none")
+    assert not method.sees_answers  # or the planted rule would not be asked for
+    assert check_method(method) == []
 
 
 def test_all_options_together_keep_the_contract():
@@ -105,12 +116,48 @@ def test_a_model_that_was_never_asked_about_what_nobody_has_does_not_answer_for_
         ({"hidden_rules": 1.0}, r"graphrule: hidden_rules 1\.0 is no share from 0 to below 1"),
         ({"learning_rate": float("nan")}, r"graphrule: learning_rate nan is not above 0, e\.g\. 0\.01"),
         ({"context": -1}, "graphrule: context -1 is negative"),
+        ({"draws": -1}, "graphrule: draws -1 is negative"),
+        (
+            {"draws": 5, "non_rules": "hard"},
+            "graphrule: draws 5, but what is hard changes with the model; set draws to 0",
+        ),
+        (
+            {"draws": 1, "hidden_rules": 0.3},
+            r"graphrule: with draws 1 most rules are never hidden .*; use 0 or e\.g\. 10",
+        ),
+        ({"encoder": "gcn", "direction": "none"}, "encoder 'gcn': direction 'none' leaves a device no state"),
+        ({"messages": "relation", "direction": "none"}, "messages = 'relation': direction 'none' sends none"),
         ({"patience": 5}, r"graphrule: patience 5 has nothing to watch; set validation, e\.g\. 0\.1"),
     ],
 )
 def test_wrong_settings_are_named(wrong, message):
     with pytest.raises(DataError, match=message):
         build("graphrule", **wrong)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"objective": "ranking"}, {"non_rules": "feasible"}, {"non_rules": "hard"}, {"per_rule": 2}, {"candidates": 5}],
+)
+def test_scores_are_log_odds_only_where_training_asks_as_the_evaluation_does(other):
+    assert build("graphrule", preset="authors-code", draws=1, bias="counts").log_odds
+    assert not build("graphrule", **other).log_odds
+
+
+def test_answers_are_seen_unless_rules_are_hidden_or_nothing_is_said():
+    assert build("graphrule").sees_answers
+    assert not build("graphrule", hidden_rules=0.3).sees_answers
+    assert not build("graphrule", direction="none").sees_answers
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_that_a_rule_sends_no_message_is_a_sign_against_it(seed):
+    light, owned = ("ContactSensor", 0, "Light"), ("ContactSensor", "Light", "MotionSensor", "Plug")
+    motion = ("MotionSensor", 1, "Light")
+    homes = [toy_homes([ToyHome(1, owned, rules)]) for rules in ((motion,), (light, motion))]
+    model = build("graphrule").fit(PLANTED, rng=np.random.default_rng(seed))
+    silent, told = (model.score_pairs(home, np.array([0]), np.array([1]))[0, 0] for home in homes)
+    assert silent < told
 
 
 @dataclass(frozen=True)
@@ -136,7 +183,7 @@ def test_rounds_are_told_with_the_model_as_it_stands():
 
     last = fitted(validation=0.4, on_round=listen)
     assert [(done, of) for done, of, _, _ in heard] == [(1, 3), (2, 3), (3, 3)]
-    assert all(set(values) == {"loss", "validation_loss"} for *_, values in heard)
+    assert all(set(values) == {"loss", "watched_loss"} for *_, values in heard)
     assert heard[2][2].tobytes() == scores(last).tobytes()
     assert heard[0][2].tobytes() != heard[1][2].tobytes()
 

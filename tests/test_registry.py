@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -198,6 +199,19 @@ def test_a_class_that_is_no_frozen_dataclass_is_refused():
 def test_a_package_that_is_needed_through_another_file_of_the_folder_counts():
     assert "torch_geometric" in discovery.listed()["gcmc"].packages
     assert "torch" not in discovery.listed()["ease"].packages
+
+
+def test_the_files_of_a_method_are_its_own_and_those_of_our_folders_that_it_reaches():
+    def used(method):
+        file = Path(importlib.util.find_spec(discovery.listed()[method].module).origin)
+        return {f"{path.parent.name}/{path.name}" for path in discovery.files_of(file)}
+
+    # graphrule -> scorer -> term, graphrule -> bias -> owners of the other folder
+    assert {f"fedrule/{name}.py" for name in ("graphrule", "scorer", "term")} | {"baselines/owners.py"} <= used(
+        "graphrule"
+    )
+    assert {"baselines/gcmc.py", "baselines/gcmc_layers.py"} <= used("gcmc")
+    assert not any(name.startswith(("fedrule/", "datasets/")) for name in used("ease"))
 
 
 def test_a_module_that_does_not_register_its_name_or_fails_is_named(monkeypatch, tmp_path):

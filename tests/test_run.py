@@ -255,6 +255,30 @@ def test_an_edited_method_is_run_again_and_says_so(tmp_path, edited, caplog, at_
     assert result().error == "its process ended with code 3"
 
 
+def test_the_code_of_a_method_changes_with_what_it_uses_of_its_folder_and_with_nothing_else(tmp_path, monkeypatch):
+    folder = tmp_path / "some_folder"
+    folder.mkdir()
+    for name, text in (
+        ("__init__", ""),
+        ("method", "from some_folder.layers import deep\nclass Method: ..."),
+        ("layers", "from some_folder import deep"),
+        ("deep", "import numpy"),
+        ("other", ""),
+    ):
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    method = importlib.import_module("some_folder.method").Method
+    codes = [code_of(method)]
+    for name in ("other", "layers", "deep", "method"):
+        with (folder / f"{name}.py").open("a") as file:
+            file.write("\n# edited")
+        codes.append(code_of(method))
+    for name in ("some_folder.method", "some_folder.layers", "some_folder.deep", "some_folder"):
+        del sys.modules[name]
+    assert codes[0] == codes[1] != ""
+    assert len(set(codes)) == 4
+
+
 def test_code_without_a_file_is_empty():
     assert code_of(type("Made", (), {"__module__": "nowhere"})) == ""
     assert code_of(int) == ""

@@ -109,6 +109,15 @@ def test_both_directions_are_summed_with_a_matrix_for_each(two):
     assert not np.allclose(embed(both, theta, two), embed(inward, theta, two))
 
 
+def test_without_messages_a_device_is_its_type(two):
+    sage = Sage(sizes_of(two, direction="none"))
+    theta = start(sage)
+    assert set(theta) == {"self1", "bias1", "self2", "bias2"}
+    hidden = torch.relu(theta["self1"] + theta["bias1"])  # a row for each type
+    by_type = (hidden @ theta["self2"] + theta["bias2"]).numpy()
+    np.testing.assert_allclose(embed(sage, theta, two), by_type[two.device_type], **CLOSE)
+
+
 def test_two_rules_between_two_devices_weigh_twice():
     home = ToyHome(1, ("ContactSensor", "MotionSensor", "Light"))
     rules = (("ContactSensor", 0, "Light"), ("ContactSensor", 3, "Light"), ("MotionSensor", 1, "Light"))

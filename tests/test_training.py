@@ -15,6 +15,7 @@ from datasets.valid import ValidRules
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
+from fedrule import training  # noqa: E402
 from fedrule.bias import LearnedBias  # noqa: E402
 from fedrule.encoder import Sizes  # noqa: E402
 from fedrule.held_back import hold_back  # noqa: E402
@@ -40,13 +41,13 @@ class Heard(list):
         return [values["loss"] for _, _, values in self]
 
 
-def teach(rounds=20, learning_rate=0.05, *, objective=bce, watched=None, told=None, draws=None, **options):
+def teach(rounds=20, learning_rate=0.05, *, objective=bce, watched=None, told=None, drawn=None, **options):
     rng = np.random.default_rng(3)
     practices = Practices.of(HOMES, VALID)
 
     def draw(parameters):
-        if draws is not None:
-            draws.append(parameters)
+        if drawn is not None:
+            drawn.append(parameters)
         return practices.draw(rng)
 
     schedule = Schedule(rounds, learning_rate, **options)
@@ -67,15 +68,46 @@ def test_the_loss_goes_down_and_every_round_is_told():
 
 def test_the_same_numbers_come_out_again_and_whoever_listens_changes_nothing():
     assert same(teach(), teach(told=Heard()))
-    assert same(teach(homes_at_once=4, redraw=True), teach(homes_at_once=4, redraw=True, told=Heard()))
+    for draws in (0, 3):
+        options = {"homes_at_once": 4, "draws": draws, "decay": True}
+        assert same(teach(**options), teach(**options, told=Heard()))
 
 
-def test_non_rules_are_drawn_once_or_every_round():
-    once, often = [], []
-    teach(5, draws=once)
-    teach(5, draws=often, redraw=True)
-    assert (len(once), len(often)) == (1, 5)
-    assert not same(often[0], often[4])  # given the parameters as they are
+@pytest.mark.parametrize(("draws", "expected"), [(1, 1), (3, 3), (9, 5), (0, 5)])
+def test_rounds_take_turns_with_so_many_draws_and_each_is_made_when_it_is_first_needed(draws, expected):
+    drawn = []
+    teach(5, drawn=drawn, draws=draws)
+    assert len(drawn) == expected
+    assert all(not same(drawn[0], later) for later in drawn[1:])  # given the parameters as they are
+
+
+def test_a_draw_comes_back_with_its_batches_when_its_turn_does(monkeypatch):
+    made, taken = [], []
+    prepare, step = training._lessons, training._steps
+    monkeypatch.setattr(training, "_lessons", lambda *given: made.append(prepare(*given)) or made[-1])
+    monkeypatch.setattr(training, "_steps", lambda *given: taken.append({id(x) for x in given[3]}) or step(*given))
+    teach(5, draws=2, homes_at_once=8)
+    assert len(made) == 2
+    assert len(made[0]) > 1
+    first, second = ({id(lesson) for lesson in lessons} for lessons in made)
+    assert taken == [first, second, first, second, first]
+
+
+def test_the_learning_rate_falls_to_zero_along_half_a_cosine():
+    steady, falling = Schedule(10, 0.2), Schedule(10, 0.2, decay=True)
+    assert [steady.rate(over) for over in (0, 0.5, 1)] == [0.2] * 3
+    # 0.2 (1 + cos(pi x)) / 2 at x = 0, 1/3, 1/2 and 1, where the cosine is 1, 1/2, 0 and -1
+    assert [falling.rate(over) for over in (0, 1 / 3, 0.5, 1)] == pytest.approx([0.2, 0.15, 0.1, 0])
+
+
+def test_every_step_has_its_own_rate(monkeypatch):
+    rates, step = [], training._steps
+    monkeypatch.setattr(training, "_steps", lambda *given: rates.append(given[4]) or step(*given))
+    teach(4, 0.1, homes_at_once=15, decay=True)
+    flat = [rate for some in rates for rate in some]
+    expected = [0.05 * (1 + math.cos(math.pi * number / len(flat))) for number in range(len(flat))]
+    assert len(rates[0]) > 1
+    assert flat == pytest.approx(expected)
 
 
 def test_homes_in_small_batches_learn_as_well():
@@ -92,7 +124,7 @@ def test_it_stops_without_a_better_loss_on_rules_kept_back_and_goes_back_to_the_
     _, watched = hold_back(HOMES, 0.4, non_rules="paper", per_rule=1, candidates=0, rng=np.random.default_rng(0))
     heard = Heard()
     found = teach(200, 0.1, watched=watched, told=heard, patience=4)
-    looked = [values["validation_loss"] for _, _, values in heard]
+    looked = [values["watched_loss"] for _, _, values in heard]
     best = int(np.argmin(looked))
     assert len(heard) == best + 1 + 4 < 200
     assert same(found, heard[best][1])

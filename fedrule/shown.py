@@ -1,0 +1,29 @@
+"""What a fitted graph method is shown: homes in its own vocabulary, and only those that are asked about."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from datasets.errors import DataError
+from datasets.homes import Array, Homes
+from datasets.view import Relation
+
+
+def refuse_other_vocabulary(name: str, homes: Homes, types: tuple[str, ...], relations: tuple[Relation, ...]) -> None:
+    """An error where the numbers of types and relations stand for other words than in the training of method `name`."""
+    if homes.types == types and homes.relations == relations:
+        return
+    strange = [str(word) for word in (*homes.types, *homes.relations) if word not in {*types, *relations}]
+    beyond = f" It does not know {', '.join(strange[:3])}: train it with these too (datasets.align)."
+    raise DataError(
+        f"{homes.name}: entity types and relations are numbered otherwise than in the training of {name}; "
+        f"give homes.with_vocabulary(model.types, model.relations).{beyond if strange else ''}"
+    )
+
+
+def narrow(homes: Homes, trigger: Array, action: Array) -> tuple[Homes, Array, Array]:
+    """Only the homes of these pairs, which are in the order of homes, and the pairs' devices among theirs."""
+    which, row = np.unique(homes.device_home[trigger], return_inverse=True)
+    shown = homes if len(which) == homes.n_homes else homes.subset(which)
+    shift = (shown.device_start[:-1] - homes.device_start[which])[row]
+    return shown, trigger + shift, action + shift
