@@ -1,8 +1,9 @@
 """Plain graph features of a candidate: what its home and all homes already do that is like it.
 
-Logarithms of counts, of three kinds: rules of the home that agree with the candidate in a pattern, homes with a rule of
-the pattern against homes that could have one, and how well the candidate goes with the home's other rules (EASE). In
-training, all that is counted over homes leaves the candidate's own home out.
+Logarithms of counts, of four kinds: rules of the home that agree with the candidate in a pattern, homes with a rule of
+the pattern against homes that could have one, how well the candidate goes with the home's other rules (EASE), and paths
+through the home's rules from its trigger to its action. In training, all that is counted over homes leaves the
+candidate's own home out.
 """
 
 from __future__ import annotations
@@ -16,16 +17,14 @@ import numpy.typing as npt
 from baselines.cooccurrence import Cooccurrence
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
-from fedrule import shares
+from fedrule import paths, shares
 from fedrule.patterns import OF_HOME, TURNED, Reading
 from fedrule.shares import Shares
 from fedrule.tally import Column, Pattern, Tallies
 
 Features = npt.NDArray[np.float32]
 
-SHARE_OF_OWNERS = (
-    0.25  # as in `ease`: its score is divided by this power of the share of homes that could have the rule
-)
+SHARE_OF_OWNERS = 0.25  # as in `ease`: the power of the share of homes that could have a rule, which divides its score
 EASE_SCALE = 5.0  # brings the scores, mostly below 0.3, to the size of the other features
 AT_ONCE = 1 << 13  # candidates whose features are worked out at a time: few enough for a cache
 
@@ -38,7 +37,9 @@ NAMES = (
     "devices of the action's type",
     "acts on itself",
     "goes with the home's rules",
+    *(f"paths {words}" for words in paths.NAMES),
 )
+N_PATHS = len(paths.NAMES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,11 +69,12 @@ class Evidence:
         able = np.append(self.together.able**SHARE_OF_OWNERS, 1.0)
         look = _Look.of(self.shares, homes, cell, leave_out)
         table = np.empty((len(candidates), len(NAMES)), dtype=np.float32)
-        table[:, -1] = EASE_SCALE * score / able[item]
+        table[:, -1 - N_PATHS] = EASE_SCALE * score / able[item]
+        table[:, -N_PATHS:] = paths.path_features(homes, candidates)
         for first in range(0, len(candidates), AT_ONCE):
             some = slice(first, first + AT_ONCE)
             columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation)
-            look.fill(table[some, :-1], Rules(*(column[some] for column in columns)), kind[some])
+            look.fill(table[some, : -1 - N_PATHS], Rules(*(column[some] for column in columns)), kind[some])
         return table
 
 
@@ -101,7 +103,7 @@ class _Look:
         return cls(reading, rules, log_count, own, of_kinds, log_devices, _log_alike(homes))
 
     def fill(self, table: Features, asked: Rules, kind: Array) -> None:
-        """The features of some candidates, all but the last."""
+        """The features of some candidates, all but EASE's and the paths."""
         rows = self.reading.columns(asked)
         forth, back = self.rules.find(rows), self.rules.only(TURNED).find(self.reading.turned(asked))
         places = iter(table.T)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from baselines.method import Scores
-from datasets.errors import DataError
 from datasets.homes import Array, Homes
 from datasets.view import Relation
 from fedrule.encoder import Parameters
 from fedrule.scorer import Scorer
+from fedrule.shown import refuse_other_vocabulary
 
 
 class GraphModel:
@@ -27,13 +27,5 @@ class GraphModel:
 
     def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
         """Logits for every relation; homes never seen in training are answered like any other."""
-        if homes.types != self.types or homes.relations != self.relations:
-            strange = [
-                str(word) for word in (*homes.types, *homes.relations) if word not in {*self.types, *self.relations}
-            ]
-            beyond = f" It does not know {', '.join(strange[:3])}: train it with these too (datasets.align)."
-            raise DataError(
-                f"{homes.name}: entity types and relations are numbered otherwise than in the training of {self.name}; "
-                f"give homes.with_vocabulary(model.types, model.relations).{beyond if strange else ''}"
-            )
+        refuse_other_vocabulary(self.name, homes, self.types, self.relations)
         return self.scorer.score_pairs(self.parameters, homes, trigger, action)

@@ -110,7 +110,7 @@ class GraphRule:
     }
 
     preset: Presets = "paper-text"  # sizes of the paper's text (16, relations, 0) or of the authors' code (32, 32, 0.5)
-    hidden: int = -1  # size of hidden states and embeddings; -1, here and in the next two: the preset's
+    hidden: int = -1  # size of hidden states and embeddings; 0: no network; -1, here and in the next two: the preset's
     predictor_hidden: int = -1  # units between the predictor's two layers; 0: as many as relations
     dropout: float = -1.0  # share of hidden states that training drops, of the encoder and of `evidence`
     encoder: Encoders = "sage"  # the graph neural network; the paper chose sage over gcn and gat
@@ -124,6 +124,7 @@ class GraphRule:
     per_rule: int = 1  # non-rules beside each rule
     candidates: int = 0  # non-rules of each home in place of `per_rule`, the list that ranking is about; 0: by rule
     draws: int = 0  # draws of non-rules and hidden rules that rounds take turns with; 1: authors' code; 0: ever new
+    asked_homes: int = 0  # most homes that one draw asks, others in each: bounds time and memory; 0: all
     hidden_rules: float = 0.0  # chance that a rule sends no messages in a round and is asked for; 0: all do and are
     bias: Biases = "none"  # one for each (type, relation, type): learned, or from how many homes have it
     context: int = 0  # size of a vector for the whole home, what it has automated and owns, in the score; 0: none
@@ -146,7 +147,16 @@ class GraphRule:
         for names, words, wrong in (
             (("rounds", "per_rule"), "below 1", lambda value: value < 1),
             (
-                ("candidates", "context", "draws", "evidence", "homes_at_once", "patience", "weight_decay"),
+                (
+                    "asked_homes",
+                    "candidates",
+                    "context",
+                    "draws",
+                    "evidence",
+                    "homes_at_once",
+                    "patience",
+                    "weight_decay",
+                ),
                 "negative",
                 lambda value: value < 0,
             ),
@@ -164,6 +174,8 @@ class GraphRule:
             raise DataError(
                 f"{self.NAME}: with draws 1 most rules are never hidden and never asked for; use 0 or e.g. 10"
             )
+        if not (self.hidden or self.context or self.evidence or self.bias != "none"):
+            raise DataError(f"{self.NAME}: without a network (hidden 0) set bias, context or evidence to score by")
         self._network(n_types=1, n_relations=1)  # refuses sizes that the encoder cannot be built with
 
     @property
@@ -200,7 +212,11 @@ class GraphRule:
                     logits: Tensor = scorer.logits_of(parameters, scorer.ask(homes, candidates))
                 return logits.numpy()
 
-            return practices.draw(rng, score=score)
+            practice = practices.draw(rng, score=score)
+            asked = np.unique(practice.candidates.home)
+            if not 0 < self.asked_homes < len(asked):
+                return practice
+            return practice.part(np.sort(rng.choice(asked, self.asked_homes, replace=False)))
 
         def told(done: int, parameters: Parameters, values: dict[str, float]) -> None:
             on_round(done, self.rounds, model(parameters), values)
@@ -217,7 +233,9 @@ class GraphRule:
         )
         return model(parameters)
 
-    def _network(self, n_types: int, n_relations: int) -> Network:
+    def _network(self, n_types: int, n_relations: int) -> Network | None:
+        if not self.hidden:
+            return None
         sizes = Sizes(
             n_types,
             n_relations,

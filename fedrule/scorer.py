@@ -20,6 +20,7 @@ from datasets.valid import ValidRules
 from fedrule.encoder import Parameters
 from fedrule.model import Network
 from fedrule.packed import Packed
+from fedrule.shown import narrow
 from fedrule.term import Observed, Term
 
 CELLS_AT_ONCE = 1 << 20  # scores worked out at a time, 8 MB each in the predictor's two layers
@@ -45,7 +46,7 @@ class Scorer:
     the first of them, so that terms are asked about a few relations of a pair and not about all.
     """
 
-    network: Network
+    network: Network | None  # None: the terms alone
     valid: ValidRules
     terms: tuple[Term, ...] = ()
     answers_unseen: bool = True  # False where training never asks about what no home has: then it has no score
@@ -53,7 +54,7 @@ class Scorer:
     def initial(self, chance: torch.Generator) -> Parameters:
         """Parameters to start from: the network's, and those of each term behind its name and a dot."""
         of_terms = {f"{t.name}.{name}": value for t in self.terms for name, value in t.initial(chance).items()}
-        return self.network.initial(chance) | of_terms
+        return (self.network.initial(chance) if self.network else {}) | of_terms
 
     def ask(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Asked:
         """Candidates of homes whose rules send messages; `leave_out` as terms want it in training."""
@@ -64,8 +65,10 @@ class Scorer:
 
     def logits_of(self, parameters: Parameters, asked: Asked, chance: torch.Generator | None = None) -> Tensor:
         """[n]; `chance` draws the dropout of training, without it nothing is dropped."""
-        z = self.network.embed(parameters, asked.homes, chance)
-        logits = self.network.logits_of(parameters, z, asked.trigger, asked.action, asked.relation)
+        logits = next(iter(parameters.values())).new_zeros(len(asked.trigger))
+        if self.network:
+            z = self.network.embed(parameters, asked.homes, chance)
+            logits = self.network.logits_of(parameters, z, asked.trigger, asked.action, asked.relation)
         for term, observed in zip(self.terms, asked.observed, strict=True):
             logits = logits + term.logits_of(_own(parameters, term), observed, chance)
         return logits
@@ -80,16 +83,18 @@ class Scorer:
         at_once = max(CELLS_AT_ONCE // max(len(homes.relations), 1), 1)
         for first in range(0, len(order), at_once):
             some = order[first : first + at_once]
-            block = self._block(parameters, *_narrow(homes, trigger[some], action[some]))
+            block = self._block(parameters, *narrow(homes, trigger[some], action[some]))
             scores[some] = np.clip(block.numpy(), -LARGEST, LARGEST)  # a score is never infinite
         return scores
 
     @torch.no_grad()
     def _block(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array) -> Tensor:
         """[n_pairs, n_relations] for pairs in the order of homes."""
-        z = self.network.embed(parameters, Packed.of(homes))
-        # All relations, also where few are asked for: one product of matrices is faster than many of vectors.
-        logits = self.network.logits(parameters, z, torch.tensor(trigger), torch.tensor(action))
+        logits = next(iter(parameters.values())).new_zeros(len(trigger), len(homes.relations))
+        if self.network:
+            z = self.network.embed(parameters, Packed.of(homes))
+            # All relations, also where few are asked for: one product of matrices is faster than many of vectors.
+            logits = self.network.logits(parameters, z, torch.tensor(trigger), torch.tensor(action))
         if self.answers_unseen and not self.terms:
             return logits
         pair, relation, unseen = self._told_apart(homes.device_type[trigger], homes.device_type[action])
@@ -148,11 +153,3 @@ def _own(parameters: Parameters, term: Term) -> Parameters:
     """A term's parameters by the names that it gave them."""
     start = f"{term.name}."
     return {name.removeprefix(start): value for name, value in parameters.items() if name.startswith(start)}
-
-
-def _narrow(homes: Homes, trigger: Array, action: Array) -> tuple[Homes, Array, Array]:
-    """Only the homes of these pairs, which are in the order of homes, and the pairs' devices among theirs."""
-    which, row = np.unique(homes.device_home[trigger], return_inverse=True)
-    shown = homes if len(which) == homes.n_homes else homes.subset(which)
-    shift = (shown.device_start[:-1] - homes.device_start[which])[row]
-    return shown, trigger + shift, action + shift

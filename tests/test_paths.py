@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from math import log1p
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import given
 from datasets.candidates import Pairs
 from datasets.homes import Homes, Rules
 from fedrule.paths import MEAN_SCALE, NAMES, path_features
+from tests.plain_paths import walked
 from tests.strategies import homes as any_homes
 
 
@@ -19,19 +19,6 @@ def every_pair(homes: Homes) -> Rules:
     pairs = Pairs.of(homes, self_pairs=True)
     home, trigger, action = pairs.devices(np.arange(pairs.start[-1]))
     return Rules(home, trigger, action, np.zeros(len(home), dtype=np.int64))
-
-
-def walked(homes: Homes, i: int, j: int) -> list[float]:
-    """Device by device, from the definitions."""
-    acts = {(int(t), int(a)) for t, a in zip(homes.rules.trigger, homes.rules.action, strict=True)}
-    devices = range(homes.n_devices)
-    by_one = sum((i, k) in acts and (k, j) in acts for k in devices)
-    acted_on = sum((k, i) in acts and (k, j) in acts for k in devices)
-    act_on = sum((i, k) in acts and (j, k) in acts for k in devices)
-    three = [(k, m) for k, m in product(devices, devices) if {(i, k), (m, k), (m, j)} <= acts]
-    out = sum((i, k) in acts for k in devices)
-    mean = sum(1 / out / sum((m, k) in acts for m in devices) for k, _ in three)
-    return [*(log1p(count) for count in (by_one, acted_on, act_on, len(three))), log1p(MEAN_SCALE * mean)]
 
 
 @given(any_homes())
