@@ -1,13 +1,15 @@
-"""Property tests draw the same examples in every run, and a busy machine does not fail them; homes for many tests."""
+"""Tests use one thread and draw the same examples in every run; a busy machine does not fail them; homes for many."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import settings
 
+from benchmarks.threads import set_threads
 from datasets import Homes
 from tests.two_homes import two_homes
 
+set_threads(1)  # as reported runs do; several threads on a busy machine take many times as long
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 

@@ -34,6 +34,14 @@ def test_the_tour_of_the_data_runs_as_it_stands(tmp_path):
     assert (tmp_path / "homes.parquet").is_file()
 
 
+def test_the_graph_method_recommends_as_it_stands():
+    code = (
+        code_of("Graph methods")
+        + "\nassert scores.shape == (2, len(homes.relations))\nassert not np.isnan(scores).all()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_add_your_own_method_is_short():
     assert len(section("Add your own method").strip().splitlines()) <= 30
 
