@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 
 from baselines.method import Scores
-from datasets.homes import Array, Homes, runs
+from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
 
 
@@ -52,9 +52,7 @@ class Items:
         `scores` has one row for each distinct home among the pairs, in the order of homes.
         """
         row = np.unique(homes.device_home[trigger], return_inverse=True)[1]
-        type_pair = homes.device_type[trigger] * self.valid.n_types + homes.device_type[action]
-        item = runs(self.valid.start, type_pair)
-        pair = np.repeat(np.arange(len(trigger)), np.diff(self.valid.start)[type_pair])
+        pair, item = self.valid.of_pairs(homes.device_type[trigger], homes.device_type[action])
         spread = np.full((len(trigger), self.valid.n_relations), np.nan, dtype=np.float32)
         spread[pair, self.valid.relation[item]] = scores[row[pair], item]
         return spread

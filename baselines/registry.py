@@ -20,6 +20,7 @@ from typing import TypeVar, get_type_hints
 from baselines.discovery import listed
 from baselines.method import Method
 from datasets.errors import DataError, unknown
+from datasets.options import refuse_wrong_type
 
 # The optional packages and the extra of this project that brings each.
 EXTRAS = {"implicit": "mf", "torch": "graph", "torch_geometric": "graph", "sklearn": "learn"}
@@ -84,6 +85,9 @@ def build(name: str, **parameters: object) -> Method:
     for parameter in parameters:
         if parameter not in known:
             raise unknown(f"parameter of {name}", parameter, known)
+    hints = get_type_hints(method)
+    for parameter, value in parameters.items():
+        refuse_wrong_type(value, hints[parameter], f"{name}.{parameter}")
     return method(**parameters)
 
 

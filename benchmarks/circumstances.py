@@ -29,9 +29,10 @@ PACKAGES = {
 
 
 def code_of(method: type) -> str:
-    """12 hex digits that change with a method's file and those of its folder that it uses, see `discovery.files_of`.
+    """12 hex digits that change with a method's file and those that it uses of our folders, see `discovery.files_of`.
 
-    Empty where there is no such file, as in a notebook. What datasets do is not in it: their homes have a fingerprint.
+    Empty where there is no such file, as in a notebook. What `datasets` does is not in it: homes have a
+    fingerprint, but that negatives are drawn in another way is not noticed.
     """
     try:
         files = files_of(Path(inspect.getfile(method)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import time
@@ -44,6 +45,13 @@ def note_ratio(benchmark: BenchmarkFixture, units: int, reference: float, **more
         "ratio": reference * units / fastest,
         **more,
     }
+
+
+def note_growth(benchmark: BenchmarkFixture, times: float, few: tuple[float, float], many: tuple[float, float]) -> None:
+    """Write into `extra_info` how seconds and megabytes grow per 10 times the homes, given those of `times` as many."""
+    tenfold = math.log10(times)
+    for what, before, behind in zip(("seconds", "peak_megabytes"), few, many, strict=True):
+        benchmark.extra_info[f"{what} per 10x"] = (behind / before) ** (1 / tenfold)
 
 
 def peak_megabytes(program: str) -> float:

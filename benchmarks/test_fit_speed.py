@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
 from baselines.registry import build, missing_extra, names
-from benchmarks.measure import peak_megabytes
+from benchmarks.measure import note_growth, peak_megabytes
 from datasets.homes import Homes
 
 SIZES = (1_000, 10_000, 76_218)  # homes; the first is what growth is measured from
@@ -69,12 +68,7 @@ def test_fit(
         "peak_megabytes": known[size][1],
     }
     if size > SIZES[0] and SIZES[0] in known:
-        tenfold = math.log10(size / SIZES[0])
-        growth = (many / few for few, many in zip(known[SIZES[0]], known[size], strict=True))
-        benchmark.extra_info |= {
-            f"{what} per 10x": times ** (1 / tenfold)
-            for what, times in zip(("seconds", "peak_megabytes"), growth, strict=True)
-        }
+        note_growth(benchmark, size / SIZES[0], known[SIZES[0]], known[size])
 
 
 def _fit(name: str, homes: Homes) -> None:

@@ -5,7 +5,6 @@ One thread throughout, as in reported runs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,7 +19,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import datasets
 from baselines.method import Fitted
 from benchmarks.home_by_home import HomeByHome, asked_homes, whole_homes
-from benchmarks.measure import note_ratio, peak_megabytes, seconds
+from benchmarks.measure import note_growth, note_ratio, peak_megabytes, seconds
 from benchmarks.scoring import CHUNK, pairs_at_once, score
 from benchmarks.threads import set_threads
 from datasets.candidates import Pairs, has_self_rules
@@ -189,12 +188,7 @@ def test_growth_of_a_training_round(
     measured[size] = benchmark.stats["min"], peak
     note_size(benchmark, one_round, *measured[size])
     if size > SIZES[0] and SIZES[0] in measured:
-        tenfold = math.log10(size / SIZES[0])
-        growth = (many / few for few, many in zip(measured[SIZES[0]], measured[size], strict=True))
-        benchmark.extra_info |= {
-            f"{what} per 10x": times ** (1 / tenfold)
-            for what, times in zip(("seconds", "peak_megabytes"), growth, strict=True)
-        }
+        note_growth(benchmark, size / SIZES[0], measured[SIZES[0]], measured[size])
 
 
 def test_training_round_of_the_size_of_the_public_data(benchmark: BenchmarkFixture, public: Path) -> None:

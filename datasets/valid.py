@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets.errors import DataError
-from datasets.homes import Array, Homes, Mask, frozen
+from datasets.homes import Array, Homes, Mask, frozen, runs
 
 DENSE_CELLS = 50_000_000  # 50 MB of booleans; the 178 services and 3,000 relations of IFTTT would be twice that
 MOST_TYPES = 5_000  # `start` has an entry for every ordered pair of types: 200 MB
@@ -67,6 +67,16 @@ class ValidRules:
         """The relations seen from one type to another, sorted."""
         pair = int(self._pair(trigger_type, action_type))
         return self.relation[self.start[pair] : self.start[pair + 1]]
+
+    def how_many(self, trigger_type: Array, action_type: Array) -> Array:
+        """[n_pairs]: how many relations are valid from each type to each other."""
+        pair = self._pair(trigger_type, action_type)
+        return self.start[pair + 1] - self.start[pair]
+
+    def of_pairs(self, trigger_type: Array, action_type: Array) -> tuple[Array, Array]:
+        """Every valid triple of many pairs, pair after pair: the place of its pair, and its number among the valid."""
+        pair = np.repeat(np.arange(len(trigger_type)), self.how_many(trigger_type, action_type))
+        return pair, runs(self.start, self._pair(trigger_type, action_type))
 
     def dense(self) -> Mask:
         """The tensor itself [types, types, relations]; refused where it would be large."""

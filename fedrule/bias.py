@@ -17,11 +17,10 @@ from torch import Tensor
 from baselines.owners import homes_with_both
 from datasets.homes import Homes, Rules
 from datasets.valid import ValidRules
+from fedrule.encoder import Parameters
 from fedrule.items import has_item, items
-from fedrule.term import Observed, Parameters
-
-# Added to both counts: a rule that nobody has, or that few could have, is rare and not impossible.
-HAVE, COULD = 0.3, 3.0
+from fedrule.shares import COULD, HAVE
+from fedrule.term import Observed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

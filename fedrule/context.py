@@ -21,9 +21,10 @@ from torch.nn.functional import relu
 
 from datasets.homes import Homes, Rules
 from datasets.valid import ValidRules
+from fedrule.encoder import Parameters
 from fedrule.initial import uniform
 from fedrule.items import has_item, items
-from fedrule.term import Observed, Parameters
+from fedrule.term import Observed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

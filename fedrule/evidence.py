@@ -1,9 +1,9 @@
 """Plain graph features of a candidate: what its home and all homes already do that is like it.
 
-Logarithms of counts, of four kinds: rules of the home that agree with the candidate in a pattern, homes with a rule of
-the pattern against homes that could have one, how well the candidate goes with the home's other rules (EASE), and paths
-through the home's rules from its trigger to its action. In training, all that is counted over homes leaves the
-candidate's own home out.
+Counts, as logarithms, of rules of the home that agree with the candidate in a pattern, of homes with a rule of the
+pattern against homes that could have one, of devices, and of paths through the home's rules from its trigger to its
+action; how well the candidate goes with the home's other rules (EASE); and whether it acts on itself. In training, all
+that is counted over homes leaves the candidate's own home out.
 """
 
 from __future__ import annotations

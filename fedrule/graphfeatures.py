@@ -18,14 +18,14 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from baselines.method import Fitted, OnRound, Scores, ignore
 from baselines.registry import register
 from datasets.errors import DataError
-from datasets.homes import Array, Homes, Mask, Rules, runs
+from datasets.homes import Array, Homes, Mask, Rules
 from fedrule.evidence import NAMES, Evidence, Features
 from fedrule.practice import Practices
 from fedrule.shown import narrow, refuse_other_vocabulary
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 1 << 17  # candidates scored at a time: 25 MB of features, and 50 more in the trees' float64
+AT_ONCE = 1 << 17  # candidates scored at a time: 28 MB of features, and 56 more in the trees' float64
 
 
 @register("graphfeatures")
@@ -122,8 +122,8 @@ class FeatureModel:
         """Log-odds among the candidates of training; NaN for a (type, relation, type) that training never saw."""
         refuse_other_vocabulary("graphfeatures", homes, self.types, self.relations)
         valid = self.evidence.valid
-        type_pair = homes.device_type[trigger] * valid.n_types + homes.device_type[action]
-        many = np.diff(valid.start)[type_pair]
+        trigger_type, action_type = homes.device_type[trigger], homes.device_type[action]
+        many = valid.how_many(trigger_type, action_type)
         scores = np.full((len(trigger), valid.n_relations), np.nan, dtype=np.float32)
         order = np.argsort(homes.device_home[trigger], kind="stable")
         order = order[many[order] > 0]
@@ -132,8 +132,8 @@ class FeatureModel:
         while first < len(order):
             last = int(np.searchsorted(end, end[first] - many[order[first]] + AT_ONCE, side="right"))
             some = order[first : max(last, first + 1)]
-            pair = np.repeat(np.arange(len(some)), many[some])
-            relation = valid.relation[runs(valid.start, type_pair[some])]
+            pair, triple = valid.of_pairs(trigger_type[some], action_type[some])
+            relation = valid.relation[triple]
             shown, devices, others = narrow(homes, trigger[some], action[some])
             devices, others = devices[pair], others[pair]
             asked = Rules(shown.device_home[devices], devices, others, relation)

@@ -28,7 +28,8 @@ What it does with what it cannot learn from:
 
 - Homes without rules, or with one device, train nobody and are scored like any other; a device without rules has its
   type only. Rules of a device with itself are rules like others.
-- Without a single rule there is nothing to learn: a warning, and all scores are 0, probability 1/2.
+- Without a single rule there is nothing to learn: a warning, and all scores are 0, probability 1/2 (NaN where it has
+  no score for what no home has, see below).
 - Feasible and hard non-rules are all of triples (type, relation, type) that some home has. Trained on these, the model
   was never asked about any other and has no score for it (NaN), as user-item models have none.
 - A learning rate that is too high stops training: see `fedrule.training`.
@@ -92,6 +93,8 @@ class Preset(NamedTuple):
 
 
 PRESETS = {"paper-text": Preset(16, 0, 0.0), "authors-code": Preset(32, 32, 0.5)}
+# Options that only the network has, with their defaults.
+NETWORK_ONLY = {"encoder": "sage", "self_loops": False, "heads": 1, "messages": "type", "node_embedding": 0}
 
 
 @register("graphrule")
@@ -125,12 +128,12 @@ class GraphRule:
     candidates: int = 0  # non-rules of each home in place of `per_rule`, the list that ranking is about; 0: by rule
     draws: int = 0  # draws of non-rules and hidden rules that rounds take turns with; 1: authors' code; 0: ever new
     asked_homes: int = 0  # most homes that one draw asks, others in each: bounds time and memory; 0: all
-    hidden_rules: float = 0.0  # chance that a rule sends no messages in a round and is asked for; 0: all do and are
+    hidden_rules: float = 0.0  # chance that an automation sends no messages and is asked for; 0: all do and all are
     bias: Biases = "none"  # one for each (type, relation, type): learned, or from how many homes have it
     context: int = 0  # size of a vector for the whole home, what it has automated and owns, in the score; 0: none
     evidence: int = 0  # hidden units of a small network on plain graph features of a candidate, in the score; 0: none
     rounds: int = 100  # looks at every home
-    learning_rate: float = 0.01  # of Adam; the paper has 0.1, with which its sizes do worse: see the head of this file
+    learning_rate: float = 0.01  # of Adam; the paper has 0.1, with which its sizes do worse: head of graphrule.py
     decay: bool = False  # the learning rate falls to zero along half a cosine over all steps
     weight_decay: float = 0.0  # of Adam: pull of all parameters towards zero
     homes_at_once: int = 0  # homes of one step; 0: all in one packed batch
@@ -157,10 +160,10 @@ class GraphRule:
                     "patience",
                     "weight_decay",
                 ),
-                "negative",
-                lambda value: value < 0,
+                "negative or no number",
+                lambda value: not value >= 0,
             ),
-            (("hidden_rules", "validation"), "no share from 0 to below 1", lambda value: not 0 <= value < 1),
+            (("dropout", "hidden_rules", "validation"), "no share from 0 to below 1", lambda value: not 0 <= value < 1),
             (("learning_rate",), "not above 0, e.g. 0.01", lambda value: not value > 0),
         ):
             for name in names:
@@ -176,6 +179,10 @@ class GraphRule:
             )
         if not (self.hidden or self.context or self.evidence or self.bias != "none"):
             raise DataError(f"{self.NAME}: without a network (hidden 0) set bias, context or evidence to score by")
+        if not self.hidden:
+            for name, value in NETWORK_ONLY.items():
+                if getattr(self, name) != value:
+                    raise DataError(f"{self.NAME}: {name} is of the network, and with hidden 0 there is none")
         self._network(n_types=1, n_relations=1)  # refuses sizes that the encoder cannot be built with
 
     @property
@@ -185,8 +192,9 @@ class GraphRule:
 
     @property
     def sees_answers(self) -> bool:
-        """Whether rules send messages while they are asked for, as in the paper."""
-        return self.hidden_rules == 0 and self.direction != "none"
+        """Whether the score of a rule is shown the rule itself while it is asked for, as in the paper."""
+        sends = self.hidden > 0 and self.direction != "none"  # neither a bias nor the context shows a rule to itself
+        return self.hidden_rules == 0 and (sends or self.evidence > 0)
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> GraphModel:
         """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
@@ -194,6 +202,9 @@ class GraphRule:
         watched = None
         if self.validation:
             train, watched = hold_back(train, self.validation, rng=rng, **asks)
+            if watched is None:
+                small = "%s: homes of %s have too few rules to keep a share of %g back; there is no loss to watch"
+                log.warning(small, self.NAME, train.name, self.validation)
         valid = ValidRules.of(train)
         network = self._network(len(train.types), len(train.relations))
         scorer = Scorer(network, valid, self._terms(train, valid), answers_unseen=self.non_rules == "paper")
@@ -202,7 +213,8 @@ class GraphRule:
             return GraphModel(self.NAME, scorer, parameters, train.types, train.relations)
 
         if not train.n_rules:
-            log.warning("%s: %s has no rule to learn from; all scores are 0", self.NAME, train.name)
+            outcome = "all scores are 0" if scorer.answers_unseen else "it has no score for anything"
+            log.warning("%s: %s has no rule to learn from; %s", self.NAME, train.name, outcome)
             return model({name: torch.zeros_like(value) for name, value in scorer.initial(torch.Generator()).items()})
         practices = Practices.of(train, valid, hidden=self.hidden_rules, **asks)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from baselines.method import Scores
-from datasets.homes import Array, Homes, Rules, runs
+from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.encoder import Parameters
 from fedrule.model import Network
@@ -137,15 +137,13 @@ class Scorer:
 
     def _told_apart(self, trigger_type: Array, action_type: Array) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
         """Pair and relation of all that terms tell apart, by pair: each that training saw, and one that it did not."""
-        type_pair = trigger_type * self.valid.n_types + action_type
-        number = np.arange(len(type_pair))
-        pair = np.repeat(number, np.diff(self.valid.start)[type_pair])
-        unseen = self._first_unseen[type_pair]
-        some = unseen < self.valid.n_relations
-        relation = np.concatenate([self.valid.relation[runs(self.valid.start, type_pair)], unseen[some]])
-        pair = np.concatenate([pair, number[some]])
+        pair, triple = self.valid.of_pairs(trigger_type, action_type)
+        unseen = self._first_unseen[trigger_type * self.valid.n_types + action_type]
+        some = np.flatnonzero(unseen < self.valid.n_relations)
+        relation = np.concatenate([self.valid.relation[triple], unseen[some]])
+        pair = np.concatenate([pair, some])
         order = np.argsort(pair, kind="stable")
-        is_unseen = np.arange(len(pair)) >= len(pair) - np.count_nonzero(some)
+        is_unseen = np.arange(len(pair)) >= len(triple)
         return pair[order], relation[order], is_unseen[order]
 
 

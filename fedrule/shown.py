@@ -14,7 +14,10 @@ def refuse_other_vocabulary(name: str, homes: Homes, types: tuple[str, ...], rel
     if homes.types == types and homes.relations == relations:
         return
     strange = [str(word) for word in (*homes.types, *homes.relations) if word not in {*types, *relations}]
-    beyond = f" It does not know {', '.join(strange[:3])}: train it with these too (datasets.align)."
+    beyond = (
+        f" It has never seen {', '.join(strange[:3])}: leave out the devices and rules that have them, or fit again on "
+        "homes that do (datasets.align brings homes into one vocabulary)."
+    )
     raise DataError(
         f"{homes.name}: entity types and relations are numbered otherwise than in the training of {name}; "
         f"give homes.with_vocabulary(model.types, model.relations).{beyond if strange else ''}"

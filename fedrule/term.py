@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from datasets.homes import Homes, Rules
+from fedrule.encoder import Parameters
 
-Parameters: TypeAlias = dict[str, Tensor]
 Observed: TypeAlias = dict[str, Tensor]
 
 

@@ -135,10 +135,13 @@ def learn(
         before = copied(parameters)
         shuffled = [lessons[i] for i in rng.permutation(len(lessons))]
         rates = [schedule.rate((done - 1 + step / len(lessons)) / schedule.rounds) for step in range(len(lessons))]
-        loss = _steps(teacher, optimizer, parameters, shuffled, rates)
-        bound = RUN_AWAY * max(loss, 1.0) if done == 1 else bound
-        in_bounds = math.isfinite(loss) and loss <= bound
-        if in_bounds:  # the loss is that of the parameters before the step
+        losses = _steps(teacher, optimizer, parameters, shuffled, rates)
+        loss = sum(each * lesson.weight for each, lesson in zip(losses, shuffled, strict=True))
+        loss /= max(sum(lesson.weight for lesson in shuffled), 1)
+        if done == 1 and losses:  # of the first step: the mean of a round of many may have run away already
+            bound = RUN_AWAY * max(losses[0], 1.0)
+        in_bounds = math.isfinite(loss) and max(losses, default=0.0) <= bound
+        if in_bounds:  # the losses are those of the parameters before each step
             good, good_round, good_loss = before, done - 1, loss
         if not (in_bounds and all(bool(value.isfinite().all()) for value in parameters.values())):
             _say_that_it_ran_away(name, schedule, done, loss, good_round)
@@ -151,6 +154,7 @@ def learn(
         if told is not None:
             told(done, copied(parameters), values)
         if watch is not None and schedule.patience and done - watch.lowest_round >= schedule.patience:
+            log.info("%s: stopped after round %d; round %d did best", name, done, watch.lowest_round)
             break
     else:
         good = copied(parameters)
@@ -180,17 +184,17 @@ def _steps(
     parameters: Parameters,
     lessons: list[Lesson],
     rates: list[float],  # the learning rate of each
-) -> float:
-    """A step for each lesson; the mean over homes of the loss before it, 0 where nothing was asked."""
-    total = 0.0
+) -> list[float]:
+    """A step for each lesson; the losses before each of them."""
+    losses = []
     for lesson, rate in zip(lessons, rates, strict=True):
         optimizer.param_groups[0]["lr"] = rate
         loss = teacher.loss(parameters, lesson)
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
-        total += loss.item() * lesson.weight
-    return total / max(sum(lesson.weight for lesson in lessons), 1)
+        losses.append(loss.item())
+    return losses
 
 
 def _say_that_it_ran_away(name: str, schedule: Schedule, done: int, loss: float, good_round: int) -> None:

@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn.functional import relu
 
 from datasets.homes import Homes, Rules
-from fedrule.encoder import dropped
+from fedrule.encoder import Parameters, dropped
 from fedrule.evidence import NAMES, Evidence
 from fedrule.initial import uniform
-from fedrule.term import Observed, Parameters
+from fedrule.term import Observed
 
 # Shares of homes are logarithms around -3.5; near 0, as all other features are, training is faster.
 IS_SHARE = np.array([name.startswith("share of homes") for name in NAMES])

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from datasets import Homes, Provenance, Relation, Rules
+from datasets.candidates import Pairs
 
 # A value that is neither surely on nor surely off is drawn.
 Option = bool | None
@@ -98,3 +99,10 @@ def triples(rules: Rules) -> list[tuple[int, int, int, int]]:
     """Home, trigger, action and relation of each rule, as plain numbers in order."""
     columns = (rules.home, rules.trigger, rules.action, rules.relation)
     return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def every_candidate(some: Homes) -> Rules:
+    """All ordered pairs, a device with itself included, with all relations."""
+    pairs = Pairs.of(some, self_pairs=True)
+    home, trigger, action = pairs.devices(np.repeat(np.arange(pairs.start[-1]), len(some.relations)))
+    return Rules(home, trigger, action, np.tile(np.arange(len(some.relations)), int(pairs.start[-1])))

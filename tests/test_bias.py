@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,9 +68,11 @@ def test_in_training_a_home_is_not_counted_for_its_own_candidates():
 
 
 def test_devices_of_one_type_count_a_home_once():
-    twins = toy_homes([ToyHome(1, ("ContactSensor", "ContactSensor", "Light"), (OPEN,))])
-    both = twins.with_rules(np.array([0]))
-    term = CountBias.of(both, ValidRules.of(both))
-    asked = Rules(np.array([0, 0]), np.array([0, 1]), np.array([2, 2]), np.array([0, 0]))
-    logits = term.logits_of(term.initial(torch.Generator()), term.observe(both, asked), None)
-    assert logits.tolist() == pytest.approx([math.log(1.3 / 4)] * 2)  # 1 of 1
+    # Both of its sensors switch the light on: two rules, and still one home of the one that could.
+    rules = Rules(np.array([0, 0]), np.array([0, 1]), np.array([2, 2]), np.array([0, 0]))
+    twins = replace(toy_homes([ToyHome(1, ("ContactSensor", "ContactSensor", "Light"))]), rules=rules)
+    term = CountBias.of(twins, ValidRules.of(twins))
+    logits = term.logits_of(term.initial(torch.Generator()), term.observe(twins, rules), None)
+    assert logits.tolist() == pytest.approx([math.log(1.3 / 4)] * 2)
+    left_out = term.logits_of(term.initial(torch.Generator()), term.observe(twins, rules, leave_out=twins), None)
+    assert left_out.tolist() == pytest.approx([math.log(0.3 / 3)] * 2)

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from datasets import Homes, Rules
-from datasets.candidates import Pairs
 from datasets.valid import ValidRules
-from tests.strategies import homes
+from tests.strategies import every_candidate, homes
 
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
@@ -17,13 +15,6 @@ pytest.importorskip("torch_geometric", reason="the graph formulation needs the e
 from fedrule.context import Context  # noqa: E402
 
 SIZE = 3
-
-
-def every_candidate(some: Homes) -> Rules:
-    """All ordered pairs, a device with itself included, with all relations."""
-    pairs = Pairs.of(some, self_pairs=True)
-    home, trigger, action = pairs.devices(np.repeat(np.arange(pairs.start[-1]), len(some.relations)))
-    return Rules(home, trigger, action, np.tile(np.arange(len(some.relations)), int(pairs.start[-1])))
 
 
 def plain(parameters, valid, some, candidates):

@@ -11,21 +11,13 @@ from hypothesis import strategies as st
 
 import fedrule.evidence
 from baselines.toy_homes import planted_homes
-from datasets import Homes, Rules
-from datasets.candidates import Pairs
+from datasets import Rules
 from fedrule.evidence import NAMES, Evidence
 from fedrule.patterns import OF_ALL_HOMES, OF_HOME, TURNED
 from tests.plain_paths import walked
-from tests.strategies import homes, triples
+from tests.strategies import every_candidate, homes, triples
 
 SMALL = {"max_homes": 4, "max_devices": 3, "max_relations": 3, "max_rules": 6}
-
-
-def every_candidate(some: Homes) -> Rules:
-    """All ordered pairs, a device with itself included, with all relations."""
-    pairs = Pairs.of(some, self_pairs=True)
-    home, trigger, action = pairs.devices(np.repeat(np.arange(pairs.start[-1]), len(some.relations)))
-    return Rules(home, trigger, action, np.tile(np.arange(len(some.relations)), int(pairs.start[-1])))
 
 
 def row(some, rule):

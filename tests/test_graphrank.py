@@ -10,7 +10,12 @@ import pytest
 import datasets
 from baselines.registry import build, parameters
 from benchmarks.evaluate import evaluate
+from datasets.errors import DataError
 from datasets.homes import Homes, Rules
+
+pytest.importorskip("torch", reason="graphrank needs the extra graph")
+pytest.importorskip("torch_geometric", reason="graphrank needs the extra graph")
+
 from fedrule.graphrank import GraphRank
 from fedrule.graphrule import GraphRule
 
@@ -81,8 +86,12 @@ def test_devices_of_one_type_are_told_apart_by_what_they_do():
         ),
     )
     model = fitted(homes, rounds=40, homes_at_once=0)
-    new = homes.subset(column([0])).with_rules(
-        column([0, 2])
-    )  # both lamps are switched on; which will sensor 0 switch off?
+    # Both lamps are switched on; which one will sensor 0 switch off?
+    new = homes.subset(column([0])).with_rules(column([0, 2]))
     scores = model.score_pairs(new, column([0, 0]), column([2, 3]))
     assert scores[0, 1] > scores[1, 1]  # the lamp that the sensor already switches on, not the other of its type
+
+
+def test_options_of_the_network_are_refused_without_one():
+    with pytest.raises(DataError, match="encoder is of the network, and with hidden 0 there is none"):
+        GraphRank(encoder="gat")

@@ -116,8 +116,11 @@ def test_a_model_that_was_never_asked_about_what_nobody_has_does_not_answer_for_
         ({"hidden": 0}, "without a network .hidden 0. set bias, context or evidence"),
         ({"hidden_rules": 1.0}, r"graphrule: hidden_rules 1\.0 is no share from 0 to below 1"),
         ({"learning_rate": float("nan")}, r"graphrule: learning_rate nan is not above 0, e\.g\. 0\.01"),
+        ({"dropout": 1.0}, r"graphrule: dropout 1\.0 is no share from 0 to below 1"),
+        ({"dropout": 1.5, "hidden": 0, "evidence": 4}, r"graphrule: dropout 1\.5 is no share"),
         ({"context": -1}, "graphrule: context -1 is negative"),
         ({"draws": -1}, "graphrule: draws -1 is negative"),
+        ({"weight_decay": float("nan")}, "graphrule: weight_decay nan is negative or no number"),
         (
             {"draws": 5, "non_rules": "hard"},
             "graphrule: draws 5, but what is hard changes with the model; set draws to 0",
@@ -147,6 +150,9 @@ def test_scores_are_log_odds_only_where_training_asks_as_the_evaluation_does(oth
 
 def test_answers_are_seen_unless_rules_are_hidden_or_nothing_is_said():
     assert build("graphrule").sees_answers
+    assert build("graphrule", direction="none", evidence=4).sees_answers  # features count the rule itself
+    assert build("graphrule", hidden=0, evidence=4).sees_answers
+    assert not build("graphrule", hidden=0, bias="counts", context=4).sees_answers  # no network, no messages
     assert not build("graphrule", hidden_rules=0.3).sees_answers
     assert not build("graphrule", direction="none").sees_answers
 
@@ -193,7 +199,15 @@ def test_without_a_rule_all_scores_are_zero_and_it_says_so(caplog):
     homes = toy_homes([ToyHome(1, ("ContactSensor", "Light")), ToyHome(2, ("Light",)), ToyHome(3, ())])
     with caplog.at_level(logging.WARNING):
         assert not scores(fitted(homes, bias="learned", context=2), homes).any()
+        assert np.isnan(scores(fitted(homes, non_rules="feasible"), homes)).all()
     assert "graphrule: toy homes has no rule to learn from; all scores are 0" in caplog.text
+    assert "graphrule: toy homes has no rule to learn from; it has no score for anything" in caplog.text
+
+
+def test_homes_too_small_to_keep_a_rule_back_are_named(caplog):
+    with caplog.at_level(logging.WARNING):
+        fitted(validation=0.01, patience=2)
+    assert "graphrule: homes of toy homes have too few rules to keep a share of 0.01 back" in caplog.text
 
 
 def large_home(n_devices=500) -> Homes:
@@ -246,6 +260,6 @@ def test_other_vocabularies_are_refused_and_the_remedy_works():
     assert scores(model, again).tobytes() == scores(model).tobytes()
     more = PLANTED.with_vocabulary((*PLANTED.types, "Heater"), (*PLANTED.relations, ("Cold", "Heat")))
     with pytest.raises(
-        DataError, match=r"It does not know Heater, .*Cold.*: train it with these too \(datasets\.align\)"
+        DataError, match=r"It has never seen Heater, .*Cold.*: leave out the devices and rules that have them"
     ):
         scores(model, more)

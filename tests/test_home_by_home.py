@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 import datasets
 from baselines.registry import build
-from benchmarks.home_by_home import HomeByHome, asked_homes, whole_homes
 from datasets.candidates import Pairs, has_self_rules
 from datasets.homes import Homes
 from datasets.valid import ValidRules
+
+pytest.importorskip("torch", reason="the network needs the extra graph")
+pytest.importorskip("torch_geometric", reason="the network needs the extra graph")
+
+import torch
+
+from benchmarks.home_by_home import HomeByHome, asked_homes, whole_homes
 from fedrule.encoder import Sizes
 from fedrule.model import Network
 from fedrule.objective import bce

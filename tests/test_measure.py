@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
-from benchmarks.measure import note_ratio, peak_megabytes, seconds
+from benchmarks.measure import note_growth, note_ratio, peak_megabytes, seconds
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
@@ -44,3 +44,10 @@ def test_the_ratio_is_the_rate_beside_that_of_the_reference() -> None:
     assert measured.extra_info["units per second"] == 200
     assert measured.extra_info["ratio"] == 50
     assert measured.extra_info["peak_megabytes"] == 7
+
+
+def test_growth_is_per_ten_times_the_homes() -> None:
+    measured = SimpleNamespace(stats={"min": 50.0}, extra_info={})
+    # 100 times the homes, twice ten times: 2 to 50 seconds is 5 * 5, 100 to 400 megabytes is 2 * 2
+    note_growth(cast("BenchmarkFixture", measured), 100, (2.0, 100.0), (50.0, 400.0))
+    assert measured.extra_info == pytest.approx({"seconds per 10x": 5, "peak_megabytes per 10x": 2})

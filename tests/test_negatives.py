@@ -18,6 +18,7 @@ from datasets.candidates import Pairs
 from datasets.negatives import KINDS, Feasible, feasible, paper, sample
 from datasets.splits import split
 from datasets.valid import ValidRules
+from tests.lamps import lamps
 from tests.strategies import homes, triples
 
 SEEDS = st.integers(0, 2**32)
@@ -27,21 +28,6 @@ Triple = tuple[int, int, int, int]  # home, trigger, action, relation
 
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
-
-
-def one_home(n_devices: int, n_relations: int, rules: list[tuple[int, int, int]]) -> Homes:
-    """A home of devices of one type with these (trigger, action, relation) rules."""
-    columns = np.array(rules, dtype=np.int64).reshape(-1, 3).T
-    return Homes(
-        name="one",
-        types=("Lamp",),
-        relations=tuple((f"state {i}", "On") for i in range(n_relations)),
-        users=np.array([1]),
-        device_home=np.zeros(n_devices, dtype=np.int64),
-        device_type=np.zeros(n_devices, dtype=np.int64),
-        device_ids=np.arange(n_devices),
-        rules=Rules(np.zeros(len(rules), dtype=np.int64), *columns),
-    )
 
 
 def all_candidates(some: Homes, *, self_pairs: bool) -> list[Triple]:
@@ -123,7 +109,7 @@ def test_a_seed_draws_the_same_negatives(some: Homes, kind: str, seed: int) -> N
 
 def test_a_home_of_500_devices_gets_its_negatives() -> None:
     # 500 * 499 ordered pairs, 400 rules from each device to the next with one of 163 relations.
-    some = one_home(500, 163, [(i, i + 1, i % 163) for i in range(400)])
+    some = lamps(500, 163, [(i, i + 1, i % 163) for i in range(400)])
     for kind in KINDS:
         drawn = sample(kind, some, some.rules, rng=rng(), valid=ValidRules.of(some))
         assert len(drawn) == 400
@@ -131,7 +117,7 @@ def test_a_home_of_500_devices_gets_its_negatives() -> None:
 
 
 def test_homes_without_rules_get_no_negatives() -> None:
-    some = one_home(3, 2, [])
+    some = lamps(3, 2, [])
     nowhere = some.subset(np.zeros(0, dtype=np.int64))
     for kind in KINDS:
         for homes_ in (some, nowhere):
@@ -167,7 +153,7 @@ def test_the_papers_negatives_are_half_apart_and_half_on_existing_pairs(
 def test_the_papers_negatives_by_hand() -> None:
     # Devices 0, 1, 2; rules 0 -> 1 with relations 0 and 1 of 3, and 1 -> 2 with 0. Three positives: two apart on one
     # of the four other pairs, one on 0 -> 1 with relation 2 or 1 -> 2 with relation 1 or 2.
-    some = one_home(3, 3, [(0, 1, 0), (0, 1, 1), (1, 2, 0)])
+    some = lamps(3, 3, [(0, 1, 0), (0, 1, 1), (1, 2, 0)])
     for seed in range(20):
         got = triples(paper(some, some.rules, rng=rng(seed)))
         on = [c[1:] for c in got if c[1:3] in {(0, 1), (1, 2)}]
@@ -178,30 +164,30 @@ def test_the_papers_negatives_by_hand() -> None:
 
 def test_where_every_pair_has_a_rule_existing_pairs_fill_up() -> None:
     # One relation on both pairs of two devices, another one is free on each: two negatives, none apart.
-    some = one_home(2, 2, [(0, 1, 0), (1, 0, 0)])
+    some = lamps(2, 2, [(0, 1, 0), (1, 0, 0)])
     assert sorted(triples(paper(some, some.rules, rng=rng()))) == [(0, 0, 1, 1), (0, 1, 0, 1)]
 
 
 def test_where_existing_pairs_are_full_pairs_apart_fill_up() -> None:
     # The only relation is taken on 0 -> 1 and 1 -> 2; four pairs are apart.
-    some = one_home(3, 1, [(0, 1, 0), (1, 2, 0)])
+    some = lamps(3, 1, [(0, 1, 0), (1, 2, 0)])
     got = {c[1:3] for c in triples(paper(some, some.rules, rng=rng()))}
     assert len(got) == 2
     assert got <= {(0, 2), (1, 0), (2, 0), (2, 1)}
 
 
 def test_a_home_with_nothing_left_gets_fewer() -> None:
-    full = one_home(2, 1, [(0, 1, 0), (1, 0, 0)])
+    full = lamps(2, 1, [(0, 1, 0), (1, 0, 0)])
     assert len(paper(full, full.rules, rng=rng())) == 0
     # Of two pairs and two relations three are taken: one is left for three positives.
-    nearly = one_home(2, 2, [(0, 1, 0), (0, 1, 1), (1, 0, 1)])
+    nearly = lamps(2, 2, [(0, 1, 0), (0, 1, 1), (1, 0, 1)])
     assert triples(paper(nearly, nearly.rules, rng=rng())) == [(0, 1, 0, 0)]
 
 
 def test_the_papers_negatives_are_uniform_over_pairs_apart_and_their_relations() -> None:
     # One rule, so one negative, apart: 11 other ordered pairs of 4 devices x 3 relations, minus one forbidden, is 32.
     # 3,200 homes at once: 100 expected of each.
-    one = one_home(4, 3, [(0, 1, 2)])
+    one = lamps(4, 3, [(0, 1, 2)])
     many = _repeated(one, 3200)
     home = np.arange(3200)
     forbidden = Rules(home, 4 * home + 2, 4 * home + 3, np.zeros(3200, dtype=np.int64))
@@ -270,8 +256,8 @@ def test_feasible_negatives_are_uniform() -> None:
 def test_every_set_of_distinct_negatives_is_equally_likely(n_relations: int) -> None:
     # Two devices of one type, every relation valid on both pairs, three rules. With 4 relations 2 * 4 - 3 = 5 are left
     # for three negatives, which are shuffled; with 5 relations 7 are, which are drawn until three are distinct.
-    many = _repeated(one_home(2, n_relations, [(0, 1, 0), (0, 1, 1), (1, 0, 0)]), 3000)
-    valid = ValidRules.of(one_home(2, n_relations, [(0, 1, r) for r in range(n_relations)]))
+    many = _repeated(lamps(2, n_relations, [(0, 1, 0), (0, 1, 1), (1, 0, 0)]), 3000)
+    valid = ValidRules.of(lamps(2, n_relations, [(0, 1, r) for r in range(n_relations)]))
     drawn = feasible(many, many.rules, rng=rng(3), valid=valid)
     of_home = (drawn.trigger % 2 * n_relations + drawn.relation).reshape(3000, 3)
     sets = Counter(frozenset(cells) for cells in of_home.tolist())
@@ -280,7 +266,7 @@ def test_every_set_of_distinct_negatives_is_equally_likely(n_relations: int) -> 
 
 
 def test_looking_at_few_pairs_at_a_time_keeps_every_promise(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = _repeated(one_home(3, 2, [(0, 1, 0), (1, 2, 1)]), 50)
+    many = _repeated(lamps(3, 2, [(0, 1, 0), (1, 2, 1)]), 50)
     monkeypatch.setattr(module, "PAIRS_AT_ONCE", 13)  # two homes of six pairs each
     drawn = feasible(many, many.rules, rng=rng(), valid=ValidRules.of(many))
     assert np.bincount(drawn.home).tolist() == [2] * 50
@@ -297,19 +283,19 @@ def test_what_is_prepared_once_draws_the_same_each_time(some: Homes, seed: int) 
 
 
 def test_valid_rules_of_other_vocabularies_are_refused() -> None:
-    some, other = one_home(2, 2, [(0, 1, 0)]), one_home(2, 3, [(0, 1, 0)])
+    some, other = lamps(2, 2, [(0, 1, 0)]), lamps(2, 3, [(0, 1, 0)])
     with pytest.raises(DataError, match="belong to other vocabularies"):
         feasible(some, some.rules, rng=rng(), valid=ValidRules.of(other))
 
 
 def test_feasible_by_name_asks_for_the_valid_rules() -> None:
-    some = one_home(2, 2, [(0, 1, 0)])
+    some = lamps(2, 2, [(0, 1, 0)])
     with pytest.raises(DataError, match=r"need valid=ValidRules.of\(train\)"):
         sample("feasible", some, some.rules, rng=rng())
 
 
 def test_a_wrong_kind_is_answered_with_the_right_one() -> None:
-    some = one_home(2, 2, [(0, 1, 0)])
+    some = lamps(2, 2, [(0, 1, 0)])
     with pytest.raises(DataError, match="unknown kind of negatives 'feasable'; did you mean 'feasible'"):
         sample("feasable", some, some.rules, rng=rng())
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from datasets import DataError, Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.practice import LOOKED_AT, NonRules, Practice, Practices, Score
+from tests.lamps import lamps
 from tests.strategies import homes, triples
 
 SEEDS = st.integers(0, 2**32)
@@ -51,23 +52,6 @@ def asked(practice: Practice) -> list[tuple[int, int, int, int]]:
 
 def non_rules(practice: Practice) -> list[tuple[int, int, int, int]]:
     return triples(practice.candidates.take(~practice.positive))
-
-
-def lamps(
-    n_devices: int, n_relations: int, rules: list[tuple[int, int, int]], *, group: list[int] | None = None
-) -> Homes:
-    """One home of lamps with these (trigger, action, relation) rules."""
-    columns = np.array(rules, dtype=np.int64).reshape(-1, 3).T
-    return Homes(
-        name="lamps",
-        types=("Lamp",),
-        relations=tuple((f"state {i}", "On") for i in range(n_relations)),
-        users=np.array([1]),
-        device_home=np.zeros(n_devices, dtype=np.int64),
-        device_type=np.zeros(n_devices, dtype=np.int64),
-        device_ids=np.arange(n_devices),
-        rules=Rules(np.zeros(len(rules), dtype=np.int64), *columns, None if group is None else np.array(group)),
-    )
 
 
 # What is known and what is asked

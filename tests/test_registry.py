@@ -223,3 +223,10 @@ def test_a_module_that_does_not_register_its_name_or_fails_is_named(monkeypatch,
         registry.get("silent")
     with pytest.raises(DataError, match="its module broken_module cannot be imported"):
         registry.get("broken")
+
+
+@pytest.mark.parametrize("wrong", [{"rounds": 2.5}, {"learning_rate": "x"}, {"hidden": "16"}, {"decay": 3}])
+def test_a_parameter_of_the_wrong_type_is_named(wrong):
+    (name,) = wrong
+    with pytest.raises(DataError, match=f"graphrule.{name}=.*expected"):
+        build("graphrule", **wrong)

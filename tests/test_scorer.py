@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from baselines.toy_homes import all_pairs, planted_homes
 from datasets.valid import ValidRules
-from tests.strategies import homes
-from tests.test_context import every_candidate
+from tests.strategies import every_candidate, homes
 
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")

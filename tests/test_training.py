@@ -182,3 +182,9 @@ def test_homes_too_small_to_keep_a_rule_back_train_on_all():
     known, watched = hold_back(HOMES, 0.1, non_rules="paper", per_rule=1, candidates=0, rng=np.random.default_rng(0))
     assert watched is None
     assert known is HOMES
+
+
+def test_many_steps_in_the_first_round_do_not_hide_that_it_ran_away():
+    # The loss of the first step is about log 2; of the last ones of the round it is beyond all bounds.
+    with pytest.raises(DataError, match="ran away in round 1"):
+        teach(rounds=5, learning_rate=1e6, homes_at_once=1)

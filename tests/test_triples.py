@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytest.importorskip("torch", reason="the network needs the extra graph")
+pytest.importorskip("torch_geometric", reason="the network needs the extra graph")
+
+import torch
 from torch import Tensor
 from torch.nn.functional import relu
 

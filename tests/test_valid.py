@@ -43,6 +43,23 @@ def test_the_tensor_is_true_just_where_some_home_has_the_rule(some: Homes) -> No
         assert valid.contains(*pair, np.arange(len(some.relations))).tolist() == expected[pair].tolist()
 
 
+@given(homes())
+def test_the_valid_rules_of_many_pairs_come_pair_after_pair(some: Homes) -> None:
+    valid = ValidRules.of(some)
+    # Every ordered pair of types twice, the second time in reverse: a pair may come again and in any order.
+    trigger_type, action_type = np.indices((len(some.types), len(some.types))).reshape(2, -1)
+    trigger_type, action_type = (np.concatenate([end, end[::-1]]) for end in (trigger_type, action_type))
+    expected = [
+        (place, relation)
+        for place, types in enumerate(zip(trigger_type, action_type, strict=True))
+        for relation in valid.relations_of(*types).tolist()
+    ]
+    pair, triple = valid.of_pairs(trigger_type, action_type)
+    assert list(zip(pair.tolist(), valid.relation[triple].tolist(), strict=True)) == expected
+    assert valid.number(trigger_type[pair], action_type[pair], valid.relation[triple]).tolist() == triple.tolist()
+    assert valid.how_many(trigger_type, action_type).tolist() == np.bincount(pair, minlength=len(trigger_type)).tolist()
+
+
 @given(homes(twins=True))
 def test_merging_types_changes_nothing_about_what_is_valid(some: Homes) -> None:
     assert ValidRules.of(some.merged_types()).cell.tolist() == ValidRules.of(some).cell.tolist()
@@ -69,6 +86,8 @@ def test_one_triple_is_asked_for_by_plain_numbers() -> None:
 def test_a_type_or_relation_out_of_bounds_is_refused_rather_than_taken_for_another(triple: tuple[int, ...]) -> None:
     with pytest.raises(DataError, match=r"valid rules: no (entity type|relation) -?\d"):
         ValidRules.of(empty(2, 3)).contains(*triple)
+    with pytest.raises(DataError, match="valid rules: no entity type 2"):
+        ValidRules.of(empty(2, 3)).of_pairs(np.array([2]), np.array([0]))
 
 
 def test_a_large_tensor_stays_sparse_and_refuses_to_be_dense() -> None:

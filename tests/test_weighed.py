@@ -9,6 +9,7 @@ from baselines.toy_homes import all_pairs, planted_homes
 from datasets import Rules
 
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
+pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.evidence import NAMES, Evidence  # noqa: E402
 from fedrule.weighed import WeighedEvidence  # noqa: E402
