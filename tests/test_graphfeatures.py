@@ -143,7 +143,7 @@ def test_homes_in_another_vocabulary_are_refused_with_the_remedy():
     with pytest.raises(DataError, match=r"numbered otherwise than in the training of graphfeatures; give homes\.with_"):
         fitted.score_pairs(turned, *all_pairs(turned))
     more = train.with_vocabulary((*TYPES, "Oven"), train.relations)
-    with pytest.raises(DataError, match="It does not know Oven"):
+    with pytest.raises(DataError, match="It has never seen Oven"):
         fitted.score_pairs(more, *all_pairs(more))
 
 
