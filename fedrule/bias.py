@@ -18,9 +18,9 @@ from baselines.owners import homes_with_both
 from datasets.homes import Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.encoder import Parameters
-from fedrule.items import has_item, items
 from fedrule.shares import COULD, HAVE
 from fedrule.term import Observed
+from fedrule.typed_rules import has_item, items
 
 
 @dataclass(frozen=True, slots=True, eq=False)

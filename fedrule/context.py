@@ -23,8 +23,8 @@ from datasets.homes import Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.encoder import Parameters
 from fedrule.initial import uniform
-from fedrule.items import has_item, items
 from fedrule.term import Observed
+from fedrule.typed_rules import has_item, items
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ ends get, and would silence every device that no rule reaches; with loops, where
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 
@@ -27,18 +28,18 @@ from fedrule.packed import Packed
 
 
 @dataclass(frozen=True, slots=True)
-class Convolutions:
+class Convolutions(ABC):
     """Two layers of one kind; a layer's parameters have the names that torch-geometric gives them."""
 
     sizes: Sizes
 
+    @abstractmethod
     def layer(self, inputs: int) -> nn.Module:
         """torch-geometric's layer from so many inputs to the hidden size, without values for its parameters."""
-        raise NotImplementedError
 
+    @abstractmethod
     def strength(self, edges: Tensor, n_devices: int) -> Tensor | None:
         """[n_messages]: what messages are multiplied by, where the layer does not find it out itself."""
-        raise NotImplementedError
 
     def initial(self, chance: torch.Generator) -> Parameters:
         """From the same range as GraphSAGE's, so that encoders differ in nothing but what they compute."""

@@ -6,8 +6,8 @@ from baselines.method import Scores
 from datasets.homes import Array, Homes
 from datasets.view import Relation
 from fedrule.encoder import Parameters
+from fedrule.narrowed import refuse_other_vocabulary
 from fedrule.scorer import Scorer
-from fedrule.shown import refuse_other_vocabulary
 
 
 class GraphModel:

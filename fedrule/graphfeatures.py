@@ -20,8 +20,8 @@ from baselines.registry import register
 from datasets.errors import DataError
 from datasets.homes import Array, Homes, Mask, Rules
 from fedrule.evidence import NAMES, Evidence, Features
+from fedrule.narrowed import narrow, refuse_other_vocabulary
 from fedrule.practice import Practices
-from fedrule.shown import narrow, refuse_other_vocabulary
 
 log = logging.getLogger(__name__)
 

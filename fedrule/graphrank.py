@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from baselines.registry import register
-from fedrule.graphrule import GraphRule, Objectives
+from fedrule.graph_options import Objectives
+from fedrule.graphrule import GraphRule
 from fedrule.practice import NonRules
 
 

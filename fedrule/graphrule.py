@@ -3,26 +3,8 @@
 The defaults are the paper's text: hidden 16, a predictor as wide as there are relations, all rules send messages and
 all are asked for, beside as many non-rules, by binary cross entropy and 100 steps of Adam. The authors' public code has
 other sizes (preset `authors-code`) and draws the non-rules once; the text does not say when, and they are drawn anew
-every round here. Loss, AUC and MR(RT) on the validation rules of `ifttt-fedrule` (types, splits 100 to 102):
-
-    draws                1                    10                   0
-    paper-text       0.52, 0.976, 6.1     0.36, 0.992, 2.1     0.31, 0.992, 2.0
-    authors-code     0.29, 0.977, 4.7     0.19, 0.987, 2.6     0.18, 0.994, 2.5
-
-Popularity has 0.992 and 2.1 there: a pair of types has 1.3 relations on average, and to know which is nearly all.
-
-One default is not the paper's, the learning rate: with 0.1 and the sizes of the text, 8 to 80 % of the predictor's
-hidden units end up at zero for every training rule, with 0.01 at most 10 %. The same with draws = 1 (five splits):
-
-    learning rate           0.1                  0.02                 0.01                 0.005
-    paper-text       1.86, 0.888, 16.1     0.78, 0.974, 5.7     0.53, 0.969, 5.8     0.43, 0.966, 6.5
-    authors-code     0.70, 0.941,  9.7                          0.25, 0.981, 4.5
-
+every round here. Another default is not the paper's, the learning rate of 0.01. docs/graph.md says what both change.
 All other fields are what the paper lacks; each can be switched on alone, which is what the ablations do.
-
-Rules that send messages while they are asked for teach that a silent rule is none (`sees_answers`). A rule that all
-other homes with the devices have, but not this one, is put below one that nobody has in 13 of 160 fits to the toy homes
-of `baselines.contract`, without messages in 0 of 320.
 
 What it does with what it cannot learn from:
 
@@ -40,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypedDict, get_args, get_origin, get_type_hints
+from typing import ClassVar, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +31,6 @@ from torch import Tensor
 
 from baselines.method import OnRound, ignore
 from baselines.registry import register
-from datasets.errors import DataError, unknown
 from datasets.homes import Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.bias import CountBias, LearnedBias
@@ -57,6 +38,7 @@ from fedrule.context import Context
 from fedrule.encoder import Direction, Messages, Parameters, Sizes
 from fedrule.evidence import Evidence
 from fedrule.graph_model import GraphModel
+from fedrule.graph_options import Biases, Encoders, Objectives, Presets, refuse_wrong_options, sizes_of
 from fedrule.held_back import hold_back
 from fedrule.model import Network
 from fedrule.objective import bce, ranking
@@ -68,11 +50,6 @@ from fedrule.weighed import WeighedEvidence
 
 log = logging.getLogger(__name__)
 
-Encoders: TypeAlias = Literal["sage", "gcn", "gat"]
-Presets: TypeAlias = Literal["paper-text", "authors-code"]
-Objectives: TypeAlias = Literal["bce", "ranking"]
-Biases: TypeAlias = Literal["none", "learned", "counts"]
-
 OBJECTIVES: dict[str, Objective] = {"bce": bce, "ranking": ranking}
 
 
@@ -82,19 +59,6 @@ class Asks(TypedDict):
     non_rules: NonRules
     per_rule: int
     candidates: int
-
-
-class Preset(NamedTuple):
-    """Sizes that the authors published."""
-
-    hidden: int
-    predictor_hidden: int  # 0: as many as relations
-    dropout: float
-
-
-PRESETS = {"paper-text": Preset(16, 0, 0.0), "authors-code": Preset(32, 32, 0.5)}
-# Options that only the network has, with their defaults.
-NETWORK_ONLY = {"encoder": "sage", "self_loops": False, "heads": 1, "messages": "type", "node_embedding": 0}
 
 
 @register("graphrule")
@@ -133,7 +97,7 @@ class GraphRule:
     context: int = 0  # size of a vector for the whole home, what it has automated and owns, in the score; 0: none
     evidence: int = 0  # hidden units of a small network on plain graph features of a candidate, in the score; 0: none
     rounds: int = 100  # looks at every home
-    learning_rate: float = 0.01  # of Adam; the paper has 0.1, with which its sizes do worse: head of graphrule.py
+    learning_rate: float = 0.01  # of Adam; the paper has 0.1, with which its sizes do worse: docs/graph.md
     decay: bool = False  # the learning rate falls to zero along half a cosine over all steps
     weight_decay: float = 0.0  # of Adam: pull of all parameters towards zero
     homes_at_once: int = 0  # homes of one step; 0: all in one packed batch
@@ -141,48 +105,10 @@ class GraphRule:
     patience: int = 0  # rounds without a better watched loss before it stops and goes back to the best; 0: never
 
     def __post_init__(self) -> None:
-        for name, hint in get_type_hints(GraphRule).items():
-            if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
-                raise unknown(f"{name} of {self.NAME}", getattr(self, name), get_args(hint))
-        for name, value in PRESETS[self.preset]._asdict().items():
+        for name, value in sizes_of(self.preset, self.NAME)._asdict().items():
             if getattr(self, name) == -1:  # written down in full: the parameters are the key of a result
                 object.__setattr__(self, name, value)
-        for names, words, wrong in (
-            (("rounds", "per_rule"), "below 1", lambda value: value < 1),
-            (
-                (
-                    "asked_homes",
-                    "candidates",
-                    "context",
-                    "draws",
-                    "evidence",
-                    "homes_at_once",
-                    "patience",
-                    "weight_decay",
-                ),
-                "negative or no number",
-                lambda value: not value >= 0,
-            ),
-            (("dropout", "hidden_rules", "validation"), "no share from 0 to below 1", lambda value: not 0 <= value < 1),
-            (("learning_rate",), "not above 0, e.g. 0.01", lambda value: not value > 0),
-        ):
-            for name in names:
-                if wrong(getattr(self, name)):
-                    raise DataError(f"{self.NAME}: {name} {getattr(self, name)} is {words}")
-        if self.patience and not self.validation:
-            raise DataError(f"{self.NAME}: patience {self.patience} has nothing to watch; set validation, e.g. 0.1")
-        if self.non_rules == "hard" and self.draws:
-            raise DataError(f"{self.NAME}: draws {self.draws}, but what is hard changes with the model; set draws to 0")
-        if self.hidden_rules and self.draws == 1:
-            raise DataError(
-                f"{self.NAME}: with draws 1 most rules are never hidden and never asked for; use 0 or e.g. 10"
-            )
-        if not (self.hidden or self.context or self.evidence or self.bias != "none"):
-            raise DataError(f"{self.NAME}: without a network (hidden 0) set bias, context or evidence to score by")
-        if not self.hidden:
-            for name, value in NETWORK_ONLY.items():
-                if getattr(self, name) != value:
-                    raise DataError(f"{self.NAME}: {name} is of the network, and with hidden 0 there is none")
+        refuse_wrong_options(self)
         self._network(n_types=1, n_relations=1)  # refuses sizes that the encoder cannot be built with
 
     @property

@@ -19,8 +19,8 @@ from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.encoder import Parameters
 from fedrule.model import Network
+from fedrule.narrowed import narrow
 from fedrule.packed import Packed
-from fedrule.shown import narrow
 from fedrule.term import Observed, Term
 
 CELLS_AT_ONCE = 1 << 20  # scores worked out at a time, 8 MB each in the predictor's two layers

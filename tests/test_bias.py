@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="the graph formulation needs the ext
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.bias import CountBias, LearnedBias  # noqa: E402
-from fedrule.items import has_item, items  # noqa: E402
+from fedrule.typed_rules import has_item, items  # noqa: E402
 
 OPEN = ("ContactSensor", 0, "Light")
 MOTION = ("MotionSensor", 1, "Light")

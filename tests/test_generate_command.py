@@ -14,8 +14,8 @@ from datasets.__main__ import main
 from datasets.table_files import write_tables
 from datasets.wyze import read_wyze
 from datasets.wyze_files import write_wyze
+from tests.read_back import assert_read_back
 from tests.strategies import homes as random_homes
-from tests.test_wyze import groups_by_rule
 from tests.two_homes import two_homes
 
 FIFTY = ["generate", "wyze-synthetic", "--set", "homes=50", "--out"]
@@ -100,12 +100,7 @@ def test_tables_that_are_written_are_read_back_the_same(tmp_path_factory, drawn)
     folder = tmp_path_factory.mktemp("tables")
     write_tables(named, folder)
     read = datasets.load("tables", path=folder)
-    written = {home.user: home for home in named}
-    assert {home.user for home in read} == set(written)
-    for home in read:
-        assert set(home.devices) == set(written[home.user].devices)
-        assert set(home.rules) == set(written[home.user].rules)
-    assert groups_by_rule(read) == groups_by_rule(named)
+    assert_read_back(read, named)
 
 
 @pytest.mark.parametrize("odd", [" ann", "nan", ""])

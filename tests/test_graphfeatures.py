@@ -16,7 +16,7 @@ pytest.importorskip("sklearn", reason="graphfeatures needs the extra learn")
 import fedrule.graphfeatures
 from fedrule.evidence import NAMES
 from fedrule.graphfeatures import GraphFeatures
-from fedrule.shown import narrow
+from fedrule.narrowed import narrow
 
 SMALL = GraphFeatures(min_samples_leaf=5, max_iter=40)
 CONTACT_LIGHT = ("ContactSensor", "Light")

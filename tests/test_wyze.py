@@ -13,6 +13,7 @@ from datasets.errors import DataError
 from datasets.homes import Homes, Provenance, Rules
 from datasets.wyze import read_wyze
 from datasets.wyze_files import write_wyze
+from tests.read_back import assert_read_back
 from tests.real_data import needs_real, real
 from tests.strategies import homes as random_homes
 from tests.tables import write_pair
@@ -109,19 +110,7 @@ def test_what_is_written_in_the_layout_is_read_back_the_same(tmp_path_factory, d
     folder = tmp_path_factory.mktemp("wyze")
     write_wyze(named, folder)
     read = read_wyze(folder)
-    written = {home.user: home for home in named}
-    assert {home.user for home in read} == set(written)
-    for home in read:
-        assert set(home.devices) == set(written[home.user].devices)
-        assert set(home.rules) == set(written[home.user].rules)
-    assert groups_by_rule(read) == groups_by_rule(named)
-
-
-def groups_by_rule(homes: Homes) -> dict[tuple[object, ...], int | None]:
-    """The group of every rule, by its user and its words."""
-    groups = [None] * homes.n_rules if homes.rules.group is None else homes.rules.group.tolist()
-    rules = [(home.user, *rule) for home in homes for rule in home.rules]
-    return dict(zip(rules, groups, strict=True))
+    assert_read_back(read, named)
 
 
 def test_a_rule_file_with_a_comma_in_a_name_is_quoted(tmp_path):
