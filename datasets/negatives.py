@@ -1,7 +1,8 @@
 """Rules that do not exist, drawn to stand against those that do (paper section 3.2: "we sample negative edges").
 
 Candidates are never listed one by one: they are numbered home by home, the taken ones (known, positive or forbidden)
-are skipped by their position in a sorted array, and distinct numbers are drawn for all homes at once.
+are skipped by their position in a sorted array, and distinct numbers are drawn for all homes at once. With keyed
+chance (`datasets.chance.Keyed`) a home gets the same as if it were alone.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from datasets.candidates import Pairs, has_self_rules
+from datasets.chance import Chance, chance_of
+from datasets.distinct import distinct, draw_distinct, how_many_free, nth_not_in
 from datasets.errors import DataError, unknown
-from datasets.homes import Array, Homes, Mask, Rules
+from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 
 KINDS = ("paper", "feasible")
 # `Feasible` looks at so many device pairs at a time, at about 70 bytes each, and keeps 8. A home with more is looked at
 # alone and takes what it needs: 5,000 devices are 25 million pairs, 1.8 GB.
 PAIRS_AT_ONCE = 1 << 20
+# Purposes of chance.
+APART, EXISTING, FEASIBLE = range(3)
 
 
 def sample(
@@ -27,18 +32,21 @@ def sample(
     homes: Homes,
     positives: Rules,
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | Chance,
     forbidden: Sequence[Rules] = (),
     valid: ValidRules | None = None,
     wanted: Array | None = None,
+    self_pairs: bool | None = None,
 ) -> Rules:
     """Negatives of a kind by its name; `feasible` needs the valid rules of the training data."""
     if kind == "paper":
-        return paper(homes, positives, rng=rng, forbidden=forbidden, wanted=wanted)
+        return paper(homes, positives, rng=rng, forbidden=forbidden, wanted=wanted, self_pairs=self_pairs)
     if kind == "feasible":
         if valid is None:
             raise DataError("feasible negatives need valid=ValidRules.of(train)")
-        return feasible(homes, positives, rng=rng, valid=valid, forbidden=forbidden, wanted=wanted)
+        return feasible(
+            homes, positives, rng=rng, valid=valid, forbidden=forbidden, wanted=wanted, self_pairs=self_pairs
+        )
     raise unknown("kind of negatives", kind, KINDS)
 
 
@@ -46,43 +54,47 @@ def paper(
     homes: Homes,
     positives: Rules,
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | Chance,
     forbidden: Sequence[Rules] = (),
     wanted: Array | None = None,
+    self_pairs: bool | None = None,
 ) -> Rules:
     """As many per home as it has positives, or `wanted` [n_homes]: half of them apart, half on existing pairs.
 
     The first half (rounded up) are ordered pairs with neither a known rule nor a positive, with any relation; the
     others are pairs of a positive with a relation that the pair does not have. Where one kind runs out the other fills
     up; where both do, the home gets fewer. None is a rule of `homes`, of `positives` or of `forbidden` (hidden rules
-    of the same homes); none comes twice; a device is paired with itself only where the data has such rules.
+    of the same homes); none comes twice; a device is paired with itself only where the data has such rules, or as
+    `self_pairs` says: one home alone does not show what its population has.
     """
-    n_relations = len(homes.relations)
-    pairs = Pairs.of(homes, self_pairs=has_self_rules(homes.rules, positives, *forbidden))
+    n_relations, chance = len(homes.relations), chance_of(rng)
+    pairs = _pairs(homes, self_pairs, [homes.rules, positives, *forbidden])
     taken = _together([homes.rules, positives, *forbidden])
     taken_pair = pairs.number(taken)
-    adjacent = _distinct(pairs.number(_together([homes.rules, positives])))
-    existing = _distinct(pairs.number(positives))
+    adjacent = distinct(pairs.number(_together([homes.rules, positives])))
+    existing = distinct(pairs.number(positives))
 
     # Pairs apart are numbered by how many of them come before; so are the cells (pair, relation) upon them.
     is_apart = ~np.isin(taken_pair, adjacent)
     place = taken_pair[is_apart] - np.searchsorted(adjacent, taken_pair[is_apart])
-    apart_taken = _distinct(place * n_relations + taken.relation[is_apart])
+    apart_taken = distinct(place * n_relations + taken.relation[is_apart])
     apart_start = (pairs.start - np.searchsorted(adjacent, pairs.start)) * n_relations
     on_existing = np.isin(taken_pair, existing)
     place = np.searchsorted(existing, taken_pair[on_existing])
-    existing_taken = _distinct(place * n_relations + taken.relation[on_existing])
+    existing_taken = distinct(place * n_relations + taken.relation[on_existing])
     existing_start = np.searchsorted(existing, pairs.start) * n_relations
 
     wanted = _as_many(homes, positives, wanted)
-    many_apart, many_existing = _free(apart_start, apart_taken), _free(existing_start, existing_taken)
+    many_apart, many_existing = how_many_free(apart_start, apart_taken), how_many_free(existing_start, existing_taken)
     from_apart = np.minimum((wanted + 1) // 2, many_apart)
     from_existing = np.minimum(wanted - from_apart, many_existing)
     from_apart = np.minimum(wanted - from_existing, many_apart)
 
-    place, apart_relation = _cells(_draw(apart_start, apart_taken, from_apart, rng), n_relations)
-    apart_pair = _nth_not_in(adjacent, place)
-    place, existing_relation = _cells(_draw(existing_start, existing_taken, from_existing, rng), n_relations)
+    apart_cell = draw_distinct(apart_start, apart_taken, from_apart, chance.stream(APART))
+    place, apart_relation = _cells(apart_cell, n_relations)
+    apart_pair = nth_not_in(adjacent, place)
+    existing_cell = draw_distinct(existing_start, existing_taken, from_existing, chance.stream(EXISTING))
+    place, existing_relation = _cells(existing_cell, n_relations)
     drawn = pairs.devices(np.concatenate([apart_pair, existing[place]]))
     return Rules(*drawn, np.concatenate([apart_relation, existing_relation])).by_home()
 
@@ -91,17 +103,18 @@ def feasible(
     homes: Homes,
     positives: Rules,
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | Chance,
     valid: ValidRules,
     forbidden: Sequence[Rules] = (),
     wanted: Array | None = None,
+    self_pairs: bool | None = None,
 ) -> Rules:
     """As many per home as it has positives, or `wanted` [n_homes]: valid rules that its devices could carry out.
 
     Drawn uniformly. None is a rule of `homes`, of `positives` or of `forbidden`, and none comes twice; a home that has
-    fewer left gets those. A device is paired with itself only where the data has such rules.
+    fewer left gets those. A device is paired with itself only where the data has such rules, or as `self_pairs` says.
     """
-    able = Feasible.of(homes, valid, taken=[homes.rules, positives, *forbidden])
+    able = Feasible.of(homes, valid, taken=[homes.rules, positives, *forbidden], self_pairs=self_pairs)
     return able.draw(_as_many(homes, positives, wanted), rng)
 
 
@@ -115,12 +128,15 @@ class Feasible:
     runs: tuple[_Run, ...]
 
     @classmethod
-    def of(cls, homes: Homes, valid: ValidRules, *, taken: Sequence[Rules]) -> Feasible:
-        """Of these homes, without the rules that are taken; a device acts on itself only where one of these does."""
+    def of(cls, homes: Homes, valid: ValidRules, *, taken: Sequence[Rules], self_pairs: bool | None = None) -> Feasible:
+        """Of these homes, without the rules that are taken; a device acts on itself only where one of these does.
+
+        `self_pairs` says whether it does, for homes that do not show what their population has.
+        """
         n_types, n_relations = len(homes.types), len(homes.relations)
         if valid.shape != (n_types, n_types, n_relations):
             raise DataError(f"{homes.name}: valid rules of shape {valid.shape} belong to other vocabularies")
-        pairs = Pairs.of(homes, self_pairs=has_self_rules(*taken))
+        pairs = _pairs(homes, self_pairs, taken)
         rules = _together(taken)
         number = valid.number(homes.device_type[rules.trigger], homes.device_type[rules.action], rules.relation)
         rules, number = rules.take(number >= 0), number[number >= 0]
@@ -133,14 +149,16 @@ class Feasible:
             here = slice(*np.searchsorted(rules.home, [first, end]))
             place = pair[here] - pairs.start[first]
             cell = pair_start[place] + number[here] - valid.start[type_pair[place]]
-            runs.append(_Run(first, end, pair_start, home_start, _distinct(cell)))
+            runs.append(_Run(first, end, pair_start, home_start, distinct(cell)))
         return cls(homes, valid, pairs, tuple(runs))
 
-    def draw(self, wanted: Array, rng: np.random.Generator) -> Rules:
+    def draw(self, wanted: Array, rng: np.random.Generator | Chance) -> Rules:
         """Per home h `wanted[h]` of them, or all where there are fewer; none twice, every subset equally likely."""
-        parts = []
+        parts, chance = [], chance_of(rng)
         for run in self.runs:
-            cell = _draw(run.home_start, run.taken, wanted[run.first : run.end], rng)
+            # A stream for each run, since the first turn of a home is that of its run.
+            some = wanted[run.first : run.end]
+            cell = draw_distinct(run.home_start, run.taken, some, chance.stream(FEASIBLE), first=run.first)
             place = np.searchsorted(run.pair_start, cell, side="right") - 1
             home, trigger, action = self.pairs.devices(self.pairs.start[run.first] + place)
             type_pair = self.homes.device_type[trigger] * self.valid.n_types + self.homes.device_type[action]
@@ -158,6 +176,14 @@ class _Run:
     pair_start: Array  # [n_pairs + 1]
     home_start: Array  # [n_homes + 1]
     taken: Array  # cells that are taken, sorted
+
+
+def _pairs(homes: Homes, self_pairs: bool | None, taken: Sequence[Rules]) -> Pairs:
+    """Pairs of devices, of a device with itself where that is said or, where nothing is said, where rules have it."""
+    seen = has_self_rules(*taken)
+    if seen and self_pairs is False:
+        raise DataError(f"{homes.name}: self_pairs=False, but a rule lets a device act on itself")
+    return Pairs.of(homes, self_pairs=seen if self_pairs is None else self_pairs)
 
 
 def _as_many(homes: Homes, positives: Rules, wanted: Array | None) -> Array:
@@ -180,57 +206,5 @@ def _rules(*columns: Array) -> Rules:
     return Rules(*columns)
 
 
-def _distinct(numbers: Array) -> Array:
-    """Numbers from 0 on, sorted and each once."""
-    # numpy's own `unique` hashes since 2.3: a million of them take 25 times as long as sorting.
-    ordered = np.sort(numbers)
-    first: Mask = np.diff(ordered, prepend=-1) != 0
-    return ordered[first]
-
-
 def _cells(cell: Array, n_relations: int) -> tuple[Array, Array]:
     return np.divmod(cell, max(n_relations, 1))
-
-
-def _free(start: Array, taken: Array) -> Array:
-    """How many of the numbers start[h] to start[h + 1] are not in `taken` (sorted), for every home."""
-    return np.diff(start - np.searchsorted(taken, start))
-
-
-def _nth_not_in(taken: Array, nth: Array) -> Array:
-    """The number that has `nth` smaller ones outside of `taken` (sorted, distinct)."""
-    # taken[j] - j numbers below taken[j] are free, so it is skipped by every nth that reaches as far.
-    return nth + np.searchsorted(taken - np.arange(len(taken)), nth, side="right")
-
-
-def _draw(start: Array, taken: Array, wanted: Array, rng: np.random.Generator) -> Array:
-    """Per home h `wanted[h]` distinct numbers of start[h] to start[h + 1] not in `taken`, or all; sorted, uniform."""
-    free_start = start - np.searchsorted(taken, start)
-    free = np.diff(free_start)
-    wanted = np.minimum(wanted, free)
-    return _nth_not_in(taken, _draw_distinct(free_start, free, wanted, rng))
-
-
-def _draw_distinct(start: Array, free: Array, wanted: Array, rng: np.random.Generator) -> Array:
-    """Per home h `wanted[h]` <= free[h] distinct numbers from start[h] on, sorted; every subset is equally likely."""
-    # More than half of what there is: shuffle it all, which is less than twice what is wanted, and keep the first.
-    all_of = np.where(2 * wanted > free, free, 0)
-    home = np.repeat(np.arange(len(free)), all_of)
-    number = np.arange(len(home)) - (np.cumsum(all_of) - all_of)[home]  # 0, 1, 2, ... within each home
-    order = np.lexsort((rng.random(len(home)), home))
-    kept = number < wanted[home]
-    found = np.sort(start[home[kept]] + number[order][kept])
-    # Otherwise draw with repetition until enough are distinct: at least half of the draws are new. Homes that have
-    # enough are laid aside, so that each turn has less to sort.
-    enough, so_far = [found], np.zeros(0, dtype=np.int64)
-    goal = np.where(2 * wanted > free, 0, wanted)
-    missing = goal
-    while missing.any():
-        home = np.repeat(np.arange(len(free)), missing)
-        so_far = _distinct(np.concatenate([so_far, start[home] + rng.integers(0, free[home])]))
-        home = np.searchsorted(start, so_far, side="right") - 1
-        goal = np.where(missing > 0, goal, 0)
-        missing = goal - np.bincount(home, minlength=len(free))
-        enough.append(so_far[missing[home] == 0])
-        so_far = so_far[missing[home] > 0]
-    return np.sort(np.concatenate(enough))

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from datasets.cut import cut as pieces
 from datasets.errors import DataError, unknown
 from datasets.filters import narrow
 from datasets.homes import Array, Homes, Mask, Provenance
@@ -78,16 +79,23 @@ def wyze(
     origin="public Home Assistant configurations turned into the Wyze layout",
 )
 def home_assistant(
-    folder: Path, *, min_pair_count: int = 1, min_rules: int = 0, min_devices: int = 0, on_error: str = "raise"
+    folder: Path,
+    *,
+    min_pair_count: int = 1,
+    min_rules: int = 0,
+    min_devices: int = 0,
+    cut: int = 0,
+    on_error: str = "raise",
 ) -> Homes:
     """Real automations of 210 homes; rules of one automation form a group.
 
     min_pair_count: leave out trigger-action pairs that occur less often
     min_rules, min_devices: leave out homes with fewer
+    cut: then cut homes into pieces of about so many rules, to study small ones; 0 leaves them whole
     on_error: raise, or skip to leave bad lines out and list them
     """
     homes = read_wyze(folder, on_error=on_error)
-    return narrow(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices)
+    return pieces(narrow(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices), cut)
 
 
 def read_wyze(folder: Path, *, part: str = "train", on_error: str = "raise") -> Homes:

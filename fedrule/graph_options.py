@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
 from datasets.errors import DataError, unknown
 from fedrule.encoder import Direction, Messages
 from fedrule.practice import NonRules
 
 if TYPE_CHECKING:
+    from fedrule.graph_method import GraphMethod
     from fedrule.graphrule import GraphRule
 
 Encoders: TypeAlias = Literal["sage", "gcn", "gat"]
@@ -24,6 +25,14 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "messages": get_args(Messages),
     "non_rules": get_args(NonRules),
 }
+
+
+class Asks(TypedDict):
+    """What is drawn beside the rules that are asked for."""
+
+    non_rules: NonRules
+    per_rule: int
+    candidates: int
 
 
 class Preset(NamedTuple):
@@ -46,33 +55,17 @@ def sizes_of(preset: str, method: str) -> Preset:
     return PRESETS[preset]
 
 
-def refuse_wrong_options(method: GraphRule) -> None:
+def refuse_wrong_options(method: GraphMethod) -> None:
     """An error for a value that is none, and for one that would have no effect beside the others."""
     for name, choices in CHOICES.items():
         if getattr(method, name) not in choices:
             raise unknown(f"{name} of {method.NAME}", getattr(method, name), choices)
-    for names, words, wrong in (
-        (("rounds", "per_rule"), "below 1", lambda value: value < 1),
-        (
-            (
-                "asked_homes",
-                "candidates",
-                "context",
-                "draws",
-                "evidence",
-                "homes_at_once",
-                "patience",
-                "weight_decay",
-            ),
-            "negative or no number",
-            lambda value: not value >= 0,
-        ),
-        (("dropout", "hidden_rules", "validation"), "no share from 0 to below 1", lambda value: not 0 <= value < 1),
-        (("learning_rate",), "not above 0, e.g. 0.01", lambda value: not value > 0),
-    ):
-        for name in names:
-            if wrong(getattr(method, name)):
-                raise DataError(f"{method.NAME}: {name} {getattr(method, name)} is {words}")
+    refuse_wrong_numbers(
+        method,
+        at_least_one=("rounds", "per_rule"),
+        not_negative=("candidates", "context", "draws", "evidence", "patience"),
+        shares=("dropout", "hidden_rules", "validation"),
+    )
     if method.patience and not method.validation:
         raise DataError(f"{method.NAME}: patience {method.patience} has nothing to watch; set validation, e.g. 0.1")
     if method.non_rules == "hard" and method.draws:
@@ -87,3 +80,29 @@ def refuse_wrong_options(method: GraphRule) -> None:
         for name, value in NETWORK_ONLY.items():
             if getattr(method, name) != value:
                 raise DataError(f"{method.NAME}: {name} is of the network, and with hidden 0 there is none")
+
+
+def refuse_wrong_schedule(method: GraphRule) -> None:
+    """The same for what only centralized training has."""
+    not_negative = ("asked_homes", "homes_at_once", "weight_decay")
+    refuse_wrong_numbers(method, not_negative=not_negative, positive=("learning_rate",))
+
+
+def refuse_wrong_numbers(
+    method: GraphMethod,
+    *,
+    at_least_one: tuple[str, ...] = (),
+    not_negative: tuple[str, ...] = (),
+    shares: tuple[str, ...] = (),
+    positive: tuple[str, ...] = (),
+) -> None:
+    """An error for the first of these options that is out of its range."""
+    for names, words, wrong in (
+        (at_least_one, "below 1", lambda value: value < 1),
+        (not_negative, "negative or no number", lambda value: not value >= 0),
+        (shares, "no share from 0 to below 1", lambda value: not 0 <= value < 1),
+        (positive, "not above 0, e.g. 0.01", lambda value: not value > 0),
+    ):
+        for name in names:
+            if wrong(getattr(method, name)):
+                raise DataError(f"{method.NAME}: {name} {getattr(method, name)} is {words}")

@@ -1,28 +1,13 @@
 """GraphRule, centralized: the paper's network trained on all homes at once (paper, section 3.2 and Algorithm 1).
 
-The defaults are the paper's text: hidden 16, a predictor as wide as there are relations, all rules send messages and
-all are asked for, beside as many non-rules, by binary cross entropy and 100 steps of Adam. The authors' public code has
-other sizes (preset `authors-code`) and draws the non-rules once; the text does not say when, and they are drawn anew
-every round here. Another default is not the paper's, the learning rate of 0.01. docs/graph.md says what both change.
-All other fields are what the paper lacks; each can be switched on alone, which is what the ablations do.
-
-What it does with what it cannot learn from:
-
-- Homes without rules, or with one device, train nobody and are scored like any other; a device without rules has its
-  type only. Rules of a device with itself are rules like others.
-- Without a single rule there is nothing to learn: a warning, and all scores are 0, probability 1/2 (NaN where it has
-  no score for what no home has, see below).
-- Feasible and hard non-rules are all of triples (type, relation, type) that some home has. Trained on these, the model
-  was never asked about any other and has no score for it (NaN), as user-item models have none.
-- A learning rate that is too high stops training: see `fedrule.training`.
-- Homes with other vocabularies than the training homes are refused, since their numbers would mean other things.
+100 steps of Adam, as in the paper's text, and one default that is not the paper's, the learning rate of 0.01;
+docs/graph.md says what that changes. A learning rate that is too high stops training: see `fedrule.training`.
 """
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from typing import ClassVar, TypedDict
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,38 +17,17 @@ from torch import Tensor
 from baselines.method import OnRound, ignore
 from baselines.registry import register
 from datasets.homes import Homes, Rules
-from datasets.valid import ValidRules
-from fedrule.bias import CountBias, LearnedBias
-from fedrule.context import Context
-from fedrule.encoder import Direction, Messages, Parameters, Sizes
-from fedrule.evidence import Evidence
+from fedrule.encoder import Parameters
+from fedrule.graph_method import GraphMethod
 from fedrule.graph_model import GraphModel
-from fedrule.graph_options import Biases, Encoders, Objectives, Presets, refuse_wrong_options, sizes_of
-from fedrule.held_back import hold_back
-from fedrule.model import Network
-from fedrule.objective import bce, ranking
-from fedrule.practice import NonRules, Practice, Practices
-from fedrule.scorer import Scorer
-from fedrule.term import Term
-from fedrule.training import Objective, Schedule, learn
-from fedrule.weighed import WeighedEvidence
-
-log = logging.getLogger(__name__)
-
-OBJECTIVES: dict[str, Objective] = {"bce": bce, "ranking": ranking}
-
-
-class Asks(TypedDict):
-    """What is drawn beside the rules that are asked for."""
-
-    non_rules: NonRules
-    per_rule: int
-    candidates: int
+from fedrule.graph_options import refuse_wrong_schedule
+from fedrule.practice import Practice, Practices
+from fedrule.training import Schedule, learn
 
 
 @register("graphrule")
 @dataclass(frozen=True)
-class GraphRule:
+class GraphRule(GraphMethod):
     """The paper's graph neural network: devices are nodes, rules are edges, what to recommend is a missing edge."""
 
     NAME: ClassVar[str] = "graphrule"
@@ -76,73 +40,23 @@ class GraphRule:
         "draws": ("choice", 0, 1, 10),
     }
 
-    preset: Presets = "paper-text"  # sizes of the paper's text (16, relations, 0) or of the authors' code (32, 32, 0.5)
-    hidden: int = -1  # size of hidden states and embeddings; 0: no network; -1, here and in the next two: the preset's
-    predictor_hidden: int = -1  # units between the predictor's two layers; 0: as many as relations
-    dropout: float = -1.0  # share of hidden states that training drops, of the encoder and of `evidence`
-    encoder: Encoders = "sage"  # the graph neural network; the paper chose sage over gcn and gat
-    self_loops: bool = False  # gcn, gat: a device hears itself too
-    heads: int = 1  # gat: attentions side by side
-    direction: Direction = "in"  # a device hears from triggers that act on it, from its actions, both or nobody (sage)
-    messages: Messages = "type"  # what a message says: the neighbour's state (the paper), or also the rule's relation
-    node_embedding: int = 0  # size of an embedding of a device's number among those of its type; 0: they look alike
-    objective: Objectives = "bce"  # cross entropy of rules and non-rules (the paper), or ranking over a home's list
-    non_rules: NonRules = "paper"  # those of the paper, feasible ones, or hard: the feasible ones that score highest
-    per_rule: int = 1  # non-rules beside each rule
-    candidates: int = 0  # non-rules of each home in place of `per_rule`, the list that ranking is about; 0: by rule
-    draws: int = 0  # draws of non-rules and hidden rules that rounds take turns with; 1: authors' code; 0: ever new
     asked_homes: int = 0  # most homes that one draw asks, others in each: bounds time and memory; 0: all
-    hidden_rules: float = 0.0  # chance that an automation sends no messages and is asked for; 0: all do and all are
-    bias: Biases = "none"  # one for each (type, relation, type): learned, or from how many homes have it
-    context: int = 0  # size of a vector for the whole home, what it has automated and owns, in the score; 0: none
-    evidence: int = 0  # hidden units of a small network on plain graph features of a candidate, in the score; 0: none
-    rounds: int = 100  # looks at every home
     learning_rate: float = 0.01  # of Adam; the paper has 0.1, with which its sizes do worse: docs/graph.md
     decay: bool = False  # the learning rate falls to zero along half a cosine over all steps
     weight_decay: float = 0.0  # of Adam: pull of all parameters towards zero
     homes_at_once: int = 0  # homes of one step; 0: all in one packed batch
-    validation: float = 0.0  # share of each home's rules kept back to watch the loss on; they are not trained on
-    patience: int = 0  # rounds without a better watched loss before it stops and goes back to the best; 0: never
 
     def __post_init__(self) -> None:
-        for name, value in sizes_of(self.preset, self.NAME)._asdict().items():
-            if getattr(self, name) == -1:  # written down in full: the parameters are the key of a result
-                object.__setattr__(self, name, value)
-        refuse_wrong_options(self)
-        self._network(n_types=1, n_relations=1)  # refuses sizes that the encoder cannot be built with
-
-    @property
-    def log_odds(self) -> bool:
-        """Whether scores are the log-odds of a rule against one of the evaluation's non-rules, as many of each."""
-        return (self.objective, self.non_rules, self.per_rule, self.candidates) == ("bce", "paper", 1, 0)
-
-    @property
-    def sees_answers(self) -> bool:
-        """Whether the score of a rule is shown the rule itself while it is asked for, as in the paper."""
-        sends = self.hidden > 0 and self.direction != "none"  # neither a bias nor the context shows a rule to itself
-        return self.hidden_rules == 0 and (sends or self.evidence > 0)
+        super().__post_init__()
+        refuse_wrong_schedule(self)
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> GraphModel:
         """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
-        asks: Asks = {"non_rules": self.non_rules, "per_rule": self.per_rule, "candidates": self.candidates}
-        watched = None
-        if self.validation:
-            train, watched = hold_back(train, self.validation, rng=rng, **asks)
-            if watched is None:
-                small = "%s: homes of %s have too few rules to keep a share of %g back; there is no loss to watch"
-                log.warning(small, self.NAME, train.name, self.validation)
-        valid = ValidRules.of(train)
-        network = self._network(len(train.types), len(train.relations))
-        scorer = Scorer(network, valid, self._terms(train, valid), answers_unseen=self.non_rules == "paper")
-
-        def model(parameters: Parameters) -> GraphModel:
-            return GraphModel(self.NAME, scorer, parameters, train.types, train.relations)
-
+        prepared = self.prepare(train, rng)
+        train, scorer = prepared.train, prepared.scorer
         if not train.n_rules:
-            outcome = "all scores are 0" if scorer.answers_unseen else "it has no score for anything"
-            log.warning("%s: %s has no rule to learn from; %s", self.NAME, train.name, outcome)
-            return model({name: torch.zeros_like(value) for name, value in scorer.initial(torch.Generator()).items()})
-        practices = Practices.of(train, valid, hidden=self.hidden_rules, **asks)
+            return prepared.untrained()
+        practices = Practices.of(train, scorer.valid, hidden=self.hidden_rules, **self.asks)
 
         def draw(parameters: Parameters) -> Practice:
             def score(homes: Homes, candidates: Rules) -> npt.NDArray[np.float32]:
@@ -157,45 +71,19 @@ class GraphRule:
             return practice.part(np.sort(rng.choice(asked, self.asked_homes, replace=False)))
 
         def told(done: int, parameters: Parameters, values: dict[str, float]) -> None:
-            on_round(done, self.rounds, model(parameters), values)
+            on_round(done, self.rounds, prepared.model(parameters), values)
 
         parameters = learn(
             scorer,
-            OBJECTIVES[self.objective],
+            self.objective_function,
             self._schedule,
             draw,
             name=self.NAME,
             rng=rng,
-            watched=watched,
+            watched=prepared.watched,
             told=None if on_round is ignore else told,
         )
-        return model(parameters)
-
-    def _network(self, n_types: int, n_relations: int) -> Network | None:
-        if not self.hidden:
-            return None
-        sizes = Sizes(
-            n_types,
-            n_relations,
-            hidden=self.hidden,
-            dropout=self.dropout,
-            direction=self.direction,
-            messages=self.messages,
-            node_embedding=self.node_embedding,
-            self_loops=self.self_loops,
-            heads=self.heads,
-        )
-        return Network(sizes, self.encoder, self.predictor_hidden)
-
-    def _terms(self, train: Homes, valid: ValidRules) -> tuple[Term, ...]:
-        terms: list[Term] = []
-        if self.bias != "none":
-            terms.append(LearnedBias(valid) if self.bias == "learned" else CountBias.of(train, valid))
-        if self.context:
-            terms.append(Context(valid, self.context))
-        if self.evidence:
-            terms.append(WeighedEvidence(Evidence.of(train), self.evidence, self.dropout))
-        return tuple(terms)
+        return prepared.model(parameters)
 
     @property
     def _schedule(self) -> Schedule:

@@ -5,9 +5,14 @@ Both are given candidates of many homes at once: logits s [n_candidates], whethe
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
+
+Objective: TypeAlias = Callable[[Tensor, Tensor, Tensor, int], Tensor]  # logits, positive, home, n_homes -> loss
 
 
 def bce(logits: Tensor, positive: Tensor, home: Tensor, n_homes: int) -> Tensor:
@@ -42,3 +47,6 @@ def ranking(logits: Tensor, positive: Tensor, home: Tensor, n_homes: int) -> Ten
     # n rules, each with the weight n^-0.5, are n^0.5 together.
     weight = torch.bincount(of_home, minlength=n_homes).index_select(0, of_home).to(logits.dtype) ** -0.5
     return (weight * each).sum() / weight.sum().clamp(min=1)
+
+
+OBJECTIVES: dict[str, Objective] = {"bce": bce, "ranking": ranking}

@@ -3,6 +3,8 @@
 The paper (section 3.2) lets all rules of a home send messages and asks for all of them, beside as many sampled
 non-rules. A model trained so may learn to repeat what it is told; `hidden` takes part of a home's automations out of
 message passing and asks for those only.
+
+With keyed chance (`datasets.chance.Keyed`) a client draws for itself what it would get among all the others.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets import negatives
+from datasets.candidates import has_self_rules
+from datasets.chance import Chance, chance_of
 from datasets.errors import DataError, unknown
 from datasets.homes import Array, Homes, Mask, Rules, runs, starts
 from datasets.negatives import Feasible
@@ -26,6 +30,7 @@ Score: TypeAlias = Callable[[Homes, Rules], npt.NDArray[np.floating[Any]]]
 
 LOOKED_AT = 10  # feasible candidates that "hard" scores for each that it keeps
 COLUMNS = ("home", "trigger", "action", "relation")
+HIDING, NON_RULES, TIES = range(3)  # purposes of chance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +71,9 @@ class Practices:
     non_rules: NonRules
     per_rule: int
     candidates: int
-    automation: Array  # [n_rules]  rules of one automation share a number
+    self_pairs: bool  # whether a non-rule may let a device act on itself
+    automation: Array  # [n_rules]  rules of one automation share a number, from 0 on in the order of homes
+    automation_home: Array  # [n_automations]  sorted
     feasible: Feasible | None  # for all kinds but the paper's
 
     @classmethod
@@ -79,6 +86,7 @@ class Practices:
         non_rules: NonRules = "paper",  # as in datasets.negatives; "hard": of feasible ones those that score highest
         per_rule: int = 1,  # non-rules beside each rule that is asked for
         candidates: int = 0,  # non-rules of each home that is asked, in place of `per_rule`; 0: count by rule
+        self_pairs: bool | None = None,  # whether a device may act on itself in its population; None: as `train` shows
     ) -> Practices:
         """Of these training homes, and the triples that are valid."""
         if not 0 <= hidden < 1:
@@ -87,26 +95,36 @@ class Practices:
             raise DataError(f"practice: {per_rule} non-rules per rule and {candidates} per home must not be negative")
         if non_rules not in get_args(NonRules):
             raise unknown("kind of non-rules", non_rules, get_args(NonRules))
-        feasible = None if non_rules == "paper" else Feasible.of(train, valid, taken=[train.rules])
-        return cls(train, hidden, non_rules, per_rule, candidates, _automations(train.rules), feasible)
+        selves = has_self_rules(train.rules) if self_pairs is None else self_pairs
+        feasible = None
+        if non_rules != "paper":
+            feasible = Feasible.of(train, valid, taken=[train.rules], self_pairs=selves)
+        return cls(train, hidden, non_rules, per_rule, candidates, selves, *_automations(train.rules), feasible)
 
-    def draw(self, rng: np.random.Generator, *, score: Score | None = None) -> Practice:
+    def draw(self, rng: np.random.Generator | Chance, *, score: Score | None = None) -> Practice:
         """Hide, ask and draw non-rules, for all homes at once; `score` is needed by "hard", and only by it.
 
         No non-rule is a rule of `train`; a home with too few left gets those. Homes of which nothing is asked have no
-        candidates.
+        candidates. The same `Keyed` chance draws the same again; for several draws of a round hand in streams of it.
         """
+        chance = chance_of(rng)
         context, asked = self.train, self.train.rules
         if self.hidden:
-            hides = (rng.random(len(asked)) < self.hidden)[self.automation]
+            # One number for each automation and, as results that are kept were drawn with one for each rule, unused
+            # ones behind them; these belong to the last home, whose own come before.
+            unused = np.full(len(asked) - len(self.automation_home), self.train.n_homes - 1)
+            home = np.concatenate([self.automation_home, unused])
+            hides = (chance.stream(HIDING).random(home) < self.hidden)[self.automation]
             context, asked = self.train.with_rules(~hides), asked.take(hides)
         wanted = how_many(asked, self.train.n_homes, per_rule=self.per_rule, candidates=self.candidates)
+        others = chance.stream(NON_RULES)
         if self.feasible is None:
-            drawn = negatives.paper(self.train, asked, rng=rng, wanted=wanted)
+            drawn = negatives.paper(self.train, asked, rng=others, wanted=wanted, self_pairs=self.self_pairs)
         elif self.non_rules == "hard":
-            drawn = _hardest(context, self.feasible.draw(LOOKED_AT * wanted, rng), wanted, score, rng)
+            looked_at = self.feasible.draw(LOOKED_AT * wanted, others)
+            drawn = _hardest(context, looked_at, wanted, score, chance.stream(TIES))
         else:
-            drawn = self.feasible.draw(wanted, rng)
+            drawn = self.feasible.draw(wanted, others)
         return Practice.of(context, asked, drawn, self.train)
 
 
@@ -116,17 +134,19 @@ def how_many(asked: Rules, n_homes: int, *, per_rule: int, candidates: int) -> A
     return np.minimum(rules, 1) * candidates if candidates else rules * per_rule
 
 
-def _automations(rules: Rules) -> Array:
-    """[n_rules]: numbers from 0 on, the same for rules of one automation; a group's number counts within its home."""
+def _automations(rules: Rules) -> tuple[Array, Array]:
+    """The automation of each rule, numbered from 0 on by home and group, and the home of each automation."""
     if rules.group is None:
-        return np.arange(len(rules))
-    return np.unique(np.stack([rules.home, rules.group]), axis=1, return_inverse=True)[1].reshape(-1)
+        return np.arange(len(rules)), rules.home
+    # A group's number counts within its home only.
+    automations, of_rule = np.unique(np.stack([rules.home, rules.group]), axis=1, return_inverse=True)
+    return of_rule.reshape(-1), automations[0]
 
 
-def _hardest(context: Homes, candidates: Rules, wanted: Array, score: Score | None, rng: np.random.Generator) -> Rules:
+def _hardest(context: Homes, candidates: Rules, wanted: Array, score: Score | None, chance: Chance) -> Rules:
     """Per home h the `wanted[h]` candidates of the highest score, or all; ties in random order."""
     if score is None:
         raise DataError('practice: non-rules "hard" need the score of the model as it stands; hand in score=')
-    order = np.lexsort((rng.random(len(candidates)), -score(context, candidates), candidates.home))
+    order = np.lexsort((chance.random(candidates.home), -score(context, candidates), candidates.home))
     place = np.arange(len(candidates)) - starts(candidates.home, len(wanted))[candidates.home]
     return candidates.take(np.sort(order[place < wanted[candidates.home]]))

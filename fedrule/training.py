@@ -18,6 +18,7 @@ from torch import Tensor
 
 from datasets.errors import DataError
 from fedrule.encoder import Parameters
+from fedrule.objective import Objective
 from fedrule.practice import Practice
 from fedrule.scorer import Asked, Scorer
 
@@ -25,7 +26,6 @@ log = logging.getLogger(__name__)
 
 RUN_AWAY = 1e4  # times the first loss: no learning rate that works comes near
 
-Objective: TypeAlias = Callable[[Tensor, Tensor, Tensor, int], Tensor]  # logits, positive, home, n_homes -> loss
 Draw: TypeAlias = Callable[[Parameters], Practice]  # what to ask next, given the parameters as they are
 Told: TypeAlias = Callable[[int, Parameters, dict[str, float]], None]  # the round, its parameters and measurements
 
@@ -144,7 +144,7 @@ def learn(
         if in_bounds:  # the losses are those of the parameters before each step
             good, good_round, good_loss = before, done - 1, loss
         if not (in_bounds and all(bool(value.isfinite().all()) for value in parameters.values())):
-            _say_that_it_ran_away(name, schedule, done, loss, good_round)
+            ran_away(name, schedule.learning_rate, schedule.rounds, done, loss, good_round)
             if told is not None:
                 told(done, good, {"loss": good_loss, "diverged": 1.0})
             break
@@ -197,9 +197,9 @@ def _steps(
     return losses
 
 
-def _say_that_it_ran_away(name: str, schedule: Schedule, done: int, loss: float, good_round: int) -> None:
-    rate = schedule.learning_rate
-    what = f"{name}: training ran away in round {done} of {schedule.rounds} (loss {loss:.4g})"
+def ran_away(name: str, rate: float, rounds: int, done: int, loss: float, good_round: int) -> None:
+    """Say that training of method `name` ran away in round `done`; an error where nothing good is left to keep."""
+    what = f"{name}: training ran away in round {done} of {rounds} (loss {loss:.4g})"
     remedy = f"learning_rate {rate:g} is too high, try {min(rate / 10, 0.01):g}"
     if good_round == 0:
         raise DataError(f"{what} and had learned nothing before; {remedy}")

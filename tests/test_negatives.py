@@ -14,7 +14,8 @@ from scipy.stats import chisquare
 
 from datasets import DataError, Homes, Rules
 from datasets import negatives as module
-from datasets.candidates import Pairs
+from datasets.candidates import Pairs, has_self_rules
+from datasets.chance import Chance, Keyed
 from datasets.negatives import KINDS, Feasible, feasible, paper, sample
 from datasets.splits import split
 from datasets.valid import ValidRules
@@ -252,13 +253,16 @@ def test_feasible_negatives_are_uniform() -> None:
     assert chisquare(list(counts.values())).pvalue > 0.001
 
 
+@pytest.mark.parametrize("chance", [rng(3), Keyed(3, 0, np.arange(3000))], ids=["together", "keyed"])
 @pytest.mark.parametrize("n_relations", [4, 5])
-def test_every_set_of_distinct_negatives_is_equally_likely(n_relations: int) -> None:
+def test_every_set_of_distinct_negatives_is_equally_likely(
+    n_relations: int, chance: np.random.Generator | Chance
+) -> None:
     # Two devices of one type, every relation valid on both pairs, three rules. With 4 relations 2 * 4 - 3 = 5 are left
     # for three negatives, which are shuffled; with 5 relations 7 are, which are drawn until three are distinct.
     many = _repeated(lamps(2, n_relations, [(0, 1, 0), (0, 1, 1), (1, 0, 0)]), 3000)
     valid = ValidRules.of(lamps(2, n_relations, [(0, 1, r) for r in range(n_relations)]))
-    drawn = feasible(many, many.rules, rng=rng(3), valid=valid)
+    drawn = feasible(many, many.rules, rng=chance, valid=valid)
     of_home = (drawn.trigger % 2 * n_relations + drawn.relation).reshape(3000, 3)
     sets = Counter(frozenset(cells) for cells in of_home.tolist())
     assert len(sets) == math.comb(2 * n_relations - 3, 3)
@@ -298,6 +302,107 @@ def test_a_wrong_kind_is_answered_with_the_right_one() -> None:
     some = lamps(2, 2, [(0, 1, 0)])
     with pytest.raises(DataError, match="unknown kind of negatives 'feasable'; did you mean 'feasible'"):
         sample("feasable", some, some.rules, rng=rng())
+
+
+# What a home draws for itself
+
+
+def draws_alone(
+    kind: str,
+    known: Homes,
+    positives: Rules,
+    forbidden: Rules,
+    *,
+    valid: ValidRules,
+    wanted: np.ndarray | None,
+    seed: int,
+    chosen: list[int],
+) -> None:
+    """Asserts that the chosen homes, in this order, draw what they get among all."""
+    selves, client = has_self_rules(known.rules, positives, forbidden), 10 * np.arange(known.n_homes) + 7
+    every = sample(
+        kind, known, positives, rng=Keyed(seed, 2, client), forbidden=[forbidden], valid=valid, wanted=wanted
+    )
+    some = np.array(chosen, dtype=np.int64)
+    # Rules of all homes as those of the chosen ones: subset renumbers them as it should.
+    alone = sample(
+        kind,
+        known.subset(some),
+        replace(known, rules=positives).subset(some).rules,
+        rng=Keyed(seed, 2, client[some]),
+        forbidden=[replace(known, rules=forbidden).subset(some).rules],
+        valid=valid,
+        wanted=None if wanted is None else wanted[some],
+        self_pairs=selves,
+    )
+    assert triples(alone) == triples(replace(known, rules=every).subset(some).rules)
+
+
+@given(homes(min_homes=1, max_rules=12), st.data(), st.sampled_from(KINDS), SEEDS)
+def test_with_keyed_chance_homes_draw_the_same_whichever_others_there_are(
+    some: Homes, data: st.DataObject, kind: str, seed: int
+) -> None:
+    part = np.array(
+        data.draw(st.lists(st.integers(0, 2), min_size=some.n_rules, max_size=some.n_rules)), dtype=np.int64
+    )
+    many = st.lists(st.integers(0, 12), min_size=some.n_homes, max_size=some.n_homes)
+    wanted = data.draw(st.none() | many.map(np.array))
+    order = data.draw(st.permutations(range(some.n_homes)))
+    for chosen in (order[:1], order[:3], order):
+        draws_alone(
+            kind,
+            some.with_rules(part == 0),
+            some.rules.take(part == 1),
+            some.rules.take(part == 2),
+            valid=ValidRules.of(some),
+            wanted=wanted,
+            seed=seed,
+            chosen=chosen,
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pairs_at_once", [module.PAIRS_AT_ONCE, 100])
+def test_homes_that_need_many_turns_draw_the_same_alone(
+    kind: str, pairs_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 42 pairs x 5 relations minus 6 rules are 204; from 1 to 204 of them are wanted. Up to 102 are drawn until enough
+    # are distinct, in up to a dozen turns, and more than that are shuffled. Of 100 pairs two homes fit at a time.
+    monkeypatch.setattr(module, "PAIRS_AT_ONCE", pairs_at_once)
+    many = _repeated(lamps(7, 5, [(i, i + 1, i % 5) for i in range(6)]), 30)
+    nothing = many.rules.take(np.zeros(0, dtype=np.int64))
+    wanted, valid = np.linspace(1, 204, 30).astype(np.int64), ValidRules.of(many)
+    for chosen in ([0], [9], [14], [29], [14, 3, 28]):
+        draws_alone(kind, many, many.rules, nothing, valid=valid, wanted=wanted, seed=1, chosen=chosen)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_homes_that_are_alike_do_not_draw_alike(kind: str) -> None:
+    # One negative of 204 or more in each of 300 homes: by chance two neighbours agree in 1 or 2 of 299 cases.
+    many = _repeated(lamps(7, 5, [(i, i + 1, i % 5) for i in range(6)]), 300)
+    one = np.ones(300, dtype=np.int64)
+    drawn = sample(kind, many, many.rules, rng=Keyed(0, 0, np.arange(300)), valid=ValidRules.of(many), wanted=one)
+    cell = (drawn.trigger % 7 * 7 + drawn.action % 7) * 5 + drawn.relation
+    assert len(cell) == 300
+    assert (cell[1:] == cell[:-1]).sum() < 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_self_pairs_are_drawn_where_the_population_has_them(kind: str) -> None:
+    # Two lamps and one relation: 0 -> 1 is a rule, 1 -> 0 is left and, where a lamp may act on itself, 0 -> 0, 1 -> 1.
+    some = lamps(2, 1, [(0, 1, 0)])
+    for self_pairs, left in ((None, 1), (False, 1), (True, 3)):
+        drawn = sample(
+            kind, some, some.rules, rng=rng(), valid=ValidRules.of(some), wanted=np.array([9]), self_pairs=self_pairs
+        )
+        assert len(drawn) == left
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rules_that_cannot_be_are_refused(kind: str) -> None:
+    some = lamps(2, 1, [(1, 1, 0)])
+    with pytest.raises(DataError, match="self_pairs=False, but a rule lets a device act on itself"):
+        sample(kind, some, some.rules, rng=rng(), valid=ValidRules.of(some), self_pairs=False)
 
 
 # Numbered pairs

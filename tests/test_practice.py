@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import DataError, Homes, Rules
+from datasets.chance import Keyed
 from datasets.valid import ValidRules
 from fedrule.practice import LOOKED_AT, NonRules, Practice, Practices, Score
 from tests.lamps import lamps
@@ -190,6 +191,55 @@ def test_each_draw_hides_and_draws_anew() -> None:
     assert non_rules(first) != non_rules(second)
 
 
+def by_cell(context: Homes, candidates: Rules) -> np.ndarray:
+    """A score of the candidate alone, whatever its home's place: few values, so that there are ties."""
+    first = context.device_start[candidates.home]
+    return (candidates.trigger - first + candidates.relation) % 2 + 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("groups", [False, True])
+@given(homes(min_homes=1, max_rules=12), HIDDEN, COUNTS, st.data(), SEEDS)
+def test_with_keyed_chance_a_client_draws_for_itself_what_it_gets_among_all(
+    kind: NonRules, groups: bool, some: Homes, hidden: float, count: dict[str, int], data: st.DataObject, seed: int
+) -> None:
+    numbers = st.lists(st.integers(-1, 2), min_size=some.n_rules, max_size=some.n_rules)
+    group = np.array(data.draw(numbers), dtype=np.int64) if groups else None
+    some = replace(some, rules=replace(some.rules, group=group))
+    valid, client = ValidRules.of(some), 5 * np.arange(some.n_homes) + 3
+    every = Practices.of(some, valid, hidden=hidden, non_rules=kind, **count)
+    order = data.draw(st.permutations(range(some.n_homes)))
+    for chosen in (np.array(order[:1]), np.array(order[:3])):
+        alone = Practices.of(
+            some.subset(chosen), valid, hidden=hidden, non_rules=kind, self_pairs=every.self_pairs, **count
+        ).draw(Keyed(seed, 1, client[chosen]), score=by_cell)
+        among_all = every.draw(Keyed(seed, 1, client), score=by_cell).part(chosen)
+        assert triples(alone.candidates) == triples(among_all.candidates)
+        assert alone.positive.tolist() == among_all.positive.tolist()
+        assert triples(alone.context.rules) == triples(among_all.context.rules)
+        assert triples(alone.full.rules) == triples(among_all.full.rules)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_keyed_practice_is_that_of_its_round_and_client(kind: NonRules) -> None:
+    some = lamps(30, 5, [(i, i + 1, i % 5) for i in range(29)])
+    practices = Practices.of(some, ValidRules.of(some), hidden=0.5, non_rules=kind)
+    three = np.array([3])
+    key = Keyed(1, 2, three)
+    chances = (key, key, key.stream(0), Keyed(0, 2, three), Keyed(1, 0, three), Keyed(1, 2, np.array([0])))
+    first, again, *others = (practices.draw(chance, score=by_number) for chance in chances)
+    assert triples(first.candidates) == triples(again.candidates)
+    assert all(asked(first) != asked(other) for other in others)
+    assert all(non_rules(first) != non_rules(other) for other in others)
+
+
+def test_keyed_automations_hide_with_the_chance_they_are_given() -> None:
+    # As above: 4,000 rules of 2,000 automations, of which 600 hide, with a deviation of 20.
+    some = lamps(100, 1, _spread(4000), group=[i // 2 for i in range(4000)])
+    practice = Practices.of(some, ValidRules.of(some), hidden=0.3).draw(Keyed(0, 0, np.array([0])))
+    assert abs(len(asked(practice)) / 2 - 600) < 80
+
+
 # Homes with little in them
 
 
@@ -212,6 +262,15 @@ def test_a_device_that_acts_on_itself_is_asked_for_and_may_be_drawn(kind: NonRul
     practice = drawn(lamps(1, 2, [(0, 0, 1)]), kind)
     assert asked(practice) == [(0, 0, 0, 1)]
     assert non_rules(practice) == ([(0, 0, 0, 0)] if kind == "paper" else [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_client_is_told_whether_devices_act_on_themselves_in_its_population(kind: NonRules) -> None:
+    # Two lamps, one relation, the rule 0 -> 1: 1 -> 0 is left and, where lamps act on themselves, 0 -> 0 and 1 -> 1.
+    some = lamps(2, 1, [(0, 1, 0)])
+    for self_pairs, left in ((None, [(1, 0)]), (False, [(1, 0)]), (True, [(0, 0), (1, 0), (1, 1)])):
+        practices = Practices.of(some, ValidRules.of(some), non_rules=kind, candidates=9, self_pairs=self_pairs)
+        assert sorted(pair[1:3] for pair in non_rules(practices.draw(rng(), score=by_number))) == left
 
 
 def test_where_nothing_happens_to_hide_nobody_is_asked() -> None:

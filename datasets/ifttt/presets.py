@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from datasets.cut import cut as pieces
 from datasets.describe import number, statistics
 from datasets.errors import DataError
 from datasets.homes import Homes
@@ -34,14 +35,17 @@ def ifttt_full(path: Path, *, min_pair_count: int = 1, part: str = "all", on_err
 
 
 @dataset("ifttt-fedrule", folder="ifttt", files=FILES, origin=ORIGIN)
-def ifttt_fedrule(path: Path, *, min_pair_count: int = 8, part: str = "all", on_error: str = "raise") -> Homes:
+def ifttt_fedrule(
+    path: Path, *, min_pair_count: int = 8, part: str = "all", cut: int = 0, on_error: str = "raise"
+) -> Homes:
     """Recipes whose trigger-action pair is seen more than 7 times: the 53 entities of the FedRule paper.
 
     min_pair_count: leave out trigger-action pairs that occur less often
     part: all, or one of RecRules' own trainset, testset and validationset, before pairs are counted
+    cut: cut users into pieces of about so many recipes, to study small ones; 0 leaves them whole
     on_error: raise, or skip to leave bad lines out and list them
     """
-    return _load("ifttt-fedrule", path, min_pair_count, part, on_error)
+    return pieces(_load("ifttt-fedrule", path, min_pair_count, part, on_error), cut)
 
 
 def _load(name: str, path: Path, min_pair_count: int, part: str, on_error: str) -> Homes:

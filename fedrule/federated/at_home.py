@@ -1,0 +1,112 @@
+"""The client's part: one pure function of the model, the home, what the client remembers, and a key.
+
+A device that has only its own home can run it, and so can another framework: nothing here knows of other homes but what
+the server tells everybody, the vocabularies, which triples are valid, and the statistics of terms where these are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datasets.chance import Keyed
+from datasets.homes import Array, Homes, Rules
+from fedrule.encoder import Parameters
+from fedrule.federated.client import Gradient, Memory, Sent, train_locally
+from fedrule.federated.cohort import Purpose
+from fedrule.federated.layout import Layout, Vector
+from fedrule.federated.plan import Plan
+from fedrule.graph_options import Asks
+from fedrule.objective import Objective
+from fedrule.practice import Practices, Score
+from fedrule.scorer import Scorer
+from fedrule.training import Lesson, Teacher
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What every home is told once: what the model is, how it is trained, and what it is asked about."""
+
+    scorer: Scorer
+    objective: Objective
+    plan: Plan
+    layout: Layout
+    asks: Asks
+    hidden: float  # chance that an automation is taken out of messages and asked for; 0: all send, all are asked for
+    self_pairs: bool  # whether a device may act on itself
+    seed: int
+    draws: int = 0  # draws that rounds take turns with; 0: anew every round
+
+    def key(self, number: int, clients: Array) -> Keyed:
+        """What is asked in round `number` is drawn by this key."""
+        return Keyed(self.seed, number % self.draws if self.draws else number, clients)
+
+    def practices(self, homes: Homes) -> Practices:
+        """Of these homes."""
+        return Practices.of(homes, self.scorer.valid, hidden=self.hidden, self_pairs=self.self_pairs, **self.asks)
+
+    def score(self, model: Vector) -> Score:
+        """Candidates by a model: which of them are hard depends on it."""
+        parameters = self.layout.parameters(model)
+
+        def score(homes: Homes, candidates: Rules) -> Vector:
+            with torch.no_grad():
+                logits: Tensor = self.scorer.logits_of(parameters, self.scorer.ask(homes, candidates))
+            return logits.numpy()
+
+        return score
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a client's random numbers depend on beside the seed."""
+
+    round: int
+    client: int
+
+
+def train_at_home(
+    task: Task, model: Vector, home: Homes, memory: Memory, *, shared: Vector | None, key: Key
+) -> tuple[Sent, Memory] | None:
+    """What the client sends, and what it remembers if that is counted; None where it has nothing to learn from.
+
+    `home` is one home; `shared` is what the server tells it beside the model for its correction.
+    """
+    lesson = ask_at_home(task, model, home, key)
+    return None if lesson is None else learn_at_home(task, model, lesson, memory, shared=shared, key=key)
+
+
+def ask_at_home(task: Task, model: Vector, home: Homes, key: Key) -> Lesson | None:
+    """What the home is asked about in a round."""
+    practice = task.practices(home).draw(task.key(key.round, np.array([key.client])), score=task.score(model))
+    return Lesson.of(task.scorer, practice) if len(practice.candidates) else None
+
+
+def learn_at_home(
+    task: Task, model: Vector, lesson: Lesson, memory: Memory, *, shared: Vector | None, key: Key
+) -> tuple[Sent, Memory]:
+    """The local steps on a lesson."""
+    return train_locally(task.plan, task.layout, model, gradient(task, lesson, key), memory, shared)
+
+
+def gradient(task: Task, lesson: Lesson, key: Key) -> Gradient:
+    """The loss of a lesson and its gradient as functions of a vector."""
+    drops = Keyed(task.seed, key.round, np.array([key.client])).stream(Purpose.DROPOUT)
+    seeds = drops.below(np.zeros(task.plan.steps, dtype=np.int64), np.full(task.plan.steps, 2**62))
+
+    def found(vector: Vector, step: int) -> tuple[float, Vector]:
+        chance = torch.Generator().manual_seed(int(seeds[step]))
+        parameters = {name: value.requires_grad_() for name, value in task.layout.parameters(vector).items()}
+        loss = Teacher(task.scorer, task.objective, chance).loss(parameters, lesson)
+        torch.autograd.backward(loss)
+        return loss.item(), task.layout.flat(_slopes(parameters))
+
+    return found
+
+
+def _slopes(parameters: Parameters) -> Parameters:
+    """The gradients; zeros for what the loss does not depend on."""
+    return {n: torch.zeros_like(v) if v.grad is None else v.grad for n, v in parameters.items()}

@@ -1,0 +1,182 @@
+"""One round of federated training, for every algorithm: a pure step from one state to the next.
+
+The server samples a cohort, clients train (see `plan`), whoever vanished, was late or sent something that is no number
+is left out, and the mean of the others' updates moves the global model. Clients are trained in chunks, several at once
+where there are threads for it. Neither changes a number: draws are keyed by client, and sums are made on a grid.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+
+from datasets.errors import unknown
+from datasets.homes import Array, Mask
+from fedrule.federated.aligned import Aligned, align, settle
+from fedrule.federated.cohort import Cohorts
+from fedrule.federated.layout import Vector, zeros
+from fedrule.federated.memories import Memories
+from fedrule.federated.plan import Plan
+from fedrule.federated.server import Precise, ServerOptimizer
+from fedrule.federated.state import ServerState
+from fedrule.federated.work import Round, Told, Trainer, Work
+
+log = logging.getLogger(__name__)
+
+Weighting: TypeAlias = Literal["clients", "rules", "roots"]
+POWER = {"clients": 0.0, "rules": 1.0, "roots": 0.5}  # of a client's number of rules
+CLIENTS_AT_ONCE = 1024
+
+
+class Report(NamedTuple):
+    """What happened in a round."""
+
+    loss: float  # weighted mean over clients, of the model before the round; NaN where nobody's update came
+    clients: int  # whose updates came and were counted
+    dropped: int = 0  # vanished in mid-round
+    late: int = 0  # sent when the round was over
+    refused: int = 0  # sent something that is no number
+    sent_bytes: float = 0.0  # by a client to the server, mean: its update, of rows those that it touched
+    received_bytes: float = 0.0  # by a client from the server: the model, and what corrections share
+    memory_bytes: float = 0.0  # that a client keeps, mean over all
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An algorithm: what clients do, who takes part, how updates are weighed, and what the server does with them."""
+
+    plan: Plan
+    server: ServerOptimizer = field(default_factory=ServerOptimizer)
+    cohorts: Cohorts = field(default_factory=Cohorts)
+    weighting: Weighting = "clients"  # each update counts alike, or as the client's number of rules or its root
+    at_once: int = CLIENTS_AT_ONCE  # clients of a chunk
+
+    def __post_init__(self) -> None:
+        if self.weighting not in get_args(Weighting):
+            raise unknown("weighting", self.weighting, get_args(Weighting))
+
+    def begin(self, trainer: Trainer, model: Vector) -> ServerState:
+        """The state before the first round."""
+        layout = trainer.layout
+        n_shared = int(self.plan.corrects and self.plan.correction == "scaffold")
+        return ServerState(
+            0,
+            model,
+            self.server.initial(layout.size),
+            zeros((n_shared, layout.size)),
+            np.full(n_shared, -1),
+            Memories.empty(len(trainer.rules), layout, self.plan),
+        )
+
+    def step(
+        self, trainer: Trainer, state: ServerState, *, seed: int, rate: float = 1.0, donate: bool = False
+    ) -> tuple[ServerState, Report]:
+        """The state after one more round, at this rate of the server's optimizer.
+
+        `donate` gives the memories of the clients away: the new state is written over the old one's, which must not be
+        used any more. It halves what a large population needs.
+        """
+        cohort = self.cohorts.of(np.flatnonzero(trainer.rules), seed=seed, number=state.round)
+        work = trainer.begin(state.round, cohort.present, state.model)
+        broken = cohort.broken[np.isin(cohort.present, work.clients)]
+        clients = state.clients if donate else state.clients.copy()
+        weight = trainer.rules[work.clients].astype(float) ** POWER[self.weighting]
+        told = Told(state.model, state.shared, self._group(state, work.clients))
+        trained = list(self._train(trainer, work, clients, told, weight, broken))
+        chunks = [chunk for _, chunk in trained]
+        finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
+        clients = settle(clients, [memory for memory, _ in trained], [chunk.finite for chunk in chunks], state.round)
+        report = self._report(trainer, clients, chunks, weight)._replace(dropped=cohort.dropped, late=cohort.late)
+        if not finite.any():
+            log.warning("round %d: no update came in from %d clients; the model stays", state.round + 1, len(finite))
+            return replace(state, round=state.round + 1, clients=clients), report
+        if report.refused:
+            log.warning(
+                "round %d goes on without %d clients: what they sent is no number", state.round + 1, report.refused
+            )
+        total = float(weight[finite].sum())
+        update = sum((chunk.update for chunk in chunks), start=np.zeros(trainer.layout.size))
+        update = (update + self._base(trainer, told, weight * finite)) / total
+        model, moved = self.server.step(state.model, update, state.moved, rate)
+        state = replace(state, round=state.round + 1, model=model, moved=moved, clients=clients)
+        if not self.plan.corrects:
+            return state, report
+        progress = update / (trainer.layout.by_part(self.plan.theta_rate, self.plan.phi_rate) * self.plan.steps)
+        if self.plan.sends_progress:
+            progress = sum((chunk.progress for chunk in chunks), start=np.zeros(trainer.layout.size)) / total
+        return self._share(state, progress, int(finite.sum()) / int((trainer.rules > 0).sum())), report
+
+    def _train(
+        self, trainer: Trainer, work: Round, clients: Memories, told: Told, weight: Precise, broken: Mask
+    ) -> Iterator[tuple[Aligned, Work]]:
+        """Chunks of the round's clients, trained."""
+        size = trainer.layout.size
+
+        def train(first: int) -> tuple[Aligned, Work]:
+            end = min(first + self.at_once, len(work.clients))
+            memory = align(clients, work.clients[first:end], *work.rows(first, end), self.plan)
+            chunk = Work(
+                first,
+                end,
+                self.plan,
+                told,
+                weight[first:end],
+                broken[first:end],
+                memory,
+                np.zeros(size),
+                np.zeros(size if self.plan.sends_progress else 0),
+                np.zeros(end - first, dtype=np.float32),
+                np.zeros(end - first, dtype=bool),
+            )
+            work.train(chunk)
+            return memory, chunk
+
+        with ThreadPoolExecutor(max_workers=trainer.threads) as pool:
+            yield from pool.map(train, range(0, len(work.clients), self.at_once))
+
+    def _group(self, state: ServerState, clients: Array) -> Array:
+        """[n]: which shared vector corrects each client."""
+        if self.plan.correction == "scaffold":
+            return np.zeros(len(clients), dtype=np.int64) if len(state.shared) else np.full(len(clients), -1)
+        last = state.clients.last[clients]
+        place = np.searchsorted(state.shared_round, last)  # sorted, as rounds came
+        return np.where((last >= 0) & (len(state.shared_round) > 0), place, -1)
+
+    def _base(self, trainer: Trainer, told: Told, weight: Precise) -> Precise:
+        """The sum of the clients' bases: see `fedrule.federated.work.Round`."""
+        layout, plan = trainer.layout, self.plan
+        base = np.zeros(layout.size)
+        if plan.corrects and plan.row_sparse and len(told.shared):
+            of_group = np.bincount(told.group[told.group >= 0], weight[told.group >= 0], minlength=len(told.shared))
+            moved = plan.steps * plan.phi_rate * plan.phi_lambda
+            base[layout.n_dense :] = moved * (of_group @ told.shared[:, layout.n_dense :].astype(float))
+        return base
+
+    def _share(self, state: ServerState, progress: Precise, present: float) -> ServerState:
+        """The state with what corrections share after this round; `present` is the share of clients that counted."""
+        if self.plan.correction == "scaffold":
+            return replace(state, shared=(state.shared + present * (progress - state.shared)).astype(np.float32))
+        shared = np.concatenate([state.shared, progress[None].astype(np.float32)])
+        number = np.append(state.shared_round, state.round - 1)
+        needed = np.isin(number, state.clients.last)
+        return replace(state, shared=shared[needed], shared_round=number[needed])
+
+    def _report(self, trainer: Trainer, clients: Memories, chunks: list[Work], weight: Precise) -> Report:
+        layout = trainer.layout
+        finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
+        loss = np.concatenate([np.zeros(0), *(chunk.loss for chunk in chunks)])[finite]
+        rows = sum(len(chunk.memory.row) for chunk in chunks) / max(len(finite), 1)
+        vectors = 2 if self.plan.sends_progress else 1
+        return Report(
+            float(np.average(loss, weights=weight[finite])) if finite.any() else float("nan"),
+            int(finite.sum()),
+            refused=int((~finite).sum()),
+            sent_bytes=4.0 * vectors * (layout.n_dense + rows * (layout.row_length + 1)),  # a row and its number
+            received_bytes=4.0 * layout.size * (2 if self.plan.corrects else 1),
+            memory_bytes=clients.nbytes / max(len(clients.last), 1),
+        )

@@ -1,0 +1,122 @@
+"""Clients of the paper's network trained by one compiled kernel, all of a chunk in one call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from datasets.homes import Array, Homes
+from fedrule.federated.at_home import Task
+from fedrule.federated.layout import Layout, Vector
+from fedrule.federated.memories import Numbers
+from fedrule.federated.work import Work
+from fedrule.model import Network
+from fedrule.objective import bce
+from fedrule.practice import Practice, Practices
+
+
+def is_fast(task: Task) -> bool:
+    """Whether the kernel knows the model: GraphSAGE as in Algorithm 1, the predictor, cross entropy, no more."""
+    network, scorer = task.scorer.network, task.scorer
+    if not isinstance(network, Network) or scorer.terms or task.objective is not bce or network.encoder != "sage":
+        return False
+    sizes = network.sizes
+    plain = sizes.direction == "in" and sizes.messages == "type"
+    return plain and not sizes.node_embedding and not sizes.dropout
+
+
+@dataclass(frozen=True, eq=False)
+class Fast:
+    """The homes of training as clients."""
+
+    homes: Homes
+    task: Task
+    kept: dict[int, FastRound] = field(default_factory=dict)  # rounds of all clients by draw, where draws come again
+
+    @property
+    def layout(self) -> Layout:
+        return self.task.layout
+
+    @cached_property
+    def rules(self) -> Array:
+        return np.bincount(self.homes.rules.home, minlength=self.homes.n_homes)
+
+    @property
+    def threads(self) -> int:
+        return torch.get_num_threads()  # what torch was told stands for all
+
+    @cached_property
+    def _practices(self) -> Practices:
+        return self.task.practices(self.homes)
+
+    def begin(self, number: int, clients: Array, model: Vector) -> FastRound:
+        task = self.task
+        if len(clients) < int((self.rules > 0).sum()):
+            homes = self.homes.subset(clients)
+            practice = task.practices(homes).draw(task.key(number, clients), score=task.score(model))
+            return FastRound.of(task, practice, clients)
+        turn = number % task.draws if task.draws else -1
+        if turn in self.kept:
+            return self.kept[turn]
+        everybody = np.arange(self.homes.n_homes)
+        practice = self._practices.draw(task.key(number, everybody), score=task.score(model))
+        made = FastRound.of(task, practice, everybody)
+        if task.draws:
+            self.kept[turn] = made
+        return made
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FastRound:
+    """One round of them: devices, messages and candidates, client after client."""
+
+    task: Task
+    clients: Array
+    device_start: Numbers
+    device_type: Numbers
+    edge_start: Numbers
+    sender: Numbers  # numbers of devices within the home
+    receiver: Numbers
+    triple_start: Numbers
+    trigger: Numbers
+    action: Numbers
+    relation: Numbers
+    positive: Vector
+    row_start: Numbers
+    row: Numbers
+
+    @classmethod
+    def of(cls, task: Task, practice: Practice, clients: Array) -> FastRound:
+        """Of a practice whose homes are these clients; those that are asked nothing are left out."""
+        asked = np.unique(practice.candidates.home)
+        if len(asked) < len(clients):
+            practice = practice.part(asked)
+        homes, candidates, n_relations = practice.context, practice.candidates, len(practice.context.relations)
+        begin, rules = homes.device_start[:-1], homes.rules
+        many = np.arange(len(asked) + 1)
+        touched = np.unique(candidates.home * n_relations + candidates.relation)
+        return cls(
+            task,
+            clients[asked],
+            homes.device_start,
+            homes.device_type,
+            np.searchsorted(rules.home, many),
+            rules.trigger - begin[rules.home],
+            rules.action - begin[rules.home],
+            np.searchsorted(candidates.home, many),
+            candidates.trigger - begin[candidates.home],
+            candidates.action - begin[candidates.home],
+            candidates.relation,
+            practice.positive.astype(np.float32),
+            np.searchsorted(touched, many * n_relations),
+            touched % n_relations,
+        )
+
+    def rows(self, first: int, end: int) -> tuple[Numbers, Numbers]:
+        start = self.row_start[first : end + 1]
+        return start - start[0], self.row[start[0] : start[-1]]
+
+    def train(self, work: Work) -> None: ...

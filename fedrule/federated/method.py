@@ -1,0 +1,135 @@
+"""What all federated methods have in common: their options, and fitting by rounds of the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from baselines.method import OnRound, ignore
+from datasets.candidates import has_self_rules
+from datasets.errors import DataError
+from datasets.homes import Homes
+from fedrule.federated.at_home import Task
+from fedrule.federated.cohort import Cohorts, Sampling
+from fedrule.federated.engine import Engine, Report, Weighting
+from fedrule.federated.fast import Fast, is_fast
+from fedrule.federated.layout import Layout, Vector
+from fedrule.federated.one_by_one import OneByOne
+from fedrule.federated.plan import ClientOptimizer, Correction, Plan
+from fedrule.federated.server import ServerOptimizer, ServerRule
+from fedrule.federated.training import Run, Saves, train
+from fedrule.federated.work import Trainer
+from fedrule.graph_method import GraphMethod, Prepared
+from fedrule.graph_model import GraphModel
+from fedrule.graph_options import refuse_wrong_numbers
+from fedrule.training import Lesson, Teacher, Watch
+
+
+@dataclass(frozen=True)
+class Federated(GraphMethod):
+    """A graph method that is trained in the homes: what leaves a home is an update of the model."""
+
+    CORRECTION: ClassVar[Correction] = "none"
+
+    local_steps: int = 3  # of a client in each round it takes part in
+    learning_rate: float = 0.1  # of clients, for the GNN
+    predictor_rate: float = 0.0  # and for the predictor and all terms; 0: the same
+    client_optimizer: ClientOptimizer = "sgd"  # adam starts anew every round, kept-adam remembers its moments
+    server_optimizer: ServerRule = "adam"  # what the mean update is to the server: the step (plain), or its gradient
+    server_rate: float = 0.01  # of the server's optimizer; plain with 1 is FedAvg and the paper
+    server_epsilon: float = 1e-8  # adam, yogi: added to the root of the mean square of updates
+    decay: bool = False  # the server's rate falls to zero along half a cosine over all rounds
+    participation: float = 1.0  # share of homes in a round
+    sampling: Sampling = "uniform"  # so many homes, all equally likely; poisson: each by itself with this chance
+    weighting: Weighting = "clients"  # updates count alike; rules, or roots: as the number of rules, or its square root
+    drop_out: float = 0.0  # a fault to try: share of a cohort that vanishes in mid-round
+    late: float = 0.0  # a fault to try: share that sends too late
+    broken: float = 0.0  # a fault to try: share that sends what is no number
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_wrong_numbers(self, not_negative=("predictor_rate",), positive=("learning_rate", "server_rate"))
+        try:
+            self.engine()
+        except DataError as error:
+            raise DataError(f"{self.NAME}: {error}") from None
+
+    def plan(self) -> Plan:
+        """What clients do."""
+        return Plan(
+            self.local_steps,
+            self.learning_rate,
+            self.predictor_rate or self.learning_rate,
+            self.client_optimizer,
+            self.CORRECTION,
+        )
+
+    def engine(self) -> Engine:
+        """The algorithm."""
+        return Engine(
+            self.plan(),
+            ServerOptimizer(self.server_optimizer, epsilon=self.server_epsilon),
+            Cohorts(self.participation, self.sampling, self.drop_out, self.late, self.broken),
+            self.weighting,
+        )
+
+    def fit(
+        self,
+        train: Homes,
+        *,
+        rng: np.random.Generator,
+        on_round: OnRound = ignore,
+        saves: Saves | None = None,
+    ) -> GraphModel:
+        """All randomness comes from `rng`, by way of one seed; `saves` keeps states and goes on from the last one."""
+        prepared = self.prepare(train, rng)
+        if not prepared.train.n_rules:
+            return prepared.untrained()
+        seed = int(rng.integers(2**62))
+        initial = prepared.scorer.initial(torch.Generator().manual_seed(seed))
+        task = self.task(prepared, Layout.of(initial), seed)
+        trainer = trainer_of(prepared.train, task)
+        engine, layout = self.engine(), task.layout
+        watch = None
+        if prepared.watched is not None:
+            lesson = Lesson.of(prepared.scorer, prepared.watched, leave_out=False)
+            watch = Watch(Teacher(prepared.scorer, self.objective_function), lesson)
+
+        def told(done: int, model: Vector, report: Report) -> bool:
+            values = {name: float(value) for name, value in report._asdict().items()}
+            parameters = layout.parameters(model)
+            if watch is not None:
+                values["watched_loss"] = watch.look(done, parameters)
+            if on_round is not ignore:
+                on_round(done, self.rounds, prepared.model(parameters), values)
+            return watch is not None and 0 < self.patience <= done - watch.lowest_round
+
+        run = Run(self.NAME, self.rounds, seed, self.server_rate, self.decay, self.learning_rate)
+        state = engine.begin(trainer, layout.flat(initial))
+        model = layout.parameters(_trained(engine, trainer, run, state, told, saves))
+        return prepared.model(watch.best if watch is not None and self.patience and watch.best else model)
+
+    def task(self, prepared: Prepared, layout: Layout, seed: int) -> Task:
+        """What every home is told once."""
+        return Task(
+            prepared.scorer,
+            self.objective_function,
+            self.plan(),
+            layout,
+            self.asks,
+            self.hidden_rules,
+            has_self_rules(prepared.train.rules),
+            seed,
+            self.draws,
+        )
+
+
+def trainer_of(homes: Homes, task: Task) -> Trainer:
+    """The kernel where it knows the model, one client after the other where it does not."""
+    return Fast(homes, task) if is_fast(task) else OneByOne(homes, task)
+
+
+_trained = train  # `fit` has homes of that name

@@ -1,0 +1,80 @@
+"""Rounds one after the other: told to whoever listens, kept in checkpoints, stopped before they run away."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from fedrule.federated.engine import Engine, Report
+from fedrule.federated.layout import Vector
+from fedrule.federated.state import ServerState
+from fedrule.federated.work import Trainer
+from fedrule.training import RUN_AWAY, ran_away
+
+log = logging.getLogger(__name__)
+
+Watched: TypeAlias = Callable[[int, Vector, Report], bool]  # the round, its model and report; whether to stop
+
+
+class Saves(Protocol):
+    """Where states are kept so that a run that was killed goes on."""
+
+    def load(self) -> ServerState | None:
+        """The last state that was saved; None where there is none."""
+
+    def save(self, state: ServerState, *, last: bool) -> None:
+        """Told every state; keeps those that are due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How long, how fast, and by which seed."""
+
+    name: str  # of the method
+    rounds: int
+    seed: int
+    rate: float = 1.0  # of the server's optimizer
+    decay: bool = False  # the rate falls to zero along half a cosine
+    client_rate: float = 0.1  # to name when it was too high
+
+    def at(self, done: int) -> float:
+        """The server's rate when so many rounds are over."""
+        return self.rate * (0.5 + 0.5 * math.cos(math.pi * done / self.rounds)) if self.decay else self.rate
+
+
+def train(
+    engine: Engine, trainer: Trainer, run: Run, state: ServerState, told: Watched, saves: Saves | None = None
+) -> Vector:
+    """The model after the last round; `told` every round, it may stop.
+
+    Where the loss runs away, or nobody sends a number any more, training stops with a warning and the last model whose
+    loss was in bounds is the result. Where that is the one it began with nothing has been learned: an error.
+    """
+    if saves is not None:
+        state = saves.load() or state
+        if state.round:
+            log.info("%s: goes on after round %d", run.name, state.round)
+    good, good_round = state.model, state.round
+    while state.round < run.rounds:
+        before = state.model
+        state, report = engine.step(trainer, state, seed=run.seed, rate=run.at(state.round), donate=True)
+        if state.round == 1 and report.clients:
+            state = replace(state, bound=RUN_AWAY * max(report.loss, 1.0))
+        nobody = report.refused > 0 and not report.clients  # of those that sent, all sent what is no number
+        in_bounds = not nobody and not report.loss > state.bound
+        if in_bounds:  # the loss is that of the model before the round
+            good, good_round = before, state.round - 1
+        if not in_bounds or not np.isfinite(state.model).all():
+            ran_away(run.name, run.client_rate, run.rounds, state.round, report.loss, good_round)
+            told(state.round, good, report)
+            return good
+        if told(state.round, state.model, report):
+            break
+        if saves is not None:
+            saves.save(state, last=state.round == run.rounds)
+    return state.model
