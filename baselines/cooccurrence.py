@@ -37,11 +37,25 @@ class Cooccurrence:
         """Invert one matrix of items x items; its cost does not grow with the homes."""
         items = Items.of(train)
         have = items.matrix(train)
-        together = (have.T @ have).toarray()
+        together, both = (have.T @ have).toarray(), homes_with_both(train)
+        return cls.counted(items, together, both, train.n_homes, regularization=regularization, dropout=dropout)
+
+    @classmethod
+    def counted(
+        cls,
+        items: Items,
+        together: Matrix,  # [n_items, n_items]  X^T X: homes with both rules; written over
+        both: Matrix,  # [n_types ** 2]  homes that own both types
+        n_homes: int,
+        *,
+        regularization: float = 30.0,
+        dropout: float = 0.5,
+    ) -> Cooccurrence:
+        """From counts, which add up over homes."""
         diagonal = np.diag_indices_from(together)
         together[diagonal] = together[diagonal] / (1 - dropout) + regularization
-        able = homes_with_both(train)[items.valid.cell // items.valid.n_relations] / train.n_homes
-        return cls(items, np.linalg.inv(together), able)
+        able = both[items.valid.cell // items.valid.n_relations] / n_homes
+        return cls(items, np.asarray(np.linalg.inv(together), dtype=np.float64), able)
 
     @property
     def weight(self) -> Matrix:

@@ -30,7 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it ends
         return 0
     except KeyboardInterrupt:
-        sys.stderr.write("Stopped. What was under way is lost, what was finished is kept; run it again to go on.\n")
+        lost = "kept up to its last checkpoint" if getattr(chosen, "checkpoints", 0) else "lost"
+        sys.stderr.write(f"Stopped. What was under way is {lost}, what was finished is kept; run it again to go on.\n")
         return 130
     except (DataError, OSError, ModuleNotFoundError) as error:
         sys.stderr.write(f"{error}\n")
@@ -74,6 +75,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="every N rounds loss, AUC and mean rank on train, validation and test, for at most 2,000 homes of each; "
         "validation is then kept from the fit (default 0, never)",
+    )
+    run.add_argument(
+        "--checkpoints",
+        type=_rounds,
+        default=0,
+        metavar="N",
+        help="every N rounds keep what a run that is killed needs to go on when the same command is given again, in "
+        "DIR/checkpoints; federated methods only, others start again (default 0, never)",
     )
     _add_seeds(run, "5 is 0,1,2,3,4")
     _add_settings(run)

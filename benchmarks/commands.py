@@ -37,7 +37,14 @@ def run_suite(chosen: argparse.Namespace) -> int:
         if method not in {asked.method for asked in experiments}:
             raise DataError(f"--set {method}: the suite {chosen.suite} does not run {method}")
     store = Store(results_folder(chosen.results))
-    outcome = execute(experiments, store=store, jobs=chosen.jobs, threads=chosen.threads, quiet=chosen.quiet)
+    outcome = execute(
+        experiments,
+        store=store,
+        jobs=chosen.jobs,
+        threads=chosen.threads,
+        quiet=chosen.quiet,
+        checkpoints=chosen.checkpoints,
+    )
     for board in boards(outcome.finished):
         show_board(board, HEADLINE[board.protocol])
     say(f"{outcome.made} results made, {len(outcome.finished) - outcome.made} were there, in {store.folder}")

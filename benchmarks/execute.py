@@ -17,6 +17,7 @@ from benchmarks.experiment import Experiment
 from benchmarks.isolated import Children, hand_over
 from benchmarks.progress import Progress, progress
 from benchmarks.results import Result, Store
+from benchmarks.resumed import Checkpoints, refuse_wrong
 from datasets.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -45,9 +46,19 @@ class _Ended:
 
 
 def execute(
-    experiments: Sequence[Experiment], *, store: Store, jobs: int = 1, threads: int = 1, quiet: bool = False
+    experiments: Sequence[Experiment],
+    *,
+    store: Store,
+    jobs: int = 1,
+    threads: int = 1,
+    quiet: bool = False,
+    checkpoints: int = 0,
 ) -> Outcome:
-    """Run what is not finished; Ctrl-C ends the runs under way and comes through as KeyboardInterrupt."""
+    """Run what is not finished; Ctrl-C ends the runs under way and comes through as KeyboardInterrupt.
+
+    With `checkpoints` every so many rounds, runs go on from the last one; see `benchmarks.resumed`.
+    """
+    refuse_wrong(checkpoints)
     if not experiments:
         raise DataError("nothing to run: every data set was left out; give the files of one, or data without optional")
     outcome = Outcome()
@@ -56,7 +67,7 @@ def execute(
         tasks = [task for asked in experiments if (task := _missing(asked, store, Path(folder), outcome, seen))]
         children = Children()
         with progress(len(tasks), "run", quiet=quiet) as bar, ThreadPoolExecutor(max(jobs, 1)) as pool:
-            futures = [pool.submit(_run, task, children, store, threads, bar) for task in tasks]
+            futures = [pool.submit(_run, task, children, store, threads, checkpoints, bar) for task in tasks]
             try:
                 _gather(futures, bar, outcome)
             except BaseException:
@@ -85,7 +96,7 @@ def _missing(asked: Experiment, store: Store, folder: Path, outcome: Outcome, se
     return _Task(asked.only(missing), hand_over(asked.source, folder)) if missing else None
 
 
-def _run(task: _Task, children: Children, store: Store, threads: int, bar: Progress) -> _Ended | str:
+def _run(task: _Task, children: Children, store: Store, threads: int, checkpoints: int, bar: Progress) -> _Ended | str:
     """The results of a task, or the name of the run where another process is at it."""
     keys, code = task.asked.keys(task.asked.source.fingerprint()), task.asked.code
     with store.claim(next(iter(keys.values()))) as ours:
@@ -96,6 +107,7 @@ def _run(task: _Task, children: Children, store: Store, threads: int, bar: Progr
         missing = task.asked.only([protocol for protocol in keys if protocol not in found])
         if not missing.protocols:
             return _Ended(list(found.values()), [])
+        Checkpoints.of(missing, task.asked.source.fingerprint(), store, checkpoints).announce(str(task.asked))
         bar.note(str(task.asked))
         made = children.run(
             missing,
@@ -103,6 +115,7 @@ def _run(task: _Task, children: Children, store: Store, threads: int, bar: Progr
             store=store,
             threads=threads,
             told=lambda done, of: bar.note(f"{task.asked}: round {done} of {of}"),
+            checkpoints=checkpoints,
         )
         return _Ended(list(found.values()), made)
 

@@ -50,9 +50,18 @@ class Children:
     _running: set[subprocess.Popen[str]] = field(default_factory=set)
     _lock: Lock = field(default_factory=Lock)
 
-    def run(self, asked: Experiment, homes: Path, *, store: Store, threads: int, told: Told = nobody) -> list[Result]:
+    def run(
+        self,
+        asked: Experiment,
+        homes: Path,
+        *,
+        store: Store,
+        threads: int,
+        told: Told = nobody,
+        checkpoints: int = 0,
+    ) -> list[Result]:
         """Run an experiment on handed-over homes and wait for it; of one that was stopped nothing is kept."""
-        order = json.dumps(_order(asked, homes, store, threads))
+        order = json.dumps(_order(asked, homes, store, threads) | {"checkpoints": checkpoints})
         with TemporaryFile("w+", errors="replace") as said:
             with self._started(said, threads) as child:
                 code = _follow(child, order, told)
@@ -125,11 +134,12 @@ def main() -> int:
             os._exit(1)
 
     store = Store(Path(order["store"]))
-    perform(again, load_file(order["homes"]), store=store, threads=order["threads"], told=told)
+    homes, many = load_file(order["homes"]), order["checkpoints"]
+    perform(again, homes, store=store, threads=order["threads"], told=told, checkpoints=many)
     return 0
 
 
-def _order(asked: Experiment, homes: Path, store: Store, threads: int) -> Json:
+def _order(asked: Experiment, homes: Path, store: Store, threads: int) -> dict[str, Json]:
     module = get(asked.method).__module__
     if module == "__main__":
         raise DataError(f"{asked.method} is defined in the script itself; move it to a module or use isolate=False")

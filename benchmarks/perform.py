@@ -20,16 +20,23 @@ from benchmarks.evaluate import Evaluation, evaluate
 from benchmarks.experiment import Experiment
 from benchmarks.key import Key
 from benchmarks.results import Result, Store
+from benchmarks.resumed import Checkpoints, is_resumable
 from benchmarks.rounds import History, Rounds, Told, nobody
 from benchmarks.streams import Stream, generator
 from datasets import Homes
 from datasets.splits import Split, split
 
 
-def perform(asked: Experiment, homes: Homes, *, store: Store, threads: int, told: Told = nobody) -> list[Result]:
-    """Fit, evaluate by each protocol and keep the results, here and now; an error is kept as well."""
+def perform(
+    asked: Experiment, homes: Homes, *, store: Store, threads: int, told: Told = nobody, checkpoints: int = 0
+) -> list[Result]:
+    """Fit, evaluate by each protocol and keep the results, here and now; an error is kept as well.
+
+    With `checkpoints` every so many rounds what is needed to go on is kept, see `benchmarks.resumed`.
+    """
     made: list[Result] = []
     keys, code = asked.keys(homes.fingerprint), asked.code
+    kept = Checkpoints.of(asked, homes.fingerprint, store, checkpoints)
     counts = {"homes": homes.n_homes, "devices": homes.n_devices, "rules": homes.n_rules}
     try:
         parts = split(homes, asked.split, seed=asked.seed, validation=asked.curves > 0, **asked.split_options)
@@ -38,15 +45,15 @@ def perform(asked: Experiment, homes: Homes, *, store: Store, threads: int, told
             counts["validation rules"] = len(parts.validation)
             curves = Curves.of(parts, every=asked.curves, seed=asked.seed, log_odds=_log_odds(asked))
         memory = {"before": peak_megabytes()}
-        begin, rounds = time.perf_counter(), Rounds(told, curves)
-        fitted, history = fit(asked, parts.train, rounds)
-        seconds = {"fit": time.perf_counter() - begin - rounds.measuring}
+        rounds = Rounds(told, curves)
+        fitted, history = fit(asked, parts.train, rounds, kept)
+        seconds = {"fit": rounds.fitting}
         if asked.curves:
             seconds["curves"] = rounds.measuring
         memory["fit"] = peak_megabytes()
         for protocol in asked.protocols:
             begin = time.perf_counter()
-            calibration = _calibration(asked, homes, fitted, parts) if protocol == "paper" else None
+            calibration = _calibration(asked, homes, fitted, parts, kept) if protocol == "paper" else None
             calibrated = time.perf_counter()
             evaluation = evaluate(fitted, parts, protocol, part="test", seed=asked.seed, calibration=calibration)
             taken = seconds | {"calibrate": calibrated - begin, "evaluate": time.perf_counter() - calibrated}
@@ -65,6 +72,7 @@ def perform(asked: Experiment, homes: Homes, *, store: Store, threads: int, told
                 written=_now(),
             )
             made.append(store.save(result, evaluation.homes, evaluation.rules))
+        kept.remove()
     except Exception:  # whatever a method of somebody else's raises is part of the record
         error = traceback.format_exc()
         missing = asked.protocols[len(made) :]
@@ -86,11 +94,16 @@ def failed(key: Key, error: str, threads: int, code: str) -> Result:
     )
 
 
-def fit(asked: Experiment, train: Homes, rounds: Rounds | None = None) -> tuple[Fitted, History]:
-    """The fitted model, and its history by round."""
+def fit(
+    asked: Experiment, train: Homes, rounds: Rounds | None = None, kept: Checkpoints | None = None, of: str = ""
+) -> tuple[Fitted, History]:
+    """The fitted model, and its history by round; methods that can go on from the checkpoint that is kept of this."""
     rounds = rounds or Rounds()
-    method = build(asked.method, **asked.parameters)
-    fitted = method.fit(train, rng=generator(Stream.FITTING, asked.seed), on_round=rounds)
+    method, rng = build(asked.method, **asked.parameters), generator(Stream.FITTING, asked.seed)
+    if kept is not None and kept.every and is_resumable(method):
+        fitted = method.fit(train, rng=rng, on_round=rounds, saves=kept.saves(rounds, of))
+    else:
+        fitted = method.fit(train, rng=rng, on_round=rounds)
     rounds.end(fitted)
     return fitted, rounds.history
 
@@ -100,7 +113,9 @@ def _log_odds(asked: Experiment) -> bool:
     return bool(getattr(build(asked.method, **asked.parameters), "log_odds", False))
 
 
-def _calibration(asked: Experiment, homes: Homes, fitted: Fitted, parts: Split) -> Calibration | None:
+def _calibration(
+    asked: Experiment, homes: Homes, fitted: Fitted, parts: Split, kept: Checkpoints
+) -> Calibration | None:
     """Probabilities for what is not log-odds, from validation data that the model of this fit has not seen.
 
     What has no score gets its probability from there for every method, or losses would not be comparable. Where the
@@ -112,7 +127,8 @@ def _calibration(asked: Experiment, homes: Homes, fitted: Fitted, parts: Split) 
     if asked.curves:  # validation has been kept apart from this very fit
         return calibrate(fitted, parts, seed=asked.seed, log_odds=log_odds)
     carved = split(homes, asked.split, seed=asked.seed, validation=True, **asked.split_options)
-    return calibrate(fit(asked, carved.train)[0], carved, seed=asked.seed, log_odds=log_odds)
+    again, _ = fit(asked, carved.train, None, kept, "calibration")
+    return calibrate(again, carved, seed=asked.seed, log_odds=log_odds)
 
 
 def _unanswered(evaluation: Evaluation) -> float:

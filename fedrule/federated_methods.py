@@ -14,7 +14,7 @@ from fedrule.graph_options import refuse_wrong_numbers
 SPACE: dict[str, tuple[object, ...]] = {
     "local_steps": ("choice", 1, 3, 10),
     "learning_rate": ("log", 0.01, 1.0),
-    "server_rate": ("log", 0.003, 0.1),
+    "server_rate": ("log", 0.01, 0.1),
     "rounds": ("int", 50, 200),
 }
 

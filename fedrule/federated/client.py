@@ -31,6 +31,13 @@ class Memory:
     own: Vector | None = None  # own_k; None where nothing is corrected, or before the first round
     moments: Moments | None = None  # of kept-adam, likewise
 
+    @property
+    def finite(self) -> bool:
+        vectors = [] if self.own is None else [self.own]
+        if self.moments is not None:
+            vectors += [self.moments.first, self.moments.second]
+        return all(bool(np.isfinite(vector).all()) for vector in vectors)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sent:
@@ -45,6 +52,7 @@ class Sent:
         return bool(np.isfinite(self.loss) and np.isfinite(self.update).all() and np.isfinite(self.progress).all())
 
 
+@np.errstate(over="ignore", invalid="ignore")  # whoever does not end finite is left out
 def train_locally(
     plan: Plan, layout: Layout, model: Vector, gradient: Gradient, memory: Memory, shared: Vector | None
 ) -> tuple[Sent, Memory]:

@@ -42,10 +42,13 @@ class Cohorts:
     drop_out: float = 0.0  # share of a cohort that vanishes
     late: float = 0.0
     broken: float = 0.0
+    size: int = 0  # clients of a round, or all where there are fewer; 0: by participation
 
     def __post_init__(self) -> None:
         if not 0 < self.participation <= 1:
             raise DataError(f"participation {self.participation} is no share above 0, up to 1")
+        if self.size < 0 or (self.size and self.participation < 1):
+            raise DataError(f"a cohort of {self.size} beside participation {self.participation}: give one of the two")
         if self.sampling not in get_args(Sampling):
             raise unknown("sampling", self.sampling, get_args(Sampling))
         for name in ("drop_out", "late", "broken"):
@@ -61,12 +64,13 @@ class Cohorts:
         chance = Keyed(seed, number, clients)
         each = np.arange(len(clients))
         chosen = each
-        if self.participation < 1:
+        share = min(self.size / max(len(clients), 1), 1.0) if self.size else self.participation
+        if share < 1:
             drawn = chance.stream(Purpose.SAMPLING).random(each)
             if self.sampling == "poisson":
-                chosen = np.flatnonzero(drawn < self.participation)
+                chosen = np.flatnonzero(drawn < share)
             else:  # those with the smallest numbers, at least one
-                many = max(round(self.participation * len(clients)), min(len(clients), 1))
+                many = max(round(share * len(clients)), min(len(clients), 1))
                 chosen = np.sort(np.argsort(drawn, kind="stable")[:many])
         fate = chance.stream(Purpose.FAULTS).random(each)[chosen]
         dropped = fate < self.drop_out

@@ -41,6 +41,7 @@ class Report(NamedTuple):
     dropped: int = 0  # vanished in mid-round
     late: int = 0  # sent when the round was over
     refused: int = 0  # sent something that is no number
+    broken: int = 0  # and were made to, a fault to try
     sent_bytes: float = 0.0  # by a client to the server, mean: its update, of rows those that it touched
     received_bytes: float = 0.0  # by a client from the server: the model, and what corrections share
     memory_bytes: float = 0.0  # that a client keeps, mean over all
@@ -91,7 +92,8 @@ class Engine:
         chunks = [chunk for _, chunk in trained]
         finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
         clients = settle(clients, [memory for memory, _ in trained], [chunk.finite for chunk in chunks], state.round)
-        report = self._report(trainer, clients, chunks, weight)._replace(dropped=cohort.dropped, late=cohort.late)
+        faults = {"dropped": cohort.dropped, "late": cohort.late, "broken": int(broken.sum())}
+        report = self._report(trainer, clients, chunks, weight)._replace(**faults)
         if not finite.any():
             log.warning("round %d: no update came in from %d clients; the model stays", state.round + 1, len(finite))
             return replace(state, round=state.round + 1, clients=clients), report

@@ -9,7 +9,9 @@ import numpy as np
 import torch
 
 from datasets.homes import Array, Homes
+from fedrule.federated.aligned import Aligned
 from fedrule.federated.at_home import Task
+from fedrule.federated.kernel import Clients, Correction, Moments, Outcome, Shape, Training, train_shard
 from fedrule.federated.layout import Layout, Vector
 from fedrule.federated.memories import Numbers
 from fedrule.federated.work import Work
@@ -119,4 +121,73 @@ class FastRound:
         start = self.row_start[first : end + 1]
         return start - start[0], self.row[start[0] : start[-1]]
 
-    def train(self, work: Work) -> None: ...
+    def train(self, work: Work) -> None:
+        plan, memory, told = work.plan, work.memory, work.told
+        triples, devices, edges = (
+            slice(int(start[work.first]), int(start[work.end]))
+            for start in (self.triple_start, self.device_start, self.edge_start)
+        )
+        clients = Clients(
+            _from_zero(self.device_start, work),
+            self.device_type[devices],
+            _from_zero(self.edge_start, work),
+            self.sender[edges],
+            self.receiver[edges],
+            _from_zero(self.triple_start, work),
+            self.trigger[triples],
+            self.action[triples],
+            _places(memory, _from_zero(self.triple_start, work), self.relation[triples], self.layout.n_rows),
+            self.positive[triples],
+            memory.row_start,
+            memory.row,
+            np.where(work.broken, np.nan, work.weight),
+        )
+        network = self.task.scorer.network
+        assert network is not None
+        sizes = network.sizes
+        correction = Correction(
+            plan.corrects,
+            plan.theta_lambda,
+            plan.phi_lambda,
+            memory.own.dense,
+            memory.own.rows,
+            told.shared,
+            told.group[work.first : work.end],
+        )
+        train_shard(
+            Shape(sizes.n_types, sizes.hidden, self.layout.row_length - 1, sizes.n_relations),
+            told.model,
+            clients,
+            Training(
+                plan.steps,
+                plan.theta_rate,
+                plan.phi_rate,
+                plan.proximal,
+                plan.adam,
+                plan.optimizer == "kept-adam",
+                plan.control == "gradients",
+                without_base=plan.corrects and plan.row_sparse,
+            ),
+            Outcome(work.update, work.progress, work.loss, work.finite),
+            correction=correction if plan.corrects else None,
+            moments=Moments(
+                memory.first.dense, memory.first.rows, memory.second.dense, memory.second.rows, memory.steps
+            ),
+        )
+
+    @property
+    def layout(self) -> Layout:
+        return self.task.layout
+
+
+def _from_zero(start: Numbers, work: Work) -> Numbers:
+    """Where the clients of a chunk begin, counted from its first."""
+    return start[work.first : work.end + 1] - start[work.first]
+
+
+def _places(memory: Aligned, triple_start: Numbers, relation: Numbers, n_rows: int) -> Numbers:
+    """[n_triples]: the place of each triple's relation among the rows of its client."""
+    client = np.repeat(np.arange(len(triple_start) - 1), np.diff(triple_start))
+    owner = np.repeat(np.arange(len(memory.row_start) - 1), np.diff(memory.row_start))
+    found = np.searchsorted(owner * n_rows + memory.row, client * n_rows + relation)
+    return found - memory.row_start[client]

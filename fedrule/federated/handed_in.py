@@ -24,8 +24,8 @@ def remembered(work: Work, i: int, layout: Layout) -> Memory:
 
 def hand_in(work: Work, i: int, layout: Layout, sent: Sent, memory: Memory, shared: Vector | None) -> None:
     """Add what client i sent to the sums, and write down what it remembers; nothing of it where that is no number."""
-    work.loss[i], work.finite[i] = sent.loss, sent.finite
-    if not sent.finite:
+    work.loss[i], work.finite[i] = sent.loss, sent.finite and memory.finite
+    if not work.finite[i]:
         return
     update = sent.update.astype(float)
     if work.plan.corrects and work.plan.row_sparse and shared is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +13,8 @@ from datasets.candidates import has_self_rules
 from datasets.errors import DataError
 from datasets.homes import Homes
 from fedrule.federated.at_home import Task
+from fedrule.federated.batched import Batched, is_evidence
+from fedrule.federated.beside import WatchBeside
 from fedrule.federated.cohort import Cohorts, Sampling
 from fedrule.federated.engine import Engine, Report, Weighting
 from fedrule.federated.fast import Fast, is_fast
@@ -39,10 +41,11 @@ class Federated(GraphMethod):
     predictor_rate: float = 0.0  # and for the predictor and all terms; 0: the same
     client_optimizer: ClientOptimizer = "sgd"  # adam starts anew every round, kept-adam remembers its moments
     server_optimizer: ServerRule = "adam"  # what the mean update is to the server: the step (plain), or its gradient
-    server_rate: float = 0.01  # of the server's optimizer; plain with 1 is FedAvg and the paper
+    server_rate: float = 0.03  # of the server's optimizer; plain with 1 is FedAvg and the paper
     server_epsilon: float = 1e-8  # adam, yogi: added to the root of the mean square of updates
     decay: bool = False  # the server's rate falls to zero along half a cosine over all rounds
     participation: float = 1.0  # share of homes in a round
+    cohort: int = 0  # homes of a round, or all where there are fewer; 0: by participation
     sampling: Sampling = "uniform"  # so many homes, all equally likely; poisson: each by itself with this chance
     weighting: Weighting = "clients"  # updates count alike; rules, or roots: as the number of rules, or its square root
     drop_out: float = 0.0  # a fault to try: share of a cohort that vanishes in mid-round
@@ -72,7 +75,7 @@ class Federated(GraphMethod):
         return Engine(
             self.plan(),
             ServerOptimizer(self.server_optimizer, epsilon=self.server_epsilon),
-            Cohorts(self.participation, self.sampling, self.drop_out, self.late, self.broken),
+            Cohorts(self.participation, self.sampling, self.drop_out, self.late, self.broken, self.cohort),
             self.weighting,
         )
 
@@ -107,6 +110,9 @@ class Federated(GraphMethod):
                 on_round(done, self.rounds, prepared.model(parameters), values)
             return watch is not None and 0 < self.patience <= done - watch.lowest_round
 
+        if saves is not None:
+            run_of = {"method": self.NAME, "parameters": asdict(self), "homes": train.fingerprint, "seed": seed}
+            saves = saves.of(run_of, {} if watch is None else {"watch": WatchBeside(watch)})
         run = Run(self.NAME, self.rounds, seed, self.server_rate, self.decay, self.learning_rate)
         state = engine.begin(trainer, layout.flat(initial))
         model = layout.parameters(_trained(engine, trainer, run, state, told, saves))
@@ -129,6 +135,8 @@ class Federated(GraphMethod):
 
 def trainer_of(homes: Homes, task: Task) -> Trainer:
     """The kernel where it knows the model, one client after the other where it does not."""
+    if is_evidence(task):
+        return Batched(homes, task)
     return Fast(homes, task) if is_fast(task) else OneByOne(homes, task)
 
 

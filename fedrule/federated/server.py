@@ -46,6 +46,7 @@ class ServerOptimizer:
         first = 0 if self.rule == "plain" else size
         return Moved(np.zeros(first), np.zeros(size if self.rule in ("adam", "yogi") else 0))
 
+    @np.errstate(over="ignore")  # a model that runs away is not kept
     def step(self, model: Vector, update: Precise, moved: Moved, rate: float) -> tuple[Vector, Moved]:
         """The model after a step of this rate along the mean update."""
         steps = moved.steps + 1

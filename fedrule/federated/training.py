@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from fedrule.federated.beside import LastGood, Remembers
 from fedrule.federated.engine import Engine, Report
 from fedrule.federated.layout import Vector
 from fedrule.federated.state import ServerState
@@ -24,8 +25,11 @@ Watched: TypeAlias = Callable[[int, Vector, Report], bool]  # the round, its mod
 class Saves(Protocol):
     """Where states are kept so that a run that was killed goes on."""
 
-    def load(self) -> ServerState | None:
-        """The last state that was saved; None where there is none."""
+    def of(self, configuration: Mapping[str, object], beside: Mapping[str, Remembers]) -> Saves:
+        """The same for a run of this configuration, keeping also what others remember beside the state."""
+
+    def load(self, begun: ServerState) -> ServerState | None:
+        """The last state that was saved, of a run that would begin with this one; None where there is none."""
 
     def save(self, state: ServerState, *, last: bool) -> None:
         """Told every state; keeps those that are due."""
@@ -55,24 +59,26 @@ def train(
     Where the loss runs away, or nobody sends a number any more, training stops with a warning and the last model whose
     loss was in bounds is the result. Where that is the one it began with nothing has been learned: an error.
     """
+    good = LastGood(state.model, state.round)
     if saves is not None:
-        state = saves.load() or state
+        saves = saves.of({}, {"good": good})
+        state = saves.load(state) or state
         if state.round:
             log.info("%s: goes on after round %d", run.name, state.round)
-    good, good_round = state.model, state.round
     while state.round < run.rounds:
         before = state.model
         state, report = engine.step(trainer, state, seed=run.seed, rate=run.at(state.round), donate=True)
-        if state.round == 1 and report.clients:
+        if state.bound == np.inf and report.clients:  # the first round that anybody's update came in
             state = replace(state, bound=RUN_AWAY * max(report.loss, 1.0))
-        nobody = report.refused > 0 and not report.clients  # of those that sent, all sent what is no number
+        # Of those that sent, all sent what is no number, and not only because they were made to.
+        nobody = report.refused > report.broken and not report.clients
         in_bounds = not nobody and not report.loss > state.bound
         if in_bounds:  # the loss is that of the model before the round
-            good, good_round = before, state.round - 1
+            good.model, good.round = before, state.round - 1
         if not in_bounds or not np.isfinite(state.model).all():
-            ran_away(run.name, run.client_rate, run.rounds, state.round, report.loss, good_round)
-            told(state.round, good, report)
-            return good
+            ran_away(run.name, run.client_rate, run.rounds, state.round, report.loss, good.round)
+            told(state.round, good.model, report)
+            return good.model
         if told(state.round, state.model, report):
             break
         if saves is not None:

@@ -1,0 +1,100 @@
+"""FedRank: `graphrank`, the graph method we recommend, trained in the homes; no rule leaves its home.
+
+What leaves a home are addends, and what the server uses of them are sums:
+
+- once, before training, the counts over homes that evidence needs (fedrule/federated/statistics.py), in two sums;
+- in each round that the home takes part in, an update of the 7,733 weights, of which the server takes the mean.
+
+Both can be had by secure aggregation, so that the server learns how many homes have a typed rule, two of them together,
+or devices of two types, and the mean update of a cohort, and of no home what it has. What sums over few homes give away
+is another question: a count of 1 is one home's. The counts are sent once and are many more than the weights; `fit` logs
+their bytes and hands them to `on_round` in the first round as `statistics_bytes`. Everybody is told the sums, as many
+bytes again, and a home leaves out of them what it has added itself.
+
+The server's Adam and cohorts of a few homes make it nearly the minibatch training of `graphrank`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from baselines.method import Fitted, OnRound, ignore
+from baselines.registry import register
+from datasets.homes import Homes
+from fedrule.federated.engine import Weighting
+from fedrule.federated.method import Federated
+from fedrule.federated.statistics import sent_bytes
+from fedrule.federated.training import Saves
+from fedrule.graph_method import Prepared
+from fedrule.graph_model import GraphModel
+from fedrule.graph_options import Objectives
+from fedrule.practice import NonRules
+from fedrule.scorer import Scorer
+from fedrule.weighed import WeighedEvidence
+
+log = logging.getLogger(__name__)
+
+
+@register("fedrank")
+@dataclass(frozen=True)
+class FedRank(Federated):
+    """Ranks what a home could automate as `graphrank` does, and is trained without a rule leaving its home."""
+
+    NAME: ClassVar[str] = "fedrank"
+    SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
+        "local_steps": ("choice", 1, 3),
+        "learning_rate": ("log", 0.01, 1.0),
+        "server_rate": ("log", 0.001, 0.02),
+        "cohort": ("choice", 24, 64, 256),
+        "rounds": ("int", 100, 1000),
+    }
+
+    hidden: int = 0  # no network; 16 is the paper's
+    dropout: float = 0.3  # of the network that weighs the evidence; 200 homes are few
+    objective: Objectives = "ranking"
+    non_rules: NonRules = "feasible"
+    candidates: int = 300  # of up to 100,000 that a large home has
+    draws: int = 8  # evidence is costly to gather, so each draw is used several times
+    hidden_rules: float = 0.3
+    evidence: int = 64
+    rounds: int = 400
+    learning_rate: float = 0.1
+    server_rate: float = 0.003
+    decay: bool = True
+    cohort: int = 24
+    weighting: Weighting = "roots"  # as a home of n rules counts in the loss of `graphrank`
+
+    def prepare(self, train: Homes, rng: np.random.Generator) -> Prepared:
+        prepared = super().prepare(train, rng)
+        sent = _statistics_bytes(prepared.scorer)
+        log.info("%s: each home sends %.1f kB of counts before training", self.NAME, sent / 1e3)
+        return prepared
+
+    def fit(
+        self,
+        train: Homes,
+        *,
+        rng: np.random.Generator,
+        on_round: OnRound = ignore,
+        saves: Saves | None = None,
+    ) -> GraphModel:
+        """As every federated method, with the bytes of the counts among the values of the first round."""
+
+        def told(done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:
+            first = (
+                {"statistics_bytes": float(_statistics_bytes(fitted.scorer))}
+                if done == 1 and isinstance(fitted, GraphModel)
+                else {}
+            )
+            on_round(done, of, fitted, {**values, **first})
+
+        return super().fit(train, rng=rng, on_round=ignore if on_round is ignore else told, saves=saves)
+
+
+def _statistics_bytes(scorer: Scorer) -> int:
+    return sum(sent_bytes(term.evidence) for term in scorer.terms if isinstance(term, WeighedEvidence))
