@@ -20,7 +20,7 @@ import fedrule.weighed
 from baselines.toy_homes import ToyHome, planted_homes, toy_homes
 from datasets import Homes
 from datasets.chance import output
-from fedrule.evidence import NAMES, Evidence
+from fedrule.evidence import Evidence
 from fedrule.federated import side_by_side
 from fedrule.federated.at_home import Task
 from fedrule.federated.batched import Batched, is_evidence
@@ -157,30 +157,24 @@ def test_with_the_same_dropout_they_are_trained_as_one_by_one(seed):
     assert_alike(many, alone, bitwise=False)
 
 
-def test_dropout_drops_its_share_and_other_places_in_every_step_round_and_client():
-    # Without bias, with the first layer all ones and f = (1, 0, ...) every unit of h1 is 1 / 0.7 or 0; the slope of
-    # `second` in row k is that of unit k of h1, so that what is dropped can be read from it.
+def test_dropout_drops_its_share_by_the_seed_of_the_client():
+    # First layer: unit k of h1 is 1 for all candidates; second: h2 = h1; last: all ones. Row k of the slope of `second`
+    # is not zero where unit k of h1 is kept and any unit of h2 is, which of 8 is nearly always so: 0.7 of 3200 units,
+    # with a standard deviation of 0.008.
     n, hidden = 400, 8
-    size = Layout.of(WeighedEvidence(None, hidden).initial(torch.Generator())).size
-    x = np.zeros((3, size), dtype=np.float32)
-    x[:, len(NAMES) : len(NAMES) + hidden] = 1
-    x[:, -hidden:] = 1
-    second = len(NAMES) * (1 + hidden) + hidden
-    x[:, second : second + hidden**2] = np.eye(hidden, dtype=np.float32).ravel()
-    features = np.zeros((n, len(NAMES)), dtype=np.float32)
-    features[:, 0] = 1
-    kept = []
-    for candidate in range(n):
-        loss, slope = np.empty(3), np.empty_like(x)
-        seeds = np.array([1, 1, 2], dtype=np.uint64) + np.uint64(1000 * candidate)
-        one = np.full(3, candidate), np.ones(3, dtype=np.int64)
-        slopes(x, hidden, features, np.zeros(n, dtype=bool), *one, seeds, 0.3, False, loss, slope)
-        kept.append(slope[:, second : second + hidden**2].reshape(3, hidden, hidden).any(axis=2))
-    kept = np.array(kept)  # [n, 3, hidden]; of both layers, 0.7 ** 2 of units that are kept in h1 and h2
-    assert (kept[:, 0] == kept[:, 1]).all()
-    assert (kept[:, 0] != kept[:, 2]).any()
-    # 3200 units: a standard deviation of 0.009.
-    assert kept[:, 0].mean() == pytest.approx(0.49, abs=0.04)
+    x = np.zeros((n, 53 + 53 * hidden + hidden + hidden**2 + 2 * hidden), dtype=np.float32)
+    second = slice(53 + 54 * hidden, 53 + 54 * hidden + hidden**2)
+    x[:, 53 : 53 + hidden] = x[:, -hidden:] = 1
+    x[:, second] = np.eye(hidden).ravel()
+    features = np.eye(1, 53, dtype=np.float32)  # the first is 1
+    one, nowhere = np.ones(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    rules, seeds = np.zeros(1, dtype=bool), np.arange(n, dtype=np.uint64) // np.uint64(2)
+    loss, slope = np.empty(n), np.empty_like(x)
+    slopes(x, hidden, features, rules, nowhere, one, seeds, 0.3, False, loss, slope)
+    kept = slope[:, second].reshape(n, hidden, hidden).any(axis=2)
+    assert kept.mean() == pytest.approx(0.7, abs=0.04)
+    assert (kept[::2] == kept[1::2]).all()  # equal seeds
+    assert (kept[2::2] != kept[:-2:2]).any(axis=1).mean() > 0.9  # others
 
 
 # Whoever stands beside whom
@@ -195,9 +189,9 @@ def test_chunks_change_no_bit(plan, seed, dropout):
     task = task_of(homes, plan, dropout=dropout, hidden=16)
     engine = Engine(plan, cohorts=Cohorts(0.7, broken=0.2))
     together = played(Batched(homes, task), engine)
-    for chunk, side_by_side in ((1, 64), (5, 64), (64, 3)):
+    for chunk, rows in ((1, 64), (5, 64), (64, 3)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fedrule.federated.batched, "AT_ONCE", side_by_side)
+            patch.setattr(fedrule.federated.batched, "AT_ONCE", rows)
             apart = played(Batched(homes, task), replace(engine, at_once=chunk))
         assert_alike(together, apart, bitwise=True)
 

@@ -252,18 +252,18 @@ def test_rounds_are_those_of_the_equations(
     row_sparse = not adam and not proximal and lambdas[1] == 1
     clients = population.clients(rng.random(n) * 3, all_rows=not row_sparse)
     training = Training(steps, 0.05, 0.1, proximal, adam, optimizer == "kept", by_gradients, row_sparse)
-    correction = correction_of(population, clients, rng, theta=lambdas[0], phi=lambdas[1])
     moments = moments_of(population, clients)
     n_theta = population.layout.n_theta
     parts = [n_theta, shape.size - n_theta]
     rate, share = np.repeat([training.theta_rate, training.phi_rate], parts), np.repeat(lambdas, parts)
     zeros = np.zeros(shape.size)
-    plain = [
-        Plain(population.gradient(k), whole(correction.own_dense, correction.own_rows, clients, k, shape), zeros, zeros)
-        for k in range(n)
-    ]
+    plain = [Plain(population.gradient(k), zeros, zeros, zeros) for k in range(n)]
     for _ in range(2):
         model, outcome = model_of(population, rng), outcome_of(population, progress=adam and by_gradients)
+        # Other memories than the last round's: these may be all but zero, of which Adam makes steps of full length.
+        correction = correction_of(population, clients, rng, theta=lambdas[0], phi=lambdas[1])
+        for k, client in enumerate(plain):
+            client.own = whole(correction.own_dense, correction.own_rows, clients, k, shape)
         train_shard(shape, model, clients, training, outcome, correction=correction, moments=moments)
         update, progress = zeros.copy(), zeros.copy()
         for k, client in enumerate(plain):

@@ -34,6 +34,12 @@ def test_the_tour_of_the_data_runs_as_it_stands(tmp_path):
     assert (tmp_path / "homes.parquet").is_file()
 
 
+def test_the_federated_method_trains_and_goes_on_as_it_stands(tmp_path):
+    for _ in range(2):  # the second fit begins where the first has ended
+        code = code_of("Federated methods") + "\nassert Path('run.npz').is_file()"
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
 def test_the_graph_method_recommends_as_it_stands():
     code = (
         code_of("Graph methods")

@@ -1,4 +1,4 @@
-"""The local training of one client on plain vectors: steps, correction and what it remembers (see `plan`)."""
+"""The local training of one client on plain vectors: `side_by_side` for a client that stands alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import TypeAlias
 import numpy as np
 
 from fedrule.federated.layout import Layout, Vector
-from fedrule.federated.plan import EPSILON, FIRST_DECAY, SECOND_DECAY, Plan
+from fedrule.federated.plan import Plan
+from fedrule.federated.server import Precise
+from fedrule.federated.side_by_side import Moments as SideBySide
+from fedrule.federated.side_by_side import train_side_by_side
 
 # The model and the number of the step, from 0; the loss and its gradient.
 Gradient: TypeAlias = Callable[[Vector, int], tuple[float, Vector]]
@@ -52,39 +55,24 @@ class Sent:
         return bool(np.isfinite(self.loss) and np.isfinite(self.update).all() and np.isfinite(self.progress).all())
 
 
-@np.errstate(over="ignore", invalid="ignore")  # whoever does not end finite is left out
 def train_locally(
     plan: Plan, layout: Layout, model: Vector, gradient: Gradient, memory: Memory, shared: Vector | None
 ) -> tuple[Sent, Memory]:
     """What the client sends, and what it remembers if its update was counted; nothing that it was given is changed."""
-    rate = layout.by_part(plan.theta_rate, plan.phi_rate).astype(np.float32)
-    share = layout.by_part(plan.theta_lambda, plan.phi_lambda).astype(np.float32)
-    own = np.zeros_like(model) if memory.own is None else memory.own
-    off = own - (0 if shared is None else shared)  # delta_k
-    moments = memory.moments or Moments(np.zeros_like(model), np.zeros_like(model))
-    x, along, begin = model.copy(), np.zeros_like(model), np.nan
-    for step in range(plan.steps):
-        loss, found = gradient(x, step)
-        begin = loss if step == 0 else begin
-        slope = found - share * off if plan.corrects else found
-        if plan.proximal:
-            slope = slope + np.float32(plan.proximal) * (x - model)
-        along += slope
-        if plan.adam:
-            moments, slope = _adam(moments, slope)
-        x -= rate * slope
-    update = model - x
-    progress = along / np.float32(plan.steps)
-    if plan.adam and plan.control == "updates":
-        progress = update / (rate * np.float32(plan.steps))
-    kept = moments if plan.optimizer == "kept-adam" else None
-    return Sent(update, progress, begin), Memory(off + progress if plan.corrects else None, kept)
 
+    def alone(x: Vector, step: int) -> tuple[Precise, Vector]:
+        loss, found = gradient(x[0], step)
+        return np.array([loss]), found[None]
 
-def _adam(moments: Moments, slope: Vector) -> tuple[Moments, Vector]:
-    """The moments after a step, and its direction."""
-    steps = moments.steps + 1
-    first = FIRST_DECAY * moments.first + (1 - FIRST_DECAY) * slope
-    second = SECOND_DECAY * moments.second + (1 - SECOND_DECAY) * slope**2
-    size = np.sqrt(second / (1 - SECOND_DECAY**steps)) + EPSILON
-    return Moments(first, second, steps), (first / (1 - FIRST_DECAY**steps) / size).astype(np.float32)
+    off = None
+    if plan.corrects:  # delta_k
+        own = np.zeros_like(model) if memory.own is None else memory.own
+        off = (own - (0 if shared is None else shared))[None]
+    known = memory.moments
+    moments = None if known is None else SideBySide(known.first[None], known.second[None], np.array([known.steps]))
+    trained = train_side_by_side(plan, layout, model, alone, n=1, off=off, moments=moments)
+    kept = None
+    if trained.moments is not None:
+        kept = Moments(trained.moments.first[0], trained.moments.second[0], int(trained.moments.steps[0]))
+    sent = Sent(trained.update[0], trained.progress[0], float(trained.loss[0]))
+    return sent, Memory(None if trained.own is None else trained.own[0], kept)

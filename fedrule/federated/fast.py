@@ -182,7 +182,8 @@ class FastRound:
 
 def _from_zero(start: Numbers, work: Work) -> Numbers:
     """Where the clients of a chunk begin, counted from its first."""
-    return start[work.first : work.end + 1] - start[work.first]
+    counted: Numbers = start[work.first : work.end + 1] - start[work.first]
+    return counted
 
 
 def _places(memory: Aligned, triple_start: Numbers, relation: Numbers, n_rows: int) -> Numbers:

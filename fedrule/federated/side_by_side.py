@@ -1,4 +1,4 @@
-"""The local training of many clients at once, a row for each: `fedrule.federated.client` in the plural.
+"""The local training of many clients at once, a row for each, by the equations of `plan`.
 
 Everything but the slopes is done number by number, so that the rows beside it change nothing for a client.
 """
