@@ -63,10 +63,11 @@ class FedRank(Federated):
     hidden_rules: float = 0.3
     evidence: int = 64
     rounds: int = 400
-    learning_rate: float = 0.1
-    server_rate: float = 0.003
+    local_steps: int = 3
+    learning_rate: float = 0.03  # of clients; the server's Adam is blind to it but for how far clients drift apart
+    server_rate: float = 0.005
     decay: bool = True
-    cohort: int = 24
+    cohort: int = 64  # homes of a round; thousands of homes want more, e.g. 256
     weighting: Weighting = "roots"  # as a home of n rules counts in the loss of `graphrank`
 
     def prepare(self, train: Homes, rng: np.random.Generator) -> Prepared:

@@ -420,6 +420,16 @@ def test_a_client_that_is_not_finite_sends_nothing_and_remembers_what_it_did(cau
         assert np.array_equal(old, new, equal_nan=True)
 
 
+@pytest.mark.parametrize("adam", [False, True])
+def test_clients_whose_steps_run_away_send_nothing(adam: bool) -> None:
+    population = neighbours()
+    outcome, model = outcome_of(population), model_of(population, np.random.default_rng(9))
+    train_shard(population.shape, model, population.clients(np.ones(2)), Training(3, 3e38, 3e38, adam=adam), outcome)
+    assert outcome.finite.tolist() == [False, False]
+    assert np.isfinite(outcome.loss).all()  # of the model that was sent
+    assert not outcome.update.any()
+
+
 def test_only_a_correction_moves_who_is_asked_nothing() -> None:
     # 3 steps of 0.1 along -lambda (own - shared) = -(2 - 0.5) make Delta = -0.45; of rows the base, 3 * 0.1 * 0.5 =
     # 0.15, is left out. own becomes (own - shared) + Delta / (eta tau) = 1.5 - 1.5 = 0.

@@ -95,8 +95,8 @@ def test_weights_move_the_optimum_to_the_weighted_mean():
 
 # Three clients of which two take part in a round, lambda 1. Let s_k be what client k was told last, g_k its last mean
 # gradient: delta_k = g_k - s_k, and it sends p_k = g_k(new) - delta_k = s_k + g_k(new) - g_k. Who takes part is told
-# the mean of these p_k, so that the sum of all s_k changes by just what the sum of all g_k does, and as both begin with 0
-# they stay the same. Training stands still where all s_k are 0, and there the gradients of *all* clients add up to 0,
+# the mean of these p_k, so that the sum of all s_k changes by just what the sum of all g_k does, and as both begin with
+# 0 they stay the same. Training stands still where all s_k are 0, and there the gradients of *all* clients add up to 0,
 # whoever took part last. The server's c of scaffold is the mean of all c_k likewise.
 
 

@@ -21,7 +21,7 @@ MAY_IMPORT = {
         *(f"baselines.{what}" for what in ("registry", "method", "owners", "cooccurrence")),
     },
     "benchmarks": {"datasets", "baselines", "fedrule"},
-    "reports": {"benchmarks.results", "benchmarks.compare", "benchmarks.leaderboard"},
+    "reports": {"benchmarks.results", "benchmarks.compare", "benchmarks.leaderboard", "benchmarks.histories"},
 }
 SOURCES = [path for folder in MAY_IMPORT for path in sorted((ROOT / folder).rglob("*.py"))]
 

@@ -1,0 +1,229 @@
+"""`python -m reports.curves`: loss, AUC and mean rank by round; a row of panels per data set, a line per method.
+
+A line is the mean over seeds, its band goes from the smallest to the largest. A run that ended before its rounds were
+over is marked with a cross and counts on with its last model, which is its result: left out from there on, a method
+would look better the more of its runs have failed. A loss that ran away may leave its panel at the top; what the
+others do could not be seen otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
+from matplotlib.textpath import TextPath
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from benchmarks.results import load_results, results_folder
+from reports.lines import MOST_LINES, PARTS, Floats, Row, one_of, rows
+from reports.looks import Look, looks_of
+
+log = logging.getLogger(__name__)
+
+METRICS = {
+    "loss": "loss (cross-entropy)\nlower is better",
+    "auc": "AUC, mean over homes\nhigher is better",
+    "mr": "mean rank of a rule\nlower is better",
+}
+LOG_SCALE = ("loss", "mr")  # where they span more than SPAN
+SPAN = 10
+ROOM = 1.2  # between the highest number and the edge of its panel
+WITHOUT_DATE: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
+
+# matplotlib's own style and not the reader's; ids in an SVG file are made from the salt.
+STYLE: list[str | dict[str, object]] = [
+    "default",
+    {"svg.hashsalt": "fedrule", "axes.grid": True, "grid.color": "#e6e6e6", "axes.axisbelow": True},
+    {"axes.spines.top": False, "axes.spines.right": False, "axes.labelsize": 8, "xtick.labelsize": 8},
+    {"ytick.labelsize": 8, "lines.linewidth": 1.5, "lines.markersize": 3.5},
+]
+# Inches, and points of type: places are counted out, so that nothing moves when a label gets longer.
+PANEL, HEIGHT, LEFT, RIGHT = 3.2, 2.2, 0.9, 0.15
+TITLE, BELOW, ENTRY, HANDLE = 0.42, 0.5, 0.185, 0.8
+TYPE = 8.0
+SLACK = 6  # letters, since some are wider than others
+
+
+def figure(shown: Sequence[Row], *, metrics: Sequence[str] = tuple(METRICS), part: str = "test") -> Figure:
+    """A panel for each row and metric, and below them what they have in common: a note and the legend."""
+    for metric in metrics:
+        one_of("metric", metric, METRICS)
+    looks = looks_of({line.label: line.method for row in shown for line in row.lines})
+    entries = [_inches(label) + HANDLE for label in looks]
+    titles = [f"{row.title}: {row.seeds}" for row in shown]
+    least = max(max(entries), *(_inches(title, TYPE + 2, "bold") for title in titles))
+    width = max(len(metrics) * (LEFT + PANEL + RIGHT), least + 2 * RIGHT)
+    columns = max(n for n in range(1, len(looks) + 1) if n == 1 or _wide(entries, n) < width - 2 * RIGHT)
+    said = _note(shown, metrics)
+    note = textwrap.wrap(said, int(len(said) * (width - 2 * RIGHT) / _inches(said)) - SLACK)
+    legend = ENTRY * -(-len(looks) // columns) + RIGHT
+    below = legend + ENTRY * len(note) + RIGHT
+    height = len(shown) * (TITLE + HEIGHT + BELOW) + below
+    step = width / len(metrics)
+    with matplotlib.style.context(STYLE):
+        drawn = Figure(figsize=(width, height))
+        for number, (row, title) in enumerate(zip(shown, titles, strict=True)):
+            bottom = height - (number + 1) * (TITLE + HEIGHT + BELOW) + BELOW
+            drawn.text(RIGHT / width, (bottom + HEIGHT + 0.14) / height, title, fontsize=TYPE + 2, weight="bold")
+            for column, metric in enumerate(metrics):
+                left, wide = column * step + LEFT, step - LEFT - RIGHT
+                axes = drawn.add_axes((left / width, bottom / height, wide / width, HEIGHT / height))
+                _panel(axes, row, looks, metric)
+                axes.set_ylabel(f"{part} {METRICS[metric]}", linespacing=1.3)
+                axes.yaxis.set_label_coords(-0.52 / wide, 0.5)  # one below the other, however wide the numbers are
+        drawn.text(RIGHT / width, below / height, "\n".join(note), fontsize=TYPE, va="top", linespacing=1.4)
+        drawn.legend(
+            [_handle(look) for look in looks.values()],
+            list(looks),
+            loc="upper left",
+            bbox_to_anchor=(RIGHT / width, legend / height),
+            ncols=columns,
+            fontsize=TYPE,
+            frameon=False,
+            borderaxespad=0,
+            borderpad=0,
+            handlelength=4.5,
+            columnspacing=1.5,
+        )
+    return drawn
+
+
+def written(drawn: Figure, suffix: str) -> bytes:
+    """The figure as a file of this kind; the same bytes for the same figure."""
+    file = io.BytesIO()
+    with matplotlib.style.context(STYLE):
+        drawn.savefig(file, format=suffix[1:], dpi=150, metadata=WITHOUT_DATE[suffix])
+    return file.getvalue()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Draw what the command line asks for; bad input is one message and exit code 1."""
+    given = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        if given.out.suffix not in WITHOUT_DATE:
+            raise ValueError(f"--out {given.out}: figures are written as {', '.join(WITHOUT_DATE)}; give such a name")
+        runs = load_results(results_folder(given.results))
+        if given.data:
+            one_of("data set", given.data, {run.key.data for run in runs})
+            runs = [run for run in runs if run.key.data == given.data]
+        shown = rows(runs, given.part, methods=given.methods, lines=given.line)
+        content = written(figure(shown, metrics=given.metric, part=given.part), given.out.suffix)
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_bytes(content)
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    log.info("%s", given.out)
+    return 0
+
+
+def _panel(axes: Axes, row: Row, looks: Mapping[str, Look], metric: str) -> None:
+    """One metric on one data set."""
+    everything, finished, ends = [np.empty(0)], [np.empty(0)], []
+    for line in row.lines:
+        look = looks[line.label]
+        curves = [(curve, course.ended_early) for course in line.courses if len(curve := course.curve(metric))]
+        if not curves:
+            continue
+        rounds = np.unique(np.concatenate([curve[:, 0] for curve, _ in curves]))
+        # Between measured rounds along a straight line; after the last one as it was there.
+        values = np.stack([np.interp(rounds, curve[:, 0], curve[:, 1]) for curve, _ in curves])  # [n_seeds, n_rounds]
+        (mean,) = axes.plot(rounds, values.mean(axis=0), color=look.colour, linestyle=look.dash, marker=look.marker)
+        mean.set_markevery(-(-len(rounds) // MOST_LINES))
+        if len(curves) > 1:
+            axes.fill_between(rounds, values.min(axis=0), values.max(axis=0), color=look.colour, alpha=0.1, linewidth=0)
+        everything += [curve[:, 1] for curve, _ in curves]
+        finished += [curve[:, 1] for curve, ended_early in curves if not ended_early]
+        ends += [(*curve[-1], look.colour) for curve, ended_early in curves if ended_early]
+    axes.set_xlabel("round", labelpad=1)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    if len(values := np.concatenate(everything)):
+        _scale(axes, metric, values, np.concatenate(finished))
+    else:
+        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color="#555555")
+    limits = axes.get_ylim()
+    for last, value, colour in ends:
+        end = min(value, limits[1])
+        axes.plot(last, end, color=colour, marker="x", markersize=7, markeredgewidth=1.8, clip_on=False)
+    axes.set_ylim(limits)  # crosses at the edge would move it
+
+
+def _scale(axes: Axes, metric: str, values: Floats, finished: Floats) -> None:
+    """Logarithms where numbers of many sizes are drawn; a loss goes as high as the runs that went to their end."""
+    cut = metric == "loss" and 0 < len(finished) < len(values) and finished.max() < values.max()
+    low, high = values.min(), finished.max() if cut else values.max()
+    if metric in LOG_SCALE and high > SPAN * low > 0:
+        axes.set_yscale("log")
+        axes.set_ylim(low / ROOM, high * ROOM)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < SPAN**2 * low else (1,)))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    elif cut:
+        axes.set_ylim(low / ROOM, high * ROOM)
+
+
+def _handle(look: Look) -> Line2D:
+    return Line2D([], [], color=look.colour, linestyle=look.dash, marker=look.marker)
+
+
+def _note(shown: Sequence[Row], metrics: Sequence[str]) -> str:
+    """What the marks of this figure mean."""
+    lines = [line.courses for row in shown for line in row.lines]
+    note = "Line: mean over seeds; band: smallest to largest seed." if max(map(len, lines)) > 1 else "Line: one seed."
+    if any(course.ended_early for courses in lines for course in courses):
+        beyond = " (on the upper edge: with a loss beyond it)" if "loss" in metrics else ""
+        note += f" Cross: a run that ended before its rounds were over{beyond}; it counts on with its last model."
+    return note
+
+
+def _wide(entries: Sequence[float], columns: int) -> float:
+    """The inches of a legend of so many columns, which are filled one after the other."""
+    return sum(float(max(column)) for column in np.array_split(np.array(entries), columns))
+
+
+def _inches(text: str, size: float = TYPE, weight: str = "normal") -> float:
+    """How wide it is."""
+    return float(TextPath((0, 0), text, size=size, prop=FontProperties(weight=weight)).get_extents().width) / 72
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m reports.curves", description="Curves by round of the runs in a folder, as one figure."
+    )
+    add = parser.add_argument
+    add("--results", type=Path, metavar="DIR", help="where results are kept (default $FEDRULE_RESULTS or results)")
+    add("--out", type=Path, required=True, metavar="FILE", help="the figure: a name that ends in .svg, .png or .pdf")
+    add("--data", metavar="NAME", help="this data set only, with all of its options")
+    add("--methods", type=_names, default=[], metavar="A,B", help="all lines of these methods only")
+    add(
+        "--line",
+        action="append",
+        default=[],
+        metavar="LABEL",
+        help="this line only, as the leaderboard names it, e.g. 'fedrule (server_optimizer=plain, server_rate=1.0)'; "
+        "once for each line, since labels have commas in them. A bare method is the line of its defaults. Lines are "
+        "added to those of --methods",
+    )
+    add("--metric", type=_names, default=list(METRICS), metavar="A,B", help="a column for each (default loss,auc,mr)")
+    add("--part", default=PARTS[0], metavar="NAME", help="test, validation or train (default test)")
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""How lines look: the colour says the method, dashes and markers say its settings, no two lines look the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Dash: TypeAlias = tuple[float, Sequence[float]]  # where it begins; points that are drawn, left out, drawn, ...
+
+# Okabe and Ito's colours, which colour-blind people can tell apart; the methods of the study always have the same.
+COLOURS = {"fedgnn": "#0072B2", "fedrule": "#D55E00", "graphrule": "#000000", "fedprox": "#009E73"}
+COLOURS |= {"scaffold": "#CC79A7", "fedgate": "#E69F00"}
+SPARE = ("#56B4E9", "#009E73", "#CC79A7", "#E69F00", "#0072B2", "#D55E00", "#000000")
+DASHES: tuple[Dash, ...] = ((0, ()), (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)))
+STYLES = [(dash, marker) for marker in ("", "o", "^") for dash in DASHES]  # [MOST_LINES]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a line is drawn: the colour is the method's, dashes and markers are its settings'."""
+
+    colour: str
+    dash: Dash
+    marker: str
+
+
+def looks_of(lines: Mapping[str, str]) -> dict[str, Look]:
+    """The look of each line, given its method, in the order of the legend; no two look the same."""
+    others = sorted(set(lines.values()) - COLOURS.keys())
+    colours = COLOURS | {method: SPARE[number % len(SPARE)] for number, method in enumerate(others)}
+    settings = sorted({label.removeprefix(method) for label, method in lines.items()})
+    looks: dict[str, Look] = {}
+    for label, method in sorted(lines.items()):
+        first = settings.index(label.removeprefix(method))
+        free = (Look(colours[method], *style) for style in [*STYLES[first:], *STYLES[:first]])
+        looks[label] = next(look for look in free if look not in looks.values())
+    return looks
