@@ -144,7 +144,7 @@ def learn(
         if in_bounds:  # the losses are those of the parameters before each step
             good, good_round, good_loss = before, done - 1, loss
         if not (in_bounds and all(bool(value.isfinite().all()) for value in parameters.values())):
-            ran_away(name, schedule.learning_rate, schedule.rounds, done, loss, good_round)
+            ran_away(name, {"learning_rate": schedule.learning_rate}, schedule.rounds, done, loss, good_round)
             if told is not None:
                 told(done, good, {"loss": good_loss, "diverged": 1.0})
             break
@@ -197,10 +197,11 @@ def _steps(
     return losses
 
 
-def ran_away(name: str, rate: float, rounds: int, done: int, loss: float, good_round: int) -> None:
+def ran_away(name: str, rates: dict[str, float], rounds: int, done: int, loss: float, good_round: int) -> None:
     """Say that training of method `name` ran away in round `done`; an error where nothing good is left to keep."""
     what = f"{name}: training ran away in round {done} of {rounds} (loss {loss:.4g})"
-    remedy = f"learning_rate {rate:g} is too high, try {min(rate / 10, 0.01):g}"
+    too_high = " or ".join(f"{rate} {value:g}" for rate, value in rates.items())
+    remedy = f"{too_high} is too high, try {' or '.join(f'{min(value / 10, 0.01):g}' for value in rates.values())}"
     if good_round == 0:
         raise DataError(f"{what} and had learned nothing before; {remedy}")
     log.warning("%s; the model after round %d is kept. %s", what, good_round, remedy)

@@ -24,7 +24,7 @@ from fedrule.evidence import Evidence
 from fedrule.federated import side_by_side
 from fedrule.federated.at_home import Task
 from fedrule.federated.batched import Batched, is_evidence
-from fedrule.federated.client import Memory, Moments, train_locally
+from fedrule.federated.client import Memory, train_locally
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.engine import Engine
 from fedrule.federated.evidence_kernel import slopes
@@ -118,7 +118,8 @@ def test_side_by_side_is_one_by_one_bit_by_bit_where_slopes_are_the_same(plan, s
     together = train_side_by_side(plan, layout, model, at, n=n, off=off, moments=moments)
     for k in range(n):
         memory = Memory(
-            own[k] if plan.corrects else None, Moments(own[k], second[k] ** 2, int(steps[k])) if kept else None
+            own[k] if plan.corrects else None,
+            side_by_side.Moments(own[k : k + 1], second[k : k + 1] ** 2, steps[k : k + 1]) if kept else None,
         )
         found = lambda x, step, k=k: (float((step + (x**2).sum()).astype(float)), slope(x, k))  # noqa: E731
         sent, memory = train_locally(plan, layout, model, found, memory, None)

@@ -222,7 +222,7 @@ def test_a_rate_that_runs_away_stops_with_the_method_and_the_round_and_the_last_
     with caplog.at_level(logging.WARNING):
         model, models = run_away()
     assert "fedtest: training ran away in round 8 of 40 (loss 1.229e+06)" in caplog.text
-    assert "the model after round 6 is kept. learning_rate 0.1 is too high, try 0.01" in caplog.text
+    assert "the model after round 6 is kept. learning_rate 0.1 or server_rate" in caplog.text
     assert model.tobytes() == models[5][1].tobytes()
     assert [done for done, _, _ in models] == list(range(1, 9))
     assert models[-1][1].tobytes() == model.tobytes()
@@ -259,7 +259,7 @@ def test_a_round_in_which_all_were_made_to_fail_is_no_running_away(caplog):
 def test_methods_that_run_away_say_so_in_their_own_name(method):
     plain = {"server_optimizer": "plain", "server_rate": 1.0}
     with pytest.raises(
-        DataError, match=rf"{method}: training ran away in round \d of 4 .*learning_rate 1e\+20 is too high"
+        DataError, match=rf"{method}: training ran away in round \d of 4 .*learning_rate 1e\+20 or server_rate"
     ):
         fitted(method, learning_rate=1e20, **plain)
 
@@ -279,7 +279,7 @@ def test_a_server_that_runs_away_is_stopped_and_the_last_good_model_answers(capl
 def test_memories_that_do_not_fit_are_an_error_before_the_first_round(monkeypatch):
     monkeypatch.setattr(memories, "_free_bytes", lambda: 10_000)
     fitted("fedgnn")
-    with pytest.raises(DataError, match=r"30 clients would remember 0\.0 GB \(\d+ kB each\) and 0\.0 GB are free"):
+    with pytest.raises(DataError, match=r"30 clients would remember [\d.e-]+ GB \(\d+ kB each\) and 1e-05 GB are free"):
         fitted("fedrule", predictor_lambda=0.5)
 
 
@@ -321,7 +321,7 @@ def test_wrong_options_are_named_with_the_method(method, wrong, message):
 @pytest.mark.parametrize(
     ("method", "wrong", "message"),
     [
-        ("fedrule", {"gnn_lambda": -0.5}, r"fedrule: lambda -0\.5 is negative"),
+        ("fedrule", {"gnn_lambda": -0.5}, r"fedrule: gnn_lambda -0\.5 is negative"),
         ("fedrule", {"predictor_lambda": float("nan")}, "fedrule: lambda nan is negative or no number"),
         ("fedrule", {"control": "update"}, r"fedrule: unknown control 'update'; did you mean 'updates'\?"),
         ("fedprox", {"proximal": 0.0}, r"fedprox: proximal 0\.0 is not above 0"),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from datasets import DataError
 from fedrule.encoder import Sizes
 from fedrule.federated import memories as remembering
-from fedrule.federated.aligned import align, settle
+from fedrule.federated.aligned import align, put_back
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.grid import STEP, on_grid
 from fedrule.federated.layout import Layout
@@ -203,19 +203,23 @@ WIDE = Layout(("theta.x", "phi.y"), ((1,), (2,)), n_theta=1, n_rows=4, row_lengt
 GATE = Plan(correction="gate")
 
 
+def one_rule_each(n_clients):
+    return np.ones(n_clients, dtype=np.int64)
+
+
 def test_before_the_first_round_nobody_remembers_anything():
     for plan in (Plan(), GATE, Plan(optimizer="kept-adam"), replace(GATE, optimizer="kept-adam", phi_lambda=0.5)):
-        memories = Memories.empty(3, WIDE, plan)
+        memories = Memories.empty(one_rule_each(3), WIDE, plan)
         assert memories.last.tolist() == [-1, -1, -1]
         assert not any(part.dense.any() or part.rows.any() for part in (memories.own, memories.first, memories.second))
         assert memories.own.empty == (not plan.corrects)
         assert memories.first.empty == (plan.optimizer != "kept-adam")
     # Three numbers of 4 bytes before the rows of 3 clients; all four rows of two more where memory is dense; and the
     # two moments beside it.
-    assert Memories.empty(3, WIDE, Plan()).nbytes == 0
-    assert Memories.empty(3, WIDE, GATE).nbytes == 3 * 3 * 4
-    assert Memories.empty(3, WIDE, replace(GATE, phi_lambda=0.5)).nbytes == 3 * 11 * 4
-    assert Memories.empty(3, WIDE, replace(GATE, optimizer="kept-adam")).nbytes == 3 * 3 * 11 * 4
+    assert Memories.empty(one_rule_each(3), WIDE, Plan()).nbytes == 0
+    assert Memories.empty(one_rule_each(3), WIDE, GATE).nbytes == 3 * 3 * 4
+    assert Memories.empty(one_rule_each(3), WIDE, replace(GATE, phi_lambda=0.5)).nbytes == 3 * 11 * 4
+    assert Memories.empty(one_rule_each(3), WIDE, replace(GATE, optimizer="kept-adam")).nbytes == 3 * 3 * 11 * 4
 
 
 ROWS = st.lists(st.lists(st.integers(0, 3), unique=True).map(sorted), min_size=5, max_size=5)
@@ -227,7 +231,7 @@ ROWS = st.lists(st.lists(st.integers(0, 3), unique=True).map(sorted), min_size=5
 )
 def test_rows_of_clients_are_brought_to_a_round_and_back(rounds, at_once):
     """Against plain dictionaries: each round some clients are asked about some rows and write down new numbers."""
-    memories, expected = Memories.empty(5, WIDE, GATE), {k: {} for k in range(5)}
+    memories, expected = Memories.empty(one_rule_each(5), WIDE, GATE), {k: {} for k in range(5)}
     for number, (chosen, asked, fails) in enumerate(rounds):
         clients = np.array(sorted(chosen))
         chunks, finite = [], []
@@ -248,7 +252,8 @@ def test_rows_of_clients_are_brought_to_a_round_and_back(rounds, at_once):
                     expected[k] = {r: [float(r + 10 * number + 1)] * 2 for r in asked[k]}
             chunks.append(chunk)
             finite.append(good)
-        memories = settle(memories, chunks, finite, number)
+        kept = [put_back(memories, *each, number) for each in zip(chunks, finite, strict=True)]
+        memories = memories.with_rows([rows for rows in kept if rows is not None])
         for k in range(5):
             _, kept = memories.rows_of(np.array([k]))
             values = memories.own.rows[memories.row_start[k] : memories.row_start[k + 1]]
@@ -260,14 +265,14 @@ def test_rows_of_clients_are_brought_to_a_round_and_back(rounds, at_once):
 
 def test_dense_memories_of_clients_apart_are_written_back_and_others_stay():
     plan = replace(GATE, optimizer="kept-adam")
-    memories = Memories.empty(4, WIDE, plan)
+    memories = Memories.empty(one_rule_each(4), WIDE, plan)
     for clients in (np.array([0, 3]), np.array([1, 2])):  # copies, and a part of the array itself
         chunk = align(memories, clients, np.zeros(3, dtype=np.int64), np.zeros(0, dtype=np.int64), plan)
         assert chunk.row.tolist() == [0, 1, 2, 3] * 2
         for value, part in enumerate((chunk.own, chunk.first, chunk.second), 1):
             part.dense[:], part.rows[:] = value, value + 10
         chunk.steps[:] = clients
-        memories = settle(memories, [chunk], [np.array([True, True])], 7)
+        assert put_back(memories, chunk, np.array([True, True]), 7) is None  # no rows that changed
     assert memories.last.tolist() == [7] * 4
     assert memories.steps.tolist() == [0, 1, 2, 3]
     for value, part in enumerate((memories.own, memories.first, memories.second), 1):
@@ -278,27 +283,27 @@ def test_dense_memories_of_clients_apart_are_written_back_and_others_stay():
 @pytest.mark.parametrize(
     ("plan", "why"),
     [
-        (replace(GATE, phi_lambda=0.5), "a lambda of the predictor other than 1"),
+        (replace(GATE, phi_lambda=0.5), "a predictor lambda other than 1"),
         (replace(GATE, optimizer="adam"), "with Adam"),
-        (Plan(optimizer="kept-adam"), "kept-adam keeps two vectors for each client"),
+        (Plan(optimizer="kept-adam"), "kept-adam keeps two whole vectors for each client"),
         (GATE, "corrections keep the dense part"),
     ],
 )
 def test_memories_that_would_not_fit_are_refused_before_training(monkeypatch, plan, why):
-    monkeypatch.setattr(remembering, "_free_bytes", lambda: 1_000_000_000)
+    monkeypatch.setattr(remembering, "_free_bytes", lambda: 10_000_000)
     with pytest.raises(
-        DataError, match=rf"100,000,000 clients would remember [\d.]+ GB .* and 1\.0 GB are free: .*{why}"
+        DataError, match=rf"1,000,000 clients would remember [\d.]+ GB .* and 0\.01 GB are free: .*{why}"
     ):
-        Memories.empty(100_000_000, WIDE, plan)
+        Memories.empty(one_rule_each(1_000_000), WIDE, plan)
 
 
 def test_the_memory_that_is_said_to_be_needed_is_that_of_the_vectors(monkeypatch):
     # 11 numbers of 4 bytes: 44 bytes for each of a million clients are 44 MB.
     monkeypatch.setattr(remembering, "_free_bytes", lambda: 43_999_999)
-    with pytest.raises(DataError, match=r"1,000,000 clients would remember 0\.0 GB"):
-        Memories.empty(1_000_000, WIDE, replace(GATE, phi_lambda=0.5))
+    with pytest.raises(DataError, match=r"1,000,000 clients would remember 0\.044 GB"):
+        Memories.empty(one_rule_each(1_000_000), WIDE, replace(GATE, phi_lambda=0.5))
     monkeypatch.setattr(remembering, "_free_bytes", lambda: 44_000_000)
-    remembering.refuse_too_much(1_000_000, WIDE, replace(GATE, phi_lambda=0.5))
+    remembering.refuse_too_much(one_rule_each(1_000_000), WIDE, replace(GATE, phi_lambda=0.5))
 
 
 # Sums
@@ -319,7 +324,7 @@ def test_sums_on_the_grid_are_the_same_in_every_order(values, chance):
 
 def test_a_state_is_its_arrays():
     plan = replace(GATE, optimizer="kept-adam")
-    memories = Memories.empty(2, WIDE, plan)
+    memories = Memories.empty(one_rule_each(2), WIDE, plan)
     moved = ServerOptimizer("adam").initial(WIDE.size)
     model = np.arange(WIDE.size, dtype=np.float32)
     state = ServerState(3, model, moved, np.ones((2, WIDE.size), np.float32), np.array([0, 2]), memories, 5.0)

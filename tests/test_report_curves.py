@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from dataclasses import replace
 
@@ -153,9 +154,9 @@ def test_a_fit_that_was_evaluated_twice_is_drawn_once_as_it_was_measured_most_of
 
 
 def test_the_same_runs_give_the_same_bytes_in_any_order():
-    runs = [run(), run(seed=1, rounds=(1, 6)), run("toy-b"), run(homes=40)]
+    runs = [run(), run(seed=1, rounds=(1, 6)), run("toy-b")]
     for suffix in (".svg", ".png", ".pdf"):
-        first, second = (written(figure(rows(each, "test")), suffix) for each in (runs, runs[::-1]))
+        first, second = (written(figure(rows(each, "test"), metrics=["loss"]), suffix) for each in (runs, runs[::-1]))
         assert first == second
         assert len(first) > 10_000
         assert b"<dc:date>" not in first
@@ -181,7 +182,7 @@ def test_no_text_is_cut_off_and_none_lies_on_another(metrics):
     runs = [run(f"{long}-{number}", seed, homes=homes) for number in range(4) for seed in (0, 1) for homes in (40, 80)]
     runs.append(run(f"{long}-4", rounds=(1, 6)))
     picture = figure(rows(runs, "test"), metrics=metrics)
-    picture.savefig("/dev/null", format="png", dpi=72)  # only then texts have their places
+    picture.savefig(io.BytesIO(), format="png", dpi=72)  # only then texts have their places
     page = picture.bbox
     (legend,) = picture.legends
     boxes = [text.get_window_extent() for text in picture.texts]
@@ -212,7 +213,7 @@ def test_the_command_writes_a_figure_of_the_lines_that_were_asked_for(kept, tmp_
         (["--metric", "acu"], "unknown metric 'acu'; did you mean 'auc'? Known: auc; loss; mr"),
         (["--part", "tests"], "unknown part 'tests'; did you mean 'test'? Known: test; train; validation"),
         (["--part", "train"], "none of the 4 runs here was measured by round on train"),
-        (["--data", "wyze"], "unknown data set 'wyze'; did you mean 'wyze-synthetic'?"),
+        (["--data", "wyze-sinthetic"], "unknown data set 'wyze-sinthetic'; did you mean 'wyze-synthetic'?"),
         (["--methods", "toy-x"], "unknown method 'toy-x'; did you mean 'toy-b'? Known: toy-a; toy-b"),
         (["--line", "toy-a (x=1)"], "unknown line 'toy-a (x=1)'; did you mean 'toy-a'? Known: toy-a; toy-b"),
         (["--out", "curves.jpg"], "--out curves.jpg: figures are written as .svg, .pdf, .png"),

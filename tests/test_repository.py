@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "baselines": {"datasets"},
     "fedrule": {
         "datasets",
-        *(f"baselines.{what}" for what in ("registry", "method", "owners", "cooccurrence")),
+        *(f"baselines.{what}" for what in ("registry", "method", "owners", "items", "cooccurrence")),
     },
     "benchmarks": {"datasets", "baselines", "fedrule"},
     "reports": {"benchmarks.results", "benchmarks.compare", "benchmarks.leaderboard", "benchmarks.histories"},

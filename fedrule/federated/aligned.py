@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from datasets.homes import Array, Mask, runs
-from fedrule.federated.layout import Vector
-from fedrule.federated.memories import Memories, Numbers, Part
+from fedrule.federated.memories import Kept, Memories, Numbers, Part
 from fedrule.federated.plan import Plan
 
 
@@ -63,35 +61,26 @@ def align(memories: Memories, clients: Array, start: Numbers, row: Numbers, plan
     )
 
 
-def settle(memories: Memories, chunks: Sequence[Aligned], finite: Sequence[Mask], number: int) -> Memories:
-    """The memories of all after round `number`, in which these chunks took part; some clients did not end finite.
+def put_back(memories: Memories, chunk: Aligned, finite: Mask, number: int) -> Kept | None:
+    """Write down what the clients of a chunk remember after round `number`; some may not have ended finite.
 
-    A client forgets the rows that it was not asked about, which are zero by now. One that did not end finite remembers
-    what it did before.
+    All but changed rows goes into the arrays of all at once, so that copies of chunks do not pile up; no two chunks
+    share a client. Rows that changed are returned for `Memories.with_rows`. A client forgets the rows that it was not
+    asked about, which are zero by now. One that did not end finite remembers what it did before.
     """
-    moved: list[tuple[Array, Numbers, Numbers, Vector]] = []  # clients, how many rows each, which, their values
-    for chunk, good in zip(chunks, finite, strict=True):
-        memories.last[chunk.clients[good]] = number
-        if len(memories.steps):
-            memories.steps[chunk.clients] = chunk.steps
-        if chunk.before is None or chunk.asked is None:
-            for part, kept in (
-                (chunk.own, memories.own),
-                (chunk.first, memories.first),
-                (chunk.second, memories.second),
-            ):
-                _put(part, kept, memories, chunk.clients)
-            continue
-        if not np.shares_memory(chunk.own.dense, memories.own.dense):
-            memories.own.dense[chunk.clients] = chunk.own.dense
-        client = np.repeat(np.arange(len(good)), np.diff(chunk.row_start))
-        keep = np.where(good[client], chunk.asked, chunk.before)
-        many = np.bincount(client[keep], minlength=len(good))
-        moved.append((chunk.clients, many, chunk.row[keep], chunk.own.rows[keep]))
-    if not moved:
-        return memories
-    clients, many, rows, values = (np.concatenate(column) for column in zip(*moved, strict=True))
-    return memories.with_rows(clients, many, rows, values)
+    memories.last[chunk.clients[finite]] = number
+    if len(memories.steps):
+        memories.steps[chunk.clients] = chunk.steps
+    if chunk.before is None or chunk.asked is None:
+        for part in ("own", "first", "second"):
+            _put(getattr(chunk, part), getattr(memories, part), memories, chunk.clients)
+        return None
+    if not np.shares_memory(chunk.own.dense, memories.own.dense):
+        memories.own.dense[chunk.clients] = chunk.own.dense
+    client = np.repeat(np.arange(len(finite)), np.diff(chunk.row_start))
+    keep = np.where(finite[client], chunk.asked, chunk.before)
+    many = np.bincount(client[keep], minlength=len(finite))
+    return Kept(chunk.clients, many, chunk.row[keep], chunk.own.rows[keep])
 
 
 def _span(clients: Array) -> slice | Array:

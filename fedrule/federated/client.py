@@ -11,20 +11,10 @@ import numpy as np
 from fedrule.federated.layout import Layout, Vector
 from fedrule.federated.plan import Plan
 from fedrule.federated.server import Precise
-from fedrule.federated.side_by_side import Moments as SideBySide
-from fedrule.federated.side_by_side import train_side_by_side
+from fedrule.federated.side_by_side import Moments, train_side_by_side
 
 # The model and the number of the step, from 0; the loss and its gradient.
 Gradient: TypeAlias = Callable[[Vector, int], tuple[float, Vector]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Moments:
-    """What Adam remembers."""
-
-    first: Vector
-    second: Vector
-    steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +22,7 @@ class Memory:
     """What a client keeps from one round to the next."""
 
     own: Vector | None = None  # own_k; None where nothing is corrected, or before the first round
-    moments: Moments | None = None  # of kept-adam, likewise
+    moments: Moments | None = None  # of kept-adam, likewise; a row of one
 
     @property
     def finite(self) -> bool:
@@ -68,11 +58,6 @@ def train_locally(
     if plan.corrects:  # delta_k
         own = np.zeros_like(model) if memory.own is None else memory.own
         off = (own - (0 if shared is None else shared))[None]
-    known = memory.moments
-    moments = None if known is None else SideBySide(known.first[None], known.second[None], np.array([known.steps]))
-    trained = train_side_by_side(plan, layout, model, alone, n=1, off=off, moments=moments)
-    kept = None
-    if trained.moments is not None:
-        kept = Moments(trained.moments.first[0], trained.moments.second[0], int(trained.moments.steps[0]))
+    trained = train_side_by_side(plan, layout, model, alone, n=1, off=off, moments=memory.moments)
     sent = Sent(trained.update[0], trained.progress[0], float(trained.loss[0]))
-    return sent, Memory(None if trained.own is None else trained.own[0], kept)
+    return sent, Memory(None if trained.own is None else trained.own[0], trained.moments)

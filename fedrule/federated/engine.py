@@ -17,10 +17,11 @@ import numpy as np
 
 from datasets.errors import unknown
 from datasets.homes import Array, Mask
-from fedrule.federated.aligned import Aligned, align, settle
+from fedrule.federated.aligned import align, put_back
 from fedrule.federated.cohort import Cohorts
+from fedrule.federated.grid import LARGEST
 from fedrule.federated.layout import Vector, zeros
-from fedrule.federated.memories import Memories
+from fedrule.federated.memories import Kept, Memories
 from fedrule.federated.plan import Plan
 from fedrule.federated.server import Precise, ServerOptimizer
 from fedrule.federated.state import ServerState
@@ -42,9 +43,20 @@ class Report(NamedTuple):
     late: int = 0  # sent when the round was over
     refused: int = 0  # sent something that is no number
     broken: int = 0  # and were made to, a fault to try
+    diverged: int = 0  # 1 where training ran away in this round; the model is then the last good one
     sent_bytes: float = 0.0  # by a client to the server, mean: its update, of rows those that it touched
     received_bytes: float = 0.0  # by a client from the server: the model, and what corrections share
     memory_bytes: float = 0.0  # that a client keeps, mean over all
+
+
+class Chunk(NamedTuple):
+    """What came of some clients."""
+
+    update: Precise
+    progress: Precise
+    loss: Vector
+    finite: Mask
+    n_rows: int  # that they were asked about
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,7 @@ class Engine:
     cohorts: Cohorts = field(default_factory=Cohorts)
     weighting: Weighting = "clients"  # each update counts alike, or as the client's number of rules or its root
     at_once: int = CLIENTS_AT_ONCE  # clients of a chunk
+    name: str = "federated"  # of the method, for what has to be said
 
     def __post_init__(self) -> None:
         if self.weighting not in get_args(Weighting):
@@ -71,7 +84,7 @@ class Engine:
             self.server.initial(layout.size),
             zeros((n_shared, layout.size)),
             np.full(n_shared, -1),
-            Memories.empty(len(trainer.rules), layout, self.plan),
+            Memories.empty(trainer.rules, layout, self.plan),
         )
 
     def step(
@@ -88,21 +101,27 @@ class Engine:
         clients = state.clients if donate else state.clients.copy()
         weight = trainer.rules[work.clients].astype(float) ** POWER[self.weighting]
         told = Told(state.model, state.shared, self._group(state, work.clients))
-        trained = list(self._train(trainer, work, clients, told, weight, broken))
-        chunks = [chunk for _, chunk in trained]
+        chunks, moved_rows = [], []
+        for chunk, rows in self._train(trainer, work, clients, told, weight, broken, state.round):
+            chunks.append(chunk)
+            moved_rows += [] if rows is None else [rows]
+        clients = clients.with_rows(moved_rows)
         finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
-        clients = settle(clients, [memory for memory, _ in trained], [chunk.finite for chunk in chunks], state.round)
         faults = {"dropped": cohort.dropped, "late": cohort.late, "broken": int(broken.sum())}
         report = self._report(trainer, clients, chunks, weight)._replace(**faults)
+        self._say(state.round + 1, report, len(finite))
         if not finite.any():
-            log.warning("round %d: no update came in from %d clients; the model stays", state.round + 1, len(finite))
             return replace(state, round=state.round + 1, clients=clients), report
-        if report.refused:
+        total, nothing = float(weight[finite].sum()), np.zeros(trainer.layout.size)
+        update = sum((chunk.update for chunk in chunks), start=nothing)
+        if np.abs(update).max() > LARGEST:
             log.warning(
-                "round %d goes on without %d clients: what they sent is no number", state.round + 1, report.refused
+                "%s: round %d: the sum of updates is beyond %g, where it depends on the order of clients in its last "
+                "digits; the rates are likely too high",
+                self.name,
+                state.round + 1,
+                LARGEST,
             )
-        total = float(weight[finite].sum())
-        update = sum((chunk.update for chunk in chunks), start=np.zeros(trainer.layout.size))
         update = (update + self._base(trainer, told, weight * finite)) / total
         model, moved = self.server.step(state.model, update, state.moved, rate)
         state = replace(state, round=state.round + 1, model=model, moved=moved, clients=clients)
@@ -110,36 +129,47 @@ class Engine:
             return state, report
         progress = update / (trainer.layout.by_part(self.plan.theta_rate, self.plan.phi_rate) * self.plan.steps)
         if self.plan.sends_progress:
-            progress = sum((chunk.progress for chunk in chunks), start=np.zeros(trainer.layout.size)) / total
+            progress = sum((chunk.progress for chunk in chunks), start=nothing) / total
         return self._share(state, progress, int(finite.sum()) / int((trainer.rules > 0).sum())), report
 
     def _train(
-        self, trainer: Trainer, work: Round, clients: Memories, told: Told, weight: Precise, broken: Mask
-    ) -> Iterator[tuple[Aligned, Work]]:
-        """Chunks of the round's clients, trained."""
+        self, trainer: Trainer, work: Round, clients: Memories, told: Told, weight: Precise, broken: Mask, number: int
+    ) -> Iterator[tuple[Chunk, Kept | None]]:
+        """Chunks of the round's clients, trained; what they remember is written down, but for rows that changed."""
         size = trainer.layout.size
 
-        def train(first: int) -> tuple[Aligned, Work]:
+        def train(first: int) -> tuple[Chunk, Kept | None]:
             end = min(first + self.at_once, len(work.clients))
-            memory = align(clients, work.clients[first:end], *work.rows(first, end), self.plan)
             chunk = Work(
-                first,
-                end,
-                self.plan,
-                told,
-                weight[first:end],
-                broken[first:end],
-                memory,
-                np.zeros(size),
-                np.zeros(size if self.plan.sends_progress else 0),
-                np.zeros(end - first, dtype=np.float32),
-                np.zeros(end - first, dtype=bool),
+                first=first,
+                end=end,
+                plan=self.plan,
+                told=told,
+                weight=weight[first:end],
+                broken=broken[first:end],
+                memory=align(clients, work.clients[first:end], *work.rows(first, end), self.plan),
+                update=np.zeros(size),
+                progress=np.zeros(size if self.plan.sends_progress else 0),
+                loss=np.zeros(end - first, dtype=np.float32),
+                finite=np.zeros(end - first, dtype=bool),
             )
             work.train(chunk)
-            return memory, chunk
+            rows = put_back(clients, chunk.memory, chunk.finite, number)
+            return Chunk(chunk.update, chunk.progress, chunk.loss, chunk.finite, len(chunk.memory.row)), rows
 
         with ThreadPoolExecutor(max_workers=trainer.threads) as pool:
             yield from pool.map(train, range(0, len(work.clients), self.at_once))
+
+    def _say(self, number: int, report: Report, asked: int) -> None:
+        """Who is missing in a round."""
+        if not report.clients:
+            log.warning("%s: round %d: no update came in from %d clients; the model stays", self.name, number, asked)
+        elif report.refused:
+            lost = "%s: round %d goes on without %d clients: what they sent is no number"
+            log.warning(lost, self.name, number, report.refused)
+        if report.dropped or report.late:
+            missing = "%s: round %d goes on without %d clients that vanished and %d that were late"
+            log.info(missing, self.name, number, report.dropped, report.late)
 
     def _group(self, state: ServerState, clients: Array) -> Array:
         """[n]: which shared vector corrects each client."""
@@ -156,7 +186,8 @@ class Engine:
         if plan.corrects and plan.row_sparse and len(told.shared):
             of_group = np.bincount(told.group[told.group >= 0], weight[told.group >= 0], minlength=len(told.shared))
             moved = plan.steps * plan.phi_rate * plan.phi_lambda
-            base[layout.n_dense :] = moved * (of_group @ told.shared[:, layout.n_dense :].astype(float))
+            for group, shared in zip(of_group, told.shared, strict=True):  # one by one: a product may use threads
+                base[layout.n_dense :] += moved * group * shared[layout.n_dense :].astype(float)
         return base
 
     def _share(self, state: ServerState, progress: Precise, present: float) -> ServerState:
@@ -168,11 +199,11 @@ class Engine:
         needed = np.isin(number, state.clients.last)
         return replace(state, shared=shared[needed], shared_round=number[needed])
 
-    def _report(self, trainer: Trainer, clients: Memories, chunks: list[Work], weight: Precise) -> Report:
+    def _report(self, trainer: Trainer, clients: Memories, chunks: list[Chunk], weight: Precise) -> Report:
         layout = trainer.layout
         finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
         loss = np.concatenate([np.zeros(0), *(chunk.loss for chunk in chunks)])[finite]
-        rows = sum(len(chunk.memory.row) for chunk in chunks) / max(len(finite), 1)
+        rows = sum(chunk.n_rows for chunk in chunks) / max(len(finite), 1)
         vectors = 2 if self.plan.sends_progress else 1
         return Report(
             float(np.average(loss, weights=weight[finite])) if finite.any() else float("nan"),

@@ -165,7 +165,7 @@ class FastRound:
                 plan.proximal,
                 plan.adam,
                 plan.optimizer == "kept-adam",
-                plan.control == "gradients",
+                plan.sends_progress,
                 without_base=plan.corrects and plan.row_sparse,
             ),
             Outcome(work.update, work.progress, work.loss, work.finite),

@@ -13,6 +13,7 @@ import numpy.typing as npt
 STEP = 2.0**-30
 # A float64 of this size has its last bit at STEP: what is added to it is rounded to the grid.
 ROUND = 1.5 * 2.0**22
+LARGEST = 2.0**22  # beyond it sums are rounded
 
 
 def on_grid(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:

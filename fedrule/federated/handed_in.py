@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedrule.federated.client import Memory, Moments, Sent
+from fedrule.federated.client import Memory, Sent
 from fedrule.federated.grid import on_grid
 from fedrule.federated.layout import Layout, Vector
 from fedrule.federated.memories import Part
 from fedrule.federated.server import Precise
+from fedrule.federated.side_by_side import Moments
 from fedrule.federated.work import Work
 
 
@@ -19,7 +20,7 @@ def remembered(work: Work, i: int, layout: Layout) -> Memory:
     if memory.first.empty:
         return Memory(own)
     first, second = (_vector(work, part, i, layout) for part in (memory.first, memory.second))
-    return Memory(own, Moments(first, second, int(memory.steps[i])))
+    return Memory(own, Moments(first[None], second[None], memory.steps[i : i + 1].copy()))
 
 
 def hand_in(work: Work, i: int, layout: Layout, sent: Sent, memory: Memory, shared: Vector | None) -> None:
@@ -38,9 +39,9 @@ def hand_in(work: Work, i: int, layout: Layout, sent: Sent, memory: Memory, shar
     if memory.own is not None:
         _write(memory.own, work, work.memory.own, i, layout)
     if memory.moments is not None:
-        _write(memory.moments.first, work, work.memory.first, i, layout)
-        _write(memory.moments.second, work, work.memory.second, i, layout)
-        work.memory.steps[i] = memory.moments.steps
+        _write(memory.moments.first[0], work, work.memory.first, i, layout)
+        _write(memory.moments.second[0], work, work.memory.second, i, layout)
+        work.memory.steps[i] = memory.moments.steps[0]
 
 
 def _rows(work: Work, i: int) -> slice:

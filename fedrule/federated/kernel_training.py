@@ -43,9 +43,10 @@ def kept(function: F) -> F:
     """Compile when first called, for the next time as well; the interpreter's lock is free while it runs.
 
     numba forgets what it kept when the function's file changes. It does not look at the files of what is called, so
-    that the name by which it is kept tells the text of all.
+    that the name by which it is kept tells the text of all, constants included.
     """
-    sources = sorted(Path(__file__).parent.glob("kernel*.py"))
+    folder = Path(__file__).parent
+    sources = [*sorted(folder.glob("kernel*.py")), folder / "grid.py", folder / "plan.py"]
     function.__qualname__ += f"-{zlib.crc32(b''.join(path.read_bytes() for path in sources)):x}"
     made: F = njit(nogil=True, cache=True, error_model="numpy")(function)
     return made

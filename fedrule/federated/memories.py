@@ -34,6 +34,16 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """The rows that some clients keep, one client after the other."""
+
+    clients: Array
+    many: Numbers  # [n_clients]  rows of each
+    row: Numbers  # [n_rows]
+    values: Vector  # [n_rows, row_length]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Memories:
     """Of all clients; those that never took part remember zeros."""
 
@@ -46,10 +56,10 @@ class Memories:
     second: Part
 
     @classmethod
-    def empty(cls, n_clients: int, layout: Layout, plan: Plan) -> Memories:
-        """Before the first round; an error where there will not be memory enough."""
-        kept = plan.optimizer == "kept-adam"
-        refuse_too_much(n_clients, layout, plan)
+    def empty(cls, rules: Array, layout: Layout, plan: Plan) -> Memories:
+        """Of clients with so many rules, before the first round; an error where there will not be memory enough."""
+        n_clients, kept = len(rules), plan.optimizer == "kept-adam"
+        refuse_too_much(rules, layout, plan)
         all_rows = 0 if plan.row_sparse else layout.n_rows
         row = np.tile(np.arange(all_rows), n_clients)
 
@@ -78,40 +88,44 @@ class Memories:
         many = self.row_start[clients + 1] - self.row_start[clients]
         return np.concatenate([[0], np.cumsum(many)]), self.row[runs(self.row_start, clients)]
 
-    def with_rows(self, clients: Array, many: Numbers, row: Numbers, values: Vector) -> Memories:
-        """With other rows of own_k for some clients, `many` for each of them, one client after the other."""
+    def with_rows(self, moved: list[Kept]) -> Memories:
+        """With other rows of own_k for some clients; the list is used up, since each part of it is large."""
+        if not moved:
+            return self
         counts = np.diff(self.row_start)
-        counts[clients] = many
+        others = np.ones(len(counts), dtype=bool)
+        for some in moved:
+            counts[some.clients], others[some.clients] = some.many, False
         start = np.concatenate([[0], np.cumsum(counts)])
-        others = np.setdiff1d(np.arange(len(counts)), clients, assume_unique=True)
-        into, out_of = runs(start, clients), runs(start, others)
-        rows = np.empty(start[-1], dtype=np.int64)
-        kept = np.empty((start[-1], values.shape[1]), dtype=np.float32)
-        rows[into], kept[into] = row, values
-        before = runs(self.row_start, others)
-        rows[out_of], kept[out_of] = self.row[before], self.own.rows[before]
-        return replace(self, row_start=start, row=rows, own=Part(self.own.dense, kept))
+        row = np.empty(start[-1], dtype=np.int64)
+        values = np.empty((start[-1], self.own.rows.shape[1]), dtype=np.float32)
+        stayed = np.flatnonzero(others)
+        into, before = runs(start, stayed), runs(self.row_start, stayed)
+        row[into], values[into] = self.row[before], self.own.rows[before]
+        while moved:
+            some = moved.pop()
+            into = runs(start, some.clients)
+            row[into], values[into] = some.row, some.values
+        return replace(self, row_start=start, row=row, own=Part(self.own.dense, values))
 
 
-def refuse_too_much(n_clients: int, layout: Layout, plan: Plan) -> None:
-    """An error where the memories of dense vectors are more than the machine has free."""
+def refuse_too_much(rules: Array, layout: Layout, plan: Plan) -> None:
+    """An error where clients with so many rules would remember more than the machine has free."""
     vectors = int(plan.corrects) + 2 * int(plan.optimizer == "kept-adam")
-    each = 4 * (layout.n_dense if plan.row_sparse else layout.size) * vectors
+    # A rule and a non-rule touch two rows at most; while rows change, the old and the new ones are there.
+    touched = 2 * np.minimum(2 * rules, layout.n_rows).sum() if plan.row_sparse else len(rules) * layout.n_rows
+    needed = 4 * vectors * (len(rules) * layout.n_dense + int(touched) * layout.row_length)
     free = _free_bytes()
-    if each * n_clients <= free:
+    if needed <= free:
         return
-    why = (
-        "kept-adam keeps two vectors for each client"
-        if plan.optimizer == "kept-adam"
-        else (
-            "corrections with a lambda of the predictor other than 1, with Adam or with a proximal pull are dense"
-            if not plan.row_sparse
-            else "corrections keep the dense part of a vector for each client"
-        )
-    )
+    why = "corrections keep the dense part of a vector for each client"
+    if plan.optimizer == "kept-adam":
+        why = "kept-adam keeps two whole vectors for each client"
+    elif not plan.row_sparse:
+        why = "corrections with Adam, with a proximal pull or with a predictor lambda other than 1 keep whole vectors"
     raise DataError(
-        f"{n_clients:,} clients would remember {each * n_clients / 1e9:.1f} GB ({each / 1e3:.0f} kB each) and "
-        f"{free / 1e9:.1f} GB are free: {why}. Use fewer homes, or plain steps (sgd) with predictor lambda 1 or 0"
+        f"{len(rules):,} clients would remember {needed / 1e9:.3g} GB ({needed / len(rules) / 1e3:.0f} kB each) and "
+        f"{free / 1e9:.3g} GB are free: {why}. Use fewer homes, or plain steps (sgd) with predictor_lambda 1"
     )
 
 

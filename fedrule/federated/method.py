@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, dataclass
 from typing import ClassVar
 
@@ -20,14 +21,17 @@ from fedrule.federated.engine import Engine, Report, Weighting
 from fedrule.federated.fast import Fast, is_fast
 from fedrule.federated.layout import Layout, Vector
 from fedrule.federated.one_by_one import OneByOne
-from fedrule.federated.plan import ClientOptimizer, Correction, Plan
+from fedrule.federated.plan import EPSILON, ClientOptimizer, Correction, Plan
 from fedrule.federated.server import ServerOptimizer, ServerRule
-from fedrule.federated.training import Run, Saves, train
+from fedrule.federated.training import Run, Saves
+from fedrule.federated.training import train as train_rounds
 from fedrule.federated.work import Trainer
 from fedrule.graph_method import GraphMethod, Prepared
 from fedrule.graph_model import GraphModel
 from fedrule.graph_options import refuse_wrong_numbers
 from fedrule.training import Lesson, Teacher, Watch
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Federated(GraphMethod):
     client_optimizer: ClientOptimizer = "sgd"  # adam starts anew every round, kept-adam remembers its moments
     server_optimizer: ServerRule = "adam"  # what the mean update is to the server: the step (plain), or its gradient
     server_rate: float = 0.03  # of the server's optimizer; plain with 1 is FedAvg and the paper
-    server_epsilon: float = 1e-8  # adam, yogi: added to the root of the mean square of updates
+    server_epsilon: float = EPSILON  # adam, yogi: added to the root of the mean square of updates
     decay: bool = False  # the server's rate falls to zero along half a cosine over all rounds
     participation: float = 1.0  # share of homes in a round
     cohort: int = 0  # homes of a round, or all where there are fewer; 0: by participation
@@ -56,18 +60,24 @@ class Federated(GraphMethod):
         super().__post_init__()
         refuse_wrong_numbers(self, not_negative=("predictor_rate",), positive=("learning_rate", "server_rate"))
         try:
-            self.engine()
+            plan = self.engine().plan
         except DataError as error:
             raise DataError(f"{self.NAME}: {error}") from None
+        if self.server_optimizer in ("plain", "momentum") and self.server_epsilon != EPSILON:
+            raise DataError(
+                f"{self.NAME}: server_epsilon is of adam and yogi, and the server's is {self.server_optimizer}"
+            )
+        if plan.control == "gradients" and not plan.sends_progress:
+            raise DataError(f"{self.NAME}: control 'gradients' is the same as 'updates' without Adam in the homes")
 
     def plan(self) -> Plan:
         """What clients do."""
         return Plan(
-            self.local_steps,
-            self.learning_rate,
-            self.predictor_rate or self.learning_rate,
-            self.client_optimizer,
-            self.CORRECTION,
+            steps=self.local_steps,
+            theta_rate=self.learning_rate,
+            phi_rate=self.predictor_rate or self.learning_rate,
+            optimizer=self.client_optimizer,
+            correction=self.CORRECTION,
         )
 
     def engine(self) -> Engine:
@@ -77,6 +87,7 @@ class Federated(GraphMethod):
             ServerOptimizer(self.server_optimizer, epsilon=self.server_epsilon),
             Cohorts(self.participation, self.sampling, self.drop_out, self.late, self.broken, self.cohort),
             self.weighting,
+            name=self.NAME,
         )
 
     def fit(
@@ -113,31 +124,35 @@ class Federated(GraphMethod):
         if saves is not None:
             run_of = {"method": self.NAME, "parameters": asdict(self), "homes": train.fingerprint, "seed": seed}
             saves = saves.of(run_of, {} if watch is None else {"watch": WatchBeside(watch)})
-        run = Run(self.NAME, self.rounds, seed, self.server_rate, self.decay, self.learning_rate)
+        run = Run(self.NAME, self.rounds, seed, self.server_rate, self.decay, client_rate=self.learning_rate)
         state = engine.begin(trainer, layout.flat(initial))
-        model = layout.parameters(_trained(engine, trainer, run, state, told, saves))
+        model = layout.parameters(train_rounds(engine, trainer, run, state, told, saves))
         return prepared.model(watch.best if watch is not None and self.patience and watch.best else model)
 
     def task(self, prepared: Prepared, layout: Layout, seed: int) -> Task:
         """What every home is told once."""
         return Task(
-            prepared.scorer,
-            self.objective_function,
-            self.plan(),
-            layout,
-            self.asks,
-            self.hidden_rules,
-            has_self_rules(prepared.train.rules),
-            seed,
-            self.draws,
+            scorer=prepared.scorer,
+            objective=self.objective_function,
+            plan=self.plan(),
+            layout=layout,
+            asks=self.asks,
+            hidden=self.hidden_rules,
+            self_pairs=has_self_rules(prepared.train.rules),
+            seed=seed,
+            draws=self.draws,
         )
 
 
 def trainer_of(homes: Homes, task: Task) -> Trainer:
-    """The kernel where it knows the model, one client after the other where it does not."""
+    """A compiled kernel where one knows the model, one client after the other where none does."""
     if is_evidence(task):
         return Batched(homes, task)
-    return Fast(homes, task) if is_fast(task) else OneByOne(homes, task)
-
-
-_trained = train  # `fit` has homes of that name
+    if is_fast(task):
+        return Fast(homes, task)
+    log.info(
+        "%d homes are trained one by one, a few hundred a second: the kernels know the paper's GraphSAGE and loss "
+        "without dropout or terms, and evidence alone",
+        homes.n_homes,
+    )
+    return OneByOne(homes, task)

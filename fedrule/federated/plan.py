@@ -13,11 +13,12 @@ averages p_k, and
 - `scaffold` (Karimireddy et al. 2020, option II): shared is the server's control variate c, which moves towards that
   average by the share of clients that took part; own_k is then c_k, the client's last mean gradient.
 
-A client that takes part for the first time has no correction.
+A client that takes part for the first time remembers zeros: `gate` does not correct it, `scaffold` does by c.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -56,10 +57,14 @@ class Plan:
         if self.steps < 1:
             raise DataError(f"local steps {self.steps}: a client takes at least 1")
         for name, rate in (("GNN", self.theta_rate), ("predictor", self.phi_rate)):
-            if not rate > 0:
-                raise DataError(f"learning rate {rate} of the {name} is not above 0, e.g. 0.1")
-        for name, value in (("lambda", self.theta_lambda), ("lambda", self.phi_lambda), ("proximal", self.proximal)):
-            if not value >= 0:
+            if not 0 < rate < math.inf:
+                raise DataError(f"learning rate {rate} of the {name} is not above 0 and finite, e.g. 0.1")
+        for name, value in (
+            ("gnn_lambda", self.theta_lambda),
+            ("predictor_lambda", self.phi_lambda),
+            ("proximal", self.proximal),
+        ):
+            if not 0 <= value < math.inf:
                 raise DataError(f"{name} {value} is negative or no number")
 
     @property

@@ -1,4 +1,7 @@
-"""The server's step: the clients' mean update is taken as a gradient (Reddi et al. 2021, FedOpt)."""
+"""The server's step: the clients' mean update is taken as a gradient (FedOpt, Reddi et al. 2021).
+
+Unlike theirs, `adam` and `yogi` correct the bias of their first steps, as Adam does elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -46,6 +46,11 @@ class Run:
     decay: bool = False  # the rate falls to zero along half a cosine
     client_rate: float = 0.1  # to name when it was too high
 
+    @property
+    def rates(self) -> dict[str, float]:
+        """To name when one was too high."""
+        return {"learning_rate": self.client_rate, "server_rate": self.rate}
+
     def at(self, done: int) -> float:
         """The server's rate when so many rounds are over."""
         return self.rate * (0.5 + 0.5 * math.cos(math.pi * done / self.rounds)) if self.decay else self.rate
@@ -56,8 +61,8 @@ def train(
 ) -> Vector:
     """The model after the last round; `told` every round, it may stop.
 
-    Where the loss runs away, or nobody sends a number any more, training stops with a warning and the last model whose
-    loss was in bounds is the result. Where that is the one it began with nothing has been learned: an error.
+    Where the loss runs away, or most clients send what is no number, training stops with a warning and the last model
+    whose loss was in bounds is the result. Where that is the one it began with nothing has been learned: an error.
     """
     good = LastGood(state.model, state.round)
     if saves is not None:
@@ -70,14 +75,14 @@ def train(
         state, report = engine.step(trainer, state, seed=run.seed, rate=run.at(state.round), donate=True)
         if state.bound == np.inf and report.clients:  # the first round that anybody's update came in
             state = replace(state, bound=RUN_AWAY * max(report.loss, 1.0))
-        # Of those that sent, all sent what is no number, and not only because they were made to.
-        nobody = report.refused > report.broken and not report.clients
-        in_bounds = not nobody and not report.loss > state.bound
+        # Most of those that sent, sent what is no number, and not because they were made to.
+        most = report.refused - report.broken > report.clients
+        in_bounds = not most and not report.loss > state.bound
         if in_bounds:  # the loss is that of the model before the round
             good.model, good.round = before, state.round - 1
         if not in_bounds or not np.isfinite(state.model).all():
-            ran_away(run.name, run.client_rate, run.rounds, state.round, report.loss, good.round)
-            told(state.round, good.model, report)
+            ran_away(run.name, run.rates, run.rounds, state.round, report.loss, good.round)
+            told(state.round, good.model, report._replace(diverged=1))
             return good.model
         if told(state.round, state.model, report):
             break
