@@ -322,7 +322,15 @@ def test_wrong_options_are_named_with_the_method(method, wrong, message):
     ("method", "wrong", "message"),
     [
         ("fedrule", {"gnn_lambda": -0.5}, r"fedrule: gnn_lambda -0\.5 is negative"),
-        ("fedrule", {"predictor_lambda": float("nan")}, "fedrule: lambda nan is negative or no number"),
+        ("fedrule", {"predictor_lambda": float("nan")}, "fedrule: predictor_lambda nan is negative or no number"),
+        ("fedrule", {"control": "gradients"}, "fedrule: control 'gradients' differs with Adam"),
+        (
+            "fedrule",
+            {"control": "gradients", "client_optimizer": "adam", "gnn_lambda": 0.0, "predictor_lambda": 0.0},
+            "fedrule: control 'gradients' differs with Adam",
+        ),
+        ("fedgnn", {"server_optimizer": "plain", "server_epsilon": 0.1}, "fedgnn: server_epsilon is of adam and yogi"),
+        ("fedgnn", {"learning_rate": float("inf")}, "fedgnn: learning rate inf of the GNN is not above 0 and finite"),
         ("fedrule", {"control": "update"}, r"fedrule: unknown control 'update'; did you mean 'updates'\?"),
         ("fedprox", {"proximal": 0.0}, r"fedprox: proximal 0\.0 is not above 0"),
         ("fedgate", {"predictor_rate": 0.2}, r"fedgate: predictor_rate 0\.2 differs from learning_rate; use fedrule"),

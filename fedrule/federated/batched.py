@@ -7,21 +7,20 @@ number by number, and sums are made on the grid.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
-import torch
 
 from datasets.chance import Keyed
-from datasets.homes import Array, Homes
+from datasets.homes import Array
 from fedrule.federated.aligned import Aligned
 from fedrule.federated.at_home import Task
 from fedrule.federated.cohort import Purpose
 from fedrule.federated.evidence_kernel import slopes
 from fedrule.federated.grid import on_grid
-from fedrule.federated.layout import Layout, Vector
+from fedrule.federated.layout import Vector
 from fedrule.federated.lessons import Lessons
 from fedrule.federated.memories import Numbers
+from fedrule.federated.population import Population
 from fedrule.federated.server import Precise
 from fedrule.federated.side_by_side import Moments, train_side_by_side
 from fedrule.federated.work import Work
@@ -42,24 +41,10 @@ def is_evidence(task: Task) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Batched:
+class Batched(Population):
     """The homes of training as clients."""
 
-    homes: Homes
-    task: Task
     kept: dict[int, Lessons] = field(default_factory=dict)  # by draw, where draws come again
-
-    @property
-    def layout(self) -> Layout:
-        return self.task.layout
-
-    @cached_property
-    def rules(self) -> Array:
-        return np.bincount(self.homes.rules.home, minlength=self.homes.n_homes)
-
-    @property
-    def threads(self) -> int:
-        return torch.get_num_threads()  # what torch was told stands for all
 
     def begin(self, number: int, clients: Array, model: Vector) -> BatchedRound:
         turn = number % self.task.draws if self.task.draws else -1

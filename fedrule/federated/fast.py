@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import torch
 
-from datasets.homes import Array, Homes
+from datasets.homes import Array
 from fedrule.federated.aligned import Aligned
 from fedrule.federated.at_home import Task
 from fedrule.federated.kernel import Clients, Correction, Moments, Outcome, Shape, Training, train_shard
 from fedrule.federated.layout import Layout, Vector
 from fedrule.federated.memories import Numbers
+from fedrule.federated.population import Population
 from fedrule.federated.work import Work
 from fedrule.model import Network
 from fedrule.objective import bce
@@ -31,24 +31,10 @@ def is_fast(task: Task) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Fast:
+class Fast(Population):
     """The homes of training as clients."""
 
-    homes: Homes
-    task: Task
     kept: dict[int, FastRound] = field(default_factory=dict)  # rounds of all clients by draw, where draws come again
-
-    @property
-    def layout(self) -> Layout:
-        return self.task.layout
-
-    @cached_property
-    def rules(self) -> Array:
-        return np.bincount(self.homes.rules.home, minlength=self.homes.n_homes)
-
-    @property
-    def threads(self) -> int:
-        return torch.get_num_threads()  # what torch was told stands for all
 
     @cached_property
     def _practices(self) -> Practices:

@@ -68,7 +68,9 @@ class Federated(GraphMethod):
                 f"{self.NAME}: server_epsilon is of adam and yogi, and the server's is {self.server_optimizer}"
             )
         if plan.control == "gradients" and not plan.sends_progress:
-            raise DataError(f"{self.NAME}: control 'gradients' is the same as 'updates' without Adam in the homes")
+            raise DataError(
+                f"{self.NAME}: control 'gradients' differs with Adam in the homes and a lambda only"
+            )
 
     def plan(self) -> Plan:
         """What clients do."""

@@ -6,32 +6,23 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from datasets.homes import Array, Homes
+from datasets.homes import Array
 from fedrule.federated.at_home import Key, Task, ask_at_home, learn_at_home
 from fedrule.federated.client import Sent
 from fedrule.federated.handed_in import hand_in, remembered
 from fedrule.federated.layout import Layout, Vector
 from fedrule.federated.memories import Numbers
+from fedrule.federated.population import Population
 from fedrule.federated.work import Work
 from fedrule.training import Lesson
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OneByOne:
+@dataclass(frozen=True, eq=False)
+class OneByOne(Population):
     """The homes of training as clients."""
 
-    homes: Homes
-    task: Task
     # By draw and client, where draws come again.
     kept: dict[tuple[int, int], Lesson | None] = field(default_factory=dict)
-
-    @property
-    def layout(self) -> Layout:
-        return self.task.layout
-
-    @property
-    def rules(self) -> Array:
-        return np.bincount(self.homes.rules.home, minlength=self.homes.n_homes)
 
     @property
     def threads(self) -> int:
