@@ -7,8 +7,6 @@ the loop, except where a name says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -19,6 +17,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import datasets
 from baselines.method import Fitted
 from benchmarks.client_by_client import ClientByClient
+from benchmarks.conftest import SavedHomes
 from benchmarks.curves import Curves
 from benchmarks.home_by_home import asked_homes
 from benchmarks.measure import note_growth, note_ratio, peak_megabytes, seconds
@@ -33,37 +32,27 @@ CLIENTS = 10_000
 FULL = 76_218  # homes of the paper
 SIZES = (1_000, 10_000, FULL, 300_000)  # clients; growth is measured from the first
 
+# Rounds as in the paper, the model measured after the first and the last as curves do.
 PROGRAM = """
 import numpy as np
 import datasets
 from baselines.registry import build
+from benchmarks.conftest import SavedHomes
+from benchmarks.curves import Curves
 from benchmarks.threads import set_threads
 set_threads({threads})
-homes = datasets.load("saved", path={path!r})
-build({method!r}, rounds={rounds}, draws={draws}).fit(homes, rng=np.random.default_rng(0))
+split = datasets.split(datasets.load("saved", path={path!r}), "holdout", seed=0, validation=True)
+curves = Curves.of(split, every=10, seed=0, log_odds=True)
+method = build({method!r}, rounds={rounds}, server_optimizer="plain", server_rate=1.0)
+method.fit(
+    split.train,
+    rng=np.random.default_rng(0),
+    on_round=lambda done, of, fitted, values: curves.due(done, of) and curves.measure(fitted),
+)
 """
+FEW = 4  # rounds after which memory has been asked for all that it will be
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    set_threads(1)
-    yield
-    set_threads(before)
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
-    """Homes of a size in a file; made once."""
-    folder = tmp_path_factory.mktemp("homes")
-
-    def path(size: int) -> Path:
-        file = folder / f"{size}.parquet"
-        if not file.exists():
-            datasets.load("wyze-synthetic", homes=size).save(file)
-        return file
-
-    return path
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +83,7 @@ class Rounds:
 @pytest.mark.parametrize("draws", [1, 0], ids=["drawn_once", "drawn_anew"])
 @pytest.mark.parametrize(("method", "correct"), [(FedGnn, False), (FedRule, True), (Scaffold, True)])
 def test_federated_round(
-    benchmark: BenchmarkFixture, saved: Callable[[int], Path], method: type[Federated], correct: bool, draws: int
+    benchmark: BenchmarkFixture, saved: SavedHomes, method: type[Federated], correct: bool, draws: int
 ) -> None:
     rounds = Rounds(as_in_the_paper(method, draws), datasets.load("saved", path=saved(CLIENTS)))
     rounds()  # compiles, and fills what clients remember
@@ -108,16 +97,17 @@ def test_federated_round(
 
 @pytest.mark.parametrize("size", SIZES)
 def test_growth_of_a_fedrule_round(
-    benchmark: BenchmarkFixture, saved: Callable[[int], Path], measured: dict[int, tuple[float, float]], size: int
+    benchmark: BenchmarkFixture, saved: SavedHomes, measured: dict[int, tuple[float, float]], size: int
 ) -> None:
-    rounds = Rounds(as_in_the_paper(FedRule, 1), datasets.load("saved", path=saved(size)))
+    """Drawn anew each round, as by default."""
+    rounds = Rounds(as_in_the_paper(FedRule, 0), datasets.load("saved", path=saved(size)))
     rounds()
     benchmark.pedantic(rounds, rounds=3 if size >= FULL else 10)
     if benchmark.stats is None:  # --benchmark-disable: nothing was measured
         return
     clients = rounds.report.clients
     del rounds  # what 300,000 clients remember is 9 GB, and the measuring process needs as much
-    peak = peak_megabytes(PROGRAM.format(threads=1, path=str(saved(size)), method="fedrule", rounds=3, draws=0))
+    peak = peak_megabytes(PROGRAM.format(threads=1, path=str(saved(size)), method="fedrule", rounds=FEW))
     measured[size] = benchmark.stats["min"], peak
     benchmark.extra_info |= {"clients per second": clients / benchmark.stats["min"], "peak_megabytes": peak}
     if size > SIZES[0] and SIZES[0] in measured:
@@ -125,9 +115,7 @@ def test_growth_of_a_fedrule_round(
 
 
 @pytest.mark.parametrize("method", [FedGnn, FedRule])
-def test_hundred_rounds_of_the_paper(
-    benchmark: BenchmarkFixture, saved: Callable[[int], Path], method: type[Federated]
-) -> None:
+def test_hundred_rounds_of_the_paper(benchmark: BenchmarkFixture, saved: SavedHomes, method: type[Federated]) -> None:
     """100 rounds of 3 steps over all homes, drawn anew each round, measured every 10 rounds, on two threads."""
     set_threads(2)
     split = datasets.split(datasets.load("saved", path=saved(FULL)), "holdout", seed=0, validation=True)
@@ -146,5 +134,5 @@ def test_hundred_rounds_of_the_paper(
     benchmark.pedantic(fit, rounds=1)
     if benchmark.stats is None:
         return
-    peak = peak_megabytes(PROGRAM.format(threads=2, path=str(saved(FULL)), method=method.NAME, rounds=3, draws=0))
+    peak = peak_megabytes(PROGRAM.format(threads=2, path=str(saved(FULL)), method=method.NAME, rounds=FEW))
     benchmark.extra_info |= {"threads": 2, "seconds of measuring": sum(spent), "peak_megabytes": peak}

@@ -5,7 +5,6 @@ One thread throughout, as in reported runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,10 +17,10 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
 from baselines.method import Fitted
+from benchmarks.conftest import SavedHomes
 from benchmarks.home_by_home import HomeByHome, asked_homes, whole_homes
 from benchmarks.measure import note_growth, note_ratio, peak_megabytes, seconds
 from benchmarks.scoring import CHUNK, pairs_at_once, score
-from benchmarks.threads import set_threads
 from datasets.candidates import Pairs, has_self_rules
 from datasets.homes import Homes
 from datasets.valid import ValidRules
@@ -50,27 +49,7 @@ homes = datasets.load("saved", path={path!r})
 build("graphrule", rounds={rounds}).fit(homes, rng=np.random.default_rng(0))
 """
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    set_threads(THREADS)
-    yield
-    set_threads(before)
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
-    """Homes of a size in a file, one device of each type in a home; made once."""
-    folder = tmp_path_factory.mktemp("homes")
-
-    def path(size: int) -> Path:
-        file = folder / f"{size}.parquet"
-        if not file.exists():
-            datasets.load("wyze-synthetic", homes=size).merged_types().save(file)
-        return file
-
-    return path
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +94,8 @@ class Round:
         return loss.item()
 
 
-def test_training_round(benchmark: BenchmarkFixture, saved: Callable[[int], Path]) -> None:
-    one_round = Round.of(datasets.load("saved", path=saved(10_000)))
+def test_training_round(benchmark: BenchmarkFixture, saved: SavedHomes) -> None:
+    one_round = Round.of(datasets.load("saved", path=saved(10_000, merged=True)))
     slow = HomeByHome(one_round.parameters)
     sample = asked_homes(one_round.practice, SAMPLE)
     optimizer = torch.optim.Adam(slow.parameters(), lr=0.1)
@@ -133,8 +112,8 @@ def test_training_round(benchmark: BenchmarkFixture, saved: Callable[[int], Path
     note_ratio(benchmark, one_round.lesson.weight, reference, **more)
 
 
-def test_hundred_rounds(benchmark: BenchmarkFixture, saved: Callable[[int], Path]) -> None:
-    path = saved(FULL)
+def test_hundred_rounds(benchmark: BenchmarkFixture, saved: SavedHomes) -> None:
+    path = saved(FULL, merged=True)
     homes = datasets.load("saved", path=path)
     ends: list[float] = []
     used: list[float] = []
@@ -159,8 +138,8 @@ def test_hundred_rounds(benchmark: BenchmarkFixture, saved: Callable[[int], Path
     }
 
 
-def test_scoring_all_candidates(benchmark: BenchmarkFixture, saved: Callable[[int], Path]) -> None:
-    homes = datasets.load("saved", path=saved(FULL))
+def test_scoring_all_candidates(benchmark: BenchmarkFixture, saved: SavedHomes) -> None:
+    homes = datasets.load("saved", path=saved(FULL, merged=True))
     model = GraphRule(rounds=1).fit(homes.subset(np.arange(1_000)), rng=np.random.default_rng(0))
     found = benchmark.pedantic(all_scores, args=(model, homes), rounds=1)
     slow = HomeByHome({name: value.float() for name, value in model.parameters.items()})
@@ -177,14 +156,14 @@ def test_scoring_all_candidates(benchmark: BenchmarkFixture, saved: Callable[[in
 
 @pytest.mark.parametrize("size", SIZES)
 def test_growth_of_a_training_round(
-    benchmark: BenchmarkFixture, saved: Callable[[int], Path], measured: dict[int, tuple[float, float]], size: int
+    benchmark: BenchmarkFixture, saved: SavedHomes, measured: dict[int, tuple[float, float]], size: int
 ) -> None:
-    homes = datasets.load("saved", path=saved(size))
+    homes = datasets.load("saved", path=saved(size, merged=True))
     one_round = Round.of(homes)
     benchmark.pedantic(one_round, rounds=3 if size >= FULL else 10, warmup_rounds=1)
     if benchmark.stats is None:  # --benchmark-disable: nothing was measured
         return
-    peak = peak_megabytes(PROGRAM.format(threads=THREADS, path=str(saved(size)), rounds=FEW))
+    peak = peak_megabytes(PROGRAM.format(threads=THREADS, path=str(saved(size, merged=True)), rounds=FEW))
     measured[size] = benchmark.stats["min"], peak
     note_size(benchmark, one_round, *measured[size])
     if size > SIZES[0] and SIZES[0] in measured:
