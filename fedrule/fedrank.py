@@ -1,15 +1,16 @@
-"""FedRank: `graphrank`, the graph method we recommend, trained in the homes; no rule leaves its home.
+"""FedRank: `graphrank`, the graph method we recommend, trained in the homes.
 
 What leaves a home are addends, and what the server uses of them are sums:
 
 - once, before training, the counts over homes that evidence needs (fedrule/federated/statistics.py), in two sums;
 - in each round that the home takes part in, an update of the 7,733 weights, of which the server takes the mean.
 
-Both can be had by secure aggregation, so that the server learns how many homes have a typed rule, two of them together,
-or devices of two types, and the mean update of a cohort, and of no home what it has. What sums over few homes give away
-is another question: a count of 1 is one home's. The counts are sent once and are many more than the weights; `fit` logs
-their bytes and hands them to `on_round` in the first round as `statistics_bytes`. Everybody is told the sums, as many
-bytes again, and a home leaves out of them what it has added itself.
+Both could be had by secure aggregation, which is not part of this project, so that the server learns how many homes
+have a typed rule, two of them together, or devices of two types, and the mean update of a cohort, and of no home what
+it has. What sums over few homes give away is another question: a count of 1 is one home's. The counts are sent once and
+are many more than the weights; `fit` logs their bytes and hands them to `on_round` in the first round as
+`statistics_bytes`. Everybody is told the sums, as many bytes again, and a home leaves out of them what it has added
+itself.
 
 The server's Adam and cohorts of a few homes make it nearly the minibatch training of `graphrank`.
 """
@@ -26,14 +27,15 @@ import numpy as np
 from baselines.method import Fitted, OnRound, ignore
 from baselines.registry import register
 from datasets.homes import Homes
+from datasets.valid import ValidRules
+from fedrule.evidence import Evidence
 from fedrule.federated.engine import Weighting
 from fedrule.federated.method import Federated
-from fedrule.federated.statistics import sent_bytes
+from fedrule.federated.statistics import Statistics, sent_bytes
 from fedrule.federated.training import Saves
 from fedrule.graph_method import Prepared
 from fedrule.graph_model import GraphModel
-from fedrule.graph_options import Objectives
-from fedrule.practice import NonRules
+from fedrule.ranking_options import RankingOptions
 from fedrule.scorer import Scorer
 from fedrule.weighed import WeighedEvidence
 
@@ -42,8 +44,8 @@ log = logging.getLogger(__name__)
 
 @register("fedrank")
 @dataclass(frozen=True)
-class FedRank(Federated):
-    """Ranks what a home could automate as `graphrank` does, and is trained without a rule leaving its home."""
+class FedRank(RankingOptions, Federated):
+    """Ranks what a home could automate as `graphrank` does, and is trained in the homes, which send addends of sums."""
 
     NAME: ClassVar[str] = "fedrank"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
@@ -54,14 +56,6 @@ class FedRank(Federated):
         "rounds": ("int", 100, 1000),
     }
 
-    hidden: int = 0  # no network; 16 is the paper's
-    dropout: float = 0.3  # of the network that weighs the evidence; 200 homes are few
-    objective: Objectives = "ranking"
-    non_rules: NonRules = "feasible"
-    candidates: int = 300  # of up to 100,000 that a large home has
-    draws: int = 8  # evidence is costly to gather, so each draw is used several times
-    hidden_rules: float = 0.3
-    evidence: int = 64
     rounds: int = 400
     local_steps: int = 3
     learning_rate: float = 0.03  # of clients; the server's Adam is blind to it but for how far clients drift apart
@@ -69,6 +63,9 @@ class FedRank(Federated):
     decay: bool = True
     cohort: int = 64  # homes of a round; thousands of homes want more, e.g. 256
     weighting: Weighting = "roots"  # as a home of n rules counts in the loss of `graphrank`
+
+    def _evidence(self, train: Homes, valid: ValidRules) -> Evidence:
+        return Statistics.of(train, valid).evidence()
 
     def prepare(self, train: Homes, rng: np.random.Generator) -> Prepared:
         prepared = super().prepare(train, rng)

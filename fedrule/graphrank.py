@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from baselines.registry import register
-from fedrule.graph_options import Objectives
 from fedrule.graphrule import GraphRule
-from fedrule.practice import NonRules
+from fedrule.ranking_options import RankingOptions
 
 
 @register("graphrank")
 @dataclass(frozen=True)
-class GraphRank(GraphRule):
+class GraphRank(RankingOptions, GraphRule):
     """Ranks what a home could automate by how its graph already agrees with it; the graph method we recommend."""
 
     NAME: ClassVar[str] = "graphrank"
@@ -33,14 +32,6 @@ class GraphRank(GraphRule):
         "candidates": ("choice", 100, 300, 1000),
     }
 
-    hidden: int = 0  # no network; 16 is the paper's
-    dropout: float = 0.3  # of the network that weighs the evidence; 200 homes are few
-    objective: Objectives = "ranking"
-    non_rules: NonRules = "feasible"
-    candidates: int = 300  # of up to 100,000 that a large home has
-    draws: int = 8  # evidence is costly to gather, so each draw is used several times
-    hidden_rules: float = 0.3
-    evidence: int = 64
     rounds: int = 80
     learning_rate: float = 0.002
     decay: bool = True

@@ -68,9 +68,7 @@ class Federated(GraphMethod):
                 f"{self.NAME}: server_epsilon is of adam and yogi, and the server's is {self.server_optimizer}"
             )
         if plan.control == "gradients" and not plan.sends_progress:
-            raise DataError(
-                f"{self.NAME}: control 'gradients' differs with Adam in the homes and a lambda only"
-            )
+            raise DataError(f"{self.NAME}: control 'gradients' differs with Adam in the homes and a lambda only")
 
     def plan(self) -> Plan:
         """What clients do."""
