@@ -55,7 +55,7 @@ class FedRule(Federated):
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = SPACE | {"gnn_lambda": ("float", 0.0, 1.0)}
     CORRECTION: ClassVar[Correction] = "gate"
 
-    gnn_lambda: float = 1.0  # share of the correction that is applied, GNN
+    gnn_lambda: float = 1.0  # how much of the correction is applied, GNN
     predictor_lambda: float = 1.0  # and predictor; other than 1 every client remembers a whole vector
     control: Control = "updates"  # control parameters from updates (the paper), or from gradients: differ with Adam
 

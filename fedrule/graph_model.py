@@ -6,7 +6,7 @@ from baselines.method import Scores
 from datasets.homes import Array, Homes
 from datasets.view import Relation
 from fedrule.encoder import Parameters
-from fedrule.narrowed import refuse_other_vocabulary
+from fedrule.narrowed import refuse_other_vocabulary, refuse_pairs_across_homes
 from fedrule.scorer import Scorer
 
 
@@ -28,4 +28,5 @@ class GraphModel:
     def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
         """Logits for every relation; homes never seen in training are answered like any other."""
         refuse_other_vocabulary(self.name, homes, self.types, self.relations)
+        refuse_pairs_across_homes(homes, trigger, action)
         return self.scorer.score_pairs(self.parameters, homes, trigger, action)

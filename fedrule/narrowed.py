@@ -24,6 +24,17 @@ def refuse_other_vocabulary(name: str, homes: Homes, types: tuple[str, ...], rel
     )
 
 
+def refuse_pairs_across_homes(homes: Homes, trigger: Array, action: Array) -> None:
+    """An error for the first pair whose devices are of two homes."""
+    across = np.flatnonzero(homes.device_home[trigger] != homes.device_home[action])
+    if len(across):
+        first = across[0]
+        raise DataError(
+            f"{homes.name}: pair {first} is of devices {trigger[first]} and {action[first]}, which are of the homes "
+            f"{homes.device_home[trigger[first]]} and {homes.device_home[action[first]]}; a rule stays within a home"
+        )
+
+
 def narrow(homes: Homes, trigger: Array, action: Array) -> tuple[Homes, Array, Array]:
     """Only the homes of these pairs, which are in the order of homes, and the pairs' devices among theirs."""
     which, row = np.unique(homes.device_home[trigger], return_inverse=True)

@@ -200,8 +200,9 @@ def _steps(
 def ran_away(name: str, rates: dict[str, float], rounds: int, done: int, loss: float, good_round: int) -> None:
     """Say that training of method `name` ran away in round `done`; an error where nothing good is left to keep."""
     what = f"{name}: training ran away in round {done} of {rounds} (loss {loss:.4g})"
-    too_high = " or ".join(f"{rate} {value:g}" for rate, value in rates.items())
-    remedy = f"{too_high} is too high, try {' or '.join(f'{min(value / 10, 0.01):g}' for value in rates.values())}"
+    remedy = f"{' or '.join(f'{rate} {value:g}' for rate, value in rates.items())} is too high"
+    if len(rates) == 1:  # of several it is not known which
+        remedy += "".join(f", try {min(value / 10, 0.01):g}" for value in rates.values())
     if good_round == 0:
         raise DataError(f"{what} and had learned nothing before; {remedy}")
     log.warning("%s; the model after round %d is kept. %s", what, good_round, remedy)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,14 @@ pytest.importorskip("torch", reason="the federated methods need the extra graph"
 pytest.importorskip("torch_geometric", reason="the federated methods need the extra graph")
 pytest.importorskip("numba", reason="the federated methods need the extra graph")
 
+import torch
+
+import datasets
+import fedrule.federated
 from baselines.contract import check_method
 from baselines.registry import build, names
 from baselines.toy_homes import all_pairs, planted_homes
+from datasets.errors import DataError
 from datasets.valid import ValidRules
 from fedrule.federated import method as federated
 from fedrule.federated.fast import Fast
@@ -176,3 +183,20 @@ def test_the_servers_rate_falls_along_half_a_cosine():
     run = federated.Run("fedgnn", 4, 0, rate=2.0, decay=True)
     assert [run.at(done) for done in range(4)] == pytest.approx([2, 1.70711, 1, 0.29289], abs=1e-5)
     assert scores(fitted("fedgnn", decay=True)).tobytes() != scores(fitted("fedgnn")).tobytes()
+
+
+def test_the_clients_part_runs_as_its_package_shows_it():
+    doc = fedrule.federated.__doc__
+    code = textwrap.dedent(doc[doc.index("    method =") : doc.index("`sent.update`")])
+    scope = {"np": np, "torch": torch, "build": build, "homes": datasets.load("wyze-synthetic", homes=20)}
+    scope |= {name: getattr(fedrule.federated, name) for name in fedrule.federated.__all__}
+    exec(code, scope)
+    assert scope["sent"].finite
+    assert np.abs(scope["sent"].update).max() > 0
+
+
+def test_pairs_across_homes_are_refused():
+    homes = datasets.load("wyze-synthetic", homes=5)
+    model = build("fedgnn", rounds=1).fit(homes, rng=np.random.default_rng(0))
+    with pytest.raises(DataError, match=r"pair 1 is of devices 0 and .*, which are of the homes 0 and 4"):
+        model.score_pairs(homes, np.array([0, 0]), np.array([1, homes.n_devices - 1]))

@@ -49,6 +49,7 @@ class Checkpoint:
     beside: Mapping[str, Remembers] = field(default_factory=dict)  # who else remembers something
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))  # a string will do
         if type(self.every) is not int or self.every < 1:  # True is no number
             raise DataError(f"{self.path}: a checkpoint every {self.every!r} rounds: use 1, 2, 3, ...")
 

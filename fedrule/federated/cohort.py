@@ -47,7 +47,9 @@ class Cohorts:
     def __post_init__(self) -> None:
         if not 0 < self.participation <= 1:
             raise DataError(f"participation {self.participation} is no share above 0, up to 1")
-        if self.size < 0 or (self.size and self.participation < 1):
+        if self.size < 0:
+            raise DataError(f"a cohort of {self.size} homes is negative")
+        if self.size and self.participation < 1:
             raise DataError(f"a cohort of {self.size} beside participation {self.participation}: give one of the two")
         if self.sampling not in get_args(Sampling):
             raise unknown("sampling", self.sampling, get_args(Sampling))

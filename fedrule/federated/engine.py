@@ -109,7 +109,7 @@ class Engine:
         finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
         faults = {"dropped": cohort.dropped, "late": cohort.late, "broken": int(broken.sum())}
         report = self._report(trainer, clients, chunks, weight)._replace(**faults)
-        self._say(state.round + 1, report, len(finite))
+        self._say(state.round + 1, report)
         if not finite.any():
             return replace(state, round=state.round + 1, clients=clients), report
         total, nothing = float(weight[finite].sum()), np.zeros(trainer.layout.size)
@@ -160,10 +160,11 @@ class Engine:
         with ThreadPoolExecutor(max_workers=trainer.threads) as pool:
             yield from pool.map(train, range(0, len(work.clients), self.at_once))
 
-    def _say(self, number: int, report: Report, asked: int) -> None:
+    def _say(self, number: int, report: Report) -> None:
         """Who is missing in a round."""
         if not report.clients:
-            log.warning("%s: round %d: no update came in from %d clients; the model stays", self.name, number, asked)
+            nobody = "%s: round %d: no update came in (%d vanished, %d late, %d sent no number); the model stays"
+            log.warning(nobody, self.name, number, report.dropped, report.late, report.refused)
         elif report.refused:
             lost = "%s: round %d goes on without %d clients: what they sent is no number"
             log.warning(lost, self.name, number, report.refused)
