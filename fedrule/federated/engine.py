@@ -188,7 +188,8 @@ class Engine:
             of_group = np.bincount(told.group[told.group >= 0], weight[told.group >= 0], minlength=len(told.shared))
             moved = plan.steps * plan.phi_rate * plan.phi_lambda
             for group, shared in zip(of_group, told.shared, strict=True):  # one by one: a product may use threads
-                base[layout.n_dense :] += moved * group * shared[layout.n_dense :].astype(float)
+                base[layout.n_dense :] += group * shared[layout.n_dense :].astype(float)
+            base *= moved
         return base
 
     def _share(self, state: ServerState, progress: Precise, present: float) -> ServerState:
