@@ -120,10 +120,10 @@ def test_a_text_without_a_service_and_an_event_is_refused(text: str) -> None:
 
 
 def test_the_presets_are_registered_with_their_files() -> None:
-    for name in ("ifttt-full", "ifttt-fedrule"):
+    for name, more in (("ifttt-full", set()), ("ifttt-fedrule", {"cut"})):
         found = get(name)
         assert (found.folder, found.files) == ("ifttt", ("rules", "trainset", "testset", "validationset"))
-        assert set(found.options) == {"min_pair_count", "part", "on_error"}
+        assert set(found.options) == {"min_pair_count", "part", "on_error"} | more
 
 
 def test_the_papers_numbers_are_laid_beside_the_files_that_it_took(recrules: Path) -> None:
