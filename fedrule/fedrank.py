@@ -61,7 +61,7 @@ class FedRank(RankingOptions, Federated):
     learning_rate: float = 0.03  # of clients; the server's Adam is blind to it but for how far clients drift apart
     server_rate: float = 0.005
     decay: bool = True
-    cohort: int = 64  # homes of a round; thousands of homes want more, e.g. 256
+    cohort: int = 64  # homes of a round
     weighting: Weighting = "roots"  # as a home of n rules counts in the loss of `graphrank`
 
     def _evidence(self, train: Homes, valid: ValidRules) -> Evidence:
