@@ -18,13 +18,9 @@ The server's Adam and cohorts of a few homes make it nearly the minibatch traini
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
-from baselines.method import Fitted, OnRound, ignore
 from baselines.registry import register
 from datasets.homes import Homes
 from datasets.valid import ValidRules
@@ -32,11 +28,8 @@ from fedrule.evidence import Evidence
 from fedrule.federated.engine import Weighting
 from fedrule.federated.method import Federated
 from fedrule.federated.statistics import Statistics, sent_bytes
-from fedrule.federated.training import Saves
 from fedrule.graph_method import Prepared
-from fedrule.graph_model import GraphModel
 from fedrule.ranking_options import RankingOptions
-from fedrule.scorer import Scorer
 from fedrule.weighed import WeighedEvidence
 
 log = logging.getLogger(__name__)
@@ -67,32 +60,8 @@ class FedRank(RankingOptions, Federated):
     def _evidence(self, train: Homes, valid: ValidRules) -> Evidence:
         return Statistics.of(train, valid).evidence()
 
-    def prepare(self, train: Homes, rng: np.random.Generator) -> Prepared:
-        prepared = super().prepare(train, rng)
-        sent = _statistics_bytes(prepared.scorer)
+    def sent_before(self, prepared: Prepared) -> dict[str, float]:
+        evidence = (term.evidence for term in prepared.scorer.terms if isinstance(term, WeighedEvidence))
+        sent = float(sum(map(sent_bytes, evidence)))
         log.info("%s: each home sends %.1f kB of counts before training", self.NAME, sent / 1e3)
-        return prepared
-
-    def fit(
-        self,
-        train: Homes,
-        *,
-        rng: np.random.Generator,
-        on_round: OnRound = ignore,
-        saves: Saves | None = None,
-    ) -> GraphModel:
-        """As every federated method, with the bytes of the counts among the values of the first round."""
-
-        def told(done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:
-            first = (
-                {"statistics_bytes": float(_statistics_bytes(fitted.scorer))}
-                if done == 1 and isinstance(fitted, GraphModel)
-                else {}
-            )
-            on_round(done, of, fitted, {**values, **first})
-
-        return super().fit(train, rng=rng, on_round=ignore if on_round is ignore else told, saves=saves)
-
-
-def _statistics_bytes(scorer: Scorer) -> int:
-    return sum(sent_bytes(term.evidence) for term in scorer.terms if isinstance(term, WeighedEvidence))
+        return {"statistics_bytes": sent}

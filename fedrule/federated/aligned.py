@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from datasets.homes import Array, Mask, runs
-from fedrule.federated.memories import Kept, Memories, Numbers, Part
+from fedrule.federated.memories import Kept, Memories, Part
 from fedrule.federated.plan import Plan
 
 
@@ -16,17 +16,17 @@ class Aligned:
     """The memories of some clients: parts of the arrays of all where these lie as needed, copies where they do not."""
 
     clients: Array
-    row_start: Numbers
-    row: Numbers
+    row_start: Array
+    row: Array
     own: Part
     first: Part
     second: Part
-    steps: Numbers
+    steps: Array
     before: Mask | None = None  # [n_rows]  rows that were remembered; None where the rows stay the same
     asked: Mask | None = None  # [n_rows]  rows that this round asks about
 
 
-def align(memories: Memories, clients: Array, start: Numbers, row: Numbers, plan: Plan) -> Aligned:
+def align(memories: Memories, clients: Array, start: Array, row: Array, plan: Plan) -> Aligned:
     """Of some clients that are asked about the relations `row`, client i about those from start[i] to start[i + 1]."""
     if not plan.row_sparse:
         all_start, all_row = memories.rows_of(clients)

@@ -40,9 +40,14 @@ class Task:
     seed: int
     draws: int = 0  # draws that rounds take turns with; 0: anew every round
 
+    def turn(self, number: int) -> int | None:
+        """Which of the draws round `number` takes; None where each is drawn anew and none comes again."""
+        return number % self.draws if self.draws else None
+
     def key(self, number: int, clients: Array) -> Keyed:
         """What is asked in round `number` is drawn by this key."""
-        return Keyed(self.seed, number % self.draws if self.draws else number, clients)
+        turn = self.turn(number)
+        return Keyed(self.seed, number if turn is None else turn, clients)
 
     def practices(self, homes: Homes) -> Practices:
         """Of these homes."""

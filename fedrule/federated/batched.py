@@ -19,7 +19,6 @@ from fedrule.federated.evidence_kernel import slopes
 from fedrule.federated.grid import on_grid
 from fedrule.federated.layout import Vector
 from fedrule.federated.lessons import Lessons
-from fedrule.federated.memories import Numbers
 from fedrule.federated.population import Population
 from fedrule.federated.server import Precise
 from fedrule.federated.side_by_side import Moments, train_side_by_side
@@ -47,15 +46,17 @@ class Batched(Population):
     kept: dict[int, Lessons] = field(default_factory=dict)  # by draw, where draws come again
 
     def begin(self, number: int, clients: Array, model: Vector) -> BatchedRound:
-        turn = number % self.task.draws if self.task.draws else -1
-        lessons = self.kept.get(turn) or Lessons.none(self.homes.n_homes)
+        turn = self.task.turn(number)
+        lessons = Lessons.none(self.homes.n_homes)
+        if turn is not None:
+            lessons = self.kept.get(turn, lessons)
         missing = lessons.missing(clients)
         if len(missing):
-            if turn >= 0 and self.homes.n_homes <= TOGETHER:
+            if turn is not None and self.homes.n_homes <= TOGETHER:
                 missing = lessons.missing(np.flatnonzero(self.rules))
             lessons = lessons.with_more(self.task, self.homes, missing, number=number, model=model)
             others = sum(kept.nbytes for place, kept in self.kept.items() if place != turn)
-            if turn >= 0 and others + lessons.nbytes <= KEPT_BYTES:
+            if turn is not None and others + lessons.nbytes <= KEPT_BYTES:
                 self.kept[turn] = lessons
         return BatchedRound(self.task, number, lessons.asked(clients), lessons)
 
@@ -69,7 +70,7 @@ class BatchedRound:
     clients: Array
     lessons: Lessons
 
-    def rows(self, first: int, end: int) -> tuple[Numbers, Numbers]:
+    def rows(self, first: int, end: int) -> tuple[Array, Array]:
         return np.zeros(end - first + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)  # the model has none
 
     def train(self, work: Work) -> None:

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from numba import njit
 
 from datasets.homes import Array, Mask
+from fedrule.federated.layout import Vector as Floats
 
-Floats = npt.NDArray[np.float32]
 Bits = npt.NDArray[np.uint64]
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -12,7 +12,6 @@ from fedrule.federated.aligned import Aligned
 from fedrule.federated.at_home import Task
 from fedrule.federated.kernel import Clients, Correction, Moments, Outcome, Shape, Training, train_shard
 from fedrule.federated.layout import Layout, Vector
-from fedrule.federated.memories import Numbers
 from fedrule.federated.population import Population
 from fedrule.federated.work import Work
 from fedrule.model import Network
@@ -46,13 +45,13 @@ class Fast(Population):
             homes = self.homes.subset(clients)
             practice = task.practices(homes).draw(task.key(number, clients), score=task.score(model))
             return FastRound.of(task, practice, clients)
-        turn = number % task.draws if task.draws else -1
-        if turn in self.kept:
+        turn = task.turn(number)
+        if turn is not None and turn in self.kept:
             return self.kept[turn]
         everybody = np.arange(self.homes.n_homes)
         practice = self._practices.draw(task.key(number, everybody), score=task.score(model))
         made = FastRound.of(task, practice, everybody)
-        if task.draws:
+        if turn is not None:
             self.kept[turn] = made
         return made
 
@@ -63,18 +62,18 @@ class FastRound:
 
     task: Task
     clients: Array
-    device_start: Numbers
-    device_type: Numbers
-    edge_start: Numbers
-    sender: Numbers  # numbers of devices within the home
-    receiver: Numbers
-    triple_start: Numbers
-    trigger: Numbers
-    action: Numbers
-    relation: Numbers
+    device_start: Array
+    device_type: Array
+    edge_start: Array
+    sender: Array  # numbers of devices within the home
+    receiver: Array
+    triple_start: Array
+    trigger: Array
+    action: Array
+    relation: Array
     positive: Vector
-    row_start: Numbers
-    row: Numbers
+    row_start: Array
+    row: Array
 
     @classmethod
     def of(cls, task: Task, practice: Practice, clients: Array) -> FastRound:
@@ -103,7 +102,7 @@ class FastRound:
             touched % n_relations,
         )
 
-    def rows(self, first: int, end: int) -> tuple[Numbers, Numbers]:
+    def rows(self, first: int, end: int) -> tuple[Array, Array]:
         start = self.row_start[first : end + 1]
         return start - start[0], self.row[start[0] : start[-1]]
 
@@ -166,13 +165,13 @@ class FastRound:
         return self.task.layout
 
 
-def _from_zero(start: Numbers, work: Work) -> Numbers:
+def _from_zero(start: Array, work: Work) -> Array:
     """Where the clients of a chunk begin, counted from its first."""
-    counted: Numbers = start[work.first : work.end + 1] - start[work.first]
+    counted: Array = start[work.first : work.end + 1] - start[work.first]
     return counted
 
 
-def _places(memory: Aligned, triple_start: Numbers, relation: Numbers, n_rows: int) -> Numbers:
+def _places(memory: Aligned, triple_start: Array, relation: Array, n_rows: int) -> Array:
     """[n_triples]: the place of each triple's relation among the rows of its client."""
     client = np.repeat(np.arange(len(triple_start) - 1), np.diff(triple_start))
     owner = np.repeat(np.arange(len(memory.row_start) - 1), np.diff(memory.row_start))

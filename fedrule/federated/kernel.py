@@ -10,7 +10,6 @@ from __future__ import annotations
 from fedrule.federated.kernel_arrays import (
     Clients,
     Correction,
-    Floats,
     Moments,
     Outcome,
     Shape,
@@ -20,6 +19,7 @@ from fedrule.federated.kernel_arrays import (
     read_only,
 )
 from fedrule.federated.kernel_training import train_clients
+from fedrule.federated.layout import Vector as Floats
 
 __all__ = ["Clients", "Correction", "Moments", "Outcome", "Shape", "Training", "train_shard"]
 

@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from datasets.errors import DataError
 from datasets.homes import Array, Mask
-
-Floats = npt.NDArray[np.float32]
-Precise = npt.NDArray[np.float64]
+from fedrule.federated.layout import Vector as Floats
+from fedrule.federated.server import Precise
 
 NONE = np.zeros((0, 0), dtype=np.float32)
 NO_NUMBERS = np.zeros(0, dtype=np.int64)

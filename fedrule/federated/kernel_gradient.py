@@ -14,12 +14,11 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from datasets.homes import Array
+from fedrule.federated.layout import Vector as Floats
 
-Floats = npt.NDArray[np.float32]
 F = TypeVar("F", bound=Callable[..., object])
 f32 = np.float32  # numbers are made so: a bare 0.5 is a float64, and so becomes all that it touches
 

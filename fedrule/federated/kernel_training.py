@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from datasets.homes import Array
-from fedrule.federated.kernel_gradient import F, Floats, Home, Parameters, Work, add_gradient, compiled, f32
+from fedrule.federated.kernel_gradient import F, Home, Parameters, Work, add_gradient, compiled, f32
 from fedrule.federated.kernel_vectors import (
     adam,
     add,
@@ -34,6 +34,7 @@ from fedrule.federated.kernel_vectors import (
     store,
     vectors,
 )
+from fedrule.federated.layout import Vector as Floats
 
 if TYPE_CHECKING:
     from fedrule.federated.kernel_arrays import Correction, Moments, Outcome, Shape, Shard, Training

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from datasets.homes import Array
 from fedrule.federated.grid import ROUND
-from fedrule.federated.kernel_gradient import Floats, compiled, f32, vectorised
+from fedrule.federated.kernel_gradient import compiled, f32, vectorised
+from fedrule.federated.layout import Vector as Floats
 from fedrule.federated.plan import EPSILON, FIRST_DECAY, SECOND_DECAY
-
-Precise = npt.NDArray[np.float64]
+from fedrule.federated.server import Precise
 
 
 class Vectors(NamedTuple):

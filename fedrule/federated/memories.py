@@ -11,14 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from datasets.errors import DataError
 from datasets.homes import Array, runs
 from fedrule.federated.layout import Layout, Vector, zeros
 from fedrule.federated.plan import Plan
-
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +35,8 @@ class Kept:
     """The rows that some clients keep, one client after the other."""
 
     clients: Array
-    many: Numbers  # [n_clients]  rows of each
-    row: Numbers  # [n_rows]
+    many: Array  # [n_clients]  rows of each
+    row: Array  # [n_rows]
     values: Vector  # [n_rows, row_length]
 
 
@@ -47,10 +44,10 @@ class Kept:
 class Memories:
     """Of all clients; those that never took part remember zeros."""
 
-    last: Numbers  # [n_clients]  the last round that counted each client's update; -1: none did
-    row_start: Numbers  # [n_clients + 1]
-    row: Numbers  # [n_kept]  relations whose rows are kept, sorted within a client
-    steps: Numbers  # [n_clients or 0]  that kept-adam has taken
+    last: Array  # [n_clients]  the last round that counted each client's update; -1: none did
+    row_start: Array  # [n_clients + 1]
+    row: Array  # [n_kept]  relations whose rows are kept, sorted within a client
+    steps: Array  # [n_clients or 0]  that kept-adam has taken
     own: Part  # own_k of corrections
     first: Part  # moments of kept-adam
     second: Part
@@ -83,7 +80,7 @@ class Memories:
         """What clients remember, all together: without the few numbers that say whose it is."""
         return sum(array.nbytes for part in (self.own, self.first, self.second) for array in (part.dense, part.rows))
 
-    def rows_of(self, clients: Array) -> tuple[Numbers, Numbers]:
+    def rows_of(self, clients: Array) -> tuple[Array, Array]:
         """Start [n + 1] and relation of the rows that some clients keep."""
         many = self.row_start[clients + 1] - self.row_start[clients]
         return np.concatenate([[0], np.cumsum(many)]), self.row[runs(self.row_start, clients)]

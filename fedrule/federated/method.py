@@ -106,14 +106,14 @@ class Federated(GraphMethod):
         initial = prepared.scorer.initial(torch.Generator().manual_seed(seed))
         task = self.task(prepared, Layout.of(initial), seed)
         trainer = trainer_of(prepared.train, task)
-        engine, layout = self.engine(), task.layout
+        engine, layout, before = self.engine(), task.layout, self.sent_before(prepared)
         watch = None
         if prepared.watched is not None:
             lesson = Lesson.of(prepared.scorer, prepared.watched, leave_out=False)
             watch = Watch(Teacher(prepared.scorer, self.objective_function), lesson)
 
         def told(done: int, model: Vector, report: Report) -> bool:
-            values = {name: float(value) for name, value in report._asdict().items()}
+            values = {name: float(value) for name, value in report._asdict().items()} | (before if done == 1 else {})
             parameters = layout.parameters(model)
             if watch is not None:
                 values["watched_loss"] = watch.look(done, parameters)
@@ -128,6 +128,10 @@ class Federated(GraphMethod):
         state = engine.begin(trainer, layout.flat(initial))
         model = layout.parameters(train_rounds(engine, trainer, run, state, told, saves))
         return prepared.model(watch.best if watch is not None and self.patience and watch.best else model)
+
+    def sent_before(self, prepared: Prepared) -> dict[str, float]:  # noqa: ARG002  of `prepared` some methods send part
+        """What a home sends before the first round, by the names that its history has for it; most send nothing."""
+        return {}
 
     def task(self, prepared: Prepared, layout: Layout, seed: int) -> Task:
         """What every home is told once."""

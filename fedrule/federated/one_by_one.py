@@ -11,7 +11,6 @@ from fedrule.federated.at_home import Key, Task, ask_at_home, learn_at_home
 from fedrule.federated.client import Sent
 from fedrule.federated.handed_in import hand_in, remembered
 from fedrule.federated.layout import Layout, Vector
-from fedrule.federated.memories import Numbers
 from fedrule.federated.population import Population
 from fedrule.federated.work import Work
 from fedrule.training import Lesson
@@ -34,13 +33,12 @@ class OneByOne(Population):
         return OneByOneRound(self.task, number, asked)
 
     def _lesson(self, number: int, client: int, model: Vector) -> Lesson | None:
-        draws = self.task.draws
-        place = (number % draws if draws else -1, client)
-        if place in self.kept:
-            return self.kept[place]
+        turn = self.task.turn(number)
+        if turn is not None and (turn, client) in self.kept:
+            return self.kept[turn, client]
         lesson = ask_at_home(self.task, model, self.homes.subset(np.array([client])), Key(number, client))
-        if draws:
-            self.kept[place] = lesson
+        if turn is not None:
+            self.kept[turn, client] = lesson
         return lesson
 
 
@@ -56,7 +54,7 @@ class OneByOneRound:
     def clients(self) -> Array:
         return np.array(sorted(self.asked), dtype=np.int64)
 
-    def rows(self, first: int, end: int) -> tuple[Numbers, Numbers]:
+    def rows(self, first: int, end: int) -> tuple[Array, Array]:
         if not self.task.layout.n_rows:
             return np.zeros(end - first + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
         rows = [np.unique(self.asked[int(c)].asked.relation.numpy()) for c in self.clients[first:end]]

@@ -11,9 +11,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from datasets.homes import Mask
+from datasets.homes import Array, Mask
 from fedrule.federated.layout import Layout, Vector
-from fedrule.federated.memories import Numbers
 from fedrule.federated.plan import EPSILON, FIRST_DECAY, SECOND_DECAY, Plan
 from fedrule.federated.server import Precise
 
@@ -27,7 +26,7 @@ class Moments:
 
     first: Vector  # [n, size]
     second: Vector
-    steps: Numbers  # [n]
+    steps: Array  # [n]
 
     def after(self, slope: Vector) -> tuple[Moments, Vector]:
         """The moments after a step along this slope, and the direction of the step."""

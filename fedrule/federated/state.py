@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from datasets.homes import Array
 from fedrule.federated.layout import Vector
-from fedrule.federated.memories import Memories, Numbers, Part
+from fedrule.federated.memories import Memories, Part
 from fedrule.federated.server import Moved
 
 AnyArray = npt.NDArray[Any]
@@ -24,7 +25,7 @@ class ServerState:
     model: Vector
     moved: Moved  # what the server's optimizer remembers
     shared: Vector  # [n_groups, size]  what corrections share, one vector for each round that some client needs
-    shared_round: Numbers  # [n_groups]
+    shared_round: Array  # [n_groups]
     clients: Memories
     bound: float = np.inf  # a loss above it has run away
 

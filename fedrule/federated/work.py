@@ -11,7 +11,6 @@ import numpy.typing as npt
 from datasets.homes import Array, Mask
 from fedrule.federated.aligned import Aligned
 from fedrule.federated.layout import Layout, Vector
-from fedrule.federated.memories import Numbers
 from fedrule.federated.plan import Plan
 from fedrule.federated.server import Precise
 
@@ -22,7 +21,7 @@ class Told:
 
     model: Vector  # [size]
     shared: Vector  # [n_groups, size]
-    group: Numbers  # [n_clients of the round]  which of these is a client's shared_k; -1: none
+    group: Array  # [n_clients of the round]  which of these is a client's shared_k; -1: none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +54,7 @@ class Round(Protocol):
     def clients(self) -> Array:
         """Those that have something to learn from in this round, of the ones it was begun with; sorted."""
 
-    def rows(self, first: int, end: int) -> tuple[Numbers, Numbers]:
+    def rows(self, first: int, end: int) -> tuple[Array, Array]:
         """Start [n + 1] and relations, sorted within a client, that clients first to end of them are asked about."""
 
     def train(self, work: Work) -> None:
