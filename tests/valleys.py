@@ -12,7 +12,6 @@ from fedrule.federated.client import train_locally
 from fedrule.federated.engine import Engine
 from fedrule.federated.handed_in import hand_in, remembered
 from fedrule.federated.layout import Layout, Vector
-from fedrule.federated.memories import Numbers
 from fedrule.federated.state import ServerState
 from fedrule.federated.work import Work
 
@@ -63,7 +62,7 @@ class ValleysRound:
     number: int
     clients: Array
 
-    def rows(self, first: int, end: int) -> tuple[Numbers, Numbers]:
+    def rows(self, first: int, end: int) -> tuple[Array, Array]:
         touched = self.valleys.curvature[self.clients[first:end], LAYOUT.n_dense :] > 0
         return np.concatenate([[0], np.cumsum(touched.sum(axis=1))]), np.nonzero(touched)[1]
 
