@@ -61,8 +61,11 @@ class Panel:
         for seed in set(seeds):
             columns = [column for column, each in enumerate(seeds) if each == seed]
             if (weights[:, columns] != weights[:, columns[:1]]).any():
+                few = weights[:, columns].sum(axis=0)
+                lacking = ", ".join(runs[c][0] for c, weight in zip(columns, few, strict=True) if weight < few.max())
                 raise DataError(
                     f"{runs[0][1].key.data}, seed {seed}: the runs were not tested on the same hidden rules"
+                    + (f", or {metric} is no number in some homes of {lacking}" if lacking else "")
                 )
         return cls(tuple(label for label, _ in runs), seeds, totals, weights)
 

@@ -1,21 +1,92 @@
-"""What several speed benchmarks start from: homes of a size in a file, and one thread."""
+"""What `pytest benchmarks/` adds to pytest: the scale, where results and saved runs go, and what benchmarks start from.
+
+Speed and quality are saved by themselves in the folder of the results: a run of pytest-benchmark as
+`speed/<machine>/<number>_<scale>.json` (`benchmarks.speeds` reads them, `pytest-benchmark compare` compares them), the
+result of each method beside those of `python -m benchmarks run`. With `--benchmark-disable` nothing is kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
 import datasets
+from benchmarks.measure import peak_megabytes
+from benchmarks.results import results_folder
+from benchmarks.speeds import SPEED
 from benchmarks.threads import set_threads
+from datasets.errors import DataError
+
+SCALES = ("smoke", "default", "paper")
+UNSAID = "file://./.benchmarks"  # where pytest-benchmark saves if it is told nothing
 
 
 class SavedHomes(Protocol):
     """Where homes of a size are, made when they are first asked for."""
 
     def __call__(self, size: int, *, merged: bool = False) -> Path: ...
+
+
+class Peak(Protocol):
+    """The peak memory of a program in a process of its own, as an entry of `extra_info`."""
+
+    def __call__(self, program: str) -> dict[str, float]: ...
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("fedrule", "rule recommendation")
+    says = "how large: smoke takes 3 minutes, default 15, paper has the full sizes and takes hours (default: default)"
+    group.addoption("--scale", choices=SCALES, default="default", help=says)
+    says = "where results and saved runs are kept (default: $FEDRULE_RESULTS, else results)"
+    group.addoption("--results", metavar="DIR", help=says)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Save the run in the folder of the results, unless the user says where to."""
+    if not config.pluginmanager.hasplugin("benchmark"):
+        raise pytest.UsageError('benchmarks need the extra bench: pip install "fedrule[bench]"')
+    option = config.option
+    elsewhere = option.benchmark_storage != UNSAID or option.benchmark_save or option.benchmark_json
+    measures = option.benchmark_enable or not (option.benchmark_disable or option.benchmark_skip)
+    if elsewhere or not measures or option.collectonly or option.help:
+        return
+    try:
+        folder = results_folder(option.results)
+    except DataError as error:
+        raise pytest.UsageError(str(error)) from None
+    option.benchmark_storage = f"file://{folder / SPEED}"
+    option.benchmark_save = option.benchmark_autosave or option.scale
+
+
+@pytest.fixture(scope="session")
+def scale(pytestconfig: pytest.Config) -> str:
+    """One of `SCALES`."""
+    return str(pytestconfig.getoption("scale"))
+
+
+@pytest.fixture(autouse=True)
+def _scale_is_told(request: pytest.FixtureRequest, scale: str) -> None:
+    """A saved measurement says at which scale it was made."""
+    if "benchmark" in request.fixturenames:
+        request.getfixturevalue("benchmark").extra_info["scale"] = scale
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """As in reported runs."""
+    set_threads(1)
+
+
+@pytest.fixture
+def peak(scale: str) -> Peak:
+    """Not at the scale smoke: to load what a method uses takes longer than its benchmark there."""
+
+    def megabytes(program: str) -> dict[str, float]:
+        return {} if scale == "smoke" else {"peak_megabytes": peak_megabytes(program)}
+
+    return megabytes
 
 
 @pytest.fixture(scope="session")
@@ -31,13 +102,3 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> SavedHomes:
         return file
 
     return path
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """As in reported runs."""
-    torch = pytest.importorskip("torch", reason="graph methods need the extra graph")
-    before = torch.get_num_threads()
-    set_threads(1)
-    yield
-    set_threads(before)

@@ -184,25 +184,34 @@ def _title(result: Result) -> str:
     """Data, options of data and split that are not the defaults, size, track, split and protocol."""
     key = result.key
     how = str(key.split["split"])
-    # The number of homes is shown anyway; the seed is the run's and `validation` is on with curves only.
-    options = _changed(key.data_options, lambda: data_options(key.data, {}), hidden=("homes",))
-    carved = _changed(key.split, lambda: split_options(how, {}), hidden=("split", "seed", "validation"))
+    options = _bracketed(changed_options(result))
+    # The seed is the run's and `validation` is on with curves only.
+    carved = _bracketed(_changed(key.split, lambda: split_options(how, {}), hidden=("split", "seed", "validation")))
     size = f"{result.counts['homes']:,} homes" if "homes" in result.counts else key.fingerprint
     curves = f", fitted without validation rules for curves every {key.curves}" if key.curves else ""
     return f"{key.data}{options}, {size}, {key.track}, {how}{carved}, {key.protocol}{curves}"
 
 
-def _changed(values: Mapping[str, Json], defaults: Callable[[], dict[str, object]], hidden: Sequence[str]) -> str:
-    """What differs from the defaults, in brackets; everything, where the defaults are not known here."""
+def changed_options(result: Result) -> list[str]:
+    """The options of the data that are not the defaults, but for the number of homes, which is shown anyway."""
+    key = result.key
+    return _changed(key.data_options, lambda: data_options(key.data, {}), hidden=("homes",))
+
+
+def _changed(values: Mapping[str, Json], defaults: Callable[[], dict[str, object]], hidden: Sequence[str]) -> list[str]:
+    """What differs from the defaults; everything, where the defaults are not known here."""
     try:
         usual: Mapping[str, Json] = {name: as_json(value, name) for name, value in defaults().items()}
     except DataError:  # results of a data set that this process has not imported
         usual = {}
-    shown = [
+    return [
         f"{name}={value}"
         for name, value in values.items()
         if name not in hidden and (name not in usual or usual[name] != value)
     ]
+
+
+def _bracketed(shown: Sequence[str]) -> str:
     return f" ({', '.join(shown)})" if shown else ""
 
 

@@ -1,4 +1,4 @@
-"""What speed benchmarks share: a reference timed in the same run, and the peak memory of a fresh process."""
+"""What benchmarks share: a reference timed in the same run, growth, warm methods, the memory of a fresh process."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
+
+import datasets
+from baselines.registry import build
+from benchmarks.streams import Stream, generator
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
@@ -47,11 +52,18 @@ def note_ratio(benchmark: BenchmarkFixture, units: int, reference: float, **more
     }
 
 
-def note_growth(benchmark: BenchmarkFixture, times: float, few: tuple[float, float], many: tuple[float, float]) -> None:
-    """Write into `extra_info` how seconds and megabytes grow per 10 times the homes, given those of `times` as many."""
+def note_growth(benchmark: BenchmarkFixture, times: float, few: Mapping[str, float], many: Mapping[str, float]) -> None:
+    """Write into `extra_info` how what was measured grows per 10 times the homes, given that of `times` as many."""
     tenfold = math.log10(times)
-    for what, before, behind in zip(("seconds", "peak_megabytes"), few, many, strict=True):
-        benchmark.extra_info[f"{what} per 10x"] = (behind / before) ** (1 / tenfold)
+    for what in few.keys() & many.keys():
+        benchmark.extra_info[f"{what} per 10x"] = (many[what] / few[what]) ** (1 / tenfold)
+
+
+@cache
+def warm_up(method: str) -> None:
+    """Fit 20 homes, once in a process: what is timed behind that is neither loading nor compiling."""
+    homes = datasets.load("wyze-synthetic", homes=20).merged_types()
+    build(method).fit(homes, rng=generator(Stream.FITTING, 0))
 
 
 def peak_megabytes(program: str) -> float:

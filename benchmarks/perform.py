@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from baselines.method import Fitted
@@ -37,39 +39,27 @@ def perform(
     made: list[Result] = []
     keys, code = asked.keys(homes.fingerprint), asked.code
     kept = Checkpoints.of(asked, homes.fingerprint, store, checkpoints)
-    counts = {"homes": homes.n_homes, "devices": homes.n_devices, "rules": homes.n_rules}
     try:
-        parts = split(homes, asked.split, seed=asked.seed, validation=asked.curves > 0, **asked.split_options)
+        parts = carve(asked, homes)
         curves = None
         if asked.curves:
-            counts["validation rules"] = len(parts.validation)
-            curves = Curves.of(parts, every=asked.curves, seed=asked.seed, log_odds=_log_odds(asked))
+            curves = Curves.of(parts, every=asked.curves, seed=asked.seed, log_odds=has_log_odds(asked))
         memory = {"before": peak_megabytes()}
         rounds = Rounds(told, curves)
-        fitted, history = fit(asked, parts.train, rounds, kept)
+        trained = Trained(asked, homes, parts, *fit(asked, parts.train, rounds, kept))
         seconds = {"fit": rounds.fitting}
         if asked.curves:
             seconds["curves"] = rounds.measuring
         memory["fit"] = peak_megabytes()
         for protocol in asked.protocols:
             begin = time.perf_counter()
-            calibration = _calibration(asked, homes, fitted, parts, kept) if protocol == "paper" else None
+            calibration = trained.calibration(protocol, kept)
             calibrated = time.perf_counter()
-            evaluation = evaluate(fitted, parts, protocol, part="test", seed=asked.seed, calibration=calibration)
+            evaluation = trained.evaluate(protocol, calibration)
             taken = seconds | {"calibrate": calibrated - begin, "evaluate": time.perf_counter() - calibrated}
-            result = Result(
-                keys[protocol],
-                summary=dict(evaluation.summary),
-                calibrated=calibration is not None and calibration.rescales,
-                history=history,
-                seconds=taken,
-                memory=memory | {"peak": peak_megabytes()},
-                counts=counts | {"train rules": parts.train.n_rules, "hidden rules": len(parts.test)},
-                versions=versions(),
-                commit=commit(),
-                code=code,
-                threads=threads,
-                written=_now(),
+            held = memory | {"peak": peak_megabytes()}
+            result = trained.result(
+                evaluation, calibration, seconds=taken, memory=held, threads=threads, key=keys[protocol], code=code
             )
             made.append(store.save(result, evaluation.homes, evaluation.rules))
         kept.remove()
@@ -78,6 +68,61 @@ def perform(
         missing = asked.protocols[len(made) :]
         made += [store.fail(failed(keys[protocol], error, threads, code)) for protocol in missing]
     return made
+
+
+def carve(asked: Experiment, homes: Homes) -> Split:
+    """The parts of an experiment: rules to fit on and hidden ones, validation kept apart only for curves."""
+    return split(homes, asked.split, seed=asked.seed, validation=asked.curves > 0, **asked.split_options)
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A fitted model on its way to a result: probabilities, then the look at test, then the record."""
+
+    asked: Experiment
+    homes: Homes
+    parts: Split
+    fitted: Fitted
+    history: History
+
+    def calibration(self, protocol: str, kept: Checkpoints | None = None) -> Calibration | None:
+        """What turns scores into probabilities, where a protocol asks for them."""
+        return _calibration(self.asked, self.homes, self.fitted, self.parts, kept) if protocol == "paper" else None
+
+    def evaluate(self, protocol: str, calibration: Calibration | None) -> Evaluation:
+        """The hidden rules of test, found or not."""
+        return evaluate(self.fitted, self.parts, protocol, part="test", seed=self.asked.seed, calibration=calibration)
+
+    def result(
+        self,
+        evaluation: Evaluation,
+        calibration: Calibration | None,
+        *,
+        key: Key,
+        code: str,
+        seconds: Mapping[str, float],
+        memory: Mapping[str, float],
+        threads: int,
+    ) -> Result:
+        """The record of what an evaluation found."""
+        homes, parts = self.homes, self.parts
+        counts = {"homes": homes.n_homes, "devices": homes.n_devices, "rules": homes.n_rules}
+        if self.asked.curves:
+            counts["validation rules"] = len(parts.validation)
+        return Result(
+            key,
+            summary=dict(evaluation.summary),
+            calibrated=calibration is not None and calibration.rescales,
+            history=self.history,
+            seconds=dict(seconds),
+            memory=dict(memory),
+            counts=counts | {"train rules": parts.train.n_rules, "hidden rules": len(parts.test)},
+            versions=versions(),
+            commit=commit(),
+            code=code,
+            threads=threads,
+            written=_now(),
+        )
 
 
 def failed(key: Key, error: str, threads: int, code: str) -> Result:
@@ -108,20 +153,20 @@ def fit(
     return fitted, rounds.history
 
 
-def _log_odds(asked: Experiment) -> bool:
+def has_log_odds(asked: Experiment) -> bool:
     """Whether a method's scores are log-odds; a property of the method where that depends on its parameters."""
     return bool(getattr(build(asked.method, **asked.parameters), "log_odds", False))
 
 
 def _calibration(
-    asked: Experiment, homes: Homes, fitted: Fitted, parts: Split, kept: Checkpoints
+    asked: Experiment, homes: Homes, fitted: Fitted, parts: Split, kept: Checkpoints | None
 ) -> Calibration | None:
     """Probabilities for what is not log-odds, from validation data that the model of this fit has not seen.
 
     What has no score gets its probability from there for every method, or losses would not be comparable. Where the
     scores are log-odds and the test leaves nothing unanswered, there is nothing to learn and no second fit.
     """
-    log_odds = _log_odds(asked)
+    log_odds = has_log_odds(asked)
     if log_odds and not _unanswered(evaluate(fitted, parts, "paper", part="test", seed=asked.seed)):
         return None
     if asked.curves:  # validation has been kept apart from this very fit

@@ -84,14 +84,37 @@ def results_folder(given: Path | str | None = None) -> Path:
     return folder
 
 
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Every run of a folder, in an order that depends on the keys only."""
+
+    finished: tuple[Result, ...]
+    failed: tuple[Result, ...]  # and have not succeeded since
+    unreadable: tuple[tuple[str, str], ...]  # file and why it is not used
+
+
+def load_runs(folder: Path | str | None = None) -> Runs:
+    """What a folder holds; nothing where there is no such folder."""
+    read, unreadable = [], []
+    for path in sorted(results_folder(folder).glob("*.json")):
+        try:
+            read.append(_parsed(path))
+        except ValueError as error:
+            unreadable.append((path.name, str(error)))
+    finished = tuple(result for result in read if result.status == "done")
+    there = {(result.key.hash, result.code) for result in finished}
+    failed = tuple(r for r in read if r.status == "failed" and (r.key.hash, r.code) not in there)
+    return Runs(finished, failed, tuple(unreadable))
+
+
 def load_results(folder: Path | str | None = None) -> list[Result]:
-    """Every finished run of a folder, in an order that depends on the keys only; unreadable files are named."""
-    return [result for result in _read_all(results_folder(folder)) if result.status == "done"]
+    """Every finished run of a folder; unreadable files are named in the log."""
+    return list(_named(folder).finished)
 
 
 def load_failures(folder: Path | str | None = None) -> list[Result]:
     """The runs that failed and have not succeeded since, with their errors."""
-    return [result for result in _read_all(results_folder(folder)) if result.status == "failed"]
+    return list(_named(folder).failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +217,28 @@ def _set_aside(path: Path) -> None:
     log.warning("%s could not be read and is now %s", path, aside.name)
 
 
-def _read_all(folder: Path) -> list[Result]:
-    """Finished runs, and failed ones that have not finished since."""
-    read = [result for path in sorted(folder.glob("*.json")) if (result := _read(path)) is not None]
-    finished = {(result.key.hash, result.code) for result in read if result.status == "done"}
-    return [result for result in read if result.status == "done" or (result.key.hash, result.code) not in finished]
+def _named(folder: Path | str | None) -> Runs:
+    runs = load_runs(folder)
+    for name, reason in runs.unreadable:
+        _warn(results_folder(folder) / name, reason)
+    return runs
 
 
 def _read(path: Path) -> Result | None:
     """A result file; None, and a line in the log that says why, where it cannot be used."""
+    try:
+        return _parsed(path)
+    except ValueError as error:
+        _warn(path, str(error))
+        return None
+
+
+def _warn(path: Path, reason: str) -> None:
+    log.warning("%s is not used: %s", path, reason)
+
+
+def _parsed(path: Path) -> Result:
+    """A result file; a ValueError that says why it cannot be used."""
     try:
         content = json.loads(path.read_text("utf-8"))
         if content["format"] != FORMAT:
@@ -220,8 +256,7 @@ def _read(path: Path) -> Result | None:
             if not table.exists() or _digest(table) != digest:
                 raise ValueError(f"{table.name} is missing, cut off or damaged")
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        log.warning("%s is not used: %s", path, f"no {error}" if isinstance(error, KeyError) else error)
-        return None
+        raise ValueError(f"no {error}" if isinstance(error, KeyError) else str(error)) from error
     return result
 
 

@@ -15,6 +15,7 @@ options = { homes = 500 }
 path = "..."                                         # where its files are, if not under $FEDRULE_DATA
 optional = true                                      # left out, with a word, where its files are missing
 track = "instances"                                  # and any of the settings above, for this data set only
+example = ["graphrule", "mf"]                        # methods to compare on one home, see `benchmarks.examples`
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from __future__ import annotations
 import logging
 import tomllib
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -46,7 +47,14 @@ SETTINGS: dict[str, type | types.UnionType] = {
     "curves": int,
 }
 OF_SUITE: dict[str, type | types.UnionType] = {"description": str, "data": list, **SETTINGS}
-OF_DATA: dict[str, type | types.UnionType] = {"name": str, "options": dict, "path": str, "optional": bool, **SETTINGS}
+OF_DATA: dict[str, type | types.UnionType] = {
+    "name": str,
+    "options": dict,
+    "path": str,
+    "optional": bool,
+    "example": list,
+    **SETTINGS,
+}
 
 Table: TypeAlias = Mapping[str, object]
 Given: TypeAlias = Mapping[str, Table]  # method -> parameters
@@ -70,15 +78,8 @@ def read_suite(
     `given` has parameters of methods, which go before those of the file; `methods`, `seeds` and `curves`
     replace the file's.
     """
-    path, content = _content(suite)
     found: list[Experiment] = []
-    for entry in _list(content, "data", f"{path}"):
-        if not isinstance(entry, dict):
-            raise DataError(f"{path}: data sets are tables, written [[data]]")
-        place = f"{path}, data {entry.get('name', '')!r}"
-        _check(entry, OF_DATA, place)
-        settings = {name: entry.get(name, content.get(name)) for name in SETTINGS}
-        settings = {name: value for name, value in settings.items() if value is not None}
+    for entry, settings, place in _entries(suite):
         if methods is not None:
             settings["methods"] = list(methods)
         if seeds is not None:
@@ -89,6 +90,36 @@ def read_suite(
             if asked not in found:  # named twice, e.g. once more with what are its defaults: the same run
                 found.append(asked)
     return found
+
+
+def read_examples(suite: str) -> list[list[Experiment]]:
+    """The examples of a suite, each the methods to compare on one home: track types, the first seed of the data set.
+
+    Methods whose optional package is missing are left out, with a word; so is an example that is left without any.
+    """
+    found: list[list[Experiment]] = []
+    for entry, settings, place in _entries(suite):
+        if "example" not in entry:
+            continue
+        seed = _seeds(settings.get("seeds", len(SEEDS)), place)[0]
+        methods = [each for each in _list(entry, "example", place) if not _without(_name(each))]
+        once = {"track": "types", "seeds": [seed], "methods": methods, "protocols": [PROTOCOLS[0]]}
+        example = _experiments(entry, once, {}, f"{place}, example") if methods else []
+        if example and example not in found:
+            found.append(example)
+    return found
+
+
+def _entries(suite: str) -> Iterator[tuple[Table, dict[str, object], str]]:
+    """Each data set of a suite with its settings, and its place for errors."""
+    path, content = _content(suite)
+    for entry in _list(content, "data", f"{path}"):
+        if not isinstance(entry, dict):
+            raise DataError(f"{path}: data sets are tables, written [[data]]")
+        place = f"{path}, data {entry.get('name', '')!r}"
+        _check(entry, OF_DATA, place)
+        settings = {name: entry.get(name, content.get(name)) for name in SETTINGS}
+        yield entry, {name: value for name, value in settings.items() if value is not None}, place
 
 
 def _content(suite: str) -> tuple[Path, Table]:
@@ -146,12 +177,7 @@ def _methods(asked: object, given: Given, place: str) -> list[tuple[str, Table]]
     found: list[tuple[str, Table]] = []
     for entry in asked if isinstance(asked, list) else [asked]:
         if entry == "all":
-            for name in names():
-                extra = missing_extra(name)
-                if extra:
-                    log.info('left out: %s needs the extra %s: pip install "fedrule[%s]"', name, extra, extra)
-                else:
-                    found.append((name, {}))
+            found += [(name, {}) for name in names() if not _without(name)]
         elif isinstance(entry, dict) and "name" in entry:
             found.append((str(entry["name"]), {key: value for key, value in entry.items() if key != "name"}))
         elif isinstance(entry, str):
@@ -161,6 +187,19 @@ def _methods(asked: object, given: Given, place: str) -> list[tuple[str, Table]]
     if not found:
         raise DataError(f'{place}: nothing to run: no method is named; write "all" for every method')
     return [(name, {**parameters, **given.get(name, {})}) for name, parameters in found]
+
+
+def _without(name: str) -> bool:
+    """Whether a method's optional package is missing, which is said."""
+    extra = missing_extra(name)
+    if extra:
+        log.info('left out: %s needs the extra %s: pip install "fedrule[%s]"', name, extra, extra)
+    return bool(extra)
+
+
+def _name(method: object) -> str:
+    """The name of a method as a suite writes it."""
+    return str(method.get("name", "")) if isinstance(method, dict) else str(method)
 
 
 def _seeds(asked: object, place: str) -> list[int]:

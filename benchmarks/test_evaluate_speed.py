@@ -11,8 +11,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
 from baselines.method import Scores
+from benchmarks.conftest import Peak
 from benchmarks.evaluate import evaluate
-from benchmarks.measure import note_ratio, peak_megabytes, seconds
+from benchmarks.measure import note_ratio, seconds
 from benchmarks.scoring import allows_self_pairs
 from datasets.homes import Array, Homes
 from datasets.splits import Split, leave_one_out
@@ -20,6 +21,7 @@ from datasets.valid import ValidRules
 
 SAMPLE = 300  # homes that the slow loops rank
 FULL = 76_218  # homes of the paper
+SIZES = {"smoke": (10_000,), "default": (10_000, FULL), "paper": (10_000, FULL)}  # homes
 
 PROGRAM = f"""
 from benchmarks.evaluate import evaluate
@@ -40,12 +42,15 @@ class TypeTable:
         return np.asarray(self.table[homes.device_type[trigger] * len(homes.types) + homes.device_type[action]])
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    metafunc.parametrize("n_homes", SIZES[metafunc.config.getoption("scale")])
+
+
 def parts(n_homes: int) -> Split:
     return leave_one_out(datasets.load("wyze-synthetic", homes=n_homes).merged_types())
 
 
-@pytest.mark.parametrize("n_homes", [10_000, FULL])
-def test_ranking_evaluation(benchmark: BenchmarkFixture, n_homes: int) -> None:
+def test_ranking_evaluation(benchmark: BenchmarkFixture, peak: Peak, n_homes: int) -> None:
     made = parts(n_homes)
     fitted = TypeTable(made.train)
     found = benchmark.pedantic(evaluate, args=(fitted, made), rounds=5, warmup_rounds=1)
@@ -58,7 +63,7 @@ def test_ranking_evaluation(benchmark: BenchmarkFixture, n_homes: int) -> None:
     rate = homes / benchmark.stats["min"] if benchmark.stats else 0.0
     more = {"ratio to numpy per home": rate * numpy, "candidates": float(found.homes["candidates, all"].sum())}
     if n_homes == FULL:
-        more["peak_megabytes"] = peak_megabytes(PROGRAM)
+        more |= peak(PROGRAM)
     note_ratio(benchmark, homes, python, **more)
 
 

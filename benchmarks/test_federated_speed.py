@@ -1,4 +1,4 @@
-"""Federated rounds against a plain torch loop over clients, their growth with the clients, and the paper's full size.
+"""Federated rounds against a plain torch loop over clients, their growth with the clients, and 100 in a row.
 
 The workload is the paper's: homes of 2 to 8 devices and 2.65 rules, 11 types, 163 relations, GraphSAGE 16-16, a
 predictor of 163 units, three local steps of SGD, everybody takes part. Candidates are drawn once, for the engine as for
@@ -7,30 +7,40 @@ the loop, except where a name says otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from time import perf_counter
 
 import numpy as np
 import pytest
-import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
+
+pytest.importorskip("torch", reason="federated methods need the extra graph")
+pytest.importorskip("torch_geometric", reason="the loop over clients needs the extra graph")
+pytest.importorskip("numba", reason="federated methods need the extra graph")
+
+import torch
+
 from baselines.method import Fitted
 from benchmarks.client_by_client import ClientByClient
-from benchmarks.conftest import SavedHomes
+from benchmarks.conftest import Peak, SavedHomes
 from benchmarks.curves import Curves
 from benchmarks.home_by_home import asked_homes
-from benchmarks.measure import note_growth, note_ratio, peak_megabytes, seconds
+from benchmarks.measure import note_growth, note_ratio, seconds
 from benchmarks.threads import set_threads
 from datasets.homes import Homes
 from fedrule.federated.layout import Layout
 from fedrule.federated.method import Federated, trainer_of
 from fedrule.federated_methods import FedGnn, FedRule, Scaffold
 
-SAMPLE = 300  # clients that the loop goes through
-CLIENTS = 10_000
+SAMPLE = {"smoke": 100, "default": 100, "paper": 300}  # clients that the loop goes through
+CLIENTS = {"smoke": 1_000, "default": 10_000, "paper": 10_000}
 FULL = 76_218  # homes of the paper
-SIZES = (1_000, 10_000, FULL, 300_000)  # clients; growth is measured from the first
+# Clients; growth is measured from the first.
+SIZES = {"smoke": (300, 1_000), "default": (1_000, 10_000), "paper": (1_000, 10_000, FULL, 300_000)}
+LONG = {"smoke": 100, "default": 1_000, "paper": FULL}  # clients of 100 rounds
+METHODS = {method.NAME: method for method in (FedGnn, FedRule, Scaffold)}
 
 # Rounds as in the paper, the model measured after the first and the last as curves do.
 PROGRAM = """
@@ -52,13 +62,23 @@ method.fit(
 """
 FEW = 4  # rounds after which memory has been asked for all that it will be
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "size" in metafunc.fixturenames:
+        metafunc.parametrize("size", SIZES[metafunc.config.getoption("scale")])
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict[int, tuple[float, float]]:
+def measured() -> dict[int, dict[str, float]]:
     """Clients -> seconds of a round and megabytes, as they come in; sizes grow."""
     return {}
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    set_threads(2)
+    yield
+    set_threads(1)
 
 
 def as_in_the_paper(method: type[Federated], draws: int) -> Federated:
@@ -81,23 +101,26 @@ class Rounds:
 
 
 @pytest.mark.parametrize("draws", [1, 0], ids=["drawn_once", "drawn_anew"])
-@pytest.mark.parametrize(("method", "correct"), [(FedGnn, False), (FedRule, True), (Scaffold, True)])
-def test_federated_round(
-    benchmark: BenchmarkFixture, saved: SavedHomes, method: type[Federated], correct: bool, draws: int
-) -> None:
-    rounds = Rounds(as_in_the_paper(method, draws), datasets.load("saved", path=saved(CLIENTS)))
+@pytest.mark.parametrize("method", METHODS)
+def test_federated_round(benchmark: BenchmarkFixture, saved: SavedHomes, scale: str, method: str, draws: int) -> None:
+    homes = datasets.load("saved", path=saved(CLIENTS[scale]))
+    rounds = Rounds(as_in_the_paper(METHODS[method], draws), homes)
     rounds()  # compiles, and fills what clients remember
-    benchmark.pedantic(rounds, rounds=10, warmup_rounds=1)
-    practice = rounds.task.practices(datasets.load("saved", path=saved(SIZES[0]))).draw(np.random.default_rng(0))
-    sample = asked_homes(practice, SAMPLE)
-    loop = ClientByClient(rounds.initial, sample, steps=3, rate=0.1, correct=correct)
+    benchmark.pedantic(rounds, rounds=10 if scale == "paper" else 5, warmup_rounds=1)
+    practice = rounds.task.practices(homes.subset(np.arange(1_000))).draw(np.random.default_rng(0))
+    sample = asked_homes(practice, SAMPLE[scale])
+    loop = ClientByClient(rounds.initial, sample, steps=3, rate=0.1, correct=method != "fedgnn")
     reference = seconds(loop.round, repeats=3) / len(sample)
     note_ratio(benchmark, rounds.report.clients, reference, threads=1, memory_bytes=rounds.report.memory_bytes)
 
 
-@pytest.mark.parametrize("size", SIZES)
 def test_growth_of_a_fedrule_round(
-    benchmark: BenchmarkFixture, saved: SavedHomes, measured: dict[int, tuple[float, float]], size: int
+    benchmark: BenchmarkFixture,
+    saved: SavedHomes,
+    peak: Peak,
+    measured: dict[int, dict[str, float]],
+    scale: str,
+    size: int,
 ) -> None:
     """Drawn anew each round, as by default."""
     rounds = Rounds(as_in_the_paper(FedRule, 0), datasets.load("saved", path=saved(size)))
@@ -107,18 +130,22 @@ def test_growth_of_a_fedrule_round(
         return
     clients = rounds.report.clients
     del rounds  # what 300,000 clients remember is 9 GB, and the measuring process needs as much
-    peak = peak_megabytes(PROGRAM.format(threads=1, path=str(saved(size)), method="fedrule", rounds=FEW))
-    measured[size] = benchmark.stats["min"], peak
-    benchmark.extra_info |= {"clients per second": clients / benchmark.stats["min"], "peak_megabytes": peak}
-    if size > SIZES[0] and SIZES[0] in measured:
-        note_growth(benchmark, size / SIZES[0], measured[SIZES[0]], measured[size])
+    held = peak(PROGRAM.format(threads=1, path=str(saved(size)), method="fedrule", rounds=FEW))
+    measured[size] = {"seconds": benchmark.stats["min"], **held}
+    benchmark.extra_info |= {"homes": size, "clients per second": clients / benchmark.stats["min"], **held}
+    first = SIZES[scale][0]
+    if size > first and first in measured:
+        note_growth(benchmark, size / first, measured[first], measured[size])
 
 
-@pytest.mark.parametrize("method", [FedGnn, FedRule])
-def test_hundred_rounds_of_the_paper(benchmark: BenchmarkFixture, saved: SavedHomes, method: type[Federated]) -> None:
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("method", ["fedgnn", "fedrule"])
+def test_hundred_rounds_of_the_paper(
+    benchmark: BenchmarkFixture, saved: SavedHomes, peak: Peak, scale: str, method: str
+) -> None:
     """100 rounds of 3 steps over all homes, drawn anew each round, measured every 10 rounds, on two threads."""
-    set_threads(2)
-    split = datasets.split(datasets.load("saved", path=saved(FULL)), "holdout", seed=0, validation=True)
+    path = saved(LONG[scale])
+    split = datasets.split(datasets.load("saved", path=path), "holdout", seed=0, validation=True)
     curves = Curves.of(split, every=10, seed=0, log_odds=True)
     spent: list[float] = []
 
@@ -129,10 +156,10 @@ def test_hundred_rounds_of_the_paper(benchmark: BenchmarkFixture, saved: SavedHo
             spent.append(perf_counter() - begin)
 
     def fit() -> None:
-        as_in_the_paper(method, 0).fit(split.train, rng=np.random.default_rng(0), on_round=on_round)
+        as_in_the_paper(METHODS[method], 0).fit(split.train, rng=np.random.default_rng(0), on_round=on_round)
 
     benchmark.pedantic(fit, rounds=1)
     if benchmark.stats is None:
         return
-    peak = peak_megabytes(PROGRAM.format(threads=2, path=str(saved(FULL)), method=method.NAME, rounds=FEW))
-    benchmark.extra_info |= {"threads": 2, "seconds of measuring": sum(spent), "peak_megabytes": peak}
+    held = peak(PROGRAM.format(threads=2, path=str(path), method=method, rounds=FEW))
+    benchmark.extra_info |= {"homes": LONG[scale], "threads": 2, "seconds of measuring": sum(spent), **held}

@@ -2,74 +2,80 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import dataclasses
 
 import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
-from baselines.registry import build, missing_extra, names
-from benchmarks.measure import note_growth, peak_megabytes
+from baselines.registry import build, get, missing_extra, names
+from benchmarks.conftest import Peak, SavedHomes
+from benchmarks.measure import note_growth, warm_up
 from datasets.homes import Homes
 
-SIZES = (1_000, 10_000, 76_218)  # homes; the first is what growth is measured from
-TOO_LONG = 120.0  # seconds; a method that would need more at a size, by its last one, is not run there
+# Homes; the first is what growth is measured from.
+SIZES = {"smoke": (50, 200), "default": (100, 1_000), "paper": (1_000, 10_000, 76_218)}
+# Seconds; a method that would need more at a size, by its last one, is not run there.
+TOO_LONG = {"smoke": 30.0, "default": 60.0, "paper": 120.0}
+FEW = 4  # rounds after which memory has been asked for all that it will be
 
 PROGRAM = """
 import numpy as np
 import datasets
 from baselines.registry import build
 homes = datasets.load("saved", path={path!r})
-build({name!r}).fit(homes, rng=np.random.default_rng(0))
+build({name!r}, **{parameters!r}).fit(homes, rng=np.random.default_rng(0))
 """
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """Homes of each size in a file, types merged as user-item methods want them."""
-    folder = tmp_path_factory.mktemp("homes")
-    paths = {size: folder / f"{size}.parquet" for size in SIZES}
-    for size, path in paths.items():
-        datasets.load("wyze-synthetic", homes=size).merged_types().save(path)
-    return paths
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    metafunc.parametrize("name", names())
+    metafunc.parametrize("size", SIZES[metafunc.config.getoption("scale")])
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict[str, dict[int, tuple[float, float]]]:
+def measured() -> dict[str, dict[int, dict[str, float]]]:
     """Method -> homes -> seconds and megabytes, as they come in; sizes grow."""
     return {}
 
 
-@pytest.mark.parametrize("name", names())
-@pytest.mark.parametrize("size", SIZES)
 def test_fit(
     benchmark: BenchmarkFixture,
-    saved: dict[int, Path],
-    measured: dict[str, dict[int, tuple[float, float]]],
+    saved: SavedHomes,
+    peak: Peak,
+    measured: dict[str, dict[int, dict[str, float]]],
+    scale: str,
     name: str,
     size: int,
 ) -> None:
     if extra := missing_extra(name):
-        pytest.skip(f"{name} needs the extra {extra}")
-    known = measured.setdefault(name, {})
+        pytest.skip(f'{name} needs the extra {extra}: pip install "fedrule[{extra}]"')
+    known, first = measured.setdefault(name, {}), SIZES[scale][0]
     smaller = max((n for n in known if n < size), default=0)
-    if smaller and (expected := known[smaller][0] * size / smaller) > TOO_LONG:
-        pytest.skip(f"{name} would need about {expected:.0f} s for {size:,} homes, more than {TOO_LONG:.0f} s")
-    homes = datasets.load("saved", path=saved[size])
-    benchmark.pedantic(_fit, args=(name, homes), rounds=1 if size > SIZES[0] else 3)
+    if smaller and (expected := known[smaller]["seconds"] * size / smaller) > TOO_LONG[scale]:
+        more = "" if scale == "paper" else "; see --scale paper"
+        pytest.skip(
+            f"{name} would need about {expected:.0f} s for {size:,} homes, more than {TOO_LONG[scale]:.0f} s{more}"
+        )
+    path = saved(size, merged=True)
+    homes = datasets.load("saved", path=path)
+    warm_up(name)
+    benchmark.pedantic(fit, args=(name, homes), rounds=3 if size == first and scale == "paper" else 1)
     if benchmark.stats is None:  # --benchmark-disable: nothing was measured
         return
-    known[size] = benchmark.stats["min"], peak_megabytes(PROGRAM.format(path=str(saved[size]), name=name))
-    benchmark.extra_info |= {
-        "homes": size,
-        "rules": homes.n_rules,
-        "homes per second": size / known[size][0],
-        "peak_megabytes": known[size][1],
-    }
-    if size > SIZES[0] and SIZES[0] in known:
-        note_growth(benchmark, size / SIZES[0], known[SIZES[0]], known[size])
+    held = peak(PROGRAM.format(path=str(path), name=name, parameters=few_rounds(name)))
+    known[size] = {"seconds": benchmark.stats["min"], **held}
+    rate = size / benchmark.stats["min"]
+    benchmark.extra_info |= {"homes": size, "rules": homes.n_rules, "homes per second": rate, **held}
+    if size > first and first in known:
+        note_growth(benchmark, size / first, known[first], known[size])
 
 
-def _fit(name: str, homes: Homes) -> None:
+def fit(name: str, homes: Homes) -> None:
     build(name).fit(homes, rng=np.random.default_rng(0))
+
+
+def few_rounds(name: str) -> dict[str, int]:
+    """Parameters by which a method stops as soon as it holds all the memory that it ever will."""
+    return {field.name: FEW for field in dataclasses.fields(get(name)) if field.name == "rounds"}  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Making up smart homes at published sizes, against a plain loop that makes them home by home in the same run."""
+"""Making up smart homes, up to published sizes, against a plain loop that makes them home by home in the same run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
-from benchmarks.measure import note_ratio, peak_megabytes, seconds
+from benchmarks.conftest import Peak
+from benchmarks.measure import note_ratio, seconds
 from datasets.homes import Homes
 from datasets.synthetic.catalogue import Catalogue, catalogue
 from datasets.synthetic.presets import PRESETS, Preset
@@ -18,16 +19,26 @@ from datasets.synthetic.wiring import SAME_ZONE
 
 SAMPLE = 2_000  # homes that the loop makes
 ROUNDS = 3  # of either, the fastest counts
+# Presets and how many of their homes; None is all of them.
+SIZES: dict[str, tuple[tuple[str, int | None], ...]] = {
+    "smoke": (("paper", 10_000),),
+    "default": (("paper", None), ("public", 50_000)),
+    "paper": (("paper", None), ("public", None)),
+}
 
 
-@pytest.mark.parametrize("name", ["paper", "public"])
-def test_generate(benchmark: BenchmarkFixture, name: str) -> None:
-    homes: Homes = benchmark.pedantic(datasets.load, args=("wyze-synthetic",), kwargs={"preset": name}, rounds=ROUNDS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    metafunc.parametrize(("name", "n_homes"), SIZES[metafunc.config.getoption("scale")])
+
+
+def test_generate(benchmark: BenchmarkFixture, peak: Peak, name: str, n_homes: int | None) -> None:
+    asked = {"preset": name, "homes": n_homes}
+    homes: Homes = benchmark.pedantic(datasets.load, args=("wyze-synthetic",), kwargs=asked, rounds=ROUNDS)
     preset = PRESETS[name]
     offered = catalogue(preset.types, preset.n_relations, preset.n_typed, every_feature=preset.seen_often > 0)
     reference = seconds(lambda: home_by_home(preset, offered, SAMPLE), repeats=ROUNDS) / SAMPLE
-    program = f"import datasets\ndatasets.load('wyze-synthetic', preset={name!r})"
-    note_ratio(benchmark, homes.n_homes, reference, peak_megabytes=peak_megabytes(program))
+    program = f"import datasets\ndatasets.load('wyze-synthetic', **{asked})"
+    note_ratio(benchmark, homes.n_homes, reference, **peak(program))
 
 
 def home_by_home(preset: Preset, offered: Catalogue, n_homes: int) -> list[set[tuple[int, int, int]]]:

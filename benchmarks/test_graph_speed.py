@@ -12,14 +12,19 @@ from time import perf_counter, process_time
 
 import numpy as np
 import pytest
-import torch
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
+
+pytest.importorskip("torch", reason="graph methods need the extra graph")
+pytest.importorskip("torch_geometric", reason="the loop over homes needs the extra graph")
+
+import torch
+
 from baselines.method import Fitted
-from benchmarks.conftest import SavedHomes
+from benchmarks.conftest import Peak, SavedHomes
 from benchmarks.home_by_home import HomeByHome, asked_homes, whole_homes
-from benchmarks.measure import note_growth, note_ratio, peak_megabytes, seconds
+from benchmarks.measure import note_growth, note_ratio, seconds
 from benchmarks.scoring import CHUNK, pairs_at_once, score
 from datasets.candidates import Pairs, has_self_rules
 from datasets.homes import Homes
@@ -32,10 +37,15 @@ from fedrule.practice import Practice, Practices
 from fedrule.scorer import Scorer
 from fedrule.training import Lesson, Teacher
 
-SAMPLE = 300  # homes that the loops go through
+SAMPLE = {"smoke": 100, "default": 300, "paper": 300}  # homes that the loops go through
 FULL = 76_218  # homes of the paper
 PUBLIC = 272_664  # homes of the public Wyze data
-SIZES = (1_000, 10_000, FULL, PUBLIC)  # homes; the first is what growth is measured from
+# Homes; growth is measured from the first.
+SIZES = {"smoke": (300, 1_000), "default": (1_000, 10_000), "paper": (1_000, 10_000, FULL, PUBLIC)}
+ROUND = {"smoke": 1_000, "default": 10_000, "paper": 10_000}  # of a training round beside the loop
+LONG = {"smoke": 300, "default": 1_000, "paper": FULL}  # of 100 rounds
+SCORED = {"smoke": 1_000, "default": 10_000, "paper": FULL}
+WIDE = {"smoke": 1_000, "default": 10_000, "paper": PUBLIC}  # with the vocabularies of the public data
 THREADS = 1
 FEW = 3  # rounds after which memory has been asked for all that it will be
 
@@ -49,19 +59,22 @@ homes = datasets.load("saved", path={path!r})
 build("graphrule", rounds={rounds}).fit(homes, rng=np.random.default_rng(0))
 """
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "size" in metafunc.fixturenames:
+        metafunc.parametrize("size", SIZES[metafunc.config.getoption("scale")])
 
 
 @pytest.fixture(scope="module")
-def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def public(tmp_path_factory: pytest.TempPathFactory, scale: str) -> Path:
     """Homes with the vocabularies of the public data: 791 relations in place of 163."""
     file = tmp_path_factory.mktemp("public") / "homes.parquet"
-    datasets.load("wyze-synthetic", preset="public").merged_types().save(file)
+    datasets.load("wyze-synthetic", preset="public", homes=WIDE[scale]).merged_types().save(file)
     return file
 
 
 @pytest.fixture(scope="module")
-def measured() -> dict[int, tuple[float, float]]:
+def measured() -> dict[int, dict[str, float]]:
     """Homes -> seconds of a round and megabytes, as they come in; sizes grow."""
     return {}
 
@@ -94,10 +107,10 @@ class Round:
         return loss.item()
 
 
-def test_training_round(benchmark: BenchmarkFixture, saved: SavedHomes) -> None:
-    one_round = Round.of(datasets.load("saved", path=saved(10_000, merged=True)))
+def test_training_round(benchmark: BenchmarkFixture, saved: SavedHomes, scale: str) -> None:
+    one_round = Round.of(datasets.load("saved", path=saved(ROUND[scale], merged=True)))
     slow = HomeByHome(one_round.parameters)
-    sample = asked_homes(one_round.practice, SAMPLE)
+    sample = asked_homes(one_round.practice, SAMPLE[scale])
     optimizer = torch.optim.Adam(slow.parameters(), lr=0.1)
 
     def loop() -> None:
@@ -112,8 +125,8 @@ def test_training_round(benchmark: BenchmarkFixture, saved: SavedHomes) -> None:
     note_ratio(benchmark, one_round.lesson.weight, reference, **more)
 
 
-def test_hundred_rounds(benchmark: BenchmarkFixture, saved: SavedHomes) -> None:
-    path = saved(FULL, merged=True)
+def test_hundred_rounds(benchmark: BenchmarkFixture, saved: SavedHomes, peak: Peak, scale: str) -> None:
+    path = saved(LONG[scale], merged=True)
     homes = datasets.load("saved", path=path)
     ends: list[float] = []
     used: list[float] = []
@@ -129,21 +142,22 @@ def test_hundred_rounds(benchmark: BenchmarkFixture, saved: SavedHomes) -> None:
         return
     each = [end - begin for begin, end in pairwise(ends)]
     benchmark.extra_info |= {
+        "homes": homes.n_homes,
         "threads": THREADS,
         "rounds": len(each),
         "seconds of processor": used[1] - used[0],  # where others keep the machine busy
         "median seconds of a round": float(np.median(each[1:])),
         "seconds until the first round is over": each[0],
-        "peak_megabytes": peak_megabytes(PROGRAM.format(threads=THREADS, path=str(path), rounds=FEW)),
+        **peak(PROGRAM.format(threads=THREADS, path=str(path), rounds=FEW)),
     }
 
 
-def test_scoring_all_candidates(benchmark: BenchmarkFixture, saved: SavedHomes) -> None:
-    homes = datasets.load("saved", path=saved(FULL, merged=True))
+def test_scoring_all_candidates(benchmark: BenchmarkFixture, saved: SavedHomes, scale: str) -> None:
+    homes = datasets.load("saved", path=saved(SCORED[scale], merged=True))
     model = GraphRule(rounds=1).fit(homes.subset(np.arange(1_000)), rng=np.random.default_rng(0))
     found = benchmark.pedantic(all_scores, args=(model, homes), rounds=1)
     slow = HomeByHome({name: value.float() for name, value in model.parameters.items()})
-    sample = whole_homes(homes, SAMPLE, self_pairs=has_self_rules(homes.rules))
+    sample = whole_homes(homes, SAMPLE[scale], self_pairs=has_self_rules(homes.rules))
 
     def loop() -> None:
         with torch.no_grad():
@@ -154,40 +168,47 @@ def test_scoring_all_candidates(benchmark: BenchmarkFixture, saved: SavedHomes) 
     note_ratio(benchmark, homes.n_homes, reference, threads=THREADS, candidates=float(found))
 
 
-@pytest.mark.parametrize("size", SIZES)
 def test_growth_of_a_training_round(
-    benchmark: BenchmarkFixture, saved: SavedHomes, measured: dict[int, tuple[float, float]], size: int
+    benchmark: BenchmarkFixture,
+    saved: SavedHomes,
+    peak: Peak,
+    measured: dict[int, dict[str, float]],
+    scale: str,
+    size: int,
 ) -> None:
     homes = datasets.load("saved", path=saved(size, merged=True))
     one_round = Round.of(homes)
     benchmark.pedantic(one_round, rounds=3 if size >= FULL else 10, warmup_rounds=1)
     if benchmark.stats is None:  # --benchmark-disable: nothing was measured
         return
-    peak = peak_megabytes(PROGRAM.format(threads=THREADS, path=str(saved(size, merged=True)), rounds=FEW))
-    measured[size] = benchmark.stats["min"], peak
-    note_size(benchmark, one_round, *measured[size])
-    if size > SIZES[0] and SIZES[0] in measured:
-        note_growth(benchmark, size / SIZES[0], measured[SIZES[0]], measured[size])
+    held = peak(PROGRAM.format(threads=THREADS, path=str(saved(size, merged=True)), rounds=FEW))
+    measured[size] = {"seconds": benchmark.stats["min"], **held}
+    note_size(benchmark, one_round, **measured[size])
+    first = SIZES[scale][0]
+    if size > first and first in measured:
+        note_growth(benchmark, size / first, measured[first], measured[size])
 
 
-def test_training_round_of_the_size_of_the_public_data(benchmark: BenchmarkFixture, public: Path) -> None:
+def test_training_round_with_the_vocabularies_of_the_public_data(
+    benchmark: BenchmarkFixture, peak: Peak, public: Path
+) -> None:
     one_round = Round.of(datasets.load("saved", path=public))
     benchmark.pedantic(one_round, rounds=1)
     if benchmark.stats is None:  # --benchmark-disable: nothing was measured
         return
-    peak = peak_megabytes(PROGRAM.format(threads=THREADS, path=str(public), rounds=1))
-    note_size(benchmark, one_round, benchmark.stats["min"], peak)
+    held = peak(PROGRAM.format(threads=THREADS, path=str(public), rounds=1))
+    note_size(benchmark, one_round, benchmark.stats["min"], **held)
 
 
-def note_size(benchmark: BenchmarkFixture, one_round: Round, fastest: float, peak: float) -> None:
+def note_size(benchmark: BenchmarkFixture, one_round: Round, seconds: float, **held: float) -> None:
     homes = one_round.practice.full
     benchmark.extra_info |= {
         "threads": THREADS,
         "homes": homes.n_homes,
         "relations": len(homes.relations),
         "candidates": len(one_round.practice.candidates),
-        "homes per second": homes.n_homes / fastest,
-        "peak_megabytes": peak,
+        "homes per second": homes.n_homes / seconds,
+        **held,
     }
 
 

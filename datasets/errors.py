@@ -19,5 +19,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
     choices = sorted(known)
     near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
     guess = f"; did you mean {near[0]!r}?" if near else "."
-    listed = ", ".join(choices) if choices else "none"
+    between = "; " if any("," in choice for choice in choices) else ", "
+    listed = between.join(choices) if choices else "none"
     return UnknownName(f"unknown {kind} {name!r}{guess} Known: {listed}")

@@ -1,4 +1,4 @@
-"""`python -m reports.curves`: loss, AUC and mean rank by round; a row of panels per data set, a line per method.
+"""Loss, AUC and mean rank by round as panels, a line per method; `python -m reports.curves` draws those of a folder.
 
 A line is the mean over seeds, its band goes from the smallest to the largest. A run that ended before its rounds were
 over is marked with a cross and counts on with its last model, which is its result: left out from there on, a method
@@ -9,25 +9,20 @@ others do could not be seen otherwise.
 from __future__ import annotations
 
 import argparse
-import io
 import logging
 import sys
-import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
-import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
-from matplotlib.lines import Line2D
-from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from benchmarks.results import load_results, results_folder
 from reports.lines import MOST_LINES, PARTS, Floats, Row, one_of, rows
-from reports.looks import Look, looks_of
+from reports.looks import FAINT, Look, looks_of
+from reports.sheet import WITHOUT_DATE, Block, Panel, Sheet, laid_out, written
 
 log = logging.getLogger(__name__)
 
@@ -39,72 +34,23 @@ METRICS = {
 LOG_SCALE = ("loss", "mr")  # where they span more than SPAN
 SPAN = 10
 ROOM = 1.2  # between the highest number and the edge of its panel
-WITHOUT_DATE: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
-
-# matplotlib's own style and not the reader's; ids in an SVG file are made from the salt.
-STYLE: list[str | dict[str, object]] = [
-    "default",
-    {"svg.hashsalt": "fedrule", "axes.grid": True, "grid.color": "#e6e6e6", "axes.axisbelow": True},
-    {"axes.spines.top": False, "axes.spines.right": False, "axes.labelsize": 8, "xtick.labelsize": 8},
-    {"ytick.labelsize": 8, "lines.linewidth": 1.5, "lines.markersize": 3.5},
-]
-# Inches, and points of type: places are counted out, so that nothing moves when a label gets longer.
-PANEL, HEIGHT, LEFT, RIGHT = 3.2, 2.2, 0.9, 0.15
-TITLE, BELOW, ENTRY, HANDLE = 0.42, 0.5, 0.185, 0.8
-TYPE = 8.0
-SLACK = 6  # letters, since some are wider than others
 
 
-def figure(shown: Sequence[Row], *, metrics: Sequence[str] = tuple(METRICS), part: str = "test") -> Figure:
-    """A panel for each row and metric, and below them what they have in common: a note and the legend."""
+def sheet(shown: Sequence[tuple[str, Row]], *, metrics: Sequence[str] = tuple(METRICS)) -> Sheet:
+    """A heading for each row, given with its part, and a panel for each of its metrics."""
     for metric in metrics:
         one_of("metric", metric, METRICS)
-    looks = looks_of({line.label: line.method for row in shown for line in row.lines})
-    entries = [_inches(label) + HANDLE for label in looks]
-    titles = [f"{row.title}: {row.seeds}" for row in shown]
-    least = max(max(entries), *(_inches(title, TYPE + 2, "bold") for title in titles))
-    width = max(len(metrics) * (LEFT + PANEL + RIGHT), least + 2 * RIGHT)
-    columns = max(n for n in range(1, len(looks) + 1) if n == 1 or _wide(entries, n) < width - 2 * RIGHT)
-    said = _note(shown, metrics)
-    note = textwrap.wrap(said, int(len(said) * (width - 2 * RIGHT) / _inches(said)) - SLACK)
-    legend = ENTRY * -(-len(looks) // columns) + RIGHT
-    below = legend + ENTRY * len(note) + RIGHT
-    height = len(shown) * (TITLE + HEIGHT + BELOW) + below
-    step = width / len(metrics)
-    with matplotlib.style.context(STYLE):
-        drawn = Figure(figsize=(width, height))
-        for number, (row, title) in enumerate(zip(shown, titles, strict=True)):
-            bottom = height - (number + 1) * (TITLE + HEIGHT + BELOW) + BELOW
-            drawn.text(RIGHT / width, (bottom + HEIGHT + 0.14) / height, title, fontsize=TYPE + 2, weight="bold")
-            for column, metric in enumerate(metrics):
-                left, wide = column * step + LEFT, step - LEFT - RIGHT
-                axes = drawn.add_axes((left / width, bottom / height, wide / width, HEIGHT / height))
-                _panel(axes, row, looks, metric)
-                axes.set_ylabel(f"{part} {METRICS[metric]}", linespacing=1.3)
-                axes.yaxis.set_label_coords(-0.52 / wide, 0.5)  # one below the other, however wide the numbers are
-        drawn.text(RIGHT / width, below / height, "\n".join(note), fontsize=TYPE, va="top", linespacing=1.4)
-        drawn.legend(
-            [_handle(look) for look in looks.values()],
-            list(looks),
-            loc="upper left",
-            bbox_to_anchor=(RIGHT / width, legend / height),
-            ncols=columns,
-            fontsize=TYPE,
-            frameon=False,
-            borderaxespad=0,
-            borderpad=0,
-            handlelength=4.5,
-            columnspacing=1.5,
+    looks = looks_of({line.label: line.method for _, row in shown for line in row.lines})
+    parts = len({part for part, _ in shown})
+    blocks = [
+        Block(
+            f"{part.capitalize() + ': ' if parts > 1 else ''}{row.title}: {row.seeds}",
+            tuple(Panel(partial(_panel, row=row, looks=looks, metric=metric, part=part)) for metric in metrics),
         )
-    return drawn
-
-
-def written(drawn: Figure, suffix: str) -> bytes:
-    """The figure as a file of this kind; the same bytes for the same figure."""
-    file = io.BytesIO()
-    with matplotlib.style.context(STYLE):
-        drawn.savefig(file, format=suffix[1:], dpi=150, metadata=WITHOUT_DATE[suffix])
-    return file.getvalue()
+        for part, row in shown
+    ]
+    columns = min(len(metrics), 3)
+    return Sheet(tuple(blocks), looks, _note([row for _, row in shown], metrics), columns=columns, left=0.92)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -118,8 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
         if given.data:
             one_of("data set", given.data, {run.key.data for run in runs})
             runs = [run for run in runs if run.key.data == given.data]
-        shown = rows(runs, given.part, methods=given.methods, lines=given.line)
-        content = written(figure(shown, metrics=given.metric, part=given.part), given.out.suffix)
+        shown = [(given.part, row) for row in rows(runs, given.part, methods=given.methods, lines=given.line)]
+        content = written(laid_out(sheet(shown, metrics=given.metric)), given.out.suffix)
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_bytes(content)
     except (ValueError, OSError) as error:
@@ -129,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _panel(axes: Axes, row: Row, looks: Mapping[str, Look], metric: str) -> None:
+def _panel(axes: Axes, *, row: Row, looks: Mapping[str, Look], metric: str, part: str) -> None:
     """One metric on one data set."""
     everything, finished, ends = [np.empty(0)], [np.empty(0)], []
     for line in row.lines:
@@ -148,11 +94,12 @@ def _panel(axes: Axes, row: Row, looks: Mapping[str, Look], metric: str) -> None
         finished += [curve[:, 1] for curve, ended_early in curves if not ended_early]
         ends += [(*curve[-1], look.colour) for curve, ended_early in curves if ended_early]
     axes.set_xlabel("round", labelpad=1)
+    axes.set_ylabel(f"{part} {METRICS[metric]}", linespacing=1.3)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     if len(values := np.concatenate(everything)):
         _scale(axes, metric, values, np.concatenate(finished))
     else:
-        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color="#555555")
+        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=FAINT)
     limits = axes.get_ylim()
     for last, value, colour in ends:
         end = min(value, limits[1])
@@ -174,10 +121,6 @@ def _scale(axes: Axes, metric: str, values: Floats, finished: Floats) -> None:
         axes.set_ylim(low / ROOM, high * ROOM)
 
 
-def _handle(look: Look) -> Line2D:
-    return Line2D([], [], color=look.colour, linestyle=look.dash, marker=look.marker)
-
-
 def _note(shown: Sequence[Row], metrics: Sequence[str]) -> str:
     """What the marks of this figure mean."""
     lines = [line.courses for row in shown for line in row.lines]
@@ -186,16 +129,6 @@ def _note(shown: Sequence[Row], metrics: Sequence[str]) -> str:
         beyond = " (on the upper edge: with a loss beyond it)" if "loss" in metrics else ""
         note += f" Cross: a run that ended before its rounds were over{beyond}; it counts on with its last model."
     return note
-
-
-def _wide(entries: Sequence[float], columns: int) -> float:
-    """The inches of a legend of so many columns, which are filled one after the other."""
-    return sum(float(max(column)) for column in np.array_split(np.array(entries), columns))
-
-
-def _inches(text: str, size: float = TYPE, weight: str = "normal") -> float:
-    """How wide it is."""
-    return float(TextPath((0, 0), text, size=size, prop=FontProperties(weight=weight)).get_extents().width) / 72
 
 
 def _parser() -> argparse.ArgumentParser:

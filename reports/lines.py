@@ -6,7 +6,6 @@ data set, track and split.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +16,7 @@ import pandas as pd
 from benchmarks.histories import histories
 from benchmarks.leaderboard import boards
 from benchmarks.results import Result
+from datasets.errors import unknown
 
 Floats = npt.NDArray[np.float64]
 
@@ -91,11 +91,8 @@ def rows(
 
 def one_of(kind: str, name: str, known: Iterable[str]) -> None:
     """An error with the nearest right name where there is no such thing."""
-    choices = sorted(set(known))
-    if name not in choices:
-        near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
-        guess = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"unknown {kind} {name!r}{guess} Known: {'; '.join(choices) or 'none'}")
+    if name not in (choices := set(known)):
+        raise unknown(kind, name, choices)
 
 
 def _fits(runs: Sequence[Result], part: str) -> list[Result]:

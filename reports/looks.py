@@ -8,12 +8,15 @@ from typing import TypeAlias
 
 Dash: TypeAlias = tuple[float, Sequence[float]]  # where it begins; points that are drawn, left out, drawn, ...
 
-# Okabe and Ito's colours, which colour-blind people can tell apart; the methods of the study always have the same.
+# Okabe and Ito's colours, which colour-blind people can tell apart; the methods of the paper always have the same.
 COLOURS = {"fedgnn": "#0072B2", "fedrule": "#D55E00", "graphrule": "#000000", "fedprox": "#009E73"}
 COLOURS |= {"scaffold": "#CC79A7", "fedgate": "#E69F00"}
+COLOURS |= {"graphrank": "#D55E00", "fedrank": "#E69F00", "mf": "#0072B2", "gcmc": "#CC79A7"}
+COLOURS |= {"ease": "#009E73", "popularity": "#56B4E9", "random": "#999999"}
 SPARE = ("#56B4E9", "#009E73", "#CC79A7", "#E69F00", "#0072B2", "#D55E00", "#000000")
 DASHES: tuple[Dash, ...] = ((0, ()), (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)))
 STYLES = [(dash, marker) for marker in ("", "o", "^") for dash in DASHES]  # [MOST_LINES]
+INK, FAINT = "#333333", "#8a8a8a"  # of texts and of what stays in the background
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +24,9 @@ class Look:
     """How a line is drawn: the colour is the method's, dashes and markers are its settings'."""
 
     colour: str
-    dash: Dash
-    marker: str
+    dash: Dash = (0, ())
+    marker: str = ""
+    size: float = 3.5  # of the marker
 
 
 def looks_of(lines: Mapping[str, str]) -> dict[str, Look]:

@@ -9,7 +9,7 @@ import pytest
 
 from baselines import registry
 from benchmarks.settings import assignments, from_text, of_type
-from benchmarks.suite import read_suite, suites
+from benchmarks.suite import read_examples, read_suite, suites
 from datasets.errors import DataError
 from tests.toys import toys
 
@@ -77,6 +77,44 @@ def test_what_is_asked_for_twice_is_one_run(tmp_path):
     assert [(e.method, e.seed) for e in read_suite(suite(tmp_path, text))] == [("toy-count", 1)]
 
 
+EXAMPLE = """
+methods = ["toy-count"]
+seeds = [7, 8]
+[[data]]
+name = "wyze-synthetic"
+track = "instances"
+example = ["toy-log-odds", { name = "toy-count", noise = 2 }]
+[[data]]
+name = "ifttt-synthetic"
+"""
+
+
+def test_an_example_is_its_methods_on_merged_types_with_the_first_seed(tmp_path):
+    path = suite(tmp_path, EXAMPLE)
+    (found,) = read_examples(path)
+    assert [(e.method, e.parameters["noise"], e.seed) for e in found] == [
+        ("toy-log-odds", 0.1, 7),
+        ("toy-count", 2.0, 7),
+    ]
+    assert {(e.source.data, e.source.track) for e in found} == {("wyze-synthetic", "types")}
+    without = suite(tmp_path, "\n".join(line for line in EXAMPLE.splitlines() if "example" not in line))
+    assert read_examples(without) == []
+
+
+def test_an_example_changes_no_run(tmp_path):
+    with_it = read_suite(suite(tmp_path, EXAMPLE))
+    without = "\n".join(line for line in EXAMPLE.splitlines() if "example" not in line)
+    assert with_it == read_suite(suite(tmp_path, without))
+
+
+def test_an_example_leaves_out_methods_whose_extra_is_missing_and_says_so(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("benchmarks.suite.missing_extra", lambda name: "graph" if name == "toy-log-odds" else "")
+    with caplog.at_level(logging.INFO):
+        (found,) = read_examples(suite(tmp_path, EXAMPLE))
+    assert [e.method for e in found] == ["toy-count"]
+    assert "left out: toy-log-odds needs the extra graph" in caplog.text
+
+
 def test_all_leaves_out_methods_whose_extra_is_missing_and_says_so(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(registry, "names", lambda: ["toy-count", "toy-log-odds"])
     monkeypatch.setattr("benchmarks.suite.names", registry.names)
@@ -106,6 +144,8 @@ def test_optional_data_that_is_not_there_is_left_out_with_a_word(tmp_path, monke
         ("[[data]]\nname='ifttt-synthetic'\noptions = { hoems = 3 }", "did you mean 'homes'"),
         ("[[data]]\nname='ifttt-synthetic'\noptions = 3", "options = 3: expected dict"),
         ("[[data]]\noptional = true", "say which data set"),
+        ("example = ['toy-count']\n[[data]]\nname='ifttt-synthetic'", "'example'"),
+        ("[[data]]\nname='ifttt-synthetic'\nexample = 'toy-count'", "example = 'toy-count': expected list"),
         ("seeds = 2", "name at least one data set"),
         ("data = ['ifttt-synthetic']", "data sets are tables, written [[data]]"),
         ("seeds = 0\n[[data]]\nname='ifttt-synthetic'", "seeds = 0: give how many"),
@@ -145,6 +185,25 @@ def test_every_suite_of_ours_can_be_read(name, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDRULE_DATA", str(tmp_path))
     found = read_suite(name, methods=["toy-count"])
     assert "wyze-synthetic" in {e.source.data for e in found}  # without files of others there is something to run
+
+
+@pytest.mark.parametrize("name", ["smoke", "default", "paper"])
+def test_the_suites_of_the_report_have_all_that_it_shows(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDRULE_DATA", str(tmp_path))
+    found = read_suite(name)
+    plain = {(e.source.data, e.method) for e in found if e.source.track == "types" and not e.curves}
+    assert {("wyze-synthetic", m) for m in registry.names()} <= plain
+    # In `smoke` only those that the paper's figures show, and what they are held against.
+    some = ("graphrule", "graphrank", "fedgnn", "fedrule", "mf", "gcmc", "ease", "popularity")
+    assert {("ifttt-synthetic", m) for m in (some if name == "smoke" else registry.names())} <= plain
+    curves = [e for e in found if e.curves]
+    for data, track in (("wyze-synthetic", "types"), ("ifttt-synthetic", "types"), ("wyze-synthetic", "instances")):
+        methods = {e.method for e in curves if (e.source.data, e.source.track) == (data, track)}
+        assert {"graphrule", "fedgnn", "fedrule"} <= methods
+    assert {"sage", "gcn", "gat"} == {e.parameters["encoder"] for e in curves if e.method == "graphrule"}
+    for method in ("fedgnn", "fedrule"):
+        assert {0.1, 1.0} <= {e.parameters["learning_rate"] for e in curves if e.method == method}
+    ((_, *_),) = read_examples(name)
 
 
 def test_settings_on_the_command_line_take_the_type_of_their_parameter():

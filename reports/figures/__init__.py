@@ -1,0 +1,1 @@
+"""Figures: each a function from the material to a drawing."""

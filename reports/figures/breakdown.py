@@ -1,0 +1,198 @@
+"""For whom it works: the reciprocal rank by the size of the home, and by whether a rule was seen in training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from benchmarks.leaderboard import Board
+from benchmarks.results import Result
+from reports.families import NO_LINE
+from reports.figures.hit_rates import FORMULATIONS
+from reports.looks import Look, looks_of
+from reports.made import RUN, About, Drawing, Missing, sources_of
+from reports.main_rows import data_of, homes_of, runs_of, seeds_of
+from reports.material import Material
+from reports.places import IFTTT, WYZE, Role, place_of
+from reports.sheet import Block, Panel, Sheet
+
+SIZE = "devices "  # begins the name of a slice of homes
+KINDS = {"seen": "seen", "unseen": "never seen"}  # slices of rules
+FILTERED, EVERY = "mrr", "mrr, all"  # with the valid filter, and among everything a home could automate
+MARKERS = ("o", "^", "s", "D", "v", "P")
+WIDTH = 0.6  # of the dots of one slice, in slices
+NOTE = (
+    "Dot: mean over the hidden rules of all seeds; bar: smallest to largest seed; n: hidden rules of all seeds. By "
+    "size only rules that some training home has are ranked (valid filter); seen or not, everything that a home could "
+    "automate, since the filter leaves out what was never seen."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of the hidden rules."""
+
+    name: str  # in summaries
+    title: str
+    hidden: int  # over all seeds of a method
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A method on a slice; NaN where there is nothing."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def sizes(material: Material) -> Drawing:
+    """The formulations on smart homes and recipes."""
+    shown, notes = [], []
+    for role in (WYZE, IFTTT):
+        board = _board(role, material)
+        if board is None:
+            notes.append(f"{role.title}: none of {', '.join(FORMULATIONS)} was ranked on {' or '.join(role.data)}.")
+            continue
+        shown.append(board)
+        if absent := [method for method in FORMULATIONS if method not in board.methods()]:
+            notes.append(f"Not run on {board.runs[0][1].key.data}: {', '.join(absent)}.")
+        notes += _silence(board)
+    if not shown:
+        raise Missing("no rankings of the formulations with results by home size", RUN)
+    looks = _looks([label for board in shown for label in board.methods()])
+    blocks = [
+        Block(f"{data_of(board)}, {homes_of(board)}: {seeds_of(board)}", tuple(_panels(board, looks)))
+        for board in shown
+    ]
+    sheet = Sheet(tuple(blocks), looks, NOTE, columns=2, height=2.4, left=0.75)
+    sources = sources_of([run for board in shown for _, run in board.runs])
+    return Drawing(sheet, About(" ".join(map(_caption, shown)), sources, RUN, tuple(notes)))
+
+
+def _board(role: Role, material: Material) -> Board | None:
+    place = place_of(
+        role,
+        material,
+        lambda run: (
+            run.key.protocol == "ranking"
+            and not run.key.curves
+            and run.key.method in FORMULATIONS
+            and any(name.startswith(SIZE) for name in run.summary)
+            and material.is_default(run)
+        ),
+    )
+    return place.board("ranking") if place else None
+
+
+def _panels(board: Board, looks: Mapping[str, Look]) -> list[Panel]:
+    found = []
+    for slices, metric, title in (
+        (_by_size(board), FILTERED, "devices of the home (valid filter)"),
+        (_by_kind(board), EVERY, "rule seen in training? (no filter)"),
+    ):
+        dots = {each: [_dot(runs_of(board, each), part.name, metric) for part in slices] for each in board.methods()}
+        found.append(Panel(partial(_panel, slices=slices, dots=dots, looks=looks), title))
+    return found
+
+
+def _by_size(board: Board) -> list[Slice]:
+    """Sizes that some hidden rule's home has, small ones first."""
+    names = dict.fromkeys(
+        name.split(":")[0] for _, run in board.runs for name in run.summary if name.startswith(SIZE) and ":" in name
+    )
+    slices = [Slice(name, name.removeprefix(SIZE), _hidden(board, name)) for name in names]
+    return [part for part in slices if part.hidden]
+
+
+def _by_kind(board: Board) -> list[Slice]:
+    slices = [Slice(name, title, _hidden(board, name)) for name, title in KINDS.items()]
+    return [part for part in slices if part.hidden]
+
+
+def _hidden(board: Board, name: str) -> int:
+    """Of the method with the most seeds; all methods are asked for the same."""
+    counts = [sum(_count(run, f"{name}: hidden") for run in runs_of(board, label)) for label in board.methods()]
+    return int(max(counts))
+
+
+def _dot(runs: Sequence[Result], name: str, metric: str) -> Dot:
+    """Seeds count by their hidden rules, which may be few."""
+    values = np.array([run.summary.get(f"{name}: {metric}", math.nan) for run in runs])
+    hidden = np.array([_count(run, f"{name}: hidden") for run in runs])
+    there = np.isfinite(values) & (hidden > 0)
+    if not there.any():
+        return Dot(math.nan, math.nan, math.nan)
+    mean = float(np.average(values[there], weights=hidden[there]))
+    return Dot(mean, float(values[there].min()), float(values[there].max()))
+
+
+def _panel(
+    axes: Axes, *, slices: Sequence[Slice], dots: Mapping[str, Sequence[Dot]], looks: Mapping[str, Look]
+) -> None:
+    labels = [each for each in looks if each in dots]
+    for number, each in enumerate(labels):
+        look = looks[each]
+        shift = WIDTH * (number / (len(labels) - 1) - 0.5) if len(labels) > 1 else 0.0
+        for place, dot in enumerate(dots[each]):
+            axes.plot([place + shift] * 2, [dot.low, dot.high], color=look.colour, linewidth=1.2)
+            axes.plot(place + shift, dot.mean, color=look.colour, marker=look.marker, markersize=look.size)
+    for place in range(1, len(slices)):
+        axes.axvline(place - 0.5, color="#d5d5d5", linewidth=0.8)
+    axes.set_xticks(range(len(slices)), [f"{part.title}\nn = {part.hidden:,}" for part in slices])
+    axes.set_xlim(-0.5, max(len(slices), 1) - 0.5)
+    top = max((dot.high for each in dots.values() for dot in each if math.isfinite(dot.high)), default=0.0) or 1.0
+    axes.set_ylim(-0.03 * top, 1.06 * top)  # dots at 0 are seen whole
+    axes.grid(visible=False, axis="x")
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylabel("mean reciprocal rank")
+
+
+def _silence(board: Board) -> list[str]:
+    """Who has no answer for rules that were never seen."""
+    mute = []
+    for label in board.methods():
+        runs = runs_of(board, label)
+        asked = sum(_count(run, "unseen: hidden") for run in runs)
+        if asked and asked == sum(_count(run, "unseen: unanswered") for run in runs):
+            mute.append(label)
+    data = board.runs[0][1].key.data
+    if not _hidden(board, "unseen"):
+        return [f"Every hidden rule of {data} was seen in training."]
+    return [f"On {data} {', '.join(mute)} cannot answer what was never seen, which counts as 0."] if mute else []
+
+
+def _caption(board: Board) -> str:
+    """The best method on the smallest and the largest homes, and on rules that were never seen."""
+    data, by_size = board.runs[0][1].key.data, _by_size(board)
+    parts = [(part, FILTERED, f"in homes with {part.title} devices") for part in [*by_size[:1], *by_size[1:][-1:]]]
+    parts += [(part, EVERY, "on rules that were never seen") for part in _by_kind(board) if part.name == "unseen"]
+    says = [
+        f"{best[0]} ({best[1]:.3f}) {where} ({part.hidden:,} hidden rules)"
+        for part, metric, where in parts
+        if (best := _best(board, part, metric))
+    ]
+    return f"On {data} the best are {', '.join(says)}." if says else f"Nothing was measured on {data}."
+
+
+def _best(board: Board, part: Slice, metric: str) -> tuple[str, float] | None:
+    means = {label: _dot(runs_of(board, label), part.name, metric).mean for label in board.methods()}
+    there = {label: mean for label, mean in means.items() if math.isfinite(mean)}
+    return max(there.items(), key=lambda item: (item[1], item[0])) if there else None
+
+
+def _looks(labels: Sequence[str]) -> dict[str, Look]:
+    """Each method with a marker of its own, in the order of the formulations."""
+    plain = looks_of({label: label for label in labels})
+    ordered = [label for label in FORMULATIONS if label in plain]
+    return {label: Look(plain[label].colour, NO_LINE, MARKERS[number], 4.5) for number, label in enumerate(ordered)}
+
+
+def _count(run: Result, name: str) -> float:
+    value = run.summary.get(name, 0.0)
+    return value if math.isfinite(value) else 0.0

@@ -1,0 +1,144 @@
+"""What recommending for one home takes: delay against the devices it has, and memory (the paper's last figure).
+
+Read from measurements of pytest-benchmark in the group "inference". Each is about homes of one size:
+
+    extra_info = {"method": "fedrule", "devices": 8, "milliseconds_p50": 1.9, "milliseconds_p95": 2.4, "megabytes": 0.7}
+
+and one of them, or one more, is about many homes: `"megabytes of homes"` is a list with the memory of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from benchmarks.speeds import Speed
+from reports.lines import Floats
+from reports.looks import COLOURS, INK, Dash, Look, looks_of
+from reports.made import About, Drawing, Missing
+from reports.material import Material
+from reports.measured import as_number, circumstances, comparable, files_of, number_of
+from reports.paper import INFERENCE_MEGABYTES, INFERENCE_MILLISECONDS
+from reports.sheet import Block, Panel, Sheet
+
+GROUP = "inference"
+COMMAND = "pytest benchmarks/test_inference_speed.py --benchmark-only"
+OF_HOMES = "megabytes of homes"
+PAPER = f"The paper's marks of {INFERENCE_MILLISECONDS} ms and {INFERENCE_MEGABYTES} MB are of its own server and data."
+BARS = 30
+MARK: Dash = (0, (5, 2))
+COLUMNS = ("devices", "milliseconds_p50", "milliseconds_p95")
+
+
+def delay(material: Material) -> Drawing:
+    """Milliseconds against devices, a line for each method, up to the slowest twentieth."""
+    timed = [speed for speed in _measured(material) if all(number_of(speed, name) > 0 for name in COLUMNS)]
+    kept = comparable(timed, "devices")
+    if not kept:
+        raise _missing()
+    lines = {method: _line(kept, method) for method in sorted({_method(speed) for speed in kept})}
+    looks = looks_of({method: method for method in lines})
+    note = f"Line: median; band: up to the 95th percentile; dashed: {INFERENCE_MILLISECONDS} ms, the paper's mark."
+    panel = Panel(partial(_delay_panel, lines=lines, looks=looks))
+    sheet = Sheet((Block("", (panel,)),), looks, note, columns=1, height=3.0, left=0.7)
+    caption = " ".join(_delay_said(method, line) for method, line in lines.items())
+    return Drawing(sheet, About(caption, files_of(kept), COMMAND, (circumstances(kept), PAPER)))
+
+
+def memory(material: Material) -> Drawing:
+    """How many homes need how many megabytes."""
+    told = [speed for speed in _measured(material) if len(_of_homes(speed))]
+    if not told:
+        raise _missing()
+    chosen = max(told, key=lambda speed: (len(_of_homes(speed)), speed.made, speed.fullname))
+    values = np.sort(_of_homes(chosen))
+    within = int(np.count_nonzero(values < INFERENCE_MEGABYTES))
+    method = chosen.extra_info.get("method")
+    caption = (
+        f"Recommending{f' by {method}' if method else ''} takes less than {INFERENCE_MEGABYTES} MB in {within:,} of "
+        f"{len(values):,} homes; half of them need at most {_short(float(np.median(values)))} MB, the largest "
+        f"{_short(float(values[-1]))} MB."
+    )
+    note = f"Dashed: {INFERENCE_MEGABYTES} MB, the paper's mark."
+    panel = Panel(partial(_memory_panel, values=values))
+    sheet = Sheet((Block("", (panel,)),), {}, note, columns=1, height=2.6, left=0.75)
+    return Drawing(sheet, About(caption, files_of([chosen]), COMMAND, (circumstances([chosen]), PAPER)))
+
+
+def _missing() -> Missing:
+    return Missing("the inference benchmark has not been run", COMMAND)
+
+
+def _measured(material: Material) -> list[Speed]:
+    return [speed for speed in material.speeds if speed.group == GROUP]
+
+
+def _method(speed: Speed) -> str:
+    return str(speed.extra_info.get("method", speed.name))
+
+
+def _line(speeds: Sequence[Speed], method: str) -> Floats:
+    """[n_sizes, 3]: COLUMNS by size of home."""
+    rows = [[number_of(speed, name) for name in COLUMNS] for speed in speeds if _method(speed) == method]
+    return np.array(sorted(rows, key=lambda row: row[0]), dtype=np.float64)
+
+
+def _of_homes(speed: Speed) -> Floats:
+    listed = speed.extra_info.get(OF_HOMES)
+    values = np.array([as_number(value) for value in listed] if isinstance(listed, list) else [], dtype=np.float64)
+    return values[values >= 0]  # without NaN
+
+
+def _delay_said(method: str, line: Floats) -> str:
+    (few, least, _), (many, most, _) = line[0], line[-1]
+    slowest = float(line[:, 1:].max())
+    said = f"{method} takes {_short(least)} ms with {_devices(few)}"
+    if len(line) > 1:
+        said += f" and {_short(most)} ms with {_devices(many)}"
+    if slowest < INFERENCE_MILLISECONDS:
+        times = INFERENCE_MILLISECONDS / slowest
+        return f"{said}; 95 of 100 times it is at least {times:,.3g} times faster than {INFERENCE_MILLISECONDS} ms."
+    above = [int(row[0]) for row in line if row[1:].max() >= INFERENCE_MILLISECONDS]
+    return f"{said}; homes with {min(above):,} devices or more can take longer than {INFERENCE_MILLISECONDS} ms."
+
+
+def _devices(many: float) -> str:
+    return "1 device" if many == 1 else f"{many:,.0f} devices"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _delay_panel(axes: Axes, *, lines: dict[str, Floats], looks: dict[str, Look]) -> None:
+    for method, line in lines.items():
+        look, (devices, middle, high) = looks[method], line.T
+        axes.plot(devices, middle, color=look.colour, linestyle=look.dash, marker=look.marker or "o")
+        axes.fill_between(devices, middle, high, color=look.colour, alpha=0.15, linewidth=0)
+    axes.axhline(INFERENCE_MILLISECONDS, color=INK, linestyle=MARK, linewidth=1)
+    axes.set_yscale("log")
+    lowest = min(float(line[:, 1].min()) for line in lines.values())
+    highest = max(float(line[:, 1:].max()) for line in lines.values())
+    axes.set_ylim(min(lowest, INFERENCE_MILLISECONDS) / 1.5, max(highest, INFERENCE_MILLISECONDS) * 1.5)
+    axes.yaxis.set_major_locator(LogLocator(numticks=9))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.set_xlim(left=0)
+    axes.set_xlabel("devices of the home", labelpad=1)
+    axes.set_ylabel("milliseconds, lower is better")
+
+
+def _memory_panel(axes: Axes, *, values: Floats) -> None:
+    most = max(float(values[-1]), INFERENCE_MEGABYTES) * 1.05
+    axes.hist(values, bins=np.linspace(0, most, BARS + 1).tolist(), color=COLOURS["fedgnn"])
+    axes.axvline(INFERENCE_MEGABYTES, color=INK, linestyle=MARK, linewidth=1)
+    axes.set_xlim(0, most)
+    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.set_xlabel("megabytes to recommend for a home", labelpad=1)
+    axes.set_ylabel("homes")

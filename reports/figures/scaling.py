@@ -1,0 +1,142 @@
+"""How fitting grows with the number of homes: seconds and peak memory of every method, families one below the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from reports.families import FEDERATED, METHODS
+from reports.growth import COMMAND, ONE_ROUND, Point, growth, tenfold
+from reports.looks import FAINT, INK, Look, looks_of
+from reports.made import About, Drawing, Missing
+from reports.material import Material
+from reports.sheet import Block, Panel, Sheet
+from reports.text_width import fitted
+
+HEADINGS = {
+    "user-item": "User-item methods, and floors",
+    "floor": "User-item methods, and floors",
+    "graph": "Graph methods with all homes in one place",
+    FEDERATED: "Federated methods",
+}
+OTHERS = "Other methods"
+MOST = 10  # lines of a panel whose labels fit below one another
+LINE = 0.065  # of a panel's height, from label to label
+NAMES = 0.4  # of a panel's width, for the names at the ends of lines
+WHAT = {"seconds": "seconds to fit", "megabytes": "peak memory, MB"}
+
+
+def scaling(material: Material) -> Drawing:
+    """Seconds and memory against homes, both as logarithms."""
+    found = growth(material)
+    if found is None:
+        raise Missing("no method was timed with different numbers of homes", COMMAND)
+    looks = looks_of({label: _method(label) for label in found.lines})
+    points = [point for line in found.lines.values() for point in line]
+    sizes = sorted({point.homes for point in points})
+    values = {what: [v for point in points if not math.isnan(v := point.of(what))] for what in WHAT}
+    shown = [what for what in WHAT if values[what]]
+    blocks = []
+    for heading, labels in _families(found.lines):
+        lines = {label: found.lines[label] for label in labels}
+        panel = partial(_panel, lines=lines, looks=looks, sizes=sizes)
+        blocks.append(Block(heading, tuple(Panel(partial(panel, what=what, values=values[what])) for what in shown)))
+    note = (
+        "x: the factor per ten times the homes, from the smallest to the largest size. All panels have the same axes."
+    )
+    sheet = Sheet(tuple(blocks), note=note, columns=max(len(shown), 1), height=2.4, left=0.75)
+    return Drawing(sheet, About(_caption(found.lines), found.sources, found.command, found.notes))
+
+
+def _method(label: str) -> str:
+    return "fedrule" if label == ONE_ROUND else label
+
+
+def _families(labels: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Headings with their lines, not more than one can read below each other."""
+    of = {method: HEADINGS.get(family, OTHERS) for family, methods in METHODS.items() for method in methods}
+    found: dict[str, list[str]] = {heading: [] for heading in (*HEADINGS.values(), OTHERS)}
+    for label in labels:
+        found[of.get(_method(label), OTHERS)].append(label)
+    return [
+        (f"{heading}, continued" if first else heading, members[first : first + MOST])
+        for heading, members in found.items()
+        for first in range(0, len(members), MOST)
+    ]
+
+
+def _panel(
+    axes: Axes,
+    *,
+    lines: Mapping[str, Sequence[Point]],
+    looks: Mapping[str, Look],
+    sizes: Sequence[int],
+    what: str,
+    values: Sequence[float],
+) -> None:
+    """Lines whose names stand at their ends, on the right."""
+    axes.set(xscale="log", yscale="log", ylabel=WHAT[what])
+    axes.set_xlabel("homes", labelpad=1)
+    decades = max(math.log10(sizes[-1] / sizes[0]), 0.3)
+    names = sizes[-1] * 10 ** (0.06 * decades)
+    axes.set_xlim(sizes[0] / 10 ** (0.06 * decades), names * 10 ** (1.12 * decades * NAMES / (1 - NAMES)))
+    axes.set_ylim(min(values) / 1.5, max(values) * 1.5)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(
+            FuncFormatter(lambda value, _: f"{value:,g}" if value < 1e4 else f"{value / 1e3:,.0f}k")
+        )
+        axis.set_minor_locator(NullLocator())
+    axes.set_xticks(_legible(sizes, decades))
+    steps = (1,) if max(values) > 100 * min(values) else (1, 2, 5)
+    axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=9))
+    ends = []
+    for label, line in lines.items():
+        known = [(point.homes, value) for point in line if not math.isnan(value := point.of(what))]
+        if known:
+            look = looks[label]
+            axes.plot(*zip(*known, strict=True), color=look.colour, linestyle=look.dash, marker=look.marker or "o")
+            ends.append((known[-1][1], label, known[-1][0]))
+    low, high = np.log(axes.get_ylim())
+    heights = _apart([(math.log(value) - low) / (high - low) for value, _, _ in sorted(ends)])
+    room = NAMES * float(axes.get_window_extent().width / axes.figure.dpi)
+    for height, (value, label, homes) in zip(heights, sorted(ends), strict=True):
+        factor = tenfold(lines[label], what)
+        text, size = fitted(label if math.isnan(factor) else f"{label} x{factor:.2g}", room)
+        y = float(np.exp(low + height * (high - low)))
+        axes.plot([homes, names], [value, y], color=FAINT, linestyle=(0, (1, 2)), linewidth=0.7)
+        axes.text(names, y, f" {text}", va="center", fontsize=min(size, 7.5), color=INK)
+
+
+def _legible(sizes: Sequence[int], decades: float) -> list[int]:
+    """Those of the sizes whose numbers do not touch along the axis."""
+    kept: list[int] = []
+    for size in sizes:
+        if not kept or math.log10(size / kept[-1]) > 0.2 * decades:
+            kept.append(size)
+    return kept
+
+
+def _apart(heights: Sequence[float]) -> list[float]:
+    """Heights from the lowest to the highest, moved until labels do not touch, within the panel."""
+    moved: list[float] = []
+    for number, height in enumerate(heights):
+        above = LINE * (len(heights) - number - 1)
+        moved.append(min(max(height, moved[-1] + LINE if moved else 0.02), 0.98 - above))
+    return moved
+
+
+def _caption(lines: Mapping[str, Sequence[Point]]) -> str:
+    """The methods that grow least and most."""
+    said = []
+    for what, name in (("seconds", "the time"), ("megabytes", "the memory")):
+        factors = sorted((f, label) for label, line in lines.items() if not math.isnan(f := tenfold(line, what)))
+        if factors:
+            least, most = (f"{factor:.2g} ({label})" for factor, label in (factors[0], factors[-1]))
+            said.append(f"{name} to fit grows by a factor of {least}" + (f" to {most}" if len(factors) > 1 else ""))
+    sizes = [point.homes for line in lines.values() for point in line]
+    return f"Per ten times the homes, measured from {min(sizes):,} to {max(sizes):,}, {'; '.join(said)}."

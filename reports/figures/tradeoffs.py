@@ -1,0 +1,234 @@
+"""What accuracy costs: the reciprocal rank against seconds of training, and against the bytes that a home sends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from benchmarks.leaderboard import Board
+from benchmarks.results import Result
+from reports.costs import Point, front, in_bytes, in_seconds, points, seconds, sent
+from reports.direct_labels import Named, add_names, in_lines
+from reports.families import FEDERATED, LOOKS, legend, sends
+from reports.looks import DASHES, Look
+from reports.made import RUN, About, Drawing, Missing, sources_of
+from reports.main_rows import data_of, main_rows, place_title, ranking_of, seeds_of, with_rows
+from reports.material import Material
+from reports.places import IFTTT, WYZE, Role, place_of
+from reports.sheet import Block, Panel, Sheet
+
+METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}
+PROTOCOLS = {"ranking": "mrr", "paper": "auc"}  # in the order of preference
+LINED = tuple(family for family in LOOKS if family != FEDERATED)  # each has dashes of its own
+LETTERS = 22  # of a line of a label
+MOST_TICKS = 5
+CLOSE = 0.95  # of the best accuracy
+
+
+def time(material: Material) -> Drawing:
+    """Seconds of training on smart homes and recipes, every method."""
+    panels, captions, sources, notes, seeds = [], [], [], [], []
+    looks: dict[str, Look] = {}
+    for role in (WYZE, IFTTT):
+        board = ranking_of(role, material)
+        if board is None:
+            notes.append(f"{role.title}: no rankings on {' or '.join(role.data)}.")
+            continue
+        board = with_rows(board, main_rows(board))
+        every = points(board, "mrr", seconds)
+        shown = [point for point in every if _can_be_drawn(point)]
+        if lost := [point.label for point in every if point not in shown]:
+            notes.append(f"{place_title(board)}: no time or no rank of {', '.join(lost)}.")
+        if not shown:
+            continue
+        panels.append(Panel(partial(_time_panel, shown=shown), place_title(board)))
+        captions.append(_time_caption(shown, board.runs[0][1].key.data))
+        sources += [run for _, run in board.runs]
+        looks |= legend(point.family for point in shown)
+        seeds.append(f"{data_of(board)}: {seeds_of(board)}, {_threads(board)}")
+    if not panels:
+        raise Missing("no rankings on smart homes or recipes", RUN)
+    note = (
+        "Methods with their defaults, means over seeds. Grey line: no other method is both faster and better. Seconds "
+        f"of training alone, on the machine of each run. {'; '.join(seeds)}."
+    )
+    about = About(" ".join(captions), sources_of(sources), RUN, tuple(notes))
+    return Drawing(_sheet(panels, looks, note), about)
+
+
+def bytes_sent(material: Material) -> Drawing:
+    """What a home sends over the whole training; beside it the best central method of each kind."""
+    panels, captions, sources, notes, seeds = [], [], [], [], []
+    looks: dict[str, Look] = {}
+    for role in (WYZE, IFTTT):
+        board, metric = _federated_board(role, material)
+        every = points(board, metric, sent) if board else []
+        federated = [point for point in every if _can_be_drawn(point)]
+        if board is None or not federated:
+            notes.append(f"{role.title}: no federated method was run on {' or '.join(role.data)}.")
+            continue
+        central = _best_of_each_kind(every)
+        if metric == "auc":
+            notes.append(f"{place_title(board)}: AUC by protocol paper, since no federated method was ranked there.")
+        if not central:
+            notes.append(f"{place_title(board)}: no central method was run beside them.")
+        drawn = with_rows(board, [point.label for point in (*federated, *central)])
+        panel = partial(_bytes_panel, federated=federated, central=central, metric=metric)
+        panels.append(Panel(panel, place_title(board)))
+        captions.append(_bytes_caption(federated, central, board.runs[0][1].key.data, metric))
+        sources += [run for _, run in drawn.runs]
+        looks |= {FEDERATED: LOOKS[FEDERATED]} | {_line_name(point): _line_look(point) for point in central}
+        seeds.append(f"{data_of(board)}: {seeds_of(drawn)}")
+    if not panels:
+        raise Missing("no federated method was run on smart homes or recipes", RUN)
+    note = (
+        "Methods with their defaults, means over seeds. Bytes that a home sends over the whole training, mean over "
+        "homes; counts that it sends before (fedrank) are among them. A central method's server has all data. "
+        f"{'; '.join(seeds)}."
+    )
+    about = About(" ".join(captions), sources_of(sources), RUN, tuple(notes))
+    return Drawing(_sheet(panels, looks, note), about)
+
+
+def _federated_board(role: Role, material: Material) -> tuple[Board | None, str]:
+    """The main rows of the list with the most federated runs, by the first protocol that has any; and its metric."""
+    for protocol, metric in PROTOCOLS.items():
+        place = place_of(role, material, partial(_is_federated, protocol=protocol))
+        if place:
+            there = {id(run) for run in place.runs}
+            # A place may have lists with and without curves, which are fits to different rules.
+            counts = [sum(id(run) in there for _, run in board.runs) for board in material.boards]
+            board = material.boards[counts.index(max(counts))]
+            return with_rows(board, main_rows(board)), metric
+    return None, ""
+
+
+def _is_federated(run: Result, *, protocol: str) -> bool:
+    return run.key.protocol == protocol and sends(run) and (protocol == "paper" or not run.key.curves)
+
+
+def _best_of_each_kind(every: Sequence[Point]) -> list[Point]:
+    """Of those that are not federated."""
+    best: dict[str, Point] = {}
+    for point in sorted(every, key=lambda point: (-point.accuracy, point.label)):
+        if point.family != FEDERATED and math.isfinite(point.accuracy):
+            best.setdefault(point.family, point)
+    return list(best.values())
+
+
+def _time_panel(axes: Axes, *, shown: Sequence[Point]) -> None:
+    _logarithmic(axes, [point.cost for point in shown], in_seconds)
+    _vertical(axes, [point.accuracy for point in shown], "mrr")
+    best = front(shown)
+    axes.plot([p.cost for p in best], [p.accuracy for p in best], color="#c4c4c4", linewidth=1.2, zorder=1)
+    _dots(axes, shown)
+    axes.set_xlabel("training", labelpad=1)
+    add_names(axes, [_named(point) for point in shown])
+
+
+def _bytes_panel(axes: Axes, *, federated: Sequence[Point], central: Sequence[Point], metric: str) -> None:
+    _logarithmic(axes, [point.cost for point in federated], in_bytes)
+    _vertical(axes, [point.accuracy for point in (*federated, *central)], metric)
+    left, right = axes.get_xlim()
+    edge = left * (right / left) ** 0.02  # names of lines begin here
+    for point in central:
+        look = _line_look(point)
+        axes.axhline(point.accuracy, color=look.colour, linestyle=look.dash, linewidth=1.2, zorder=1)
+    _dots(axes, federated)
+    axes.set_xlabel("sent by a home", labelpad=1)
+    lines = [
+        Named(in_lines(point.label, LETTERS), edge, point.accuracy, LOOKS[point.family].colour) for point in central
+    ]
+    add_names(axes, [_named(point) for point in federated], along=lines)
+
+
+def _line_name(point: Point) -> str:
+    return f"best central method, {point.family}"
+
+
+def _line_look(point: Point) -> Look:
+    return Look(LOOKS[point.family].colour, DASHES[LINED.index(point.family) % len(DASHES)])
+
+
+def _dots(axes: Axes, shown: Sequence[Point]) -> None:
+    for point in shown:
+        look = LOOKS[point.family]
+        axes.plot(
+            point.cost, point.accuracy, color=look.colour, marker=look.marker, markersize=look.size, linestyle="none"
+        )
+
+
+def _logarithmic(axes: Axes, values: Sequence[float], text: Callable[[float], str]) -> None:
+    """The horizontal axis, with room for names at both ends."""
+    axes.set_xscale("log")
+    room = 10 ** (0.12 * math.log10(max(values) / min(values)) + 0.2)
+    low, high = min(values) / room, max(values) * room
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_locator(FixedLocator(ticks(low, high)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two, as many as can be read side by side."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for digits, step in (((1, 1.5, 2, 3, 4, 6, 8), 1), ((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
+        found = [digit * 10.0**decade for decade in decades[::step] for digit in digits]
+        found = [value for value in found if low <= value <= high]
+        if len(found) <= MOST_TICKS:
+            break
+    return found
+
+
+def _vertical(axes: Axes, values: Sequence[float], metric: str) -> None:
+    spread = max(values) - min(values) or 0.1 * abs(values[0]) or 1.0
+    axes.set_ylim(min(values) - 0.15 * spread, max(values) + 0.15 * spread)
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    axes.set_ylabel(METRICS[metric])
+
+
+def _named(point: Point) -> Named:
+    return Named(in_lines(point.label, LETTERS), point.cost, point.accuracy)
+
+
+def _can_be_drawn(point: Point) -> bool:
+    return math.isfinite(point.accuracy) and math.isfinite(point.cost) and point.cost > 0
+
+
+def _time_caption(shown: Sequence[Point], data: str) -> str:
+    """The best one, and the fastest that is nearly as good."""
+    best = max(shown, key=lambda point: (point.accuracy, -point.cost))
+    says = f"On {data} {best.label} is the best ({best.accuracy:.3f}) and trains in {in_seconds(best.cost)}"
+    near = [point for point in shown if point.accuracy >= CLOSE * best.accuracy]
+    fast = min(near, key=lambda point: point.cost)
+    if fast is best:
+        return f"{says}; no faster one has {CLOSE:.0%} of that."
+    says += f"; {fast.label} has {fast.accuracy / best.accuracy:.0%} of that in {in_seconds(fast.cost)}"
+    return f"{says}, {best.cost / fast.cost:,.1f} times faster."
+
+
+def _bytes_caption(federated: Sequence[Point], central: Sequence[Point], data: str, metric: str) -> str:
+    """The best federated method beside the best central one, and the one that sends least."""
+    best = max(federated, key=lambda point: (point.accuracy, -point.cost))
+    name = "MRR" if metric == "mrr" else "AUC"
+    says = f"On {data} a home sends {in_bytes(best.cost)} for {name} {best.accuracy:.3f} with {best.label}"
+    least = min(federated, key=lambda point: (point.cost, point.label))
+    if least is not best:
+        says += f", {in_bytes(least.cost)} for {least.accuracy:.3f} with {least.label}"
+    if central:
+        says += f"; {central[0].label}, central, has {central[0].accuracy:.3f}"
+    return f"{says}."
+
+
+def _sheet(panels: Sequence[Panel], looks: dict[str, Look], note: str) -> Sheet:
+    block = Block("", tuple(panels))
+    return Sheet((block,), looks, note, columns=len(panels), height=3.2, left=0.75)
+
+
+def _threads(board: Board) -> str:
+    counts = sorted({run.threads for _, run in board.runs})
+    return "1 thread" if counts == [1] else f"{' or '.join(map(str, counts))} threads"

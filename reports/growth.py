@@ -1,0 +1,122 @@
+"""What fitting took with different numbers of homes.
+
+Read from what `benchmarks/test_fit_speed.py` has measured (and `test_federated_speed.py` for single rounds); where that
+is missing, from runs on wyze-synthetic by the same code with the same settings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.compare import refuse_mixed
+from benchmarks.results import Result
+from benchmarks.speeds import Speed
+from reports.made import sources_of
+from reports.material import Material
+from reports.measured import circumstances, comparable, files_of, number_of
+from reports.places import places
+
+COMMAND = "pytest benchmarks/ --benchmark-only --scale default"
+FIT, ROUND = "benchmarks/test_fit_speed.py::", "benchmarks/test_federated_speed.py::test_growth_of_a_fedrule_round"
+ONE_ROUND = "fedrule, 1 round"
+DATA = "wyze-synthetic"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What a method took for so many homes."""
+
+    homes: int
+    seconds: float
+    megabytes: float
+
+    def of(self, what: str) -> float:
+        """Seconds or megabytes; NaN where it is nothing that a logarithm can be taken of."""
+        value = self.seconds if what == "seconds" else self.megabytes
+        return value if 0 < value < math.inf else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Lines, and where they come from."""
+
+    lines: dict[str, list[Point]]  # by method; homes grow
+    sources: tuple[str, ...]
+    command: str
+    notes: tuple[str, ...]
+
+
+def growth(material: Material) -> Growth | None:
+    """Of the measurements, else of the runs; None where no method has two sizes."""
+    return _of_speeds(material.speeds) or _of_runs(material)
+
+
+def tenfold(line: Sequence[Point], what: str) -> float:
+    """The factor per ten times the homes, from the smallest to the largest size; NaN where there are no two."""
+    known = [(point.homes, point.of(what)) for point in line if not math.isnan(point.of(what))]
+    if len(known) < 2:
+        return math.nan
+    (few, small), (many, large) = known[0], known[-1]
+    return float((large / small) ** (1 / math.log10(many / few)))
+
+
+def _of_speeds(speeds: Iterable[Speed]) -> Growth | None:
+    kept = comparable([speed for speed in speeds if speed.fullname.startswith((FIT, ROUND))], "homes")
+    lines: dict[str, list[Point]] = {}
+    for speed in kept:
+        label = ONE_ROUND if speed.fullname.startswith(ROUND) else str(speed.params.get("name", speed.name))
+        point = Point(int(number_of(speed, "homes")), speed.seconds_min, number_of(speed, "peak_megabytes"))
+        lines.setdefault(label, []).append(point)
+    if not any(len(line) > 1 for line in lines.values()):
+        return None
+    notes = [circumstances(kept), "Memory is that of a fresh process, all imports included."]
+    largest = max(point.homes for line in lines.values() for point in line)
+    short = sorted(label for label, line in lines.items() if max(point.homes for point in line) < largest)
+    if short:
+        notes.append(f"Not measured with {largest:,} homes, where they may take too long: {', '.join(short)}.")
+    return _growth(lines, files_of(kept), COMMAND, notes)
+
+
+def _of_runs(material: Material) -> Growth | None:
+    """The default settings of each method; what is compared differs in nothing but the homes."""
+    alike: dict[str, dict[tuple[str, str], dict[int, list[Result]]]] = {}
+    for place in places([run for run in material.runs if run.key.data == DATA and run.seconds.get("fit", 0) > 0]):
+        runs = [run for run in place.runs if material.is_default(run) and place.homes > 0]
+        refuse_mixed(runs)
+        for run in runs:
+            options = sorted((name, value) for name, value in run.key.data_options.items() if name != "homes")
+            setting = f"{options} {run.key.track} {run.key.split['split']} {run.key.curves} {run.threads}"
+            sizes = alike.setdefault(setting, {}).setdefault((run.key.method, run.code), {})
+            sizes.setdefault(place.homes, []).append(run)
+    groups = [
+        {who: sizes for who, sizes in sorted(each.items()) if len(sizes) > 1} for _, each in sorted(alike.items())
+    ]
+    best = max(groups, key=lambda each: sum(map(len, each.values())), default={})
+    # Of a method that was edited in between, the code that was run on most sizes.
+    chosen = {who[0]: sizes for who, sizes in sorted(best.items(), key=lambda each: (len(each[1]), each[0]))}
+    if not chosen:
+        return None
+    lines = {
+        method: [
+            Point(homes, median(r.seconds["fit"] for r in runs), median(r.memory.get("fit", math.nan) for r in runs))
+            for homes, runs in sizes.items()
+        ]
+        for method, sizes in chosen.items()
+    }
+    used = [run for sizes in chosen.values() for runs in sizes.values() for run in runs]
+    notes = [
+        f"Of runs on {DATA}, the median over seeds. They may have been made beside other work or on other machines; "
+        f"`{COMMAND}` measures it properly."
+    ]
+    return _growth(lines, sources_of(used), "python -m benchmarks run default", notes)
+
+
+def _growth(lines: dict[str, list[Point]], sources: tuple[str, ...], command: str, notes: list[str]) -> Growth:
+    ordered = {label: sorted(lines[label], key=lambda point: point.homes) for label in sorted(lines)}
+    sizes = [point.homes for line in ordered.values() for point in line]
+    if max(sizes) < 10 * min(sizes):
+        notes = [*notes, "The sizes are less than ten times apart, so the factors are extrapolated."]
+    return Growth(ordered, sources, command, tuple(notes))

@@ -1,0 +1,73 @@
+"""What an output is made of: a figure or a table, what it says, and the files that stand behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.results import Result
+from reports.sheet import Sheet
+
+RUN = "python -m benchmarks run default"  # makes the runs of most outputs
+BUILD = "python -m reports.build"  # makes what stands beside runs as well
+NONE = "–"  # noqa: RUF001  where there is no number
+
+
+class Missing(Exception):
+    """An output that cannot be made from what is there: what is missing, and the command that gets it."""
+
+    def __init__(self, what: str, command: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.command = command
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What stands beside a figure or table."""
+
+    caption: str  # says what to see, in the numbers that are shown
+    sources: tuple[str, ...]  # the files of the results folder that it is made of
+    command: str  # makes these files
+    notes: tuple[str, ...] = ()  # what is missing, and where it differs from the paper and why
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawing:
+    """A figure."""
+
+    sheet: Sheet
+    about: About
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One field of a table."""
+
+    text: str  # as people read it
+    value: float | str | None = None  # as programs read it, in CSV; the text where it is None
+    strong: bool = False  # the best of its column
+    underlined: bool = False  # cannot be told apart from the best
+    mark: str = ""  # a CSS class, e.g. "hidden" or "impossible"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; every row has a cell for each column."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    about: About
+    sortable: bool = field(default=False, kw_only=True)  # on the page, and filtered by a text
+
+
+def sources_of(runs: Sequence[Result]) -> tuple[str, ...]:
+    """The files of these runs, each once."""
+    return tuple(sorted({f"{run.key.hash}.json" for run in runs}))
+
+
+def number(value: float, digits: int = 4, *, strong: bool = False, underlined: bool = False) -> Cell:
+    """A cell with a number; a dash where there is none."""
+    if value != value:  # NaN
+        return Cell(NONE, "")
+    return Cell(f"{value:,.{digits}f}", value, strong, underlined)

@@ -1,0 +1,115 @@
+"""What the README shows of the results: the leaderboard and two figures, with a manifest that tells edits by hand.
+
+Numbers are aggregates over homes. `python -m reports.build --only readme` writes them, with `--check` it compares.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.compare import ALPHA
+from benchmarks.results import Result
+from datasets.errors import DataError
+from reports.made import About, Cell, Drawing, Missing, Table, number, sources_of
+from reports.main_lists import NAMES, MainList, main_lists
+from reports.main_rows import seeds_of
+from reports.material import Material
+from reports.outputs import chosen_outputs
+from reports.sheet import laid_out, written
+from reports.table_formats import as_markdown
+from reports.words import BRACKETS
+
+README = "readme"
+COMMAND = "python -m reports.build --only readme"
+BEGIN, END = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
+FOLDER = "docs/report"
+FIGURES = {"leaderboard.svg": "leaderboard-intervals", "hit-rate.svg": "hit-rate"}  # file -> output
+RUN = "python -m benchmarks run default"
+
+
+def readme_files(material: Material, root: Path) -> dict[Path, bytes]:
+    """The README with its part renewed, the figures that it shows and their manifest."""
+    found, refused = main_lists(material)
+    if not found:
+        reason = " ".join(refused) or "no finished run"
+        raise DataError(f"README.md: there is no list to show ({reason}). To get one: {RUN}")
+    drawn = {file: _drawn(name, material) for file, name in FIGURES.items()}
+    runs = [run for each in found for _, run in each.board.runs]
+    part = _part(found, runs, {file: drawing.about.caption for file, drawing in drawn.items()})
+    figures = {file: written(laid_out(drawing.sheet), ".svg") for file, drawing in drawn.items()}
+    manifest = {
+        "README.md": {"sources": list(sources_of(runs)), "digest": digest(part.encode())},
+        **{
+            f"{FOLDER}/{file}": {"sources": list(drawn[file].about.sources), "digest": digest(content)}
+            for file, content in figures.items()
+        },
+    }
+    text = json.dumps({"command": COMMAND, "files": manifest}, indent=1, sort_keys=True) + "\n"
+    return {
+        root / "README.md": _with_part(root / "README.md", part).encode(),
+        **{root / FOLDER / file: content for file, content in figures.items()},
+        root / FOLDER / "manifest.json": text.encode(),
+    }
+
+
+def part_of(text: str, place: Path | str = "README.md") -> str:
+    """What stands between the markers."""
+    begin, end = text.find(BEGIN), text.find(END)
+    if not 0 <= begin < end or text.count(BEGIN) > 1 or text.count(END) > 1:
+        raise DataError(f"{place}: the leaderboard goes between the lines {BEGIN} and {END}; put both in, once")
+    return text[begin + len(BEGIN) : end]
+
+
+def digest(content: bytes) -> str:
+    """The same for the same bytes, and short."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _with_part(path: Path, part: str) -> str:
+    text = path.read_text("utf-8")
+    return text.replace(f"{BEGIN}{part_of(text, path)}{END}", f"{BEGIN}{part}{END}")
+
+
+def _part(found: Sequence[MainList], runs: Sequence[Result], captions: dict[str, str]) -> str:
+    """A list below the other, then the figures."""
+    newest = max(run.written for run in runs)[:10] or "no date"
+    tables = [f"**{each.place}**, {seeds_of(each.board)}\n\n{as_markdown(_table(each))}" for each in found]
+    pictures = [f"![{_plain(caption)}]({FOLDER}/{file})" for file, caption in captions.items()]
+    how = (
+        f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest}. {BRACKETS} Methods of one group cannot be "
+        f"told apart from the first of it (paired bootstrap over homes, Holm, p < {ALPHA:g})."
+    )
+    return "\n" + "\n\n".join([how, *(table.rstrip() for table in tables), *pictures]) + "\n"
+
+
+def _table(each: MainList) -> Table:
+    rows = tuple(
+        (
+            Cell(row.label, strong=row is each.rows[0]),
+            Cell(f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]", row.value),
+            number(row.hits, 3),
+            Cell(str(row.group), row.group),
+        )
+        for row in each.rows
+    )
+    columns = "method", NAMES.get(each.metric, each.metric), "HR@10", "group"
+    return Table(columns, rows, About("", (), COMMAND))
+
+
+def _drawn(name: str, material: Material) -> Drawing:
+    (output,) = chosen_outputs([name])
+    try:
+        content = output.make(material)
+    except Missing as missing:
+        raise DataError(f"README.md shows {name}: {missing.what}. To get it: {missing.command}") from missing
+    if not isinstance(content, Drawing):
+        raise TypeError(f"{name} is no figure")
+    return content
+
+
+def _plain(text: str) -> str:
+    """Without what ends the text beside a picture in Markdown."""
+    return " ".join(text.replace("[", "(").replace("]", ")").split())

@@ -1,0 +1,1 @@
+"""Tables: each a function from the material to a table."""

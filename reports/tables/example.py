@@ -1,0 +1,134 @@
+"""One home with one rule left out: what each method would recommend to it (the paper's qualitative comparison)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from benchmarks.example_lists import LONGEST, Entry
+from benchmarks.examples import FOLDER, Example, Recommended
+from benchmarks.records import HomeRule
+from reports.cells import whole
+from reports.made import BUILD, About, Cell, Missing, Table
+from reports.material import Material
+from reports.places import IFTTT, WYZE, Role
+
+HIDDEN, IMPOSSIBLE = "hidden", "impossible"  # marks of cells
+
+
+def recommendations(material: Material, role: Role | None = None) -> Table:
+    """The first 20 of each method; the hidden rule is marked, and so is what the home's devices cannot carry out."""
+    examples = _examples(material, role)
+    methods = _methods(examples)
+    lists = [[_cell(entry) for entry in each.seen.top] for _, each in methods]
+    nothing = Cell("")
+    rows = [(whole(rank), *row) for rank, row in enumerate(zip_longest(*lists, fillvalue=nothing), start=1)]
+    columns = ("rank", *(title for title, _ in methods))
+    return Table(columns, tuple(rows), _about(examples, methods))
+
+
+def example_rules(material: Material, role: Role | None = None) -> Table:
+    """The devices and rules of the home of `recommendations`; the hidden rule is the last, and marked."""
+    examples = _examples(material, role)
+    example = examples[0]
+    rows = [_rule(rule) for rule in example.known] + [_rule(example.hidden, HIDDEN)]
+    owned = ", ".join(f"{device.type} ({device.id})" for device in example.devices)
+    caption = (
+        f"A home of {example.data} with {len(example.devices)} devices: {owned}. The methods know "
+        f"{len(example.known)} of its rules; the last one, which {example.homes_with_hidden:,} other homes have, "
+        "is hidden."
+    )
+    columns = ("trigger device", "trigger", "action", "action device")
+    return Table(columns, tuple(rows), About(caption, _sources(examples), BUILD))
+
+
+def _examples(material: Material, role: Role | None) -> list[Example]:
+    """All that ask the same of one home: one of a role, or the paper's data first; then what more methods answer."""
+    asked: dict[str, list[Example]] = {}
+    for example in material.examples:
+        asked.setdefault(_question(example), []).append(example)
+    preferred = role.data if role else (*WYZE.data, *IFTTT.data)
+    known = [each for each in asked.values() if role is None or each[0].data in role.data]
+    if not known:
+        where = f" of {' or '.join(role.data)}" if role else ""
+        raise Missing(f"no home{where} was taken for an example", BUILD)
+
+    def order(each: list[Example]) -> tuple[int, int, str]:
+        data = each[0].data
+        place = preferred.index(data) if data in preferred else len(preferred)
+        return place, -len(_methods(each)), _question(each[0])
+
+    return min(known, key=order)
+
+
+def _question(example: Example) -> str:
+    return json.dumps([example.data, example.options, example.fingerprint, example.seed, str(example.hidden)])
+
+
+def _methods(examples: Sequence[Example]) -> list[tuple[str, Recommended]]:
+    """Each method once, with the settings that differ where there are several of one name."""
+    found: dict[str, Recommended] = {}
+    for each in (recommended for example in examples for recommended in example.methods):
+        found.setdefault(json.dumps([each.method, each.parameters], sort_keys=True), each)
+    methods = list(found.values())
+    return [(_titled(each, methods), each) for each in methods]
+
+
+def _titled(recommended: Recommended, among: Sequence[Recommended]) -> str:
+    same = [each.parameters for each in among if each.method == recommended.method]
+    differing = [
+        f"{name}={value}"
+        for name, value in recommended.parameters.items()
+        if any(parameters.get(name) != value for parameters in same)
+    ]
+    return f"{recommended.method} ({', '.join(differing)})" if differing else recommended.method
+
+
+def _cell(entry: Entry) -> Cell:
+    mark = HIDDEN if entry.hidden else "" if entry.owned else IMPOSSIBLE
+    text = f"{entry.trigger_type}: {entry.trigger_state} → {entry.action}: {entry.action_type}"
+    return Cell(f"{text} ({entry.probability:.2f})", mark=mark, strong=entry.hidden)
+
+
+def _rule(rule: HomeRule, mark: str = "") -> tuple[Cell, ...]:
+    texts = (rule.trigger.type, rule.trigger_state, rule.action, rule.action_device.type)
+    first, *rest = (Cell(text, strong=bool(mark)) for text in texts)
+    return (Cell(first.text, mark=mark, strong=bool(mark)), *rest)
+
+
+def _about(examples: Sequence[Example], methods: Sequence[tuple[str, Recommended]]) -> About:
+    rule = examples[0].hidden
+    words = f"{rule.trigger.type}: {rule.trigger_state} → {rule.action}: {rule.action_device.type}"
+    ranks = ", ".join(f"{title} {_place(each)}" for title, each in methods)
+    cannot = ", ".join(f"{title} {_impossible(each)} of {len(each.seen.top)}" for title, each in methods)
+    caption = f"Rank of the hidden rule ({words}): {ranks}. Rules that the home has no devices for: {cannot}."
+    notes = [
+        "In brackets: the probability. The lists are those with the valid filter, as the headline's: typed rules that "
+        "some training home has, without the rules of this home.",
+        "User-item methods choose from all items, whether or not the home has the devices; the others rank pairs of "
+        "the home's own devices.",
+    ]
+    calibrated = [title for title, each in methods if each.calibrated]
+    if calibrated:
+        notes.append(f"Not log-odds, so probabilities were fitted on validation rules: {', '.join(calibrated)}.")
+    short = [f"{title} ({len(each.seen.top)})" for title, each in methods if len(each.seen.top) < LONGEST]
+    if short:
+        notes.append(f"Fewer than {LONGEST} candidates have a score: {', '.join(short)}.")
+    return About(caption, _sources(examples), BUILD, tuple(notes))
+
+
+def _place(recommended: Recommended) -> str:
+    listed = recommended.seen
+    if listed.rank is None:
+        return "has no score for it"
+    rank = f"{listed.rank:g}"
+    return rank if any(entry.hidden for entry in listed.top) else f"{rank} (of {listed.candidates:,}, not shown)"
+
+
+def _impossible(recommended: Recommended) -> int:
+    return sum(not entry.owned for entry in recommended.seen.top)
+
+
+def _sources(examples: Sequence[Example]) -> tuple[str, ...]:
+    return tuple(sorted(f"{FOLDER}/{each.file}" for each in examples))

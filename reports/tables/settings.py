@@ -1,0 +1,137 @@
+"""The settings of the methods: with which they were run, and what tuning has found."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+
+from benchmarks.results import Result
+from reports.cells import NONE, figure, whole
+from reports.failures import failure_notes
+from reports.made import RUN, About, Cell, Missing, Table, sources_of
+from reports.material import Material
+from reports.studies import FOLDER, Study
+
+TUNE = "python -m benchmarks tune ease"
+
+
+def parameters(material: Material) -> Table:
+    """A row for each parameter of each method: its default, and in bold what else it was run with."""
+    if not material.runs:
+        raise Missing("no method was run", RUN)
+    methods: dict[str, list[Result]] = {}
+    for run in material.runs:
+        methods.setdefault(run.key.method, []).append(run)
+    rows = [row for method, runs in sorted(methods.items()) for row in _parameters(material, method, runs)]
+    varied = sum(bool(row[-1].text) for row in rows)
+    bare = sorted(method for method, runs in methods.items() if not any(run.key.parameters for run in runs))
+    unusual = sorted(method for method, runs in methods.items() if not any(map(material.is_default, runs)))
+    caption = (
+        f"{len(methods)} {'method' if len(methods) == 1 else 'methods'} with {len(rows)} parameters, of which {varied} "
+        "were also run with other values than the default, in bold."
+    )
+    notes = ["Where the default of a parameter is not known here, it is given as a dash and all its values follow."]
+    if bare:
+        notes.append(f"Without parameters: {', '.join(bare)}.")
+    if unusual:
+        notes.append(f"Never run with all of its defaults, or unknown to this installation: {', '.join(unusual)}.")
+    about = About(caption, sources_of(material.runs), RUN, (*notes, *failure_notes(material.failed)))
+    return Table(("method", "parameter", "default", "also run with"), tuple(rows), about, sortable=True)
+
+
+def tuning(material: Material) -> Table:
+    """A row for each study: the value of the defaults, the best value, and what has changed for that."""
+    studies = material.studies
+    if not studies:
+        raise Missing("no method was tuned", TUNE)
+    rows = [_study(study) for study in studies]
+    gains = [(gain, study) for study in studies if not math.isnan(gain := _gain(study))]
+    caption = f"{len(studies)} studies of {sum(len(study.trials) for study in studies)} trials on validation rules."
+    if gains:
+        most, study = max(gains, key=lambda each: each[0])
+        none = sum(gain <= 0 for gain, _ in gains)
+        caption += (
+            f" Tuning gains most for {study.method} on {', '.join(study.data)}: {most:+.4f} {study.metric}; "
+            f"the defaults are best in {none} of {len(gains)}."
+        )
+    notes = [
+        "The best of many trials on the same validation rules looks better than it is; the leaderboard is measured on "
+        "other rules. Parameters are those that differ from the defaults.",
+    ]
+    failed = [f"{study.method} on {', '.join(study.data)}: {many}" for study in studies if (many := _failed(study))]
+    if failed:
+        notes.append(f"Trials that failed: {'; '.join(failed)}.")
+    columns = ("method", "data", "metric", "seeds", "trials", "defaults", "best", "gain", "parameters of the best")
+    sources = tuple(sorted(f"{FOLDER}/{study.file}" for study in studies))
+    return Table(columns, tuple(rows), About(caption, sources, TUNE, tuple(notes)), sortable=True)
+
+
+def _parameters(material: Material, method: str, runs: Sequence[Result]) -> list[tuple[Cell, ...]]:
+    """The value of a parameter is the default in a run whose label does not name it."""
+    rows: list[tuple[Cell, ...]] = []
+    labelled = [(material.label(run).removeprefix(method), run.key.parameters) for run in runs]
+    for name in dict.fromkeys(name for run in runs for name in run.key.parameters):
+        usual: dict[str, None] = {}
+        others: dict[str, None] = {}
+        for settings, values in labelled:
+            if name in values:
+                (others if _named(name, settings) else usual)[_spelled(values[name])] = None
+        also = ", ".join(sorted(others))
+        rows.append((Cell(method), Cell(name), Cell(", ".join(usual) or NONE), Cell(also, strong=bool(also))))
+    return rows
+
+
+def _named(name: str, settings: str) -> bool:
+    """Whether a label's settings, "(a=1, b=[2, 3])", have this one."""
+    return f"({name}=" in settings or f", {name}=" in settings
+
+
+def _study(study: Study) -> tuple[Cell, ...]:
+    default, best = study.of_defaults, next(iter(study.answered), None)
+    gain = _gain(study)
+    return (
+        Cell(study.method + _settings(study.fixed)),
+        Cell(", ".join(study.data)),
+        Cell(study.metric),
+        Cell(", ".join(map(str, study.seeds))),
+        whole(len(study.trials)),
+        figure(_value(default.value if default else None)),
+        figure(_value(best.value if best else None), strong=gain > 0),
+        figure(gain),
+        Cell(_changed(study, best.parameters) if best else NONE),
+    )
+
+
+def _gain(study: Study) -> float:
+    """What the best trial is better than the defaults; NaN where either is unknown."""
+    if study.of_defaults is None:
+        return math.nan
+    return _value(study.answered[0].value) - _value(study.of_defaults.value)
+
+
+def _changed(study: Study, parameters: Mapping[str, object]) -> str:
+    changed = {name: value for name, value in parameters.items() if study.defaults.get(name) != value}
+    return _settings(changed).strip(" ()") or "the defaults"
+
+
+def _settings(values: Mapping[str, object]) -> str:
+    shown = ", ".join(f"{name}={_spelled(value)}" for name, value in values.items())
+    return f" ({shown})" if shown else ""
+
+
+def _failed(study: Study) -> int:
+    return len(study.trials) - len(study.answered)
+
+
+def _spelled(value: object) -> str:
+    """A setting as the command line takes it, numbers to four digits."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_spelled, value)) + "]"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _value(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,38 @@
+"""For whom it works: the figure by home size and by seen and unseen rules."""
+
+from __future__ import annotations
+
+import math
+
+from reports.figures import breakdown
+from reports.material import Material
+from tests.figure_runs import dots, panels, sliced
+
+
+def test_sizes_without_hidden_rules_are_not_shown():
+    axes = panels(breakdown.sizes(Material((sliced("ease"),))))["devices of the home (valid filter)"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1-2\nn = 10"]
+    assert list(dots(axes)) == [(0.0, 0.5)]
+
+
+def test_seeds_count_by_their_hidden_rules_in_a_slice():
+    runs = sliced("ease", 0, small=(30, 0.5)), sliced("ease", 1, small=(10, 0.1))
+    axes = panels(breakdown.sizes(Material(runs)))["devices of the home (valid filter)"]
+    # (30 * 0.5 + 10 * 0.1) / 40 = 0.4; the bar goes from the one seed to the other
+    assert list(dots(axes)) == [(0.0, 0.4)]
+    assert [list(line.get_ydata()) for line in axes.lines if list(line.get_xdata()) == [0, 0]] == [[0.1, 0.5]]
+
+
+def test_unseen_rules_are_shown_without_the_filter_and_silence_is_said():
+    drawing = breakdown.sizes(Material((sliced("graphrule", unseen=(2, 0.3)), sliced("ease", silent=2.0))))
+    axes = panels(drawing)["rule seen in training? (no filter)"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["seen\nn = 8", "never seen\nn = 2"]
+    assert sorted(value for _, value in dots(axes)) == [0.1, 0.3, 0.6, 0.6]
+    assert "graphrule (0.300) on rules that were never seen (2 hidden rules)" in drawing.about.caption
+    assert "On wyze-synthetic ease cannot answer what was never seen, which counts as 0." in drawing.about.notes
+    assert "Not run on wyze-synthetic: graphrank, mf, gcmc, popularity." in drawing.about.notes
+
+
+def test_it_is_said_where_every_hidden_rule_was_seen():
+    drawing = breakdown.sizes(Material((sliced("ease", unseen=(0, math.nan)),)))
+    assert "Every hidden rule of wyze-synthetic was seen in training." in drawing.about.notes
