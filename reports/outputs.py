@@ -57,10 +57,10 @@ DETAILS = "Settings and circumstances"
 
 OUTPUTS: tuple[Output, ...] = (
     Output("leaderboard", "Leaderboard", RANKING, "table", leaderboard.leaderboard),
-    Output("leaderboard-intervals", "Leaderboard with intervals and ties", RANKING, "figure", leaderboards.intervals),
     Output("example-home", "A home as a row and as a graph", FORMULATIONS, "figure", formulations.example_home),
     Output("example-rules", "One home and its rules", FORMULATIONS, "table", example.example_rules),
     Output("recommendations", "What each method recommends to it", FORMULATIONS, "table", example.recommendations),
+    Output("leaderboard-intervals", "Who is ahead, and who is tied", LISTS, "figure", leaderboards.intervals),
     Output("hit-rate", "Hit rate of the formulations", LISTS, "figure", hit_rates.formulations),
     Output("hit-rate-wyze", "Hit rate in smart homes", LISTS, "figure", hit_rates.federated(WYZE)),
     Output("hit-rate-ifttt", "Hit rate for recipes", LISTS, "figure", hit_rates.federated(IFTTT)),

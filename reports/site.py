@@ -15,12 +15,11 @@ from datasets.errors import DataError
 from reports.made import Drawing, Missing, Table
 from reports.material import Material
 from reports.outputs import Made, Output
-from reports.page import page
+from reports.page import NARROW, page
 from reports.sheet import WITHOUT_DATE, laid_out, written
 from reports.table_formats import FORMATS
 
 FIGURES, TABLES = "figures", "tables"
-NARROW = "-phone.svg"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -66,7 +66,7 @@ def test_the_leaderboards_caption_says_who_leads_by_how_much_and_who_is_tied(ran
     assert len(about.sources) == 3
     keep(ranked, "graphrank", 0.9)
     caption = leaderboards.intervals(Material.read(ranked)).about.caption
-    assert "0.4000 before ease, and is told apart from all others." in caption
+    assert "0.4000 before ease, from which it differs." in caption
 
 
 def test_other_settings_are_left_out_of_a_long_leaderboard_with_a_note(ranked):

@@ -167,4 +167,4 @@ def _caption(listed: Listed) -> str:
     says += f", {first[METRIC] - second[METRIC]:.4f} before {second['method']}"
     if tied:
         return f"{says}; it cannot be told apart from {', '.join(tied)}."
-    return f"{says}, and is told apart from all others."
+    return f"{says}, from which it differs."

@@ -13,7 +13,7 @@ from reports.made import RUN, About, Cell, Missing, Table, sources_of
 from reports.material import Material
 from reports.standings import HEADLINE, standings, unlisted
 
-PLACE = ("data", "track", "split", "homes", "group", "method")
+FIRST, LAST = ("data", "method", "group"), ("track", "split", "homes")
 MOST_IN_CAPTION = 6  # lists
 
 Row = Mapping[str, float]
@@ -75,7 +75,7 @@ def _listed(
     ]
     runs = [run for board, _ in lists for _, run in board.runs]
     about = About(_caption(lists, HEADLINE[protocol], headline), sources_of(runs), RUN, tuple(notes))
-    return Table((*PLACE, headline, *shown), tuple(rows), about, sortable=True)
+    return Table((*FIRST, headline, *shown, *LAST), tuple(rows), about, sortable=True)
 
 
 def place_in_words(board: Board) -> tuple[str, str, str]:
@@ -98,8 +98,9 @@ def _rows(
         leads = place == 0 and len(table) > 1 and row[metric] == row[metric]
         tied = place > 0 and row["group"] == 1
         mean = interval(row[metric], row["low"], row["high"], strong=leads, underlined=tied)
-        where = Cell(data), Cell(track), Cell(split), homes, whole(row["group"]), Cell(row["method"], strong=leads)
-        found.append((*where, mean, *(cell(values) for cell in columns.values())))
+        first = Cell(data), Cell(row["method"], strong=leads), whole(row["group"])
+        last = Cell(track), Cell(split), homes
+        found.append((*first, mean, *(cell(values) for cell in columns.values()), *last))
     return found
 
 
