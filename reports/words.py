@@ -5,6 +5,7 @@ Every sentence is written from the numbers of the lists it is about, and says so
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,10 +22,11 @@ BRACKETS = f"Brackets are {100 * LEVEL:g} % intervals over homes."
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One thing that the summary says: a few words to begin with, then sentences."""
+    """One thing that the summary says: a few words to begin with, one sentence, and more about each data set."""
 
     lead: str
-    sentences: tuple[str, ...]
+    sentence: str
+    details: tuple[str, ...] = ()
 
 
 def summary(found: Sequence[MainList], left_out: Sequence[str] = ()) -> list[Point]:
@@ -32,12 +34,51 @@ def summary(found: Sequence[MainList], left_out: Sequence[str] = ()) -> list[Poi
     lead = "Who has the best list"
     if not found:
         nothing = "No method has finished a run that could be ranked: nothing can be said yet."
-        return [Point(lead, (*left_out, nothing))]
+        return [Point(lead, nothing, tuple(left_out))]
     return [
-        Point(lead, (*map(_winner, found), *left_out)),
-        Point("Whether to believe it", _belief(found)),
-        Point("What federation costs", _cost(found)),
+        Point(lead, _winners(found), (*map(_winner, found), *left_out)),
+        Point("Whether to believe it", _told_apart(found), _belief(found)),
+        Point("What federation costs", _kept(found), _cost(found)),
     ]
+
+
+def _winners(found: Sequence[MainList]) -> str:
+    """The leaders, each with the lists that it leads."""
+    leading: dict[str, list[str]] = {}
+    for each in found:
+        name = NAMES.get(each.metric, each.metric)
+        where = f"{each.place} ({name} {digits(each.rows[0].value)})".replace(") (", ", ")
+        leading.setdefault(each.rows[0].label, []).append(where)
+    first, *rest = [f"{label} has the best list on {listed(where)}" for label, where in leading.items()]
+    return "; ".join([first, *(said.replace(" has the best list", "", 1) for said in rest)]) + "."
+
+
+def _told_apart(found: Sequence[MainList]) -> str:
+    """How many of the leaders differ from those that follow, and why the others do not."""
+    single = [each for each in found if _most_seeds(each) == 1]
+    tied = [each for each in found if each not in single and _tied(each)]
+    clear = [each for each in found if each not in single and not _tied(each) and len(each.rows) > 1]
+    said = f"The leader differs from the next on {len(clear)} of {len(found)} {'list' if len(found) == 1 else 'lists'}"
+    why = [f"{each.place} has {len(_tied(each))} tied with it" for each in tied]
+    why += [f"{listed([each.place for each in single])} had one seed only"] if single else []
+    return said + (f": {', and '.join(why)}." if why else ".")
+
+
+def _kept(found: Sequence[MainList]) -> str:
+    """How much of the measure federated methods keep, over all lists that have both."""
+    said = []
+    for federated, central in FEDERATED.items():
+        shares = [
+            versus.value_a / versus.value_b
+            for each in found
+            if (a := each.first(federated)) and (b := each.first(central)) and (versus := each.against(a, b))
+            if versus.value_b and math.isfinite(versus.value_a / versus.value_b)
+        ]
+        if shares:
+            low, high = f"{100 * min(shares):.0f} %", f"{100 * max(shares):.0f} %"
+            many = "" if len(shares) == 1 else f" ({len(shares)} lists)"
+            said.append(f"{federated} has {low if low == high else f'{low} to {high}'} of {central}'s measure{many}")
+    return f"{listed(said)}." if said else "It cannot be said from these lists."
 
 
 def _winner(each: MainList) -> str:

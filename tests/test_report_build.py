@@ -131,7 +131,8 @@ def test_results_of_different_data_are_refused_and_the_rest_is_built(copied, tmp
 
 def test_failed_runs_are_named_on_the_page(copied, tmp_path):
     kept = load_results(copied)[0]
-    broken = replace(kept, key=replace(kept.key, method="mf"), error="Traceback\nMemoryError: too many factors")
+    error = "Traceback\nMemoryError: too many factors"
+    broken = replace(kept, key=replace(kept.key, method="mf"), error=error, digests={})
     Store(copied).fail(broken)
     assert build(copied, tmp_path / "report") == 0
     assert "MemoryError: too many factors" in (tmp_path / "report" / "index.html").read_text()

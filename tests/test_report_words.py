@@ -13,8 +13,8 @@ from tests.report_results import keep
 
 
 def said(folder, lead):
-    """The sentences of one point of the summary."""
-    points = {point.lead: point.sentences for point in summary(*main_lists(Material.read(folder)))}
+    """What is said in detail of one point of the summary."""
+    points = {point.lead: point.details for point in summary(*main_lists(Material.read(folder)))}
     return points[lead]
 
 
@@ -30,6 +30,34 @@ def test_the_winner_is_compared_with_the_best_user_item_method_and_popularity(tm
         "user-item method, ease (0.250), and 0.10 more [0.10 to 0.10] than popularity (0.200).",
     )
     assert said(tmp_path, BELIEF)[0] == "On wyze-synthetic (40 homes) graphrank differs from the next, ease (2 seeds)."
+
+
+def test_three_sentences_say_it_all_in_short(tmp_path):
+    for data, means in {
+        "wyze-synthetic": {"graphrank": 0.3, "fedrank": 0.27, "ease": 0.2},
+        "ifttt-synthetic": {"graphrank": 0.2, "fedrank": 0.19, "ease": 0.25},
+    }.items():
+        for method, mean in means.items():
+            keep(tmp_path, method, mean, data=data)
+    # 0.27 / 0.3 = 90 % and 0.19 / 0.2 = 95 %
+    assert [point.sentence for point in summary(*main_lists(Material.read(tmp_path)))] == [
+        "graphrank has the best list on wyze-synthetic (40 homes, MRR 0.300); "
+        "ease on ifttt-synthetic (40 homes, MRR 0.250).",
+        "The leader differs from the next on 2 of 2 lists.",
+        "fedrank has 90 % to 95 % of graphrank's measure (2 lists).",
+    ]
+
+
+def test_ties_and_single_seeds_are_counted_in_short(tmp_path):
+    keep(tmp_path, "graphrank", 0.30, swing=0.2)
+    keep(tmp_path, "ease", 0.29, swing=-0.2)
+    keep(tmp_path, "mf", 0.3, data="ifttt-synthetic", seeds=(0,))
+    _, belief, cost = summary(*main_lists(Material.read(tmp_path)))
+    assert belief.sentence == (
+        "The leader differs from the next on 0 of 2 lists: wyze-synthetic (40 homes) has 1 tied with it, and "
+        "ifttt-synthetic (40 homes) had one seed only."
+    )
+    assert cost.sentence == "It cannot be said from these lists."
 
 
 def test_a_leader_that_cannot_be_told_apart_leads_and_does_not_win(tmp_path):
@@ -124,7 +152,7 @@ def test_a_list_whose_tables_are_gone_is_named_and_the_others_are_said(tmp_path)
     for run in material.runs:
         if run.key.data == "wyze-synthetic":
             (tmp_path / f"{run.key.hash}.homes.parquet").unlink()
-    first, last = summary(*main_lists(material))[0].sentences
+    first, last = summary(*main_lists(material))[0].details
     assert "On ifttt-synthetic (40 homes) ease wins" in first
     assert last.startswith("wyze-synthetic, 40 homes, types, holdout, ranking: ")
     assert "not a readable Parquet file" in last
@@ -139,15 +167,15 @@ def test_other_settings_than_the_defaults_are_counted_and_left_out(tmp_path):
 
 
 def test_nothing_that_was_run_is_said(tmp_path):
-    assert said(tmp_path, WINNER) == ("No method has finished a run that could be ranked: nothing can be said yet.",)
+    (point,) = summary(*main_lists(Material.read(tmp_path)))
+    assert point.sentence == "No method has finished a run that could be ranked: nothing can be said yet."
 
 
 def test_runs_of_different_data_are_not_compared_and_the_reason_is_said(tmp_path):
     keep(tmp_path, "ease", 0.3, fingerprint="a" * 16)
     keep(tmp_path, "popularity", 0.2, fingerprint="b" * 16)
-    first, last = said(tmp_path, WINNER)
-    assert "Smart homes: wyze-synthetic: results of different data cannot be compared" in first
-    assert last.startswith("No method has finished")
+    (reason,) = said(tmp_path, WINNER)
+    assert "Smart homes: wyze-synthetic: results of different data cannot be compared" in reason
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,11 @@ def _about(examples: Sequence[Example], methods: Sequence[tuple[str, Recommended
     ]
     calibrated = [title for title, each in methods if each.calibrated]
     if calibrated:
-        notes.append(f"Not log-odds, so probabilities were fitted on validation rules: {', '.join(calibrated)}.")
+        notes.append(
+            f"Not log-odds, so probabilities were fitted on validation rules: {', '.join(calibrated)}. Theirs are "
+            "against rules that the home could have, those of log-odds against the non-rules of training: compare "
+            "probabilities within a column only."
+        )
     short = [f"{title} ({len(each.seen.top)})" for title, each in methods if len(each.seen.top) < LONGEST]
     if short:
         notes.append(f"Fewer than {LONGEST} candidates have a score: {', '.join(short)}.")
