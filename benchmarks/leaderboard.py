@@ -1,7 +1,7 @@
 """The methods on one data set, best first, in groups that the data cannot tell apart.
 
 The best method leads group 1. Going down the list, a method that differs from its group's leader (paired bootstrap over
-homes, Holm over all pairs of the list, p < 0.05) leads the next group. One list is one family of comparisons.
+homes, Holm over all pairs of the list, p < ALPHA) leads the next group. One list is one family of comparisons.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -18,6 +18,7 @@ import pandas as pd
 
 from benchmarks.compare import (
     ALPHA,
+    Comparison,
     Floats,
     Panel,
     base_name,
@@ -29,9 +30,8 @@ from benchmarks.compare import (
     metrics_of,
     resamples_for,
 )
-from benchmarks.key import as_json
+from benchmarks.naming import data_of, labels_of, split_of, title_of, whole_options
 from benchmarks.results import Result
-from benchmarks.settings import data_options, method_parameters, split_options
 from benchmarks.whole_files import Json
 from datasets.errors import DataError
 
@@ -39,6 +39,8 @@ COLUMNS = {
     "ranking": ("mrr", "hr@1", "hr@10", "ndcg@10", "mrr, all", "hr@10, all"),
     "paper": ("auc", "auc_feasible", "loss", "mr", "mr_rt", "mr_paper", "auc_pooled"),
 }
+
+Pairs = dict[tuple[str, str], Comparison]  # the better method of each pair first; without pairs of no common seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,17 @@ class Board:
     title: str  # what was measured on what, e.g. "wyze-synthetic, 500 homes, types, holdout, ranking"
     protocol: str
     runs: tuple[tuple[str, Result], ...]  # labelled
+    mark: str = ""  # ends the title where another board has the same, e.g. ", data 0123456789abcdef"
+
+    @property
+    def data(self) -> str:
+        """The data set with those of its options that are not the defaults."""
+        return data_of(self.runs[0][1])
+
+    @property
+    def split(self) -> str:
+        """How rules are hidden, with those of the split's options that are not the defaults."""
+        return split_of(self.runs[0][1])
 
     def methods(self) -> list[str]:
         """The labels, each once."""
@@ -121,22 +134,27 @@ def boards(results: Sequence[Result]) -> list[Board]:
     for result in results:
         key = result.key
         split = {name: value for name, value in key.split.items() if name != "seed"}
-        place = key.data, _text(key.data_options), key.track, _text(split), key.protocol, key.fingerprint
+        place = key.data, _text(whole_options(result)), key.track, _text(split), key.protocol, key.fingerprint
         found.setdefault((*place, str(key.curves)), []).append(result)
     listed = [runs for _, runs in sorted(found.items())]
-    titles = [_title(runs[0]) for runs in listed]
-    return [
-        Board(
-            f"{title}, data {runs[0].key.fingerprint}" if titles.count(title) > 1 else title,
-            runs[0].key.protocol,
-            tuple(zip(_labels(runs), runs, strict=True)),
-        )
+    titles = [title_of(runs[0]) for runs in listed]
+    marks = [
+        f", data {runs[0].key.fingerprint}" if titles.count(title) > 1 else ""
         for title, runs in zip(titles, listed, strict=True)
+    ]
+    return [
+        Board(title + mark, runs[0].key.protocol, tuple(zip(labels_of(runs), runs, strict=True)), mark)
+        for title, mark, runs in zip(titles, marks, listed, strict=True)
     ]
 
 
 def leaderboard(board: Board, metric: str, *, seed: int = 0) -> pd.DataFrame:
     """A row per method, best first: tie group, the metric's mean over seeds with its interval over homes, and more."""
+    return ranked(board, metric, seed=seed)[0]
+
+
+def ranked(board: Board, metric: str, *, seed: int = 0) -> tuple[pd.DataFrame, Pairs]:
+    """The leaderboard, and the comparisons of all pairs that its groups come from."""
     panel = Panel.of(board.runs, metric)
     methods = board.methods()
     draws = panel.resampled(resamples=resamples_for(math.comb(len(methods), 2)), seed=seed)
@@ -158,16 +176,26 @@ def leaderboard(board: Board, metric: str, *, seed: int = 0) -> pd.DataFrame:
         row["calibrated"] = any(result.calibrated for result in runs)
         rows.append(row)
     table = pd.DataFrame(rows).sort_values(metric, ascending=lower_is_better(metric), kind="stable")
-    table.insert(0, "group", tie_groups(panel, draws, table["method"].tolist()))
+    ordered = table["method"].tolist()
+    pairs = all_pairs(panel, draws, ordered)
+    table.insert(0, "group", tie_groups(pairs, ordered))
     if board.protocol == "ranking":
         table = table.drop(columns="calibrated")
-    return table.reset_index(drop=True)
+    return table.reset_index(drop=True), pairs
 
 
-def tie_groups(panel: Panel, draws: Floats, ordered: Sequence[str]) -> list[int]:
+def all_pairs(panel: Panel, draws: Floats, ordered: Sequence[str]) -> Pairs:
+    """Every method, given best first, against every one below it that it has a seed in common with."""
+    return {
+        pair: compare(panel, *pair, resampled=draws, wilcoxon=False)
+        for pair in combinations(ordered, 2)
+        if panel.columns(pair[0]).keys() & panel.columns(pair[1]).keys()
+    }
+
+
+def tie_groups(pairs: Pairs, ordered: Sequence[str]) -> list[int]:
     """The group of each method, given best first; two methods without a common seed are not told apart."""
-    pairs = [pair for pair in combinations(ordered, 2) if panel.columns(pair[0]).keys() & panel.columns(pair[1]).keys()]
-    p = holm([compare(panel, *pair, resampled=draws).p_bootstrap for pair in pairs])
+    p = holm([each.p_bootstrap for each in pairs.values()])
     adjusted = dict(zip(pairs, p, strict=True))
     groups: list[int] = []
     leader = ordered[0] if ordered else ""
@@ -180,79 +208,14 @@ def tie_groups(panel: Panel, draws: Floats, ordered: Sequence[str]) -> list[int]
     return groups
 
 
-def _title(result: Result) -> str:
-    """Data, options of data and split that are not the defaults, size, track, split and protocol."""
-    key = result.key
-    how = str(key.split["split"])
-    options = _bracketed(changed_options(result))
-    # The seed is the run's and `validation` is on with curves only.
-    carved = _bracketed(_changed(key.split, lambda: split_options(how, {}), hidden=("split", "seed", "validation")))
-    size = f"{result.counts['homes']:,} homes" if "homes" in result.counts else key.fingerprint
-    curves = f", fitted without validation rules for curves every {key.curves}" if key.curves else ""
-    return f"{key.data}{options}, {size}, {key.track}, {how}{carved}, {key.protocol}{curves}"
-
-
-def changed_options(result: Result) -> list[str]:
-    """The options of the data that are not the defaults, but for the number of homes, which is shown anyway."""
-    key = result.key
-    return _changed(key.data_options, lambda: data_options(key.data, {}), hidden=("homes",))
-
-
-def _changed(values: Mapping[str, Json], defaults: Callable[[], dict[str, object]], hidden: Sequence[str]) -> list[str]:
-    """What differs from the defaults; everything, where the defaults are not known here."""
-    try:
-        usual: Mapping[str, Json] = {name: as_json(value, name) for name, value in defaults().items()}
-    except DataError:  # results of a data set that this process has not imported
-        usual = {}
-    return [
-        f"{name}={value}"
-        for name, value in values.items()
-        if name not in hidden and (name not in usual or usual[name] != value)
-    ]
-
-
-def _bracketed(shown: Sequence[str]) -> str:
-    return f" ({', '.join(shown)})" if shown else ""
-
-
 def _share(result: Result, part: str, whole: str) -> float | None:
     number = result.summary.get(whole)
     return result.summary.get(part, float("nan")) / number if number else None
 
 
-def _labels(runs: Sequence[Result]) -> list[str]:
-    """The method of each run, with those of its parameters that are not the defaults.
-
-    Where the defaults are not known here: with those that differ between the runs of this method.
-    """
-    sets: dict[str, list[Mapping[str, Json]]] = {}
-    for run in runs:
-        sets.setdefault(run.key.method, []).append(run.key.parameters)
-    usual = {method: _defaults(method) for method in sets}
-    labels = []
-    for run in runs:
-        own, defaults = run.key.parameters, usual[run.key.method]
-        compared = sets[run.key.method] if defaults is None else [defaults]
-        differing = [
-            f"{name}={value}"
-            for name, value in own.items()
-            if any(name not in other or other[name] != value for other in compared)
-        ]
-        differing += [f"without {name}" for name in defaults or () if name not in own]  # of a version that had none
-        labels.append(f"{run.key.method} ({', '.join(differing)})" if differing else run.key.method)
-    return labels
-
-
-def _defaults(method: str) -> dict[str, Json] | None:
-    """The parameters of a method that nobody has set; None for a method that this process cannot import."""
-    try:
-        return {name: as_json(value, name) for name, value in method_parameters(method, {}).items()}
-    except (DataError, ImportError, TypeError):  # a TypeError where a parameter has no default
-        return None
-
-
-def _mean(values: object) -> float:
-    there = [value for value in values if value is not None and np.isfinite(value)]  # type: ignore[attr-defined]
+def _mean(values: Iterable[float | None]) -> float:
+    """Of what was measured; infinite where one is: the others alone would look too good."""
+    there = [value for value in values if value is not None and not math.isnan(value)]
     return float(np.mean(there)) if there else float("nan")
 
 

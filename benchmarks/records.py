@@ -77,14 +77,14 @@ def read_record(path: Path, kind: type[R], format: int) -> R:
 
 
 def read_records(folder: Path, kind: type[R], format: int) -> tuple[list[R], list[tuple[str, str]]]:
-    """The records of a folder in the order of their names; name and reason of each file that cannot be used."""
+    """The records of a folder in the order of their names; file and reason of each that cannot be used."""
     found: list[R] = []
     problems: list[tuple[str, str]] = []
     for path in sorted(folder.glob("*.json")):
         try:
             found.append(read_record(path, kind, format))
         except ValueError as error:
-            problems.append((path.name, str(error)))
+            problems.append((f"{folder.name}/{path.name}", str(error)))
     return found, problems
 
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -240,7 +241,7 @@ def _warn(path: Path, reason: str) -> None:
 def _parsed(path: Path) -> Result:
     """A result file; a ValueError that says why it cannot be used."""
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = _whole(path.read_text("utf-8"))
         if content["format"] != FORMAT:
             raise ValueError(f"it has format {content['format']}, this version reads {FORMAT}")
         values = {each.name: content[each.name] for each in fields(Result) if each.name not in OTHERWISE}
@@ -258,6 +259,16 @@ def _parsed(path: Path) -> Result:
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise ValueError(f"no {error}" if isinstance(error, KeyError) else str(error)) from error
     return result
+
+
+def _whole(text: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"it is not whole: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError("it is no result, but other JSON")
+    return content
 
 
 def _as_json(result: Result) -> Json:

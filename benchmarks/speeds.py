@@ -2,8 +2,8 @@
 
     <results>/speed/<machine>/<number>_<scale>.json
 
-Of several runs the newest measurement of each benchmark at each scale counts. Files that are no such runs, or not whole
-ones, are named with the reason and left alone.
+Of several runs the newest measurement of each benchmark at each scale on each machine counts. Files that are no such
+runs, or not whole ones, are named with the reason and left alone.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Speed:
 
 
 def load_speeds(folder: Path | str | None = None) -> tuple[list[Speed], list[tuple[str, str]]]:
-    """The newest measurements of a folder of results, by name and scale, and what could not be read with the reason."""
+    """The newest measurements by name, scale and machine, and the files that could not be read with the reason."""
     root = results_folder(folder) / SPEED
-    newest: dict[tuple[str, str], tuple[datetime, Speed]] = {}
+    newest: dict[tuple[str, str, str], tuple[datetime, Speed]] = {}
     unreadable: list[tuple[str, str]] = []
     for path in sorted(root.rglob("*.json")):
         file = path.relative_to(root).as_posix()
@@ -58,10 +58,10 @@ def load_speeds(folder: Path | str | None = None) -> tuple[list[Speed], list[tup
             made = _time(_entry(content, "datetime", str))
             speeds = _speeds(content, file, made)
         except (ValueError, OSError, RecursionError) as error:
-            unreadable.append((file, f"not a saved run of pytest-benchmark: {error}"))
+            unreadable.append((f"{SPEED}/{file}", f"not a saved run of pytest-benchmark: {error}"))
             continue
         for speed in speeds:
-            place = speed.fullname, speed.scale
+            place = speed.fullname, speed.scale, speed.machine
             if place not in newest or newest[place][0] <= made:
                 newest[place] = made, speed
     return [newest[place][1] for place in sorted(newest)], unreadable

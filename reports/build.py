@@ -41,12 +41,15 @@ def main(arguments: list[str] | None = None) -> int:
 def _build(chosen: argparse.Namespace) -> int:
     """Run what is missing, make the files, and write them or compare them with those that are there."""
     from benchmarks.results import results_folder
+    from datasets.errors import DataError
     from reports.material import Material
     from reports.outputs import chosen_outputs
     from reports.readme import README, readme_files
     from reports.site import site
 
     wanted = chosen_outputs(chosen.only, besides=(README,))
+    if chosen.out.exists() and not chosen.out.is_dir():
+        raise DataError(f"--out {chosen.out} is a file, not a folder; the report is many files")
     folder = results_folder(chosen.results)
     if not chosen.no_run:
         _run_missing(chosen, folder)
@@ -61,7 +64,8 @@ def _build(chosen: argparse.Namespace) -> int:
         log.warning("%s is not made: %s. To get it: %s", name, missing.what, missing.command)
     stale = _stale(files) if chosen.check else _write(files)
     if not chosen.check:
-        log.info("%d files; open %s", len(files), chosen.out / ("" if chosen.only else "index.html"))
+        where = f"{chosen.out}; the page was not made again" if chosen.only else chosen.out / "index.html"
+        log.info("%d files in %s", len(files), where)
     # A page says what is missing; who asks for one output, or mixes data, is to notice.
     return int(bool(stale or built.refused or (chosen.only and built.missing)))
 
@@ -101,8 +105,10 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m reports.build", description="Every figure and table, and one page that shows them."
     )
     add = parser.add_argument
-    add("--suite", default="default", metavar="NAME", help="what to run first: smoke, default, paper, or a TOML file")
-    add("--no-run", action="store_true", help="run nothing, only show what is there")
+    first = parser.add_mutually_exclusive_group()
+    suites = "what to run first: smoke, default, paper, another suite or a TOML file (default default)"
+    first.add_argument("--suite", default="default", metavar="NAME", help=suites)
+    first.add_argument("--no-run", action="store_true", help="run nothing, only show what is there")
     add("--only", action="append", default=[], metavar="NAME", help="this output only, or `readme`; may be repeated")
     add("--out", type=Path, default=Path("report"), metavar="DIR", help="where the report goes (default report)")
     add("--check", action="store_true", help="write nothing; exit code 1 where a file is missing or stale")

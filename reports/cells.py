@@ -45,7 +45,9 @@ def whole(value: float) -> Cell:
 def interval(
     value: float, low: float, high: float, digits: int = 4, *, strong: bool = False, underlined: bool = False
 ) -> Interval:
-    """A cell with a number and, where it has one, its interval."""
+    """A cell with a number and, where it has one, its interval; an interval around no number is that of other seeds."""
+    if math.isnan(value):
+        low = high = math.nan
     text = written_out(value, digits)
     if not math.isnan(low) and not math.isnan(high):
         text += f" [{written_out(low, digits)}, {written_out(high, digits)}]"

@@ -6,24 +6,31 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from benchmarks.leaderboard import Board
 from benchmarks.results import Result
 from reports.families import family_of, sends
 from reports.main_rows import runs_of
+from reports.phrases import plain, seeds
 
-UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
+UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A row of a board; NaN where there is no such number."""
+    """A row of a board; a number that a seed lacks is NaN, and one that is infinite in a seed stays so."""
 
     label: str
     family: str
     cost: float
     accuracy: float
+    seeds: int = 1
+    broken: int = 0  # of the seeds, those without a finite accuracy or, where others have one, cost
+
+    @property
+    def lost(self) -> str:
+        """Its name, to say that it is not drawn; with its broken seeds where others are whole."""
+        some = 0 < self.broken < self.seeds
+        return f"{self.label} ({self.broken} of {seeds([self.seeds])})" if some else self.label
 
 
 def points(board: Board, metric: str, cost: Callable[[Result], float]) -> list[Point]:
@@ -31,8 +38,13 @@ def points(board: Board, metric: str, cost: Callable[[Result], float]) -> list[P
     found = []
     for label in board.methods():
         runs = runs_of(board, label)
-        accuracy = _mean([run.summary.get(metric, math.nan) for run in runs])
-        found.append(Point(label, family_of(runs[0]), _mean([cost(run) for run in runs]), accuracy))
+        accuracies, costs = [run.summary.get(metric, math.nan) for run in runs], [cost(run) for run in runs]
+        has_cost = any(map(math.isfinite, costs))  # a central method sends nothing, and nothing is wrong with it
+        broken = sum(
+            not math.isfinite(accuracy) or (has_cost and not math.isfinite(each))
+            for accuracy, each in zip(accuracies, costs, strict=True)
+        )
+        found.append(Point(label, family_of(runs[0]), _mean(costs), _mean(accuracies), len(runs), broken))
     return found
 
 
@@ -52,13 +64,16 @@ def sent(run: Result) -> float:
 
 def in_bytes(value: float) -> str:
     """Bytes as people say them."""
-    unit, name = next((each for each in UNITS if value >= each[0]), UNITS[-1])
-    return f"{value / unit:.3g} {name}"
+    rounded = float(f"{value:.3g}")  # 999,960 bytes are 1 MB and not 1,000 kB
+    unit, name = next((each for each in UNITS if rounded >= each[0]), UNITS[-1])
+    return f"{plain(value / unit, 3)} {name}"
 
 
 def in_seconds(value: float) -> str:
     """Seconds as people say them."""
-    return f"{value / 60:,.3g} min" if value >= 120 else f"{value:.0f} s" if value >= 10 else f"{value:.2g} s"
+    if value >= 2 * 3600:
+        return f"{plain(value / 3600, 3)} h"
+    return f"{plain(value / 60, 3)} min" if value >= 120 else f"{plain(value, 3 if value >= 100 else 2)} s"
 
 
 def front(shown: Sequence[Point]) -> list[Point]:
@@ -71,6 +86,5 @@ def front(shown: Sequence[Point]) -> list[Point]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Of the numbers among them."""
-    there = [value for value in values if math.isfinite(value)]
-    return float(np.mean(there)) if there else math.nan
+    """NaN where one is missing, and infinite where one is: the others alone would look better than the method is."""
+    return sum(values) / len(values)

@@ -111,14 +111,21 @@ def _scale(axes: Axes, metric: str, values: Floats, finished: Floats) -> None:
     """Logarithms where numbers of many sizes are drawn; a loss goes as high as the runs that went to their end."""
     cut = metric == "loss" and 0 < len(finished) < len(values) and finished.max() < values.max()
     low, high = values.min(), finished.max() if cut else values.max()
-    if metric in LOG_SCALE and high > SPAN * low > 0:
-        axes.set_yscale("log")
+    if not (metric in LOG_SCALE and logarithmic(axes, low, high)) and cut:
         axes.set_ylim(low / ROOM, high * ROOM)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < SPAN**2 * low else (1,)))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    elif cut:
-        axes.set_ylim(low / ROOM, high * ROOM)
+
+
+def logarithmic(axes: Axes, low: float, high: float) -> bool:
+    """The vertical axis where numbers span more than SPAN; whether they do."""
+    if not high > SPAN * low > 0:
+        return False
+    axes.set_yscale("log")
+    margin = max((high / low) ** 0.06, ROOM)
+    axes.set_ylim(low / margin, high * margin)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < SPAN**2 * low else (1,)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    return True
 
 
 def _note(shown: Sequence[Row], metrics: Sequence[str]) -> str:

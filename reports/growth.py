@@ -7,7 +7,7 @@ is missing, from runs on wyze-synthetic by the same code with the same settings.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -23,6 +23,7 @@ COMMAND = "pytest benchmarks/ --benchmark-only --scale default"
 FIT, ROUND = "benchmarks/test_fit_speed.py::", "benchmarks/test_federated_speed.py::test_growth_of_a_fedrule_round"
 ONE_ROUND = "fedrule, 1 round"
 DATA = "wyze-synthetic"
+BRIEF = 0.01  # seconds; what a machine does besides weighs as much
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,11 @@ def tenfold(line: Sequence[Point], what: str) -> float:
     return float((large / small) ** (1 / math.log10(many / few)))
 
 
+def fits(lines: Mapping[str, list[Point]]) -> dict[str, list[Point]]:
+    """Without that of single rounds, whose sizes and times are no fits'."""
+    return {label: line for label, line in lines.items() if label != ONE_ROUND}
+
+
 def _of_speeds(speeds: Iterable[Speed]) -> Growth | None:
     kept = comparable([speed for speed in speeds if speed.fullname.startswith((FIT, ROUND))], "homes")
     lines: dict[str, list[Point]] = {}
@@ -73,9 +79,9 @@ def _of_speeds(speeds: Iterable[Speed]) -> Growth | None:
     if not any(len(line) > 1 for line in lines.values()):
         return None
     notes = [circumstances(kept), "Memory is that of a fresh process, all imports included."]
-    largest = max(point.homes for line in lines.values() for point in line)
-    short = sorted(label for label, line in lines.items() if max(point.homes for point in line) < largest)
-    if short:
+    sizes = {label: max(point.homes for point in line) for label, line in fits(lines).items()}
+    largest = max(sizes.values(), default=0)
+    if short := sorted(label for label, size in sizes.items() if size < largest):
         notes.append(f"Not measured with {largest:,} homes, where they may take too long: {', '.join(short)}.")
     return _growth(lines, files_of(kept), COMMAND, notes)
 
@@ -84,13 +90,13 @@ def _of_runs(material: Material) -> Growth | None:
     """The default settings of each method; what is compared differs in nothing but the homes."""
     alike: dict[str, dict[tuple[str, str], dict[int, list[Result]]]] = {}
     for place in places([run for run in material.runs if run.key.data == DATA and run.seconds.get("fit", 0) > 0]):
-        runs = [run for run in place.runs if material.is_default(run) and place.homes > 0]
+        runs = [run for run in place.runs if material.is_default(run)] if place.homes else []
         refuse_mixed(runs)
         for run in runs:
             options = sorted((name, value) for name, value in run.key.data_options.items() if name != "homes")
             setting = f"{options} {run.key.track} {run.key.split['split']} {run.key.curves} {run.threads}"
             sizes = alike.setdefault(setting, {}).setdefault((run.key.method, run.code), {})
-            sizes.setdefault(place.homes, []).append(run)
+            sizes.setdefault(place.homes or 0, []).append(run)
     groups = [
         {who: sizes for who, sizes in sorted(each.items()) if len(sizes) > 1} for _, each in sorted(alike.items())
     ]
@@ -116,7 +122,20 @@ def _of_runs(material: Material) -> Growth | None:
 
 def _growth(lines: dict[str, list[Point]], sources: tuple[str, ...], command: str, notes: list[str]) -> Growth:
     ordered = {label: sorted(lines[label], key=lambda point: point.homes) for label in sorted(lines)}
-    sizes = [point.homes for line in ordered.values() for point in line]
-    if max(sizes) < 10 * min(sizes):
-        notes = [*notes, "The sizes are less than ten times apart, so the factors are extrapolated."]
+    said = {
+        "Sizes less than ten times apart, so the factor is extrapolated": _is_narrow,
+        f"With times under {1000 * BRIEF:g} ms, which are too short to mean much": _is_brief,
+    }
+    for words, is_so in said.items():
+        if named := [label for label, line in ordered.items() if is_so(line)]:
+            notes = [*notes, f"{words}: {', '.join(named) if len(named) < len(ordered) else 'all lines'}."]
     return Growth(ordered, sources, command, tuple(notes))
+
+
+def _is_narrow(line: Sequence[Point]) -> bool:
+    """Whether a factor per ten times the homes goes beyond what was measured; a single size has no factor."""
+    return 1 < line[-1].homes / line[0].homes < 10
+
+
+def _is_brief(line: Sequence[Point]) -> bool:
+    return any(point.seconds < BRIEF for point in line)

@@ -17,6 +17,7 @@ from benchmarks.histories import histories
 from benchmarks.leaderboard import boards
 from benchmarks.results import Result
 from datasets.errors import unknown
+from reports.phrases import seeds
 
 Floats = npt.NDArray[np.float64]
 
@@ -58,9 +59,7 @@ class Row:
     @property
     def seeds(self) -> str:
         """How many a line is the mean of."""
-        counts = [len(line.courses) for line in self.lines]
-        low, high = min(counts), max(counts)
-        return "1 seed" if high == 1 else f"{high} seeds" if low == high else f"{low} to {high} seeds"
+        return seeds(len(line.courses) for line in self.lines)
 
 
 def rows(
@@ -82,8 +81,8 @@ def rows(
         )
     found = []
     for board in listed:
-        seeds = {label: [run for name, run in board.runs if name == label] for label in kept}
-        drawn = tuple(Line(label, named[label], _courses(each, part)) for label, each in seeds.items() if each)
+        by_label = {label: [run for name, run in board.runs if name == label] for label in kept}
+        drawn = tuple(Line(label, named[label], _courses(each, part)) for label, each in by_label.items() if each)
         if drawn:
             found.append(Row(board.title, drawn))
     return tuple(found)

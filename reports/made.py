@@ -28,7 +28,7 @@ class About:
 
     caption: str  # says what to see, in the numbers that are shown
     sources: tuple[str, ...]  # the files of the results folder that it is made of
-    command: str  # makes these files
+    command: str  # makes such files
     notes: tuple[str, ...] = ()  # what is missing, and where it differs from the paper and why
 
 

@@ -1,29 +1,17 @@
-"""The lists that the page and the README speak of: the rankings on the paper's data sets, methods with their defaults.
-
-A list keeps its resampled homes, so that any two of its methods can be compared.
-"""
+"""The lists that the page and the README speak of: rankings on the paper's data sets, methods with their defaults."""
 
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 
-from benchmarks.compare import (
-    Comparison,
-    Floats,
-    Panel,
-    compare,
-    interval,
-    lower_is_better,
-    mean_over_seeds,
-    resamples_for,
-)
-from benchmarks.leaderboard import Board, tie_groups
+from benchmarks.compare import Comparison
+from benchmarks.leaderboard import Board
 from datasets.errors import DataError
 from reports.main_rows import main_rows, ranking_of, runs_of, with_rows
 from reports.material import Material
 from reports.places import ROLES
+from reports.standings import Standing, standing_of
 
 METRICS = {"ranking": ("mrr",), "paper": ("auc", "loss")}  # the first that a list has
 NAMES = {"mrr": "MRR", "auc": "AUC"}
@@ -40,7 +28,6 @@ class Row:
     low: float
     high: float
     group: int  # of methods that cannot be told apart
-    seeds: int
     hits: float  # among ten recommendations; NaN where the list has none
 
 
@@ -48,11 +35,18 @@ class Row:
 class MainList:
     """A list by one metric, best first."""
 
-    board: Board
-    metric: str
+    standing: Standing
     rows: tuple[Row, ...]
-    panel: Panel
-    draws: Floats  # [resamples, n_runs]
+
+    @property
+    def board(self) -> Board:
+        """Its runs."""
+        return self.standing.board
+
+    @property
+    def metric(self) -> str:
+        """As people write it."""
+        return NAMES.get(self.standing.metric, self.standing.metric)
 
     @property
     def place(self) -> str:
@@ -68,8 +62,7 @@ class MainList:
 
     def against(self, a: Row, b: Row) -> Comparison | None:
         """The two on the seeds that both have; None where there is none."""
-        shared = self.panel.columns(a.label).keys() & self.panel.columns(b.label).keys()
-        return compare(self.panel, a.label, b.label, resampled=self.draws) if shared else None
+        return self.standing.against(a.label, b.label)
 
 
 def main_boards(material: Material) -> tuple[list[Board], list[str]]:
@@ -94,26 +87,20 @@ def main_boards(material: Material) -> tuple[list[Board], list[str]]:
                 )
     if not found and not left_out:
         uncurved = [board for board in material.boards if not board.runs[0][1].key.curves]
-        ranked = [board for board in uncurved if board.protocol == "ranking"]
-        found = sorted(ranked or uncurved, key=lambda board: -len(board.methods()))[:MOST_LISTS]
+        of_all = [board for board in uncurved if board.protocol == "ranking"]
+        found = sorted(of_all or uncurved, key=lambda board: -len(board.methods()))[:MOST_LISTS]
     return found, left_out
 
 
-def main_list(board: Board, metric: str) -> MainList:
-    """The list of a board, as `benchmarks.leaderboard` orders and groups it; an error where runs cannot be compared."""
-    panel = Panel.of(board.runs, metric)
-    values, sign = panel.values(), 1 if lower_is_better(metric) else -1
-    columns = {label: list(panel.columns(label).values()) for label in board.methods()}
-    means = {label: float(values[own].mean()) for label, own in columns.items()}
-    ordered = sorted(means, key=lambda label: sign * means[label])  # among equals as they come
-    draws = panel.resampled(resamples=resamples_for(math.comb(len(ordered), 2)))
+def main_list(standing: Standing) -> MainList:
+    """A list with what is said of it."""
     rows = []
-    for label, group in zip(ordered, tie_groups(panel, draws, ordered), strict=True):
-        runs = runs_of(board, label)
-        low, high = interval(mean_over_seeds(draws[:, columns[label]]))
-        hits = statistics.fmean(run.summary.get("hr@10", math.nan) for run in runs)
-        rows.append(Row(label, runs[0].key.method, means[label], low, high, group, len(runs), hits))
-    return MainList(board, metric, tuple(rows), panel, draws)
+    for values in standing.table.to_dict("records"):
+        label, hits = values["method"], values.get("hr@10", math.nan)
+        method = runs_of(standing.board, label)[0].key.method
+        value, low, high = (float(values[name]) for name in (standing.metric, "low", "high"))
+        rows.append(Row(label, method, value, low, high, int(values["group"]), float(hits)))
+    return MainList(standing, tuple(rows))
 
 
 def main_lists(material: Material) -> tuple[list[MainList], list[str]]:
@@ -132,7 +119,7 @@ def main_lists(material: Material) -> tuple[list[MainList], list[str]]:
                     f"{board.title}: no finite {NAMES.get(metric, metric)} of {', '.join(sorted(without))}."
                 )
             measured = with_rows(board, [label for label in board.methods() if label not in without])
-            found += [main_list(measured, metric)] if measured.runs else []
+            found += [main_list(standing_of(material, measured, metric))] if measured.runs else []
         except DataError as error:  # tables that are gone, or not of the same hidden rules
             left_out.append(f"{board.title}: {error}.")
     return found, left_out

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from benchmarks.leaderboard import Board
 from benchmarks.results import Result
 from reports.material import Material
-from reports.places import Role, place_of
+from reports.phrases import seeds
+from reports.places import Place, Role, place_of, places
 
 
 def main_rows(board: Board) -> list[str]:
@@ -28,6 +29,32 @@ def ranking_of(role: Role, material: Material) -> Board | None:
     return place.board("ranking") if place else None
 
 
+def defaults_of(
+    role: Role, material: Material, methods: Sequence[str], *, measured: Callable[[Result], bool], what: str
+) -> tuple[Board | None, tuple[str, ...]]:
+    """The rankings of these methods with their defaults, as far as `what` was measured; notes on the others.
+
+    None where nothing has it.
+    """
+
+    def is_wanted(run: Result) -> bool:
+        is_ranking = run.key.protocol == "ranking" and not run.key.curves
+        return is_ranking and run.key.method in methods and material.is_default(run)
+
+    place = place_of(role, material, lambda run: is_wanted(run) and measured(run))
+    if place is None:
+        return None, ()
+    every = [run for run in _whole(place, material).runs if is_wanted(run)]
+    found = {method: [measured(run) for run in every if run.key.method == method] for method in methods}
+    absent = [method for method, each in found.items() if not each]
+    lost = [
+        f"{method} ({each.count(False)} of {seeds([len(each)])})" for method, each in found.items() if not all(each)
+    ]
+    notes = [f"Not run on {place.data}: {', '.join(absent)}."] if absent else []
+    notes += [f"Left out on {place.data}, where it has no {what}: {', '.join(lost)}."] if lost else []
+    return place.board("ranking"), tuple(notes)
+
+
 def runs_of(board: Board, label: str) -> list[Result]:
     """The seeds of a row."""
     return [run for each, run in board.runs if each == label]
@@ -35,25 +62,28 @@ def runs_of(board: Board, label: str) -> list[Result]:
 
 def place_title(board: Board) -> str:
     """The data of a board in a few words, for a panel."""
-    return f"{board.runs[0][1].key.data}, {homes_of(board)}"
+    return board.runs[0][1].key.data + _homes(board)
 
 
-def homes_of(board: Board) -> str:
-    """How many there are."""
-    return f"{board.runs[0][1].counts.get('homes', 0):,} homes"
-
-
-def data_of(board: Board) -> str:
-    """The data of a board with those of its options that are not the defaults."""
-    homes = f", {homes_of(board)}"
-    return board.title.partition(homes)[0] if homes in board.title else board.runs[0][1].key.data
+def heading(board: Board, many: str) -> str:
+    """The data of a board with its options and size, and how many seeds are shown of it."""
+    return f"{board.data}{_homes(board)}: {many}"
 
 
 def seeds_of(board: Board) -> str:
     """How many its rows are the mean of."""
-    counts = [len(runs_of(board, label)) for label in board.methods()]
-    low, high = min(counts), max(counts)
-    return "1 seed" if high == 1 else f"{high} seeds" if low == high else f"{low} to {high} seeds"
+    return seeds(len(runs_of(board, label)) for label in board.methods())
+
+
+def _homes(board: Board) -> str:
+    """How many there are, to stand behind the data; empty where it was not kept."""
+    many = Place((board.runs[0][1],)).homes
+    return f", {many:,} homes" if many else ""
+
+
+def _whole(place: Place, material: Material) -> Place:
+    """With all runs that were made there."""
+    return next(each for each in places(material.runs) if any(run is place.runs[0] for run in each.runs))
 
 
 def _firsts(board: Board) -> list[tuple[str, Result]]:

@@ -43,6 +43,7 @@ function prepare(table) {
   const frame = table.closest(".table");
   const state = { text: "", data: "", open: original.length <= FOLDED };
   const dataColumn = heads.findIndex((head) => DATA.includes(head.textContent.trim().toLowerCase()));
+  const methodColumn = heads.findIndex((head) => head.textContent.trim() === "method");
   const count = element("output");
   const more = element("button", { type: "button", className: "more" });
 
@@ -58,7 +59,7 @@ function prepare(table) {
       row.hidden = !fits || (!state.open && fitting > FOLDED);
     }
     const folded = !state.open && fitting > FOLDED;
-    count.textContent = `${folded ? FOLDED : fitting} of ${original.length} rows`;
+    count.textContent = fitting ? `${folded ? FOLDED : fitting} of ${original.length} rows` : "no row matches";
     more.hidden = fitting <= FOLDED;
     more.textContent = state.open ? `Show the first ${FOLDED} rows` : `Show all ${fitting} rows`;
     more.setAttribute("aria-expanded", String(state.open));
@@ -93,6 +94,7 @@ function prepare(table) {
     if (sets.length > 1) {
       const choice = element("select", {}, element("option", { value: "" }, "all"));
       choice.append(...sets.map((name) => element("option", { value: name }, name)));
+      if (methodColumn >= 0) state.data = choice.value = sets[0]; // methods on different data are not to be compared
       choice.addEventListener("change", () => { state.data = choice.value; show(); });
       tools.append(element("label", {}, "Data", choice));
     }
@@ -107,8 +109,12 @@ function prepare(table) {
     sortable();
     filterable();
   }
-  pin(heads.findIndex((head) => head.textContent.trim() === "method"));
+  pin(methodColumn);
   show();
 }
 
 document.querySelectorAll(".table table").forEach(prepare);
+// Paper cannot be clicked: what the summary says in numbers is printed.
+window.addEventListener("beforeprint", () => {
+  document.querySelectorAll(".points details").forEach((each) => { each.open = true; });
+});

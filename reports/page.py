@@ -19,8 +19,9 @@ from reports.made import About, Missing, Table
 from reports.main_lists import main_lists
 from reports.material import Material
 from reports.outputs import Made
+from reports.phrases import listed
 from reports.table_formats import as_html
-from reports.words import listed, summary
+from reports.words import summary
 
 FIRST = "leaderboard"  # the output that stands right below the summary
 NARROW = "-phone.svg"

@@ -6,6 +6,7 @@ Its tables of final test results; AUC, mean rank (MR), and mean rank with the ru
 
 from __future__ import annotations
 
+PAPER_METHODS = ("graphrule", "fedgnn", "fedrule")  # of its curves by round, final results and federated hit rates
 METRICS = ("loss", "auc", "mr", "mr_rt")
 
 # role -> method -> METRICS

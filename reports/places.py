@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.compare import refuse_mixed
-from benchmarks.leaderboard import Board, boards, changed_options
+from benchmarks.leaderboard import Board, boards
+from benchmarks.naming import changed_options, whole_options
 from benchmarks.results import Result
 from reports.material import Material
 
@@ -46,9 +47,9 @@ class Place:
         return self.runs[0].key.data
 
     @property
-    def homes(self) -> int:
-        """How many there are."""
-        return self.runs[0].counts.get("homes", 0)
+    def homes(self) -> int | None:
+        """How many there are; None where it was not kept."""
+        return self.runs[0].counts.get("homes")
 
     def board(self, protocol: str) -> Board:
         """The list of the runs by a protocol that were made without curves; an error where their data differs."""
@@ -62,7 +63,7 @@ def places(runs: Sequence[Result]) -> list[Place]:
     found: dict[tuple[str, ...], list[Result]] = {}
     for run in runs:
         split = {name: value for name, value in run.key.split.items() if name not in CARVED}
-        where = run.key.data, _text(run.key.data_options), run.key.track, _text(split)
+        where = run.key.data, _text(whole_options(run)), run.key.track, _text(split)
         found.setdefault(where, []).append(run)
     return [Place(tuple(each)) for _, each in sorted(found.items())]
 
@@ -89,7 +90,7 @@ def place_of(role: Role, material: Material, wanted: Callable[[Result], bool]) -
 
 def _order(role: Role, place: Place) -> tuple[int, int, int, int]:
     methods = {run.key.method for run in place.runs}
-    return role.data.index(place.data), len(changed_options(place.runs[0])), -len(methods), -place.homes
+    return role.data.index(place.data), len(changed_options(place.runs[0])), -len(methods), -(place.homes or 0)
 
 
 def _text(values: object) -> str:

@@ -1,6 +1,7 @@
 """What the README shows of the results: the leaderboard and two figures, with a manifest that tells edits by hand.
 
-Numbers are aggregates over homes. `python -m reports.build --only readme` writes them, with `--check` it compares.
+Numbers are aggregates over homes. `python -m reports.build --no-run --only readme` writes them, with `--check` it
+compares.
 """
 
 from __future__ import annotations
@@ -10,24 +11,24 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.compare import ALPHA
 from benchmarks.results import Result
 from datasets.errors import DataError
-from reports.made import About, Cell, Drawing, Missing, Table, number, sources_of
-from reports.main_lists import NAMES, MainList, main_lists
+from reports.cells import figure
+from reports.made import RUN, About, Cell, Drawing, Missing, Table, sources_of
+from reports.main_lists import MainList, main_lists
 from reports.main_rows import seeds_of
 from reports.material import Material
 from reports.outputs import chosen_outputs
 from reports.sheet import laid_out, written
+from reports.standings import TOLD_APART
 from reports.table_formats import as_markdown
 from reports.words import BRACKETS
 
 README = "readme"
-COMMAND = "python -m reports.build --only readme"
+COMMAND = "python -m reports.build --no-run --only readme"
 BEGIN, END = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
 FOLDER = "docs/report"
 FIGURES = {"leaderboard.svg": "leaderboard-intervals", "hit-rate.svg": "hit-rate"}  # file -> output
-RUN = "python -m benchmarks run default"
 
 
 def readme_files(material: Material, root: Path) -> dict[Path, bytes]:
@@ -80,7 +81,7 @@ def _part(found: Sequence[MainList], runs: Sequence[Result], captions: dict[str,
     pictures = [f"![{_plain(caption)}]({FOLDER}/{file})" for file, caption in captions.items()]
     how = (
         f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest}. {BRACKETS} Methods of one group cannot be "
-        f"told apart from the first of it (paired bootstrap over homes, Holm, p < {ALPHA:g})."
+        f"told apart from the first of it ({TOLD_APART})."
     )
     return "\n" + "\n\n".join([how, *(table.rstrip() for table in tables), *pictures]) + "\n"
 
@@ -90,12 +91,12 @@ def _table(each: MainList) -> Table:
         (
             Cell(row.label, strong=row is each.rows[0]),
             Cell(f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]", row.value),
-            number(row.hits, 3),
+            figure(row.hits, 3),
             Cell(str(row.group), row.group),
         )
         for row in each.rows
     )
-    columns = "method", NAMES.get(each.metric, each.metric), "HR@10", "group"
+    columns = "method", each.metric, "HR@10", "group"
     return Table(columns, rows, About("", (), COMMAND))
 
 

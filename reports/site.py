@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.progress import Progress, progress
 from datasets.errors import DataError
-from reports.made import Drawing, Missing, Table
+from reports.made import BUILD, Drawing, Missing, Table
 from reports.material import Material
 from reports.outputs import Made, Output
 from reports.page import NARROW, page
 from reports.sheet import WITHOUT_DATE, laid_out, written
 from reports.table_formats import FORMATS
+
+log = logging.getLogger(__name__)
 
 FIGURES, TABLES = "figures", "tables"
 
@@ -50,7 +53,10 @@ def _made(output: Output, material: Material, bar: Progress) -> Made:
     except Missing as missing:
         return Made(output, missing, {})
     except DataError as error:  # results of different data
-        return Made(output, Missing(str(error), "python -m reports.build --results DIR"), {}, refused=True)
+        return Made(output, Missing(str(error), f"{BUILD} --results DIR"), {}, refused=True)
+    except (LookupError, ArithmeticError, ValueError) as error:  # results of a kind that nobody has thought of
+        log.exception("%s", output.name)
+        return Made(output, Missing(f"these results break it ({error!r})", f"{BUILD} --results DIR"), {}, refused=True)
     finally:
         bar.step()
 

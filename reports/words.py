@@ -9,15 +9,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.compare import ALPHA, LEVEL, Comparison, lower_is_better
+from benchmarks.compare import Comparison, lower_is_better
 from reports.families import METHODS
 from reports.main_lists import NAMES, MainList, Row
 from reports.main_rows import seeds_of
+from reports.phrases import listed
+from reports.standings import MIDDLE, TOLD_APART
 
 USER_ITEM = METHODS["user-item"]
 FLOOR = "popularity"
 FEDERATED = {"fedrank": "graphrank", "fedrule": "graphrule"}  # and the same method with all data in one place
-BRACKETS = f"Brackets are {100 * LEVEL:g} % intervals over homes."
+SHARE_OF = "mrr"  # of an AUC, which chance alone makes 1/2, or of a loss a share says nothing
+BRACKETS = f"Brackets are {MIDDLE} intervals over homes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,8 @@ def summary(found: Sequence[MainList], left_out: Sequence[str] = ()) -> list[Poi
     """Three points; the first alone where nothing was run."""
     lead = "Who has the best list"
     if not found:
-        nothing = "No method has finished a run that could be ranked: nothing can be said yet."
-        return [Point(lead, nothing, tuple(left_out))]
+        nothing = "There is no list of methods on the paper's data that could be spoken of"
+        return [Point(lead, f"{nothing}: see below why." if left_out else f"{nothing} yet.", tuple(left_out))]
     return [
         Point(lead, _winners(found), (*map(_winner, found), *left_out)),
         Point("Whether to believe it", _told_apart(found), _belief(found)),
@@ -43,50 +46,65 @@ def summary(found: Sequence[MainList], left_out: Sequence[str] = ()) -> list[Poi
 
 
 def _winners(found: Sequence[MainList]) -> str:
-    """The leaders, each with the lists that it leads."""
-    leading: dict[str, list[str]] = {}
+    """The leaders, each with the lists that it leads; a leader that cannot be told from others is only first."""
+    leading: dict[tuple[str, bool], list[str]] = {}
     for each in found:
-        name = NAMES.get(each.metric, each.metric)
-        where = f"{each.place} ({name} {digits(each.rows[0].value)})".replace(") (", ", ")
-        leading.setdefault(each.rows[0].label, []).append(where)
-    first, *rest = [f"{label} has the best list on {listed(where)}" for label, where in leading.items()]
-    return "; ".join([first, *(said.replace(" has the best list", "", 1) for said in rest)]) + "."
+        ties = len(each.standing.tied)
+        tied = f", tied with {ties} more" if ties else ""
+        where = f"{each.place} ({each.metric} {digits(each.rows[0].value)}{tied})".replace(") (", ", ")
+        leading.setdefault((each.rows[0].label, bool(ties)), []).append(where)
+    said = [
+        f"{label} {'comes first' if tied else 'has the best list'} on {listed(where)}"
+        for (label, tied), where in leading.items()
+    ]
+    return "; ".join(said) + "."
 
 
 def _told_apart(found: Sequence[MainList]) -> str:
     """How many of the leaders differ from those that follow, and why the others do not."""
-    single = [each for each in found if _most_seeds(each) == 1]
-    tied = [each for each in found if each not in single and _tied(each)]
-    clear = [each for each in found if each not in single and not _tied(each) and len(each.rows) > 1]
-    said = f"The leader differs from the next on {len(clear)} of {len(found)} {'list' if len(found) == 1 else 'lists'}"
-    why = [f"{each.place} has {len(_tied(each))} tied with it" for each in tied]
-    why += [f"{listed([each.place for each in single])} had one seed only"] if single else []
-    return said + (f": {', and '.join(why)}." if why else ".")
+    clear = sum(each.standing.clear for each in found)
+    said = f"The leader differs from the next on {clear} of {len(found)} {'list' if len(found) == 1 else 'lists'}"
+    why: dict[str, list[str]] = {}
+    for each in found:
+        if not each.standing.clear:
+            why.setdefault(_doubt(each), []).append(each.place)
+    return said + (f": {'; '.join(f'{reason} on {listed(where)}' for reason, where in why.items())}." if why else ".")
+
+
+def _doubt(each: MainList) -> str:
+    """Why a leader cannot be said to differ from the next."""
+    if len(each.rows) == 1:
+        return "nothing follows it"
+    if each.standing.seeds < 2:
+        return "one seed only" if each.standing.seeds else "no seed in common"
+    return f"{len(each.standing.tied)} more in its group"
 
 
 def _kept(found: Sequence[MainList]) -> str:
-    """How much of the measure federated methods keep, over all lists that have both."""
+    """How much of the reciprocal rank federated methods keep, over all lists that have both."""
     said = []
     for federated, central in FEDERATED.items():
         shares = [
             versus.value_a / versus.value_b
             for each in found
+            if each.standing.metric == SHARE_OF
             if (a := each.first(federated)) and (b := each.first(central)) and (versus := each.against(a, b))
             if versus.value_b and math.isfinite(versus.value_a / versus.value_b)
         ]
         if shares:
             low, high = f"{100 * min(shares):.0f} %", f"{100 * max(shares):.0f} %"
             many = "" if len(shares) == 1 else f" ({len(shares)} lists)"
-            said.append(f"{federated} has {low if low == high else f'{low} to {high}'} of {central}'s measure{many}")
-    return f"{listed(said)}." if said else "It cannot be said from these lists."
+            share = low if low == high else f"{low} to {high}"
+            said.append(f"{federated} has {share} of {central}'s {NAMES[SHARE_OF]}{many}")
+    return f"{listed(said)}." if said else f"No list by {NAMES[SHARE_OF]} has both, so that it cannot be said in short."
 
 
 def _winner(each: MainList) -> str:
     """Who leads, and by how much over the best user-item method and popularity."""
     best, user_item, floor = each.rows[0], each.first(*USER_ITEM), each.first(FLOOR)
-    verb = "leads" if _tied(each) else "wins"
-    said = f"On {each.place} {best.label} {verb} with {NAMES.get(each.metric, each.metric)} {digits(best.value)}"
-    said += " (lower is better)" if lower_is_better(each.metric) else ""
+    verb = "wins" if each.standing.clear else "leads"
+    said = f"On {each.place} {best.label} {verb} with {each.metric} {digits(best.value)}"
+    said += " (lower is better)" if lower_is_better(each.standing.metric) else ""
     others = [(user_item, "the best user-item method, "), (floor, "")]
     if best in (user_item, floor):
         rest = next((row for row in each.rows if row.method not in (*USER_ITEM, FLOOR)), None)
@@ -115,24 +133,25 @@ def _difference(versus: Comparison) -> str:
 
 def _belief(found: Sequence[MainList]) -> tuple[str, ...]:
     """Which of the leaders differ from those that follow."""
-    if all(_most_seeds(each) == 1 for each in found):
+    if len({run.key.seed for each in found for _, run in each.board.runs}) == 1:
         return "Only one seed was run: no difference here should be believed.", BRACKETS
-    said = []
-    for each in found:
-        best, tied = each.rows[0], _tied(each)
-        if _most_seeds(each) == 1:
-            said.append(f"On {each.place} only one seed was run: no difference there should be believed.")
-        elif len(each.rows) == 1:
-            said.append(f"On {each.place} there is nothing to compare {best.label} with.")
-        elif tied:
-            names = listed([row.label for row in tied])
-            said.append(f"On {each.place} {best.label} cannot be told apart from {names} ({seeds_of(each.board)}).")
-        else:
-            said.append(
-                f"On {each.place} {best.label} differs from the next, {each.rows[1].label} ({seeds_of(each.board)})."
-            )
-    how = f"To differ means: paired bootstrap over homes, Holm over all pairs of a list, p < {ALPHA:g}."
-    return (*said, f"{how} {BRACKETS}")
+    return (*map(_believed, found), f"To differ means: {TOLD_APART}. {BRACKETS}")
+
+
+def _believed(each: MainList) -> str:
+    """Whether the leader of a list differs from the next."""
+    best, seeds = each.rows[0].label, each.standing.seeds
+    if len(each.rows) == 1:
+        return f"On {each.place} there is nothing to compare {best} with."
+    second = each.rows[1].label
+    if seeds == 0:
+        return f"On {each.place} {best} and the next, {second}, have no seed in common: they cannot be compared."
+    if seeds == 1:
+        return f"On {each.place} {best} and the next, {second}, share one seed only: no difference should be believed."
+    if each.standing.tied:
+        names = listed(each.standing.tied)
+        return f"On {each.place} {best} cannot be told apart from {names} ({seeds_of(each.board)})."
+    return f"On {each.place} {best} differs from the next, {second} ({seeds} seeds)."
 
 
 def _cost(found: Sequence[MainList]) -> tuple[str, ...]:
@@ -149,20 +168,6 @@ def _cost(found: Sequence[MainList]) -> tuple[str, ...]:
             said.append(f"On {each.place} {values}: {_difference(versus)}{chance}.")
     pairs = " or ".join(f"{federated} beside {central}" for federated, central in FEDERATED.items())
     return tuple(said) or (f"It cannot be said: none of these lists has {pairs}, on the same seeds.",)
-
-
-def _tied(each: MainList) -> list[Row]:
-    """Who cannot be told apart from the leader."""
-    return [row for row in each.rows[1:] if row.group == each.rows[0].group]
-
-
-def _most_seeds(each: MainList) -> int:
-    return max(row.seeds for row in each.rows)
-
-
-def listed(names: Sequence[str]) -> str:
-    """As people list things: a, b and c."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def digits(value: float, significant: int = 3) -> str:

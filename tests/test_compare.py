@@ -23,7 +23,7 @@ from benchmarks.compare import (
     resamples_for,
     wilcoxon_p,
 )
-from benchmarks.leaderboard import boards, leaderboard, tie_groups
+from benchmarks.leaderboard import all_pairs, boards, leaderboard, tie_groups
 from benchmarks.results import Result, Store, load_results
 from datasets.errors import DataError
 from tests.test_results import KEY
@@ -262,8 +262,10 @@ def test_a_difference_that_chance_would_show_in_one_of_several_comparisons_makes
     # comparisons, of which the third (b against c, always level) has p = 1, Holm makes it 3 * 0.03 = 0.09.
     ahead = np.where(np.arange(999) < 14, -1.0, 1.0)
     draws = np.stack([ahead, np.zeros(999), np.zeros(999)], axis=1)
-    assert tie_groups(panel([[1.0, 0.0]]), draws[:, :2], ["a", "b"]) == [1, 2]
-    assert tie_groups(panel([[1.0, 0.0, 0.0]]), draws, ["a", "b", "c"]) == [1, 1, 1]
+    two = all_pairs(panel([[1.0, 0.0]]), draws[:, :2], ["a", "b"])
+    assert tie_groups(two, ["a", "b"]) == [1, 2]
+    three = all_pairs(panel([[1.0, 0.0, 0.0]]), draws, ["a", "b", "c"])
+    assert tie_groups(three, ["a", "b", "c"]) == [1, 1, 1]
 
 
 def test_a_long_list_is_resampled_often_enough_to_tell_anything_apart(tmp_path):

@@ -235,5 +235,5 @@ def test_damaged_examples_are_named_and_the_others_are_read(tmp_path, asked, exa
     (tmp_path / FOLDER / "1.json").write_text('{"format": 1, "data": 3}')
     found, problems = load_examples(tmp_path)
     assert found == [example]
-    assert [name for name, _ in problems] == ["0.json", "1.json"]
+    assert [name for name, _ in problems] == ["examples/0.json", "examples/1.json"]
     assert problems[1][1].startswith("Example has no options")

@@ -158,12 +158,12 @@ def test_damaged_and_older_files_are_named_and_stay_and_the_others_are_read(tmp_
     found, problems = load_portraits(tmp_path)
     assert found == [drawn]
     reasons = dict(problems)
-    assert list(reasons) == ["a.json", "b.json", "c.json", "d.json", "e.json"]
-    assert reasons["a.json"] == "Portrait has no types"
-    assert "format" in reasons["b.json"]
-    assert "no record" in reasons["c.json"]
-    assert "cannot be read" in reasons["d.json"]
-    assert reasons["e.json"] == "Portrait.notes[0] is int, expected str"
+    assert list(reasons) == [f"data/{letter}.json" for letter in "abcde"]
+    assert reasons["data/a.json"] == "Portrait has no types"
+    assert "format" in reasons["data/b.json"]
+    assert "no record" in reasons["data/c.json"]
+    assert "cannot be read" in reasons["data/d.json"]
+    assert reasons["data/e.json"] == "Portrait.notes[0] is int, expected str"
     assert len(list(folder.iterdir())) == 6
 
 

@@ -6,13 +6,20 @@ import math
 
 from reports.figures import breakdown
 from reports.material import Material
-from tests.figure_runs import dots, panels, sliced
+from tests.made_runs import run, sliced
+from tests.seen import dots, panels
 
 
 def test_sizes_without_hidden_rules_are_not_shown():
     axes = panels(breakdown.sizes(Material((sliced("ease"),))))["devices of the home (valid filter)"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1-2\nn = 10"]
     assert list(dots(axes)) == [(0.0, 0.5)]
+
+
+def test_a_method_without_results_by_size_was_run_and_is_said_to_lack_them():
+    drawing = breakdown.sizes(Material((sliced("ease"), run("mf"))))
+    assert "Not run on wyze-synthetic: graphrank, graphrule, gcmc, popularity." in drawing.about.notes
+    assert "Left out on wyze-synthetic, where it has no results by home size: mf (1 of 1 seed)." in drawing.about.notes
 
 
 def test_seeds_count_by_their_hidden_rules_in_a_slice():
@@ -28,9 +35,19 @@ def test_unseen_rules_are_shown_without_the_filter_and_silence_is_said():
     axes = panels(drawing)["rule seen in training? (no filter)"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["seen\nn = 8", "never seen\nn = 2"]
     assert sorted(value for _, value in dots(axes)) == [0.1, 0.3, 0.6, 0.6]
-    assert "graphrule (0.300) on rules that were never seen (2 hidden rules)" in drawing.about.caption
+    few = "Too few hidden rules to name one: in homes with 1-2 devices (10), on rules that were never seen (2)."
+    assert few in drawing.about.caption
     assert "On wyze-synthetic ease cannot answer what was never seen, which counts as 0." in drawing.about.notes
     assert "Not run on wyze-synthetic: graphrank, mf, gcmc, popularity." in drawing.about.notes
+
+
+def test_a_slice_in_which_one_seed_has_no_number_has_no_dot_of_the_others():
+    runs = sliced("ease", 0, small=(30, 0.5)), sliced("ease", 1, small=(10, math.nan))
+    drawing = breakdown.sizes(Material(runs))
+    (dot,) = dots(panels(drawing)["devices of the home (valid filter)"])
+    assert math.isnan(dot[1])
+    note = "Without a number on wyze-synthetic, and so without a dot: ease, devices 1-2 (1 of 2 seeds)."
+    assert note in drawing.about.notes
 
 
 def test_it_is_said_where_every_hidden_rule_was_seen():

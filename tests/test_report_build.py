@@ -150,10 +150,15 @@ def test_a_method_that_nobody_knows_is_shown_like_any_other(copied):
 
 def test_wrong_arguments_are_one_message(tmp_path, capsys):
     with pytest.raises(SystemExit):
+        main(["--no-run", "--suite", "smoke"])
+    assert "not allowed with argument" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
         main(["--jobs", "0"])
     assert "'0' is not a whole number, 1 or more" in capsys.readouterr().err
     file = tmp_path / "file"
     file.write_text("")
+    assert main(["--no-run", "--out", str(file)]) == 1
+    assert "is a file, not a folder; the report is many files" in capsys.readouterr().err
     assert main(["--no-run", "--results", str(file)]) == 1
     assert "is a file, not a folder" in capsys.readouterr().err
     assert main(["--suite", "smok", "--results", str(tmp_path / "new")]) == 1

@@ -7,12 +7,14 @@ import math
 import pytest
 from matplotlib.text import Text
 
-from reports.costs import Point, front, in_bytes, in_seconds, sent
+from benchmarks.leaderboard import boards
+from reports.costs import Point, front, in_bytes, in_seconds, points, seconds, sent
 from reports.direct_labels import Named, add_names, in_lines
 from reports.figures import tradeoffs
 from reports.material import Material
 from reports.sheet import Block, Panel, Sheet, laid_out
-from tests.figure_runs import dots, panels, rounds, run, texts
+from tests.made_runs import rounds, run
+from tests.seen import dots, inscriptions, panels
 
 
 def test_seconds_and_accuracy_are_means_over_seeds():
@@ -27,7 +29,7 @@ def test_seconds_and_accuracy_are_means_over_seeds():
     (axes,) = panels(drawing).values()
     # ease: (1 + 3) / 2 = 2 seconds, (0.2 + 0.4) / 2 = 0.3
     assert set(dots(axes)) == {(2.0, 0.3), (8.0, 0.25)}
-    assert sorted(texts(axes)) == ["ease", "mf"]
+    assert sorted(inscriptions(axes)) == ["ease", "mf"]
     assert "ease is the best (0.300) and trains in 2 s" in drawing.about.caption
 
 
@@ -46,8 +48,35 @@ def test_the_caption_names_the_fastest_that_is_nearly_as_good():
 def test_a_method_without_time_or_rank_is_named_and_not_drawn(broken):
     drawing = tradeoffs.time(Material((run("ease"), run("toy", **broken))))
     (axes,) = panels(drawing).values()
-    assert texts(axes) == ["ease"]
+    assert inscriptions(axes) == ["ease"]
     assert "wyze-synthetic, 40 homes: no time or no rank of toy." in drawing.about.notes
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_a_seed_without_a_number_is_never_left_out_of_a_mean_in_silence(value):
+    runs = run("ease"), run("toy", 0, summary={"mrr": 0.9}), run("toy", 1, summary={"mrr": value})
+    (_, toy) = sorted(points(boards(runs)[0], "mrr", seconds), key=lambda point: point.label)
+    assert str(toy.accuracy) == str(value)
+    drawing = tradeoffs.time(Material(runs))
+    assert inscriptions(*panels(drawing).values()) == ["ease"]
+    assert "wyze-synthetic, 40 homes: no time or no rank of toy (1 of 2 seeds)." in drawing.about.notes
+
+
+def test_a_federated_method_without_accuracy_is_named_beside_the_others():
+    runs = [
+        run("fedrule", history=rounds(1)),
+        run("fedgnn", 0, history=rounds(1)),
+        run("fedgnn", 1, history=rounds(1), summary={}),
+        run("ease"),
+        run("mf", summary={}),
+    ]
+    drawing = tradeoffs.bytes_sent(Material(tuple(runs)))
+    assert sorted(inscriptions(*panels(drawing).values())) == ["ease", "fedrule"]
+    assert "wyze-synthetic, 40 homes: no bytes or no rank of fedgnn (1 of 2 seeds), mf." in drawing.about.notes
+
+
+def test_homes_that_were_not_counted_are_left_out_of_the_title():
+    assert list(panels(tradeoffs.time(Material((run("ease", counts={}),))))) == ["wyze-synthetic"]
 
 
 def test_nobody_on_the_front_is_both_slower_and_worse():
@@ -72,7 +101,7 @@ def test_bytes_stand_beside_the_best_central_method_of_each_kind():
     drawing = tradeoffs.bytes_sent(Material(tuple(runs)))
     (axes,) = panels(drawing).values()
     assert set(dots(axes)) == {(1000.0, 0.2), (500.0, 0.1)}
-    assert sorted(texts(axes)) == ["ease", "fedgnn", "fedrule"]
+    assert sorted(inscriptions(axes)) == ["ease", "fedgnn", "fedrule"]
     (line,) = [line for line in axes.lines if len(line.get_xdata()) == 2]
     assert list(line.get_ydata()) == [0.3, 0.3]
     assert drawing.about.caption == (
@@ -99,7 +128,12 @@ def test_bytes_are_shown_with_auc_where_no_federated_method_was_ranked():
 
 def test_numbers_are_said_as_people_say_them():
     assert [in_bytes(each) for each in (12, 1500, 2.5e6, 3e9)] == ["12 bytes", "1.5 kB", "2.5 MB", "3 GB"]
-    assert [in_seconds(each) for each in (0.0123, 9.9, 100, 180)] == ["0.012 s", "9.9 s", "100 s", "3 min"]
+    # 999,960 bytes are 1,000 kB in three digits.
+    assert [in_bytes(each) for each in (999, 999_960, 4e12, 2e15)] == ["999 bytes", "1 MB", "4 TB", "2,000 TB"]
+    assert [in_seconds(each) for each in (0.00001, 0.0123, 9.9, 99.9)] == ["0.00001 s", "0.012 s", "9.9 s", "100 s"]
+    # 70,000 / 3,600 = 19.44; 7,199 / 60 = 119.98; 4,000,000 / 3,600 = 1,111.1
+    assert [in_seconds(each) for each in (100, 119, 180, 7_199)] == ["100 s", "119 s", "3 min", "120 min"]
+    assert [in_seconds(each) for each in (70_000, 4e6)] == ["19.4 h", "1,111 h"]
 
 
 @pytest.mark.parametrize(("low", "high"), [(1e-3, 1e4), (0.9, 1.1e3), (2.1, 6.0), (900.0, 1100.0)])

@@ -12,7 +12,8 @@ from reports.figures import breakdown, leaderboards, tradeoffs
 from reports.made import Missing
 from reports.material import Material
 from reports.sheet import laid_out, written
-from tests.figure_runs import dots, keep, panels, rounds, run, sliced, texts
+from tests.made_runs import keep, rounds, run, sliced
+from tests.seen import dots, inscriptions, panels
 
 
 def test_a_method_that_nobody_knows_is_federated_where_its_homes_send_and_other_elsewhere():
@@ -37,7 +38,7 @@ def test_the_leaderboard_has_the_best_method_on_top_and_numbers_its_groups(ranke
     assert axes.get_title("left") == "wyze-synthetic, 40 homes"
     assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "toy", "popularity"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first row is the upper one
-    assert texts(axes) == ["1", "2"]
+    assert inscriptions(axes) == ["1", "2"]
     looks = {"ease": "user-item", "toy": "other", "popularity": "floor"}
     means = {"ease": 0.5, "toy": 0.49, "popularity": 0.3}
     expected = {(means[name], float(row)): _mark(looks[name]) for row, name in enumerate(looks)}
@@ -63,18 +64,25 @@ def test_the_leaderboards_caption_says_who_leads_by_how_much_and_who_is_tied(ran
     # 0.5 - 0.49 = 0.01
     assert "ease leads with 0.5000" in about.caption
     assert "0.0100 before toy; it cannot be told apart from toy." in about.caption
-    assert len(about.sources) == 3
+    assert len(about.sources) == 6
     keep(ranked, "graphrank", 0.9)
     caption = leaderboards.intervals(Material.read(ranked)).about.caption
     assert "0.4000 before ease, from which it differs." in caption
 
 
+def test_one_common_seed_does_not_tell_the_leader_from_the_next(tmp_path):
+    keep(tmp_path, "ease", 0.5, seeds=(0, 1))
+    keep(tmp_path, "popularity", 0.3, seeds=(1,))
+    caption = leaderboards.intervals(Material.read(tmp_path)).about.caption
+    assert "0.2000 before popularity, on one seed only." in caption
+
+
 def test_other_settings_are_left_out_of_a_long_leaderboard_with_a_note(ranked):
     for number in range(leaderboards.MOST_ROWS - 3):
-        keep(ranked, "ease", 0.2, settings={"regularization": 1000.0 + number})
+        keep(ranked, "ease", 0.2, parameters={"regularization": 1000.0 + number})
     full = leaderboards.intervals(Material.read(ranked))
     assert not full.about.notes
-    keep(ranked, "ease", 0.2, settings={"regularization": 99.0})
+    keep(ranked, "ease", 0.2, parameters={"regularization": 99.0})
     short = leaderboards.intervals(Material.read(ranked))
     (axes,) = panels(short).values()
     assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "toy", "popularity"]
@@ -89,13 +97,21 @@ def test_each_further_data_set_has_a_panel_of_its_own(ranked):
     titles = ["wyze-synthetic, 40 homes", "ifttt-synthetic, 40 homes", "their-data, 40 homes"]
     assert list(panels(drawing)) == titles
     assert "nothing else was run there" in drawing.about.caption
-    assert "ifttt-synthetic: 1 seed" in drawing.sheet.note
+    assert "ifttt-synthetic: 2 seeds" in drawing.sheet.note
 
 
 def test_a_leaderboard_never_mixes_data(ranked):
     keep(ranked, "mf", 0.2, fingerprint="e" * 16)
     with pytest.raises(DataError, match="different data"):
         leaderboards.intervals(Material.read(ranked))
+
+
+def test_other_data_that_is_mixed_does_not_take_the_main_data_with_it(ranked):
+    keep(ranked, "ease", 0.2, data="their-data", fingerprint="d" * 16)
+    keep(ranked, "mf", 0.2, data="their-data", fingerprint="e" * 16)
+    drawing = leaderboards.intervals(Material.read(ranked))
+    assert list(panels(drawing)) == ["wyze-synthetic, 40 homes"]
+    assert drawing.about.notes[0].startswith("Left out: their-data: results of different data cannot be compared")
 
 
 def test_a_board_whose_tables_are_gone_is_left_out_with_a_note(ranked):

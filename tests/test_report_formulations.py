@@ -160,7 +160,7 @@ def test_without_a_home_to_show_it_is_missing_with_a_command(small):
     for portraits in ((), (replace(small, example=None),)):
         with pytest.raises(Missing) as missing:
             example_home(Material(portraits=portraits))
-        assert missing.value.command == "python -m reports.build --suite default"
+        assert missing.value.command == "python -m reports.build"
 
 
 def test_the_same_portrait_gives_the_same_bytes_also_when_it_was_read_from_disk(small, tmp_path):

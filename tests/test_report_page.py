@@ -14,7 +14,7 @@ from reports.material import Material
 from reports.outputs import Output
 from reports.page import page
 from reports.site import site
-from tests.report_results import small_results
+from tests.made_runs import small_results
 
 NOT_CLOSED = {"meta", "link", "source", "img", "br", "input"}
 
@@ -150,7 +150,8 @@ def test_a_page_that_lacks_nothing_says_so(material):
 def test_an_output_says_how_to_make_it_again_and_of_what(text):
     part = text[text.index('id="leaderboard"') : text.index('id="page-missing"')]
     assert "Made of 2 runs and 1 other file; how to make it again" in visible(part)
-    assert "python -m benchmarks run smoke\npython -m reports.build --only leaderboard</code>" in part
+    assert "<code>python -m reports.build --no-run --only leaderboard</code>" in part
+    assert "<code>python -m benchmarks run smoke</code>" in part
     assert [f"<span>{name}</span>" in part for name in ("0.json", "1.json", "data/2.json")] == [True] * 3
 
 
@@ -183,4 +184,4 @@ def test_a_page_of_nothing_is_a_page():
     empty = page(Material(), []).decode()
     Read(empty)
     assert "No run has finished." in empty
-    assert "nothing can be said yet" in empty
+    assert "that could be spoken of yet" in empty

@@ -6,28 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.key import Key
-from benchmarks.results import Result
 from datasets.errors import DataError
 from reports.material import Material
 from reports.places import IFTTT, INSTANCES, WYZE, place_of, places
+from tests import made_runs
 
 
 def run(
     data="wyze-synthetic", method="toy", *, homes=100, track="types", split="holdout", seed=0, print_of="", **options
 ):
-    key = Key(
-        method=method,
-        parameters={},
-        data=data,
-        data_options={"homes": homes, **options},
-        fingerprint=print_of or f"{homes:016x}",
-        track=track,
-        split={"split": split, "seed": seed, "fraction": 0.2},
-        protocol="ranking",
-        seed=seed,
-    )
-    return Result(key, counts={"homes": homes})
+    where = {"data": data, "track": track, "fingerprint": print_of or f"{homes:016x}"}
+    options = {"homes": homes, **options}
+    return made_runs.run(method, seed, options=options, split={"split": split}, counts={"homes": homes}, **where)
 
 
 def chosen(role, runs, wanted=bool):
@@ -69,6 +59,12 @@ def test_tracks_and_splits_are_not_mixed():
 def test_runs_on_different_data_are_refused():
     with pytest.raises(DataError, match="results of different data cannot be compared"):
         chosen(WYZE, [run(), run(method="other", print_of="f" * 16)])
+
+
+def test_homes_that_were_not_counted_are_unknown_and_go_behind_others():
+    uncounted = replace(run(homes=5000), counts={})
+    assert chosen(WYZE, [uncounted]).homes is None
+    assert chosen(WYZE, [uncounted, run(homes=50)]).homes == 50
 
 
 def test_data_as_it_comes_goes_before_data_with_options():

@@ -9,8 +9,6 @@ from itertools import combinations
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from benchmarks.key import Key
-from benchmarks.results import Result
 from benchmarks.speeds import Speed
 from datasets.errors import DataError
 from reports.figures.inference import delay, memory
@@ -18,6 +16,7 @@ from reports.figures.scaling import MOST, scaling
 from reports.made import Missing
 from reports.material import Material
 from reports.sheet import laid_out, written
+from tests import made_runs
 
 GRAPH = "Graph methods with all homes in one place"
 
@@ -48,18 +47,9 @@ def inference(devices, p50, p95, method="fedrule", **more):
 
 
 def run(homes, seconds, *, method="toy-a", fingerprint="", code="1", seed=0):
-    key = Key(
-        method=method,
-        parameters={},
-        data="wyze-synthetic",
-        data_options={"homes": homes},
-        fingerprint=fingerprint or f"{homes:016x}",
-        track="types",
-        split={"split": "holdout", "seed": seed},
-        protocol="ranking",
-        seed=seed,
-    )
-    return Result(key, seconds={"fit": seconds}, memory={"fit": 50.0}, counts={"homes": homes}, code=code)
+    measured = {"seconds": {"fit": seconds}, "memory": {"fit": 50.0}, "counts": {"homes": homes}, "code": code}
+    fingerprint = fingerprint or f"{homes:016x}"
+    return made_runs.run(method, seed, options={"homes": homes}, fingerprint=fingerprint, **measured)
 
 
 def drawn(drawing, *, phone=False):
@@ -90,7 +80,10 @@ def test_a_line_has_the_seconds_and_megabytes_of_a_method_and_its_growth_per_ten
     assert lines(megabytes) == [([100, 1_000, 10_000], [100.0, 150.0, 400.0])]
     assert names(seconds) == {"ease x5"}
     assert names(megabytes) == {"ease x2"}
-    assert "a factor of 5 (ease)" in drawing.about.caption
+    assert drawing.about.caption == (
+        "Per ten times the homes, the time to fit grows by a factor of 5 (ease, 100 to 10,000 homes); the memory to "
+        "fit grows by a factor of 2 (ease, 100 to 10,000 homes)."
+    )
     assert drawing.about.sources == ("speed/m/0001_default.json",)
 
 
@@ -131,6 +124,46 @@ def test_what_was_not_measured_at_the_largest_size_is_said_and_one_size_has_no_f
     assert any(
         note.startswith("Not measured with 10,000 homes") and note.endswith(": mf.") for note in drawing.about.notes
     )
+
+
+def test_a_round_measured_with_more_homes_makes_no_fit_look_short():
+    drawing = scaling(Material(speeds=(*EASE, one_round(1_000, 1.0), one_round(100_000, 9.0))))
+    assert not any(note.startswith("Not measured") for note in drawing.about.notes)
+
+
+def test_a_round_is_no_fit_in_the_caption_and_each_line_has_its_own_sizes():
+    # 1 s and 9 s for twice ten times the homes are 3 for each; 9 MB stay 9 MB. mf: 1 s and 2 s, 100 MB and 300 MB.
+    others = (fit("mf", 100, 1.0, 100.0), fit("mf", 1_000, 2.0, 300.0), one_round(1_000, 1.0), one_round(100_000, 9.0))
+    assert scaling(Material(speeds=(*EASE, *others))).about.caption == (
+        "Per ten times the homes, the time to fit grows by a factor of 2 (mf, 100 to 1,000 homes) to 5 (ease, 100 to "
+        "10,000 homes); the memory to fit grows by a factor of 2 (ease, 100 to 10,000 homes) to 3 (mf, 100 to 1,000 "
+        "homes). Of a single round of fedrule, per ten times the homes, the time grows by a factor of 3 (1,000 to "
+        "100,000 homes) and the memory grows by a factor of 1 (1,000 to 100,000 homes)."
+    )
+
+
+def test_rounds_alone_have_a_caption():
+    caption = scaling(Material(speeds=(one_round(100, 1.0), one_round(1_000, 4.0)))).about.caption
+    assert caption.startswith("Of a single round of fedrule, per ten times the homes, the time grows by a factor of 4")
+
+
+def test_a_line_whose_sizes_are_close_is_said_to_be_extrapolated_whatever_the_others_span():
+    close = (fit("mf", 100, 1.0), fit("mf", 300, 2.0), fit("single", 100))
+    note = "Sizes less than ten times apart, so the factor is extrapolated: {}."
+    assert note.format("mf") in scaling(Material(speeds=(*EASE, *close))).about.notes
+    assert note.format("all lines") in scaling(Material(speeds=close[:2])).about.notes
+    assert not any("extrapolated" in each for each in scaling(Material(speeds=EASE)).about.notes)
+
+
+def test_times_of_milliseconds_are_said_to_be_too_short():
+    notes = scaling(Material(speeds=(*EASE, fit("mf", 100, 0.009), fit("mf", 1_000, 2.0)))).about.notes
+    assert "With times under 10 ms, which are too short to mean much: mf." in notes
+
+
+def test_a_growth_of_a_hundred_times_has_no_exponent():
+    drawing = scaling(Material(speeds=(fit("mf", 100, 1.0), fit("mf", 1_000, 100.0))))
+    assert names(drawn(drawing).axes[0]) == {"mf x100"}
+    assert "a factor of 100 (mf" in drawing.about.caption
 
 
 def test_numbers_that_have_no_logarithm_are_left_out():

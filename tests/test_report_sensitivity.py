@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from benchmarks.key import Key
-from benchmarks.results import Result
 from reports.figures.sensitivity import learning_rates
 from reports.made import Missing
 from reports.material import Material
 from reports.sheet import laid_out, written
+from tests import made_runs
 
 PLANNED = 20
 
 
 def run(rate, seed=0, *, method="toy", ended=PLANNED, curves=10, sends=True, settings=None, homes=40, **values):
     """A run of a method that nobody knows, with what it ended at."""
-    key = Key(
-        method=method,
-        parameters={"learning_rate": rate, "rounds": PLANNED} | (settings or {}),
-        data="wyze-synthetic",
-        data_options={"homes": homes},
-        fingerprint=f"{homes:016x}",
-        track="types",
-        split={"split": "holdout", "seed": seed, "fraction": 0.2, "validation": bool(curves)},
-        protocol="paper",
-        seed=seed,
-        curves=curves,
-    )
     last = {"round": float(ended)} | ({"sent_bytes": 8.0} if sends else {})
     summary = {"loss": 0.5, "auc": 0.9, "mr": 4.0} | values
-    return Result(key, summary=summary, history=[{"round": 1.0}, last], counts={"homes": homes})
+    return made_runs.run(
+        method,
+        seed,
+        parameters={"learning_rate": rate, "rounds": PLANNED} | (settings or {}),
+        options={"homes": homes},
+        fingerprint=f"{homes:016x}",
+        protocol="paper",
+        curves=curves,
+        summary=summary,
+        history=[{"round": 1.0}, last],
+        counts={"homes": homes},
+    )
 
 
 def panels(drawing):
@@ -58,8 +57,9 @@ def test_a_line_is_the_mean_over_seeds_at_each_rate():
     assert axes.get_xscale() == "log"
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0.1", "1"]
     assert drawing.sheet.blocks[0].heading.endswith("40 homes: 2 seeds")
-    assert drawing.about.caption.endswith("toy from 0.800 (rate 0.1) to 0.600 (rate 1).")
+    assert drawing.about.caption.endswith("toy 0.800 at rate 0.1 and 0.600 at 1.")
     assert "Cross" not in drawing.sheet.note
+    assert "gap" not in drawing.sheet.note
 
 
 def test_a_run_that_ended_early_has_a_cross_and_counts():
@@ -67,7 +67,7 @@ def test_a_run_that_ended_early_has_a_cross_and_counts():
     axes = panels(drawing)["auc"]
     assert crosses(axes) == [(1.0, 0.2)]
     assert line(axes)[1] == (1.0, 0.2)
-    assert "1 of 2 runs of toy ran away or ended early." in drawing.about.caption
+    assert "1 of 2 runs of toy ended early or without a finite loss." in drawing.about.caption
     assert "Cross" in drawing.sheet.note
 
 
@@ -76,8 +76,19 @@ def test_a_loss_that_is_no_number_is_a_cross_on_the_upper_edge(value):
     drawing = learning_rates(Material((run(0.1), run(1.0, loss=value))))
     axes = panels(drawing)["loss"]
     assert crosses(axes) == [(1.0, axes.get_ylim()[1])]
-    assert line(axes) == [(0.1, 0.5)]
+    assert line(axes) == [(0.1, 0.5), (1.0, pytest.approx(math.nan, nan_ok=True))]
     assert crosses(panels(drawing)["auc"]) == [(1.0, 0.9)]
+
+
+def test_a_rate_at_which_one_seed_has_no_number_has_no_mean_of_the_others():
+    runs = run(0.1), run(0.1, 1), run(1.0, loss=0.4), run(1.0, 1, loss=math.inf), run(9.0), run(9.0, 1)
+    drawing = learning_rates(Material(runs))
+    axes = panels(drawing)["loss"]
+    assert [rate for rate, value in line(axes) if math.isnan(value)] == [1.0]  # a gap, not a line from 0.1 to 9
+    assert crosses(axes) == [(1.0, axes.get_ylim()[1])]
+    assert "wyze-synthetic: no loss, and so no mean, of toy at 1 (1 of 2 seeds)." in drawing.about.notes
+    assert "1 of 6 runs of toy ended early or without a finite loss." in drawing.about.caption
+    assert "A line has a gap where a seed has no number." in drawing.sheet.note
 
 
 def test_a_loss_that_ran_away_does_not_flatten_the_others():
@@ -116,8 +127,14 @@ def test_homes_of_another_number_are_another_place():
     assert "80 homes" in block.heading
 
 
+def test_homes_that_were_not_counted_are_left_out_of_the_heading():
+    runs = [replace(run(rate), counts={}) for rate in (0.1, 1.0)]
+    assert learning_rates(Material(tuple(runs))).sheet.blocks[0].heading == "wyze-synthetic: 1 seed"
+
+
 def test_a_metric_that_nobody_has_is_said_to_be_not_measured():
     runs = run(0.1, mr=math.nan), run(1.0, mr=math.nan)
     drawing = learning_rates(Material(runs))
     assert [text.get_text() for text in panels(drawing)["mr"].texts] == ["not measured"]
+    assert "wyze-synthetic: no mr, and so no mean, of toy at all rates." in drawing.about.notes
     assert written(laid_out(drawing.sheet, phone=True), ".svg") == written(laid_out(drawing.sheet, phone=True), ".svg")

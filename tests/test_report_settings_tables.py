@@ -15,7 +15,8 @@ from reports.material import Material
 from reports.studies import load_studies
 from reports.tables.environment import environment
 from reports.tables.settings import parameters, tuning
-from tests.report_runs import HOMES, keep, keep_failure, texts
+from tests.made_runs import HOMES, keep, keep_failure
+from tests.seen import texts
 
 MRR = {"mrr": [0.5] * HOMES}
 EASE = {"regularization": 30.0, "dropout": 0.5, "ownership": 0.25}
@@ -76,7 +77,7 @@ def test_a_study_shows_what_tuning_has_gained(tmp_path):
     table = tuning(Material(studies=tuple(studies)))
     # 0.625 - 0.5; the rate of the best trial is the default's
     assert texts(table) == [["toy", "ifttt", "mrr", "100, 101", "3", "0.5000", "0.6250", "0.1250", "depth=5"]]
-    assert "gains most for toy on ifttt: +0.1250 mrr; the defaults are best in 0 of 1." in table.about.caption
+    assert "gains most for toy on ifttt: +0.1250 mrr. The defaults are best in 0 of 1." in table.about.caption
     assert "Trials that failed: toy on ifttt: 1." in table.about.notes
     assert table.about.sources == ("tuning/toy-0.json",)
 
@@ -118,23 +119,24 @@ def test_a_file_that_is_no_study_is_named_and_left_alone(tmp_path, content, reas
 
 
 def test_circumstances_are_counted_and_differences_named(tmp_path):
-    keep(tmp_path, "toy-a", MRR)
-    keep(tmp_path, "toy-b", MRR, circumstances={"commit": "1" * 40 + " with changes", "threads": 2, "written": ""})
+    keep(tmp_path, "toy-a", MRR, seeds=(0,))
+    keep(tmp_path, "toy-b", MRR, seeds=(0,), commit="1" * 40 + " with changes", threads=2, written="")
     table = environment(Material.read(tmp_path))
     assert texts(table) == [
-        ["runs", "python", "3.11.1", "2"],
+        ["runs", "python", "3.11.7", "2"],
         ["runs", "threads", "1", "1"],
         ["runs", "threads", "2", "1"],
-        ["runs", "commit", "000000000000", "1"],
+        ["runs", "commit", "0123456789ab", "1"],
         ["runs", "commit", "111111111111 with changes", "1"],
-        ["runs", "day", "2024-05-06", "1"],
+        ["runs", "day", "2026-11-10", "1"],
         ["runs", "day", "unknown", "1"],
+        ["runs", "numpy", "2.4.6", "2"],
     ]
     assert table.about.notes == (
         "The runs differ in threads: 1, 2.",
-        "The runs differ in commit: 000000000000, 111111111111 with changes.",
+        "The runs differ in commit: 0123456789ab, 111111111111 with changes.",
     )
-    assert table.about.caption == "2 runs of 2024-05-06, by 2 commits."
+    assert table.about.caption == "2 runs of 2026-11-10, by 2 commits."
 
 
 def test_the_machine_of_the_speeds_is_named():

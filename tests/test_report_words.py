@@ -8,8 +8,8 @@ import pytest
 
 from reports.main_lists import main_lists
 from reports.material import Material
-from reports.words import digits, listed, summary
-from tests.report_results import keep
+from reports.words import digits, summary
+from tests.made_runs import keep
 
 
 def said(folder, lead):
@@ -42,22 +42,31 @@ def test_three_sentences_say_it_all_in_short(tmp_path):
     # 0.27 / 0.3 = 90 % and 0.19 / 0.2 = 95 %
     assert [point.sentence for point in summary(*main_lists(Material.read(tmp_path)))] == [
         "graphrank has the best list on wyze-synthetic (40 homes, MRR 0.300); "
-        "ease on ifttt-synthetic (40 homes, MRR 0.250).",
+        "ease has the best list on ifttt-synthetic (40 homes, MRR 0.250).",
         "The leader differs from the next on 2 of 2 lists.",
-        "fedrank has 90 % to 95 % of graphrank's measure (2 lists).",
+        "fedrank has 90 % to 95 % of graphrank's MRR (2 lists).",
     ]
 
 
 def test_ties_and_single_seeds_are_counted_in_short(tmp_path):
     keep(tmp_path, "graphrank", 0.30, swing=0.2)
     keep(tmp_path, "ease", 0.29, swing=-0.2)
-    keep(tmp_path, "mf", 0.3, data="ifttt-synthetic", seeds=(0,))
+    for method, mean in (("mf", 0.3), ("ease", 0.2)):
+        keep(tmp_path, method, mean, data="ifttt-synthetic", seeds=(0,))
     _, belief, cost = summary(*main_lists(Material.read(tmp_path)))
     assert belief.sentence == (
-        "The leader differs from the next on 0 of 2 lists: wyze-synthetic (40 homes) has 1 tied with it, and "
-        "ifttt-synthetic (40 homes) had one seed only."
+        "The leader differs from the next on 0 of 2 lists: 1 more in its group on wyze-synthetic (40 homes); one seed "
+        "only on ifttt-synthetic (40 homes)."
     )
-    assert cost.sentence == "It cannot be said from these lists."
+    assert cost.sentence == "No list by MRR has both, so that it cannot be said in short."
+
+
+def test_a_share_of_an_auc_or_a_loss_is_not_said(tmp_path):
+    for method, auc in (("graphrule", 0.9), ("fedrule", 0.81)):
+        keep(tmp_path, method, auc, protocol="paper", metric="auc")
+    _, _, cost = summary(*main_lists(Material.read(tmp_path)))
+    assert cost.sentence == "No list by MRR has both, so that it cannot be said in short."
+    assert cost.details[0].startswith("On wyze-synthetic (40 homes) fedrule has 0.810 against 0.900 of graphrule")
 
 
 def test_a_leader_that_cannot_be_told_apart_leads_and_does_not_win(tmp_path):
@@ -71,14 +80,33 @@ def test_a_leader_that_cannot_be_told_apart_leads_and_does_not_win(tmp_path):
 def test_one_seed_is_not_to_be_believed(tmp_path):
     keep(tmp_path, "graphrank", 0.3, seeds=(0,))
     keep(tmp_path, "ease", 0.2, seeds=(0,))
+    assert "graphrank leads with MRR 0.300" in said(tmp_path, WINNER)[0]
     assert said(tmp_path, BELIEF)[0] == "Only one seed was run: no difference here should be believed."
     for method, mean in {"ease": 0.3, "mf": 0.2}.items():
         keep(tmp_path, method, mean, data="ifttt-synthetic")
-    only = "On wyze-synthetic (40 homes) only one seed was run: no difference there should be believed."
     assert said(tmp_path, BELIEF)[:2] == (
-        only,
+        "On wyze-synthetic (40 homes) graphrank and the next, ease, share one seed only: no difference should be "
+        "believed.",
         "On ifttt-synthetic (40 homes) ease differs from the next, mf (2 seeds).",
     )
+
+
+def test_a_leader_of_one_seed_is_not_believed_whatever_the_others_have(tmp_path):
+    keep(tmp_path, "graphrank", 0.3, seeds=(0,))
+    for method, mean in {"ease": 0.2, "mf": 0.1}.items():
+        keep(tmp_path, method, mean, seeds=(0, 1, 2))
+    assert "graphrank leads with MRR 0.300" in said(tmp_path, WINNER)[0]
+    assert "graphrank and the next, ease, share one seed only" in said(tmp_path, BELIEF)[0]
+    (_, belief, _) = summary(*main_lists(Material.read(tmp_path)))
+    assert belief.sentence == (
+        "The leader differs from the next on 0 of 1 list: one seed only on wyze-synthetic (40 homes)."
+    )
+
+
+def test_a_leader_without_a_common_seed_is_not_compared(tmp_path):
+    keep(tmp_path, "graphrank", 0.3, seeds=(0, 1))
+    keep(tmp_path, "ease", 0.2, seeds=(2, 3))
+    assert "graphrank and the next, ease, have no seed in common: they cannot" in said(tmp_path, BELIEF)[0]
 
 
 def test_a_user_item_method_that_wins_is_compared_with_the_others(tmp_path):
@@ -132,7 +160,7 @@ def test_lower_is_better_where_it_is(tmp_path):
 
 def test_a_single_method_has_nothing_to_be_compared_with(tmp_path):
     keep(tmp_path, "their-own", 0.3, data="their-homes")
-    assert said(tmp_path, WINNER)[0].startswith("On their-homes (40 homes) their-own wins with MRR 0.300. Not run")
+    assert said(tmp_path, WINNER)[0].startswith("On their-homes (40 homes) their-own leads with MRR 0.300. Not run")
     assert said(tmp_path, BELIEF)[0] == "On their-homes (40 homes) there is nothing to compare their-own with."
 
 
@@ -140,7 +168,7 @@ def test_a_method_without_a_value_is_left_out(tmp_path):
     keep(tmp_path, "ease", math.nan)
     keep(tmp_path, "popularity", 0.2)
     first, last = said(tmp_path, WINNER)
-    assert "popularity wins" in first
+    assert "popularity leads" in first
     assert last == "wyze-synthetic, 40 homes, types, holdout, ranking: no finite MRR of ease."
     assert said(tmp_path, BELIEF)[0].endswith("nothing to compare popularity with.")
 
@@ -153,22 +181,22 @@ def test_a_list_whose_tables_are_gone_is_named_and_the_others_are_said(tmp_path)
         if run.key.data == "wyze-synthetic":
             (tmp_path / f"{run.key.hash}.homes.parquet").unlink()
     first, last = summary(*main_lists(material))[0].details
-    assert "On ifttt-synthetic (40 homes) ease wins" in first
+    assert "On ifttt-synthetic (40 homes) ease leads" in first
     assert last.startswith("wyze-synthetic, 40 homes, types, holdout, ranking: ")
     assert "not a readable Parquet file" in last
 
 
 def test_other_settings_than_the_defaults_are_counted_and_left_out(tmp_path):
     keep(tmp_path, "popularity", 0.2)
-    keep(tmp_path, "popularity", 0.4, changed={"smoothing": 7.0})
+    keep(tmp_path, "popularity", 0.4, parameters={"smoothing": 7.0})
     first, last = said(tmp_path, WINNER)
-    assert "popularity wins with MRR 0.200" in first
+    assert "popularity leads with MRR 0.200" in first
     assert last == "On wyze-synthetic other settings of these methods are left out (1)."
 
 
 def test_nothing_that_was_run_is_said(tmp_path):
     (point,) = summary(*main_lists(Material.read(tmp_path)))
-    assert point.sentence == "No method has finished a run that could be ranked: nothing can be said yet."
+    assert point.sentence == "There is no list of methods on the paper's data that could be spoken of yet."
 
 
 def test_runs_of_different_data_are_not_compared_and_the_reason_is_said(tmp_path):
@@ -195,7 +223,3 @@ def test_runs_of_different_data_are_not_compared_and_the_reason_is_said(tmp_path
 )
 def test_numbers_have_as_many_digits_as_one_reads(value, text):
     assert digits(value) == text
-
-
-def test_things_are_listed_as_people_do():
-    assert [listed(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]

@@ -24,7 +24,8 @@ MAY_IMPORT = {
     "reports": {
         "datasets.errors",
         # What reads result files, and what makes the missing ones.
-        *(f"benchmarks.{what}" for what in ("results", "compare", "leaderboard", "histories", "speeds", "records")),
+        *(f"benchmarks.{what}" for what in ("results", "compare", "leaderboard", "naming", "histories")),
+        *(f"benchmarks.{what}" for what in ("speeds", "records")),
         *(f"benchmarks.{what}" for what in ("portraits", "examples", "matrix_excerpt", "example_lists")),
         *(f"benchmarks.{what}" for what in ("prepare", "progress", "threads", "tune", "whole_files")),
     },

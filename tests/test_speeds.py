@@ -78,6 +78,14 @@ def test_each_scale_has_its_own_newest(tmp_path):
     assert {speed.scale: speed.seconds_min for speed in speeds} == {"paper": 1, "smoke": 3}
 
 
+def test_each_machine_has_its_own_newest(tmp_path):
+    """A quick look on another machine takes nothing away from the measurements that stand beside each other."""
+    save(tmp_path, "a/1.json", "2026-01-01T00:00:00+00:00", measurement("a", 1), machine_info={"machine": "arm64"})
+    save(tmp_path, "b/1.json", "2026-01-02T00:00:00+00:00", measurement("a", 3), machine_info={"machine": "x86_64"})
+    speeds, _ = load_speeds(tmp_path)
+    assert [(speed.machine.split(",")[0], speed.seconds_min) for speed in speeds] == [("arm64", 1), ("x86_64", 3)]
+
+
 def test_there_is_nothing_where_nothing_was_saved(tmp_path):
     assert load_speeds(tmp_path) == ([], [])
 
@@ -104,10 +112,10 @@ def test_what_is_no_saved_run_is_named_with_the_reason_and_left_alone(tmp_path):
     speeds, unreadable = load_speeds(tmp_path)
     assert [speed.file for speed in speeds] == ["whole.json"]
     reasons = dict(unreadable)
-    assert reasons.keys() == {*bad, "folder.json"}
+    assert reasons.keys() == {f"speed/{name}" for name in (*bad, "folder.json")}
     assert all(reason.startswith("not a saved run of pytest-benchmark: ") for reason in reasons.values())
-    assert reasons["foreign.json"].endswith("'datetime' is missing")
-    assert reasons["number.json"].endswith("'min' of the seconds is 'fast'")
+    assert reasons["speed/foreign.json"].endswith("'datetime' is missing")
+    assert reasons["speed/number.json"].endswith("'min' of the seconds is 'fast'")
     assert {name: (folder / name).read_bytes() for name in bad} == bad
 
 

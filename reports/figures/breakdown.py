@@ -16,9 +16,10 @@ from reports.families import NO_LINE
 from reports.figures.hit_rates import FORMULATIONS
 from reports.looks import Look, looks_of
 from reports.made import RUN, About, Drawing, Missing, sources_of
-from reports.main_rows import data_of, homes_of, runs_of, seeds_of
+from reports.main_rows import defaults_of, heading, runs_of, seeds_of
 from reports.material import Material
-from reports.places import IFTTT, WYZE, Role, place_of
+from reports.phrases import seeds
+from reports.places import IFTTT, WYZE
 from reports.sheet import Block, Panel, Sheet
 
 SIZE = "devices "  # begins the name of a slice of homes
@@ -26,6 +27,7 @@ KINDS = {"seen": "seen", "unseen": "never seen"}  # slices of rules
 FILTERED, EVERY = "mrr", "mrr, all"  # with the valid filter, and among everything a home could automate
 MARKERS = ("o", "^", "s", "D", "v", "P")
 WIDTH = 0.6  # of the dots of one slice, in slices
+FEWEST = 30  # hidden rules that a caption names a best method of
 NOTE = (
     "Dot: mean over the hidden rules of all seeds; bar: smallest to largest seed; n: hidden rules of all seeds. By "
     "size only rules that some training home has are ranked (valid filter); seen or not, everything that a home could "
@@ -44,50 +46,35 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A method on a slice; NaN where there is nothing."""
+    """A method on a slice; NaN where there is nothing, or not of every seed."""
 
     mean: float
     low: float
     high: float
+    lost: int = 0  # seeds that were asked and have no number
 
 
 def sizes(material: Material) -> Drawing:
     """The formulations on smart homes and recipes."""
     shown, notes = [], []
     for role in (WYZE, IFTTT):
-        board = _board(role, material)
+        board, absent = defaults_of(role, material, FORMULATIONS, measured=_is_sliced, what="results by home size")
         if board is None:
             notes.append(f"{role.title}: none of {', '.join(FORMULATIONS)} was ranked on {' or '.join(role.data)}.")
             continue
         shown.append(board)
-        if absent := [method for method in FORMULATIONS if method not in board.methods()]:
-            notes.append(f"Not run on {board.runs[0][1].key.data}: {', '.join(absent)}.")
-        notes += _silence(board)
+        notes += [*absent, *_silence(board), *_lost(board)]
     if not shown:
         raise Missing("no rankings of the formulations with results by home size", RUN)
     looks = _looks([label for board in shown for label in board.methods()])
-    blocks = [
-        Block(f"{data_of(board)}, {homes_of(board)}: {seeds_of(board)}", tuple(_panels(board, looks)))
-        for board in shown
-    ]
+    blocks = [Block(heading(board, seeds_of(board)), tuple(_panels(board, looks))) for board in shown]
     sheet = Sheet(tuple(blocks), looks, NOTE, columns=2, height=2.4, left=0.75)
     sources = sources_of([run for board in shown for _, run in board.runs])
     return Drawing(sheet, About(" ".join(map(_caption, shown)), sources, RUN, tuple(notes)))
 
 
-def _board(role: Role, material: Material) -> Board | None:
-    place = place_of(
-        role,
-        material,
-        lambda run: (
-            run.key.protocol == "ranking"
-            and not run.key.curves
-            and run.key.method in FORMULATIONS
-            and any(name.startswith(SIZE) for name in run.summary)
-            and material.is_default(run)
-        ),
-    )
-    return place.board("ranking") if place else None
+def _is_sliced(run: Result) -> bool:
+    return any(name.startswith(SIZE) for name in run.summary)
 
 
 def _panels(board: Board, looks: Mapping[str, Look]) -> list[Panel]:
@@ -125,11 +112,11 @@ def _dot(runs: Sequence[Result], name: str, metric: str) -> Dot:
     """Seeds count by their hidden rules, which may be few."""
     values = np.array([run.summary.get(f"{name}: {metric}", math.nan) for run in runs])
     hidden = np.array([_count(run, f"{name}: hidden") for run in runs])
-    there = np.isfinite(values) & (hidden > 0)
-    if not there.any():
-        return Dot(math.nan, math.nan, math.nan)
-    mean = float(np.average(values[there], weights=hidden[there]))
-    return Dot(mean, float(values[there].min()), float(values[there].max()))
+    asked = values[hidden > 0]
+    lost = int(np.sum(~np.isfinite(asked)))
+    if lost or not len(asked):  # the mean of the other seeds would look better than the method is
+        return Dot(math.nan, math.nan, math.nan, lost)
+    return Dot(float(np.average(asked, weights=hidden[hidden > 0])), float(asked.min()), float(asked.max()))
 
 
 def _panel(
@@ -167,6 +154,20 @@ def _silence(board: Board) -> list[str]:
     return [f"On {data} {', '.join(mute)} cannot answer what was never seen, which counts as 0."] if mute else []
 
 
+def _lost(board: Board) -> list[str]:
+    """Who has no dot in a slice, since seeds of it have no number."""
+    found = [
+        f"{label}, {part.name} ({dot.lost} of {seeds([len(runs_of(board, label))])})"
+        for slices, metric in ((_by_size(board), FILTERED), (_by_kind(board), EVERY))
+        for part in slices
+        for label in board.methods()
+        if (dot := _dot(runs_of(board, label), part.name, metric)).lost
+    ]
+    return (
+        [f"Without a number on {board.runs[0][1].key.data}, and so without a dot: {'; '.join(found)}."] if found else []
+    )
+
+
 def _caption(board: Board) -> str:
     """The best method on the smallest and the largest homes, and on rules that were never seen."""
     data, by_size = board.runs[0][1].key.data, _by_size(board)
@@ -175,9 +176,11 @@ def _caption(board: Board) -> str:
     says = [
         f"{best[0]} ({best[1]:.3f}) {where} ({part.hidden:,} hidden rules)"
         for part, metric, where in parts
-        if (best := _best(board, part, metric))
+        if part.hidden >= FEWEST and (best := _best(board, part, metric))
     ]
-    return f"On {data} the best are {', '.join(says)}." if says else f"Nothing was measured on {data}."
+    few = [f"{where} ({part.hidden:,})" for part, _, where in parts if part.hidden < FEWEST]
+    said = f"On {data} the best are {', '.join(says)}." if says else f"On {data} no part has {FEWEST} hidden rules."
+    return f"{said} Too few hidden rules to name one: {', '.join(few)}." if few else said
 
 
 def _best(board: Board, part: Slice, metric: str) -> tuple[str, float] | None:

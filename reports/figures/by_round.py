@@ -10,9 +10,9 @@ from reports.curves import sheet
 from reports.lines import Row, rows
 from reports.made import RUN, About, Drawing, Missing, sources_of
 from reports.material import Material
+from reports.paper import PAPER_METHODS
 from reports.places import WYZE, Place, Role, place_of
 
-FEDERATED = ("graphrule", "fedgnn", "fedrule")
 ENCODERS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
 PARTS = ("train", "test")
 
@@ -21,14 +21,14 @@ def federated(role: Role) -> Callable[[Material], Drawing]:
     """GraphRule, FedGNN and FedRule with their defaults on the data of a role."""
 
     def make(material: Material) -> Drawing:
-        place = place_of(role, material, lambda run: _is_measured(run, FEDERATED) and material.is_default(run))
+        place = place_of(role, material, lambda run: _is_measured(run, PAPER_METHODS) and material.is_default(run))
         if place is None:
-            raise Missing(f"no curves by round of {', '.join(FEDERATED)} on {' or '.join(role.data)}", RUN)
-        absent = [method for method in FEDERATED if method not in {run.key.method for run in place.runs}]
+            raise Missing(f"no curves by round of {', '.join(PAPER_METHODS)} on {' or '.join(role.data)}", RUN)
+        absent = [method for method in PAPER_METHODS if method not in {run.key.method for run in place.runs}]
         notes = [f"Not run: {', '.join(absent)}."] if absent else []
         notes.append(
-            "The paper's FedGNN diverges where its FedRule does not; that happens here only with Adam in the homes "
-            "(docs/federated.md). The methods are shown as we recommend them, with Adam at the server."
+            "In the paper FedGNN diverges and FedRule does not. The methods are shown here as we recommend them, with "
+            "Adam at the server; the readings of the paper's setting, with Adam in the homes, are in docs/federated.md."
         )
         return _drawing(place, lambda label: label, notes)
 
@@ -53,7 +53,7 @@ def encoders(material: Material) -> Drawing:
 
 def _drawing(place: Place, named: Callable[[str], str], notes: Sequence[str]) -> Drawing:
     shown = {part: _renamed(rows(place.runs, part)[0], named) for part in PARTS}
-    about = About(_caption(shown["test"]), sources_of(place.runs), RUN, tuple(notes))
+    about = About(_caption(shown["train"], shown["test"]), sources_of(place.runs), RUN, tuple(notes))
     return Drawing(sheet(list(shown.items())), about)
 
 
@@ -66,22 +66,32 @@ def _renamed(row: Row, named: Callable[[str], str]) -> Row:
     return replace(row, lines=tuple(lines))
 
 
-def _caption(row: Row) -> str:
-    """Where each line ends, and which loss has turned up again."""
-    ends, turned = [], []
-    for line in row.lines:
+def _caption(train: Row, test: Row) -> str:
+    """Where each line ends, and whose loss has turned up again."""
+    ends = []
+    for line in test.lines:
         auc = [course.curve("auc")[-1, 1] for course in line.courses if len(course.curve("auc"))]
-        losses = [course.curve("loss") for course in line.courses if len(course.curve("loss"))]
         if auc:
             ends.append(f"{line.label} {sum(auc) / len(auc):.3f}")
-        lowest = [curve[:, 1].min() for curve in losses]
-        last = [curve[-1, 1] for curve in losses]
-        if losses and sum(last) > 1.2 * sum(lowest):
-            turned.append(line.label)
     caption = f"Test AUC at the end: {', '.join(ends)}." if ends else ""
-    if turned:
-        caption += f" The test loss of {', '.join(turned)} ends more than a fifth above its lowest point: it overfits."
+    rising, diverging = _turned_up(test), _turned_up(train)
+    for names, why in (
+        ([name for name in rising if name not in diverging], "while that of training does not: overfitting"),
+        ([name for name in rising if name in diverging], "and so does that of training: divergence"),
+    ):
+        if names:
+            caption += f" The test loss of {', '.join(names)} ends more than a fifth above its lowest point, {why}."
     return caption.strip()
+
+
+def _turned_up(row: Row) -> list[str]:
+    """The lines whose loss ends more than a fifth above its lowest point, in the mean over seeds."""
+    found = []
+    for line in row.lines:
+        losses = [course.curve("loss")[:, 1] for course in line.courses if len(course.curve("loss"))]
+        if losses and sum(loss[-1] for loss in losses) > 1.2 * sum(loss.min() for loss in losses):
+            found.append(line.label)
+    return found
 
 
 def _is_measured(run: Result, methods: Sequence[str]) -> bool:

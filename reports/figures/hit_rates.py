@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -9,17 +10,18 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from benchmarks.leaderboard import Board
+from benchmarks.results import Result
 from reports.lines import Floats
 from reports.looks import Look, looks_of
 from reports.made import RUN, About, Drawing, Missing, sources_of
+from reports.main_rows import defaults_of, place_title, runs_of, seeds_of
 from reports.material import Material
-from reports.paper import HIT_RATE_AT_40
-from reports.places import IFTTT, WYZE, Role, place_of
+from reports.paper import HIT_RATE_AT_40, PAPER_METHODS
+from reports.places import IFTTT, WYZE, Role
 from reports.sheet import Block, Panel, Sheet
 
 LONGEST = 50
 FORMULATIONS = ("graphrank", "graphrule", "mf", "gcmc", "ease", "popularity")
-FEDERATED = ("graphrule", "fedgnn", "fedrule")
 LINE = "Line: mean over seeds; band: smallest to largest seed. Only rules that some training home has (valid filter)."
 
 
@@ -50,7 +52,7 @@ def federated(role: Role) -> Callable[[Material], Drawing]:
     """Central and federated training of the paper's network on the data of a role."""
 
     def make(material: Material) -> Drawing:
-        board, absent = _board(role, material, FEDERATED)
+        board, absent = _board(role, material, PAPER_METHODS)
         values = [f"{label} {_mean_at(board, label, 10):.2f}" for label in _ordered(board)]
         caption = f"Hidden rules among the first ten: {', '.join(values)}."
         return Drawing(_sheet([board]), About(caption, sources_of([run for _, run in board.runs]), RUN, absent))
@@ -59,22 +61,16 @@ def federated(role: Role) -> Callable[[Material], Drawing]:
 
 
 def _board(role: Role, material: Material, methods: Sequence[str]) -> tuple[Board, tuple[str, ...]]:
-    """The rankings of these methods with their defaults, and a note on those that are not there."""
-    place = place_of(
-        role,
-        material,
-        lambda run: (
-            run.key.protocol == "ranking"
-            and not run.key.curves
-            and run.key.method in methods
-            and material.is_default(run)
-        ),
-    )
-    if place is None:
+    """The rankings of these methods with their defaults, and notes on those that are not there."""
+    board, notes = defaults_of(role, material, methods, measured=_is_measured, what=f"hit rates up to {LONGEST}")
+    if board is None:
         raise Missing(f"no rankings of {', '.join(methods)} on {' or '.join(role.data)} ({role.track})", RUN)
-    board = place.board("ranking")
-    absent = [method for method in methods if method not in board.methods()]
-    return board, (f"Not run on {place.data}: {', '.join(absent)}.",) if absent else ()
+    return board, notes
+
+
+def _is_measured(run: Result) -> bool:
+    """Whether it has all hit rates that are drawn."""
+    return all(math.isfinite(run.summary.get(f"hr@{n}", math.nan)) for n in range(1, LONGEST + 1))
 
 
 def _leader(board: Board) -> str:
@@ -90,7 +86,9 @@ def _sheet(shown: Sequence[Board]) -> Sheet:
     """A panel for each board; the legend in the order of the methods above."""
     looks = looks_of({label: run.key.method for board in shown for label, run in board.runs})
     ordered = {label: looks[label] for label in (*FORMULATIONS, *looks) if label in looks}
-    panels = tuple(Panel(partial(_panel, board=board, looks=looks), _place(board)) for board in shown)
+    panels = tuple(
+        Panel(partial(_panel, board=board, looks=looks), f"{place_title(board)}, {seeds_of(board)}") for board in shown
+    )
     return Sheet((Block("", panels),), ordered, LINE, columns=len(panels), height=3.0, left=0.7)
 
 
@@ -110,8 +108,7 @@ def _panel(axes: Axes, *, board: Board, looks: Mapping[str, Look]) -> None:
 
 def _curve(board: Board, label: str) -> Floats:
     """[n_seeds, LONGEST]: the hit rate of each seed."""
-    runs = [run for each, run in board.runs if each == label]
-    return np.array([[run.summary[f"hr@{n}"] for n in range(1, LONGEST + 1)] for run in runs])
+    return np.array([[run.summary[f"hr@{n}"] for n in range(1, LONGEST + 1)] for run in runs_of(board, label)])
 
 
 def _mean_at(board: Board, label: str, many: int) -> float:
@@ -121,10 +118,3 @@ def _mean_at(board: Board, label: str, many: int) -> float:
 def _ordered(board: Board) -> list[str]:
     """Best among ten first."""
     return sorted(board.methods(), key=lambda label: (-_mean_at(board, label, 10), label))
-
-
-def _place(board: Board) -> str:
-    """The data of a board in a few words."""
-    run = board.runs[0][1]
-    seeds = max(sum(each == label for each, _ in board.runs) for label in board.methods())
-    return f"{run.key.data}, {run.counts.get('homes', 0):,} homes, {'1 seed' if seeds == 1 else f'{seeds} seeds'}"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
@@ -18,11 +17,11 @@ from reports.direct_labels import in_lines
 from reports.families import LOOKS, family_of, legend
 from reports.looks import FAINT, INK
 from reports.made import RUN, About, Drawing, Missing, sources_of
-from reports.main_rows import data_of, main_rows, place_title, runs_of, seeds_of, with_rows
+from reports.main_rows import main_rows, place_title, runs_of, seeds_of, with_rows
 from reports.material import Material
 from reports.places import IFTTT, WYZE, Place, place_of, places
 from reports.sheet import Block, Panel, Sheet
-from reports.standings import standing
+from reports.standings import MIDDLE, TOLD_APART, Standing, standing_of
 from reports.text_width import inches
 
 METRIC = "mrr"
@@ -31,8 +30,8 @@ MOST_ROWS = 14  # where there are more, methods are shown with their defaults on
 LETTERS = 20  # of a line of a method's label
 ROW, LINE, BESIDE = 0.22, 0.13, 0.22  # inches: a row of one line, each line more, what is beside a label
 NOTE = (
-    "Dot: mean over seeds; bar: 95 % interval over resampled homes. Number: group; its methods cannot be told apart "
-    "from the first of them (paired bootstrap over homes, Holm, p < 0.05)."
+    f"Dot: mean over seeds; bar: {MIDDLE} interval over resampled homes. Number: group; its methods cannot be told "
+    f"apart from the first of them ({TOLD_APART})."
 )
 
 
@@ -40,8 +39,7 @@ NOTE = (
 class Listed:
     """What one panel shows."""
 
-    board: Board
-    table: pd.DataFrame  # a row per method, best first
+    standing: Standing
     families: dict[str, str]  # of each label
     left_out: int = 0  # rows with other settings
 
@@ -50,31 +48,32 @@ def intervals(material: Material) -> Drawing:
     """The ranking boards of the main data: smart homes, recipes, and what else there is."""
     shown, notes = [], []
     for place in _main_places(material):
-        board = place.board("ranking")
         try:
-            shown.append(_listed(material, board))
-        except DataError as error:  # tables that are gone, or not of the same hidden rules
-            notes.append(f"Left out: {board.title}: {error}")
+            shown.append(_listed(material, place.board("ranking")))
+        except DataError as error:  # other data, tables that are gone, or not of the same hidden rules
+            notes.append(f"Left out: {place.data}: {str(error).removeprefix(f'{place.data}: ')}")
     if not shown:
         raise Missing(" ".join(["no rankings on smart homes or recipes that can be listed", *notes]), RUN)
     notes += [
-        f"{each.board.title}: {each.left_out} more rows with other settings than the defaults are not shown; the "
-        "groups are of the rows that are."
+        f"{each.standing.board.title}: {each.left_out} more rows with other settings than the defaults are not shown; "
+        "the groups are of the rows that are."
         for each in shown
         if each.left_out
     ]
-    panels = [Panel(partial(_panel, listed=each), place_title(each.board)) for each in shown]
-    labels = [label for each in shown for label in each.table["method"]]
+    panels = [Panel(partial(_panel, listed=each), place_title(each.standing.board)) for each in shown]
+    labels = [label for each in shown for label in each.standing.ordered]
+    boards = [each.standing.board for each in shown]
     sheet = Sheet(
         (Block("", tuple(panels)),),
         legend(family for each in shown for family in each.families.values()),
-        f"{NOTE} {'; '.join(f'{data_of(each.board)}: {seeds_of(each.board)}' for each in shown)}.",
+        f"{NOTE} {'; '.join(f'{board.data}: {seeds_of(board)}' for board in boards)}.",
         columns=min(len(panels), 2),
-        height=max(_height(each.table["method"].tolist()) for each in shown),
+        height=max(_height(each.standing.ordered) for each in shown),
         left=max(map(_inches, labels)) + BESIDE,
     )
-    sources = sources_of([run for each in shown for _, run in each.board.runs])
-    return Drawing(sheet, About(" ".join(map(_caption, shown)), sources, RUN, tuple(notes)))
+    sources = sources_of([run for board in boards for _, run in board.runs])
+    caption = " ".join(_caption(each.standing) for each in shown)
+    return Drawing(sheet, About(caption, sources, RUN, tuple(notes)))
 
 
 def _main_places(material: Material) -> list[Place]:
@@ -104,11 +103,11 @@ def _listed(material: Material, board: Board) -> Listed:
     kept = every if len(every) <= MOST_ROWS else main_rows(board)
     board = with_rows(board, kept)
     families = {label: family_of(runs_of(board, label)[0]) for label in kept}
-    return Listed(board, standing(material, board, METRIC), families, len(every) - len(kept))
+    return Listed(standing_of(material, board, METRIC), families, len(every) - len(kept))
 
 
 def _panel(axes: Axes, *, listed: Listed) -> None:
-    table = listed.table
+    table = listed.standing.table
     numbers = table[[METRIC, "low", "high"]].to_numpy(np.float64)
     finite = numbers[np.isfinite(numbers)]
     least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
@@ -155,16 +154,15 @@ def _height(labels: Sequence[str]) -> float:
     return max(len(labels) * (ROW + LINE * (lines - 1)), 1.2)
 
 
-def _caption(listed: Listed) -> str:
+def _caption(standing: Standing) -> str:
     """Who leads, by how much, and who is tied with the leader."""
-    table, data = listed.table, listed.board.runs[0][1].key.data
+    table, data = standing.table, standing.board.runs[0][1].key.data
     first = table.iloc[0]
     says = f"On {data} {first['method']} leads with {first[METRIC]:.4f} ({first['low']:.4f} to {first['high']:.4f})"
-    tied = table["method"][table["group"] == 1].tolist()[1:]
     if len(table) == 1:
         return f"{says}; nothing else was run there."
     second = table.iloc[1]
     says += f", {first[METRIC] - second[METRIC]:.4f} before {second['method']}"
-    if tied:
-        return f"{says}; it cannot be told apart from {', '.join(tied)}."
-    return f"{says}, from which it differs."
+    if standing.tied:
+        return f"{says}; it cannot be told apart from {', '.join(standing.tied)}."
+    return f"{says}, {'from which it differs' if standing.clear else 'on one seed only'}."

@@ -11,10 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from reports.families import FEDERATED, METHODS
-from reports.growth import COMMAND, ONE_ROUND, Point, growth, tenfold
+from reports.growth import COMMAND, ONE_ROUND, Point, fits, growth, tenfold
 from reports.looks import FAINT, INK, Look, looks_of
 from reports.made import About, Drawing, Missing
 from reports.material import Material
+from reports.phrases import plain
 from reports.sheet import Block, Panel, Sheet
 from reports.text_width import fitted
 
@@ -29,6 +30,7 @@ MOST = 10  # lines of a panel whose labels fit below one another
 LINE = 0.065  # of a panel's height, from label to label
 NAMES = 0.4  # of a panel's width, for the names at the ends of lines
 WHAT = {"seconds": "seconds to fit", "megabytes": "peak memory, MB"}
+SAID = {"seconds": "the time", "megabytes": "the memory"}
 
 
 def scaling(material: Material) -> Drawing:
@@ -106,7 +108,7 @@ def _panel(
     room = NAMES * float(axes.get_window_extent().width / axes.figure.dpi)
     for height, (value, label, homes) in zip(heights, sorted(ends), strict=True):
         factor = tenfold(lines[label], what)
-        text, size = fitted(label if math.isnan(factor) else f"{label} x{factor:.2g}", room)
+        text, size = fitted(label if math.isnan(factor) else f"{label} x{plain(factor)}", room)
         y = float(np.exp(low + height * (high - low)))
         axes.plot([homes, names], [value, y], color=FAINT, linestyle=(0, (1, 2)), linewidth=0.7)
         axes.text(names, y, f" {text}", va="center", fontsize=min(size, 7.5), color=INK)
@@ -130,13 +132,29 @@ def _apart(heights: Sequence[float]) -> list[float]:
     return moved
 
 
-def _caption(lines: Mapping[str, Sequence[Point]]) -> str:
-    """The methods that grow least and most."""
+def _caption(lines: Mapping[str, list[Point]]) -> str:
+    """The methods that grow least and most, each with the sizes it was measured with; rounds by themselves."""
     said = []
-    for what, name in (("seconds", "the time"), ("megabytes", "the memory")):
-        factors = sorted((f, label) for label, line in lines.items() if not math.isnan(f := tenfold(line, what)))
-        if factors:
-            least, most = (f"{factor:.2g} ({label})" for factor, label in (factors[0], factors[-1]))
-            said.append(f"{name} to fit grows by a factor of {least}" + (f" to {most}" if len(factors) > 1 else ""))
-    sizes = [point.homes for line in lines.values() for point in line]
-    return f"Per ten times the homes, measured from {min(sizes):,} to {max(sizes):,}, {'; '.join(said)}."
+    for what, name in SAID.items():
+        factors = sorted((f, label) for label, line in fits(lines).items() if not math.isnan(f := tenfold(line, what)))
+        ends = [
+            f"{plain(f)} ({label}, {_sizes(lines[label], what)})"
+            for f, label in dict.fromkeys(factors[:1] + factors[-1:])
+        ]
+        if ends:
+            said.append(f"{name} to fit grows by a factor of {' to '.join(ends)}")
+    sentences = [f"Per ten times the homes, {'; '.join(said)}."] if said else []
+    for line in (line for label, line in lines.items() if label == ONE_ROUND):
+        parts = [
+            f"{name} grows by a factor of {plain(factor)} ({_sizes(line, what)})"
+            for what, name in SAID.items()
+            if not math.isnan(factor := tenfold(line, what))
+        ]
+        sentences += [f"Of a single round of fedrule, per ten times the homes, {' and '.join(parts)}."] if parts else []
+    return " ".join(sentences) or "No line has two sizes whose numbers can be compared."
+
+
+def _sizes(line: Sequence[Point], what: str) -> str:
+    """Those that a factor is from."""
+    known = [point.homes for point in line if not math.isnan(point.of(what))]
+    return f"{known[0]:,} to {known[-1]:,} homes"

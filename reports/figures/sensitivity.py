@@ -7,25 +7,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from benchmarks.leaderboard import Board, boards
 from benchmarks.results import Result
-from reports.curves import METRICS
+from reports.curves import LOG_SCALE, METRICS, ROOM, logarithmic
 from reports.families import sends
 from reports.looks import FAINT, Look, looks_of
 from reports.made import RUN, About, Drawing, Missing, sources_of
-from reports.main_rows import data_of, homes_of
+from reports.main_rows import heading
 from reports.material import Material
+from reports.phrases import listed, seeds
 from reports.places import IFTTT, WYZE, Role, place_of, places
 from reports.sheet import Block, Panel, Sheet
 
 RATE = "learning_rate"
 MARKERS = ("o", "^", "s", "D", "v", "P")
 MOST_TICKS = 6
-SPAN, ROOM = 10, 1.2  # logarithms where numbers span more; between the highest number and the edge of its panel
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class End:
 
     rate: float
     values: Mapping[str, float]
-    ran_away: bool  # it ended before its rounds were over, or its loss is no number
+    ran_away: bool  # it ended before its rounds were over, or one of its numbers is infinite or its loss none
 
 
 Ends = dict[str, list[End]]  # by method
@@ -50,13 +49,14 @@ def learning_rates(material: Material) -> Drawing:
         if board is None:
             notes.append(f"{role.title}: not run with several learning rates on {' or '.join(role.data)}.")
         else:
-            shown.append((board, _ends(board)))
+            shown.append((board, ends := _ends(board)))
+            notes += _gaps(board.runs[0][1].key.data, ends)
     if not shown:
         raise Missing("no federated method was run with several learning rates of the homes", RUN)
     looks = _looks(method for _, ends in shown for method in ends)
     blocks = [
         Block(
-            f"{data_of(board)}, {homes_of(board)}: {_seeds(ends)}",
+            heading(board, _seeds(ends)),
             tuple(Panel(partial(_panel, ends=ends, metric=metric, looks=looks)) for metric in METRICS),
         )
         for board, ends in shown
@@ -100,7 +100,7 @@ def _ends(board: Board) -> Ends:
         values = {metric: run.summary.get(metric, math.nan) for metric in METRICS}
         planned = run.key.parameters.get("rounds")
         short = isinstance(planned, int) and run.history[-1].get("round", planned) < planned
-        broken = "loss" in run.summary and not math.isfinite(run.summary["loss"])
+        broken = ("loss" in run.summary and math.isnan(values["loss"])) or any(map(math.isinf, values.values()))
         ends.setdefault(run.key.method, []).append(End(_rate(run), values, short or broken))
     return ends
 
@@ -108,11 +108,11 @@ def _ends(board: Board) -> Ends:
 def _panel(axes: Axes, *, ends: Ends, metric: str, looks: Mapping[str, Look]) -> None:
     rates = sorted({end.rate for each in ends.values() for end in each})
     for method, each in ends.items():
-        there = [end for end in each if math.isfinite(end.values[metric])]
-        own = sorted({end.rate for end in there})
-        values = [[end.values[metric] for end in there if end.rate == rate] for rate in own]
-        look = looks[method]
-        axes.plot(own, [float(np.mean(v)) for v in values], color=look.colour, linestyle=look.dash, marker=look.marker)
+        by_rate, look = _by_rate(each), looks[method]
+        # A rate at which a seed has no number leaves a gap: the mean of the others would look better than it is.
+        values = [[e.values[metric] for e in at] if _is_whole(at, metric) else [math.nan] for at in by_rate.values()]
+        means, own = [sum(v) / len(v) for v in values], list(by_rate)
+        axes.plot(own, means, color=look.colour, linestyle=look.dash, marker=look.marker)
         axes.fill_between(own, [min(v) for v in values], [max(v) for v in values], color=look.colour, alpha=0.1, lw=0)
     axes.set_xscale("log")
     axes.set_xlim(rates[0] / ROOM**2, rates[-1] * ROOM**2)
@@ -141,14 +141,7 @@ def _scale(axes: Axes, metric: str, ends: Sequence[End]) -> None:
         return
     finished = [end.values[metric] for end in ends if math.isfinite(end.values[metric]) and not end.ran_away]
     low, high = min(values), max(finished or values)
-    if metric != "auc" and high > SPAN * low > 0:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < SPAN**2 * low else (1,)))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        margin = max((high / low) ** 0.06, ROOM)
-        axes.set_ylim(low / margin, high * margin)
-    elif metric != "auc":
+    if metric in LOG_SCALE and not logarithmic(axes, low, high):
         axes.set_ylim(0, high * ROOM if high > 0 else 1)
 
 
@@ -156,33 +149,56 @@ def _caption(data: str, ends: Ends) -> str:
     """How far the AUC of each method moves between its best and its worst rate, and who ran away."""
     says = []
     for method, each in ends.items():
-        by_rate = {rate: [e.values["auc"] for e in each if e.rate == rate] for rate in sorted({e.rate for e in each})}
-        means = {rate: float(np.mean(v)) for rate, v in by_rate.items() if all(map(math.isfinite, v))}
+        whole = {rate: at for rate, at in _by_rate(each).items() if _is_whole(at, "auc")}
+        means = {rate: sum(end.values["auc"] for end in at) / len(at) for rate, at in whole.items()}
         if means:
             best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
-            says.append(f"{method} from {means[best]:.3f} (rate {best:g}) to {means[worst]:.3f} (rate {worst:g})")
+            says.append(f"{method} {means[best]:.3f} at rate {best:g} and {means[worst]:.3f} at {worst:g}")
     away = {method: sum(end.ran_away for end in each) for method, each in ends.items()}
     lost = [f"{many} of {len(ends[method])} runs of {method}" for method, many in away.items() if many]
-    caption = f"Test AUC at the end on {data}: {', '.join(says)}." if says else f"No AUC on {data}."
-    return f"{caption} {_and(lost)} ran away or ended early." if lost else caption
+    caption = f"Best and worst test AUC on {data}: {'; '.join(says)}." if says else f"No AUC on {data}."
+    return f"{caption} {listed(lost)} ended early or without a finite loss." if lost else caption
 
 
-def _and(parts: Sequence[str]) -> str:
-    return " and ".join([*filter(None, [", ".join(parts[:-1])]), parts[-1]])
+def _gaps(data: str, ends: Ends) -> list[str]:
+    """Rates without a mean, since some of their seeds have no number; a metric that a method lacks altogether."""
+    found = []
+    for metric in METRICS:
+        gaps = []
+        for method, each in ends.items():
+            if all(math.isnan(end.values[metric]) for end in each):
+                gaps.append(f"{method} at all rates")
+                continue
+            for rate, at in _by_rate(each).items():
+                if lost := sum(not math.isfinite(end.values[metric]) for end in at):
+                    gaps.append(f"{method} at {rate:g} ({lost} of {seeds([len(at)])})")
+        if gaps:
+            found.append(f"{data}: no {metric}, and so no mean, of {listed(gaps)}.")
+    return found
 
 
 def _note(ends: Sequence[End]) -> str:
     note = "Everything else as by default. Line: mean over seeds; band: smallest to largest seed."
     if any(end.ran_away for end in ends):
-        note += " Cross: a run that ended before its rounds were over or whose loss is no number, with its last model."
+        note += " Cross: a run that ended before its rounds were over, or has an infinite number or no loss; it counts "
+        note += "with its last model."
+    if not all(math.isfinite(value) for end in ends for value in end.values.values()):
+        note += " A line has a gap where a seed has no number."
     return note
+
+
+def _by_rate(ends: Sequence[End]) -> dict[float, list[End]]:
+    """The seeds of a method, rates growing."""
+    return {rate: [end for end in ends if end.rate == rate] for rate in sorted({end.rate for end in ends})}
+
+
+def _is_whole(seeds_at: Sequence[End], metric: str) -> bool:
+    return all(math.isfinite(end.values[metric]) for end in seeds_at)
 
 
 def _seeds(ends: Ends) -> str:
     """How many a dot is the mean of."""
-    counts = [sum(e.rate == rate for e in each) for each in ends.values() for rate in {e.rate for e in each}]
-    low, high = min(counts), max(counts)
-    return "1 seed" if high == 1 else f"{high} seeds" if low == high else f"{low} to {high} seeds"
+    return seeds(len(each) for by_rate in map(_by_rate, ends.values()) for each in by_rate.values())
 
 
 def _looks(methods: Iterable[str]) -> dict[str, Look]:

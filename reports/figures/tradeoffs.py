@@ -16,7 +16,7 @@ from reports.direct_labels import Named, add_names, in_lines
 from reports.families import FEDERATED, LOOKS, legend, sends
 from reports.looks import DASHES, Look
 from reports.made import RUN, About, Drawing, Missing, sources_of
-from reports.main_rows import data_of, main_rows, place_title, ranking_of, seeds_of, with_rows
+from reports.main_rows import main_rows, place_title, ranking_of, seeds_of, with_rows
 from reports.material import Material
 from reports.places import IFTTT, WYZE, Role, place_of
 from reports.sheet import Block, Panel, Sheet
@@ -41,15 +41,14 @@ def time(material: Material) -> Drawing:
         board = with_rows(board, main_rows(board))
         every = points(board, "mrr", seconds)
         shown = [point for point in every if _can_be_drawn(point)]
-        if lost := [point.label for point in every if point not in shown]:
-            notes.append(f"{place_title(board)}: no time or no rank of {', '.join(lost)}.")
+        notes += _lost_note(board, "no time or no rank", [point for point in every if point not in shown])
         if not shown:
             continue
         panels.append(Panel(partial(_time_panel, shown=shown), place_title(board)))
         captions.append(_time_caption(shown, board.runs[0][1].key.data))
         sources += [run for _, run in board.runs]
         looks |= legend(point.family for point in shown)
-        seeds.append(f"{data_of(board)}: {seeds_of(board)}, {_threads(board)}")
+        seeds.append(f"{board.data}: {seeds_of(board)}, {_threads(board)}")
     if not panels:
         raise Missing("no rankings on smart homes or recipes", RUN)
     note = (
@@ -72,6 +71,9 @@ def bytes_sent(material: Material) -> Drawing:
             notes.append(f"{role.title}: no federated method was run on {' or '.join(role.data)}.")
             continue
         central = _best_of_each_kind(every)
+        name = "rank" if metric == "mrr" else "AUC"
+        lost = [p for p in every if (p.family == FEDERATED and p not in federated) or not math.isfinite(p.accuracy)]
+        notes += _lost_note(board, f"no bytes or no {name}", lost)
         if metric == "auc":
             notes.append(f"{place_title(board)}: AUC by protocol paper, since no federated method was ranked there.")
         if not central:
@@ -82,7 +84,7 @@ def bytes_sent(material: Material) -> Drawing:
         captions.append(_bytes_caption(federated, central, board.runs[0][1].key.data, metric))
         sources += [run for _, run in drawn.runs]
         looks |= {FEDERATED: LOOKS[FEDERATED]} | {_line_name(point): _line_look(point) for point in central}
-        seeds.append(f"{data_of(board)}: {seeds_of(drawn)}")
+        seeds.append(f"{board.data}: {seeds_of(drawn)}")
     if not panels:
         raise Missing("no federated method was run on smart homes or recipes", RUN)
     note = (
@@ -193,6 +195,10 @@ def _vertical(axes: Axes, values: Sequence[float], metric: str) -> None:
 
 def _named(point: Point) -> Named:
     return Named(in_lines(point.label, LETTERS), point.cost, point.accuracy)
+
+
+def _lost_note(board: Board, what: str, lost: Sequence[Point]) -> list[str]:
+    return [f"{place_title(board)}: {what} of {', '.join(point.lost for point in lost)}."] if lost else []
 
 
 def _can_be_drawn(point: Point) -> bool:

@@ -12,14 +12,14 @@ from benchmarks.records import HomeRule
 from reports.cells import whole
 from reports.made import BUILD, About, Cell, Missing, Table
 from reports.material import Material
-from reports.places import IFTTT, WYZE, Role
+from reports.places import IFTTT, WYZE
 
 HIDDEN, IMPOSSIBLE = "hidden", "impossible"  # marks of cells
 
 
-def recommendations(material: Material, role: Role | None = None) -> Table:
+def recommendations(material: Material) -> Table:
     """The first 20 of each method; the hidden rule is marked, and so is what the home's devices cannot carry out."""
-    examples = _examples(material, role)
+    examples = _examples(material)
     methods = _methods(examples)
     lists = [[_cell(entry) for entry in each.seen.top] for _, each in methods]
     nothing = Cell("")
@@ -28,9 +28,9 @@ def recommendations(material: Material, role: Role | None = None) -> Table:
     return Table(columns, tuple(rows), _about(examples, methods))
 
 
-def example_rules(material: Material, role: Role | None = None) -> Table:
+def example_rules(material: Material) -> Table:
     """The devices and rules of the home of `recommendations`; the hidden rule is the last, and marked."""
-    examples = _examples(material, role)
+    examples = _examples(material)
     example = examples[0]
     rows = [_rule(rule) for rule in example.known] + [_rule(example.hidden, HIDDEN)]
     owned = ", ".join(f"{device.type} ({device.id})" for device in example.devices)
@@ -43,23 +43,21 @@ def example_rules(material: Material, role: Role | None = None) -> Table:
     return Table(columns, tuple(rows), About(caption, _sources(examples), BUILD))
 
 
-def _examples(material: Material, role: Role | None) -> list[Example]:
-    """All that ask the same of one home: one of a role, or the paper's data first; then what more methods answer."""
+def _examples(material: Material) -> list[Example]:
+    """All that ask the same of one home: the paper's data first, then what more methods answer."""
     asked: dict[str, list[Example]] = {}
     for example in material.examples:
         asked.setdefault(_question(example), []).append(example)
-    preferred = role.data if role else (*WYZE.data, *IFTTT.data)
-    known = [each for each in asked.values() if role is None or each[0].data in role.data]
-    if not known:
-        where = f" of {' or '.join(role.data)}" if role else ""
-        raise Missing(f"no home{where} was taken for an example", BUILD)
+    preferred = (*WYZE.data, *IFTTT.data)
+    if not asked:
+        raise Missing("no home was taken for an example", BUILD)
 
     def order(each: list[Example]) -> tuple[int, int, str]:
         data = each[0].data
         place = preferred.index(data) if data in preferred else len(preferred)
         return place, -len(_methods(each)), _question(each[0])
 
-    return min(known, key=order)
+    return min(asked.values(), key=order)
 
 
 def _question(example: Example) -> str:
@@ -102,12 +100,13 @@ def _about(examples: Sequence[Example], methods: Sequence[tuple[str, Recommended
     words = f"{rule.trigger.type}: {rule.trigger_state} → {rule.action}: {rule.action_device.type}"
     ranks = ", ".join(f"{title} {_place(each)}" for title, each in methods)
     cannot = ", ".join(f"{title} {_impossible(each)} of {len(each.seen.top)}" for title, each in methods)
-    caption = f"Rank of the hidden rule ({words}): {ranks}. Rules that the home has no devices for: {cannot}."
+    caption = f"Rank of the hidden rule ({words}): {ranks}. Listed although the home lacks the devices: {cannot}."
     notes = [
         "In brackets: the probability. The lists are those with the valid filter, as the headline's: typed rules that "
         "some training home has, without the rules of this home.",
         "User-item methods choose from all items, whether or not the home has the devices; the others rank pairs of "
-        "the home's own devices.",
+        "the home's own devices, so their lists are shorter and their ranks not of the same many. It is one home: an "
+        "example, no measurement.",
     ]
     calibrated = [title for title, each in methods if each.calibrated]
     if calibrated:
@@ -126,8 +125,7 @@ def _place(recommended: Recommended) -> str:
     listed = recommended.seen
     if listed.rank is None:
         return "has no score for it"
-    rank = f"{listed.rank:g}"
-    return rank if any(entry.hidden for entry in listed.top) else f"{rank} (of {listed.candidates:,}, not shown)"
+    return f"{listed.rank:g} of {listed.candidates:,}"
 
 
 def _impossible(recommended: Recommended) -> int:

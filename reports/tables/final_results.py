@@ -5,29 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
 import pandas as pd
 
 from benchmarks.leaderboard import Board
 from benchmarks.results import Result
 from datasets.errors import DataError
-from reports.cells import NONE, figure, interval, whole
+from reports.cells import NONE, figure, interval, whole, written_out
 from reports.failures import failure_notes
+from reports.families import FEDERATED, family_of
 from reports.made import RUN, About, Cell, Missing, Table, sources_of
+from reports.main_rows import place_title, runs_of
 from reports.material import Material
 from reports.paper import METRICS, RESULTS
+from reports.phrases import plain
 from reports.places import Role, place_of
 from reports.standings import standing
 
 TITLES = {"loss": ("loss", 4), "auc": ("AUC", 4), "mr": ("MR", 3), "mr_rt": ("MR(RT)", 3)}  # and digits
-FEDERATED = ("fedgnn", "fedrule", "fedprox", "scaffold", "fedgate", "fedrank")
 HERE, PAPER = "here", "paper"
 
 # Why our numbers are not the paper's.
 DATA = {
-    "wyze": "The paper's Wyze data (76,218 users) is private: {data}, {homes:,} homes here.",
+    "wyze": "The paper's Wyze data (76,218 users) is private: {place} here. Fewer homes show fewer of the rules that "
+    "others have.",
     "ifttt": "The paper took 144 users, 53 entities and 132 trigger-action pairs from the same kind of recipes: "
-    "{data}, {homes:,} homes here.",
+    "{place} here.",
 }
 TRAINING = (
     "The defaults here are not the paper's Adam at 0.1: graphrule learns at a rate of 0.01 with non-rules drawn anew, "
@@ -91,12 +93,12 @@ def _plain(tables: Mapping[str, pd.DataFrame]) -> list[str]:
 
 def _wanted(run: Result) -> bool:
     """Whether it is GraphRule or trained by homes, with its final numbers; a stranger's method says so by a setting."""
-    federated = run.key.method in FEDERATED or "participation" in run.key.parameters
+    federated = family_of(run) == FEDERATED or "participation" in run.key.parameters
     return run.key.protocol == "paper" and not run.key.curves and (federated or run.key.method == "graphrule")
 
 
 def _here(board: Board, method: str, tables: Mapping[str, pd.DataFrame]) -> tuple[Cell, ...]:
-    runs = [run for label, run in board.runs if label == method]
+    runs = runs_of(board, method)
     cells: list[Cell] = [Cell(method), Cell(HERE)]
     for metric, (_, digits) in TITLES.items():
         if metric not in tables:
@@ -119,26 +121,27 @@ def _caption(board: Board, published: Mapping[str, Sequence[float]]) -> str:
     """AUC and MR(RT) of the paper's methods, here and there."""
     said = []
     for method in published:
-        runs = [run for label, run in board.runs if label == method]
+        runs = runs_of(board, method)
         if runs:
             auc, rank = _mean(runs, "auc"), _mean(runs, "mr_rt")
             paper = dict(zip(METRICS, published[method], strict=True))
             said.append(
-                f"{method} AUC {auc:.3f} (paper {paper['auc']:.3f}), MR(RT) {rank:.2f} (paper {paper['mr_rt']:.2f})"
+                f"{method} AUC {written_out(auc, 3)} (paper {paper['auc']:.3f}), MR(RT) {written_out(rank, 2)} (paper "
+                f"{paper['mr_rt']:.2f})"
             )
-    rest = [label for label in board.methods() if label not in published]
-    if rest:
-        best = max(rest, key=lambda label: (_mean(_runs(board, label), "auc"), label))
-        said.append(f"of the other {len(rest)}, {best} has the highest AUC, {_mean(_runs(board, best), 'auc'):.3f}")
+    rest = [(_mean(runs_of(board, label), "auc"), label) for label in board.methods() if label not in published]
+    if known := [each for each in rest if not math.isnan(each[0])]:
+        auc, best = max(known)
+        said.append(f"of the other {len(rest)}, {best} has the highest AUC, {auc:.3f}")
     return f"{board.runs[0][1].key.data}: {'; '.join(said)}. [95 % interval over homes.]"
 
 
 def _notes(role: Role, material: Material, board: Board, published: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     first = board.runs[0][1]
-    notes = ["Bold leads its column here; underlined: the data cannot tell it from that."]
-    if role.name in DATA:
-        notes.append(DATA[role.name].format(data=first.key.data, homes=first.counts.get("homes", 0)))
-    notes += [*_differences(board, published), TRAINING, RANKS]
+    # Why comes first: a page folds what is behind the first few.
+    notes = [DATA[role.name].format(place=place_title(board))] if role.name in DATA else []
+    notes += [TRAINING, *_differences(board, published), RANKS]
+    notes.append("Bold leads its column here; underlined: the data cannot tell it from that.")
     absent = [method for method in published if method not in board.methods()]
     if absent:
         notes.append(f"Not run on {first.key.data}: {', '.join(absent)}.")
@@ -153,9 +156,9 @@ def _differences(board: Board, published: Mapping[str, Sequence[float]]) -> list
     """Where the numbers here are not the paper's, method by method."""
     found = []
     for method, values in published.items():
-        runs = _runs(board, method)
+        runs = runs_of(board, method)
         parts = [
-            f"{title} {'above' if ours > paper else 'below'} by {abs(ours - paper):.2g}"
+            f"{title} {'above' if ours > paper else 'below'} by {plain(abs(ours - paper))}"
             for (metric, (title, _)), paper in zip(TITLES.items(), values, strict=True)
             if math.isfinite(ours := _mean(runs, metric)) and not math.isclose(ours, paper, rel_tol=0.01)
         ]
@@ -164,11 +167,6 @@ def _differences(board: Board, published: Mapping[str, Sequence[float]]) -> list
     return found
 
 
-def _runs(board: Board, label: str) -> list[Result]:
-    return [run for each, run in board.runs if each == label]
-
-
 def _mean(runs: Sequence[Result], metric: str) -> float:
-    """Over the seeds that have it, infinite where one is; NaN where none has."""
-    values = [value for run in runs if not math.isnan(value := run.summary.get(metric, math.nan))]
-    return float(np.mean(values)) if values else math.nan
+    """Over seeds; infinite where one is, and NaN where one has none: the others alone would look too good."""
+    return sum(run.summary.get(metric, math.nan) for run in runs) / len(runs) if runs else math.nan

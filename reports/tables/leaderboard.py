@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import pandas as pd
-
 from benchmarks.leaderboard import Board
 from reports.cells import figure, interval, whole
 from reports.failures import failure_notes
 from reports.made import RUN, About, Cell, Missing, Table, sources_of
 from reports.material import Material
-from reports.standings import HEADLINE, standings, unlisted
+from reports.places import ROLES
+from reports.standings import MIDDLE, TOLD_APART, Standing, standings, unlisted
 
-FIRST, LAST = ("data", "method", "group"), ("track", "split", "homes")
+FIRST, LAST = ("data", "method", "group"), ("homes", "hidden rules")
 MOST_IN_CAPTION = 6  # lists
 
 Row = Mapping[str, float]
@@ -58,65 +57,66 @@ def paper_protocol(material: Material) -> Table:
 def _listed(
     material: Material, protocol: str, headline: str, columns: Mapping[str, Callable[[Row], Cell]], said: str
 ) -> Table:
-    lists = standings(material, protocol)
+    lists = sorted(standings(material, protocol), key=lambda each: _order(each.board))
     left_out = unlisted(material, protocol)
     if not lists:
         raise Missing(" ".join([f"no results of the protocol {protocol}.", *left_out]), RUN)
     shown = {**columns, **COST}
-    rows = [row for board, table in lists for row in _rows(board, table, HEADLINE[protocol], shown)]
+    rows = [row for each in lists for row in _rows(each, shown)]
     notes = [
-        f"{headline} [95 % interval over homes], mean over seeds; {said}.",
-        "Bold leads its list; underlined: the data cannot tell it from that (group 1; paired bootstrap over homes, "
-        "Holm over the list, 5 %). Unanswered: share of hidden rules that a method gives no score.",
+        f"{headline} [{MIDDLE} interval over homes], mean over seeds; {said}.",
+        f"Bold leads its list; underlined: of its group, whose methods cannot be told apart from it ({TOLD_APART}). "
+        "Unanswered: share of hidden rules that a method gives no score.",
         *left_out,
-        *(f"{board.title}: {warning}." for board, _ in lists for warning in board.warnings()),
+        *(f"{each.board.title}: {warning}." for each in lists for warning in each.board.warnings()),
         *_one_seed(lists),
         *failure_notes([run for run in material.failed if run.key.protocol == protocol and not run.key.curves]),
     ]
-    runs = [run for board, _ in lists for _, run in board.runs]
-    about = About(_caption(lists, HEADLINE[protocol], headline), sources_of(runs), RUN, tuple(notes))
+    runs = [run for each in lists for _, run in each.board.runs]
+    about = About(_caption(lists, headline), sources_of(runs), RUN, tuple(notes))
     return Table((*FIRST, headline, *shown, *LAST), tuple(rows), about, sortable=True)
 
 
-def place_in_words(board: Board) -> tuple[str, str, str]:
-    """Data with the options that were changed, track and split of a board, as its title has them."""
-    run = board.runs[0][1]
-    homes = f"{run.counts['homes']:,} homes" if "homes" in run.counts else run.key.fingerprint
-    data, _, rest = board.title.partition(f", {homes}, {run.key.track}, ")
-    split, _, told_apart = rest.partition(f", {board.protocol}")
-    return data + told_apart, run.key.track, split
+def _order(board: Board) -> tuple[int, str]:
+    """The lists that the summary speaks of first, then by name."""
+    key = board.runs[0][1].key
+    spoken_of = [n for n, role in enumerate(ROLES) if key.data in role.data and key.track == role.track]
+    return (spoken_of[0] if spoken_of and board.split == "holdout" else len(ROLES)), place_in_words(board)
 
 
-def _rows(
-    board: Board, table: pd.DataFrame, metric: str, columns: Mapping[str, Callable[[Row], Cell]]
-) -> list[tuple[Cell, ...]]:
-    data, track, split = place_in_words(board)
-    homes = whole(board.runs[0][1].counts.get("homes", float("nan")))
+def place_in_words(board: Board) -> str:
+    """What tells a list from the others: data, and track and split where they are not the usual ones."""
+    track = board.runs[0][1].key.track
+    unusual = [*([track] if track != "types" else []), *([board.split] if board.split != "holdout" else [])]
+    return ", ".join([board.data + board.mark, *unusual])
+
+
+def _rows(listed: Standing, columns: Mapping[str, Callable[[Row], Cell]]) -> list[tuple[Cell, ...]]:
+    board, metric, run = listed.board, listed.metric, listed.board.runs[0][1]
     found = []
-    for place, row in enumerate(table.to_dict("records")):
+    for place, row in enumerate(listed.table.to_dict("records")):
         values: Row = {str(name): value for name, value in row.items()}
-        leads = place == 0 and len(table) > 1 and row[metric] == row[metric]
+        leads = place == 0 and len(listed.table) > 1 and row[metric] == row[metric]
         tied = place > 0 and row["group"] == 1
         mean = interval(row[metric], row["low"], row["high"], strong=leads, underlined=tied)
-        first = Cell(data), Cell(row["method"], strong=leads), whole(row["group"])
-        last = Cell(track), Cell(split), homes
+        first = Cell(place_in_words(board)), Cell(row["method"], strong=leads), whole(row["group"])
+        last = whole(run.counts.get("homes", float("nan"))), whole(row["hidden"])
         found.append((*first, mean, *(cell(values) for cell in columns.values()), *last))
     return found
 
 
-def _caption(lists: Sequence[tuple[Board, pd.DataFrame]], metric: str, headline: str) -> str:
-    """The leader of each list and how many cannot be told from it; the lists of most methods where there are many."""
-    chosen = sorted(lists, key=lambda each: -len(each[1]))[:MOST_IN_CAPTION]
+def _caption(lists: Sequence[Standing], headline: str) -> str:
+    """The leader of each list and how many are in its group; the lists of most methods where there are many."""
+    chosen = sorted(lists, key=lambda each: -len(each.table))[:MOST_IN_CAPTION]
     leaders = []
-    for board, table in chosen:
-        best, tied = table.iloc[0], int((table["group"] == 1).sum()) - 1
-        others = f", {tied} of {len(table) - 1} others cannot be told from it" if len(table) > 1 else ", alone"
-        data, track, split = place_in_words(board)
-        leaders.append(f"{best['method']} {best[metric]:.3f} on {data} ({track}, {split}{others})")
+    for each in chosen:
+        best, board, others = each.table.iloc[0], each.board, len(each.table) - 1
+        beside = f"{len(each.tied)} of {others} others in its group" if others else "alone"
+        leaders.append(f"{best['method']} {best[each.metric]:.3f} on {place_in_words(board)} ({beside})")
     which = "" if len(chosen) == len(lists) else f" The {len(chosen)} longest of {len(lists)} lists."
     return f"Best {headline}: {'; '.join(leaders)}.{which}"
 
 
-def _one_seed(lists: Sequence[tuple[Board, pd.DataFrame]]) -> list[str]:
-    single = [board.title for board, table in lists if (table["seeds"] == 1).all()]
+def _one_seed(lists: Sequence[Standing]) -> list[str]:
+    single = [each.board.title for each in lists if (each.table["seeds"] == 1).all()]
     return [f"One seed only, so that another may give another order: {'; '.join(single)}."] if single else []

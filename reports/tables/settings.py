@@ -47,14 +47,15 @@ def tuning(material: Material) -> Table:
         raise Missing("no method was tuned", TUNE)
     rows = [_study(study) for study in studies]
     gains = [(gain, study) for study in studies if not math.isnan(gain := _gain(study))]
-    caption = f"{len(studies)} studies of {sum(len(study.trials) for study in studies)} trials on validation rules."
+    trials = sum(len(study.trials) for study in studies)
+    many = "1 study" if len(studies) == 1 else f"{len(studies)} studies"
+    caption = f"{many} of {trials} trials on validation rules."
     if gains:
         most, study = max(gains, key=lambda each: each[0])
         none = sum(gain <= 0 for gain, _ in gains)
-        caption += (
-            f" Tuning gains most for {study.method} on {', '.join(study.data)}: {most:+.4f} {study.metric}; "
-            f"the defaults are best in {none} of {len(gains)}."
-        )
+        if most > 0:
+            caption += f" It gains most for {study.method} on {', '.join(study.data)}: {most:+.4f} {study.metric}."
+        caption += f" The defaults are best in {none} of {len(gains)}."
     notes = [
         "The best of many trials on the same validation rules looks better than it is; the leaderboard is measured on "
         "other rules. Parameters are those that differ from the defaults.",
