@@ -48,8 +48,8 @@ def tuning(material: Material) -> Table:
     rows = [_study(study) for study in studies]
     gains = [(gain, study) for study in studies if not math.isnan(gain := _gain(study))]
     trials = sum(len(study.trials) for study in studies)
-    many = "1 study" if len(studies) == 1 else f"{len(studies)} studies"
-    caption = f"{many} of {trials} trials on validation rules."
+    found = "1 study" if len(studies) == 1 else f"{len(studies)} studies"
+    caption = f"{found} of {trials} trials on validation rules."
     if gains:
         most, study = max(gains, key=lambda each: each[0])
         none = sum(gain <= 0 for gain, _ in gains)
