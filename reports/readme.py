@@ -13,9 +13,9 @@ from pathlib import Path
 
 from benchmarks.results import Result
 from datasets.errors import DataError
-from reports.cells import figure
+from reports.cells import NONE, figure
 from reports.made import RUN, About, Cell, Drawing, Missing, Table, sources_of
-from reports.main_lists import MainList, main_lists
+from reports.main_lists import MainList, Row, main_lists
 from reports.main_rows import seeds_of
 from reports.material import Material
 from reports.outputs import chosen_outputs
@@ -75,29 +75,34 @@ def _with_part(path: Path, part: str) -> str:
 
 
 def _part(found: Sequence[MainList], runs: Sequence[Result], captions: dict[str, str]) -> str:
-    """A list below the other, then the figures."""
+    """All lists side by side, then the figures."""
     newest = max(run.written for run in runs)[:10] or "no date"
-    tables = [f"**{each.place}**, {seeds_of(each.board)}\n\n{as_markdown(_table(each))}" for each in found]
     pictures = [f"![{_plain(caption)}]({FOLDER}/{file})" for file, caption in captions.items()]
+    lists = "; ".join(f"{each.place}: {seeds_of(each.board)}" for each in found)
     how = (
-        f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest}. {BRACKETS} Methods of one group cannot be "
-        f"told apart from the first of it ({TOLD_APART})."
+        f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest} ({lists}). {BRACKETS} Bold leads its list; "
+        f"underlined: cannot be told apart from that ({TOLD_APART})."
     )
-    return "\n" + "\n\n".join([how, *(table.rstrip() for table in tables), *pictures]) + "\n"
+    return "\n" + "\n\n".join([how, as_markdown(_table(found)).rstrip(), *pictures]) + "\n"
 
 
-def _table(each: MainList) -> Table:
-    rows = tuple(
-        (
-            Cell(row.label, strong=row is each.rows[0]),
-            Cell(f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]", row.value),
-            figure(row.hits, 3),
-            Cell(str(row.group), row.group),
-        )
-        for row in each.rows
-    )
-    columns = "method", each.metric, "HR@10", "group"
-    return Table(columns, rows, About("", (), COMMAND))
+def _table(found: Sequence[MainList]) -> Table:
+    """A row per method, as the first list has them; two columns per list."""
+    rows = {label: [Cell(label)] for each in found for label in (row.label for row in each.rows)}
+    columns = ["method"]
+    for each in found:
+        columns += [f"{each.place}: {each.metric}", "HR@10"]
+        there = {row.label: row for row in each.rows}
+        for label, cells in rows.items():
+            cells += _cells(there.get(label), there[label] is each.rows[0] if label in there else False)
+    return Table(tuple(columns), tuple(map(tuple, rows.values())), About("", (), COMMAND))
+
+
+def _cells(row: Row | None, leads: bool) -> tuple[Cell, Cell]:
+    if row is None:
+        return Cell(NONE, ""), Cell(NONE, "")
+    text = f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]"
+    return Cell(text, row.value, strong=leads, underlined=row.group == 1 and not leads), figure(row.hits, 3)
 
 
 def _drawn(name: str, material: Material) -> Drawing:
