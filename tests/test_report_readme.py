@@ -116,7 +116,6 @@ def test_a_figure_that_cannot_be_made_is_named(root):
         readme_files(Material.read(root / "results"), root)
 
 
-@pytest.mark.skipif(not MANIFEST.is_file(), reason="docs/report has not been made yet")
 def test_the_readme_and_its_figures_are_as_they_were_made():
     assert disagreeing(ROOT) == [], f"edited by hand; make them again: {readme.COMMAND}"
 
