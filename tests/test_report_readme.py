@@ -18,7 +18,6 @@ from reports.readme import BEGIN, END, digest, part_of, readme_files
 from tests.made_runs import keep, small_results
 
 ROOT = Path(__file__).parents[1]
-MANIFEST = ROOT / "docs" / "report" / "manifest.json"
 
 
 @pytest.fixture(autouse=True)
