@@ -64,8 +64,8 @@ def _build(chosen: argparse.Namespace) -> int:
         log.warning("%s is not made: %s. To get it: %s", name, missing.what, missing.command)
     stale = _stale(files) if chosen.check else _write(files)
     if not chosen.check:
-        where = f"{chosen.out}; the page was not made again" if chosen.only else chosen.out / "index.html"
-        log.info("%d files in %s", len(files), where)
+        what_now = "the page was not made again" if chosen.only else f"open {chosen.out / 'index.html'}"
+        log.info("%d files in %s; %s", len(files), chosen.out, what_now)
     # A page says what is missing; who asks for one output, or mixes data, is to notice.
     return int(bool(stale or built.refused or (chosen.only and built.missing)))
 

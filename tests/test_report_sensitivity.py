@@ -71,6 +71,14 @@ def test_a_run_that_ended_early_has_a_cross_and_counts():
     assert "Cross" in drawing.sheet.note
 
 
+def test_the_rank_of_a_run_that_ended_early_stays_in_its_panel_and_its_loss_may_leave():
+    drawing = learning_rates(Material((run(0.1), run(1.0, loss=90.0, mr=40.0, ended=7))))
+    assert panels(drawing)["mr"].get_ylim()[1] > 40
+    loss = panels(drawing)["loss"]
+    assert loss.get_ylim()[1] < 1  # the other's is 0.5
+    assert crosses(loss) == [(1.0, loss.get_ylim()[1])]
+
+
 @pytest.mark.parametrize("value", [math.inf, math.nan])
 def test_a_loss_that_is_no_number_is_a_cross_on_the_upper_edge(value):
     drawing = learning_rates(Material((run(0.1), run(1.0, loss=value))))

@@ -134,13 +134,13 @@ def _panel(axes: Axes, *, ends: Ends, metric: str, looks: Mapping[str, Look]) ->
 
 
 def _scale(axes: Axes, metric: str, ends: Sequence[End]) -> None:
-    """As high as the runs that went to their end; logarithms where numbers of many sizes are drawn."""
+    """A loss goes as high as the runs that went to their end; logarithms where numbers of many sizes are drawn."""
     values = [end.values[metric] for end in ends if math.isfinite(end.values[metric])]
     if not values:
         axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=FAINT)
         return
     finished = [end.values[metric] for end in ends if math.isfinite(end.values[metric]) and not end.ran_away]
-    low, high = min(values), max(finished or values)
+    low, high = min(values), max((finished if metric == "loss" else values) or values)
     if metric in LOG_SCALE and not logarithmic(axes, low, high):
         axes.set_ylim(0, high * ROOM if high > 0 else 1)
 
