@@ -1,7 +1,7 @@
 "use strict";
 // Sorting and filtering of tables; everything else on the page does without.
 
-const FOLDED = 15; // rows of a long table before it is opened
+const FOLDED = 20; // rows of a long table before it is opened
 const DATA = ["data", "data set"]; // the heads of a column that says the data set
 
 /** What a cell is sorted by: a number where it has one, its text, or null where it is empty. */

@@ -50,6 +50,13 @@ def test_a_slice_in_which_one_seed_has_no_number_has_no_dot_of_the_others():
     assert note in drawing.about.notes
 
 
+def test_a_best_method_is_named_where_there_are_rules_enough_to_say_so():
+    runs = sliced("ease", small=(30, 0.5), unseen=(2, 0.1)), sliced("mf", small=(30, 0.4), unseen=(2, 0.3))
+    caption = breakdown.sizes(Material(runs)).about.caption
+    assert "the best are ease (0.500) in homes with 1-2 devices (30 hidden rules)." in caption
+    assert caption.endswith("Too few hidden rules to name one: on rules that were never seen (2).")
+
+
 def test_it_is_said_where_every_hidden_rule_was_seen():
     drawing = breakdown.sizes(Material((sliced("ease", unseen=(0, math.nan)),)))
     assert "Every hidden rule of wyze-synthetic was seen in training." in drawing.about.notes

@@ -189,7 +189,7 @@ def test_rows_are_filtered_by_words_and_by_data(browser, address):
 def test_a_long_table_is_folded_until_asked(browser, address):
     page = opened(browser, address)
     rows = page.find_elements(By.CSS_SELECTOR, "#long tbody tr")
-    assert [row.is_displayed() for row in rows] == [True] * 15 + [False] * (LONG - 15)
+    assert [row.is_displayed() for row in rows] == [True] * 20 + [False] * (LONG - 20)
     page.execute_script("arguments[0].click()", page.find_element(By.CSS_SELECTOR, "#long .more"))
     assert all(row.is_displayed() for row in rows)
 

@@ -169,16 +169,18 @@ def _lost(board: Board) -> list[str]:
 
 
 def _caption(board: Board) -> str:
-    """The best method on the smallest and the largest homes, and on rules that were never seen."""
-    data, by_size = board.runs[0][1].key.data, _by_size(board)
-    parts = [(part, FILTERED, f"in homes with {part.title} devices") for part in [*by_size[:1], *by_size[1:][-1:]]]
-    parts += [(part, EVERY, "on rules that were never seen") for part in _by_kind(board) if part.name == "unseen"]
+    """The best method on the smallest and the largest homes, and on rules that were never seen, where rules suffice."""
+    data = board.runs[0][1].key.data
+    parts = [(part, FILTERED, f"in homes with {part.title} devices") for part in _by_size(board)]
+    enough = [each for each in parts if each[0].hidden >= FEWEST]
+    unseen = [(part, EVERY, "on rules that were never seen") for part in _by_kind(board) if part.name == "unseen"]
+    told = [*enough[:1], *enough[1:][-1:], *(each for each in unseen if each[0].hidden >= FEWEST)]
     says = [
         f"{best[0]} ({best[1]:.3f}) {where} ({part.hidden:,} hidden rules)"
-        for part, metric, where in parts
-        if part.hidden >= FEWEST and (best := _best(board, part, metric))
+        for part, metric, where in told
+        if (best := _best(board, part, metric))
     ]
-    few = [f"{where} ({part.hidden:,})" for part, _, where in parts if part.hidden < FEWEST]
+    few = [f"{where} ({part.hidden:,})" for part, _, where in [*parts, *unseen] if part.hidden < FEWEST]
     said = f"On {data} the best are {', '.join(says)}." if says else f"On {data} no part has {FEWEST} hidden rules."
     return f"{said} Too few hidden rules to name one: {', '.join(few)}." if few else said
 
