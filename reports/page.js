@@ -58,6 +58,10 @@ function prepare(table) {
       fitting += fits;
       row.hidden = !fits || (!state.open && fitting > FOLDED);
     }
+    if (dataColumn >= 0) {
+      // The choice above says which data; a phone has no room to repeat it.
+      for (const row of [table.tHead.rows[0], ...original]) row.cells[dataColumn].hidden = Boolean(state.data);
+    }
     const folded = !state.open && fitting > FOLDED;
     count.textContent = fitting ? `${folded ? FOLDED : fitting} of ${original.length} rows` : "no row matches";
     more.hidden = fitting <= FOLDED;
