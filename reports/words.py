@@ -46,16 +46,16 @@ def summary(found: Sequence[MainList], left_out: Sequence[str] = ()) -> list[Poi
 
 
 def _winners(found: Sequence[MainList]) -> str:
-    """The leaders, each with the lists that it leads; a leader that cannot be told from others is only first."""
+    """The leaders, each with the lists that it leads; a leader that is not clearly ahead only comes first."""
     leading: dict[tuple[str, bool], list[str]] = {}
     for each in found:
         ties = len(each.standing.tied)
         tied = f", tied with {ties} more" if ties else ""
         where = f"{each.place} ({each.metric} {digits(each.rows[0].value)}{tied})".replace(") (", ", ")
-        leading.setdefault((each.rows[0].label, bool(ties)), []).append(where)
+        leading.setdefault((each.rows[0].label, each.standing.clear), []).append(where)
     said = [
-        f"{label} {'comes first' if tied else 'has the best list'} on {listed(where)}"
-        for (label, tied), where in leading.items()
+        f"{label} {'has the best list' if clear else 'comes first'} on {listed(where)}"
+        for (label, clear), where in leading.items()
     ]
     return "; ".join(said) + "."
 

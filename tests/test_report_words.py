@@ -53,7 +53,11 @@ def test_ties_and_single_seeds_are_counted_in_short(tmp_path):
     keep(tmp_path, "ease", 0.29, swing=-0.2)
     for method, mean in (("mf", 0.3), ("ease", 0.2)):
         keep(tmp_path, method, mean, data="ifttt-synthetic", seeds=(0,))
-    _, belief, cost = summary(*main_lists(Material.read(tmp_path)))
+    first, belief, cost = summary(*main_lists(Material.read(tmp_path)))
+    assert first.sentence == (
+        "graphrank comes first on wyze-synthetic (40 homes, MRR 0.300, tied with 1 more); "
+        "mf comes first on ifttt-synthetic (40 homes, MRR 0.300)."
+    )
     assert belief.sentence == (
         "The leader differs from the next on 0 of 2 lists: 1 more in its group on wyze-synthetic (40 homes); one seed "
         "only on ifttt-synthetic (40 homes)."
