@@ -63,7 +63,11 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     run = command("run", "run_suite", "run what a suite asks for and is not finished")
-    run.add_argument("suite", metavar="SUITE", help="smoke, default, graph, gnn, ablations, paper, or a TOML file")
+    run.add_argument(
+        "suite",
+        metavar="SUITE",
+        help="smoke, default, paper, graph, gnn, ablations, federated, federated-options, or a TOML file",
+    )
     run.add_argument("--methods", type=_names, metavar="A,B", help="these instead of the suite's")
     run.add_argument("--jobs", type=_count, default=1, metavar="N", help="runs at once, each in a process (default 1)")
     run.add_argument(

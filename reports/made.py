@@ -10,7 +10,6 @@ from reports.sheet import Sheet
 
 RUN = "python -m benchmarks run default"  # makes the runs of most outputs
 BUILD = "python -m reports.build"  # makes what stands beside runs as well
-NONE = "–"  # noqa: RUF001  where there is no number
 
 
 class Missing(Exception):
@@ -64,10 +63,3 @@ class Table:
 def sources_of(runs: Sequence[Result]) -> tuple[str, ...]:
     """The files of these runs, each once."""
     return tuple(sorted({f"{run.key.hash}.json" for run in runs}))
-
-
-def number(value: float, digits: int = 4, *, strong: bool = False, underlined: bool = False) -> Cell:
-    """A cell with a number; a dash where there is none."""
-    if value != value:  # NaN
-        return Cell(NONE, "")
-    return Cell(f"{value:,.{digits}f}", value, strong, underlined)

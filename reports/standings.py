@@ -69,11 +69,6 @@ def standing_of(material: Material, board: Board, metric: str) -> Standing:
     return kept[place]
 
 
-def standing(material: Material, board: Board, metric: str) -> pd.DataFrame:
-    """The table alone."""
-    return standing_of(material, board, metric).table
-
-
 def standings(material: Material, protocol: str = "ranking") -> list[Standing]:
     """The list of each board of a protocol, by the protocol's headline metric. Those of `unlisted` are left out."""
     return [each for each in _tried(material, protocol) if isinstance(each, Standing)]

@@ -12,7 +12,7 @@ from reports.main_lists import main_lists
 from reports.main_rows import ranking_of, with_rows
 from reports.material import Material
 from reports.places import IFTTT, WYZE
-from reports.standings import standing, standing_of, standings, unlisted
+from reports.standings import standing_of, standings, unlisted
 from reports.tables.final_results import final_results
 from reports.tables.leaderboard import leaderboard, paper_protocol
 from tests.made_runs import HOMES, keep, keep_failure
@@ -161,7 +161,7 @@ def test_a_list_is_worked_out_once_for_a_material(ranked):
     material = Material.read(ranked)
     (listed,) = standings(material)
     assert standing_of(material, listed.board, "mrr") is listed
-    assert standing(material, listed.board, "mrr") is listed.table
+    assert standing_of(material, listed.board, "mrr").table is listed.table
     assert standing_of(Material.read(ranked), listed.board, "mrr") is not listed
 
 

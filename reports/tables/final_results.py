@@ -19,7 +19,7 @@ from reports.material import Material
 from reports.paper import METRICS, RESULTS
 from reports.phrases import plain
 from reports.places import Role, place_of
-from reports.standings import standing
+from reports.standings import MIDDLE, standing_of
 
 TITLES = {"loss": ("loss", 4), "auc": ("AUC", 4), "mr": ("MR", 3), "mr_rt": ("MR(RT)", 3)}  # and digits
 HERE, PAPER = "here", "paper"
@@ -79,7 +79,7 @@ def _tables(material: Material, board: Board) -> dict[str, pd.DataFrame]:
     tables = {}
     for metric in METRICS:
         try:
-            tables[metric] = standing(material, board, metric)
+            tables[metric] = standing_of(material, board, metric).table
         except DataError:  # e.g. the loss of a run that ran away, which is no number in some homes
             continue
     return tables
@@ -133,7 +133,7 @@ def _caption(board: Board, published: Mapping[str, Sequence[float]]) -> str:
     if known := [each for each in rest if not math.isnan(each[0])]:
         auc, best = max(known)
         said.append(f"of the other {len(rest)}, {best} has the highest AUC, {auc:.3f}")
-    return f"{board.runs[0][1].key.data}: {'; '.join(said)}. [95 % interval over homes.]"
+    return f"{board.runs[0][1].key.data}: {'; '.join(said)}. [{MIDDLE} interval over homes.]"
 
 
 def _notes(role: Role, material: Material, board: Board, published: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
