@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.threads import set_threads
+from fedrule.threads import set_threads
 
 
 def main(arguments: list[str] | None = None) -> int:

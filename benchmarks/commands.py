@@ -17,10 +17,10 @@ from benchmarks.printed import say, show_board, show_failures
 from benchmarks.results import Result, Store, load_failures, load_results, results_folder
 from benchmarks.settings import assignments, split_options
 from benchmarks.suite import read_suite
-from benchmarks.whole_files import moved_to
 from datasets.errors import DataError, unknown
 from datasets.options import parse_options
 from datasets.registry import get as get_data
+from datasets.whole_files import moved_to
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ import datasets
 from benchmarks.measure import peak_megabytes
 from benchmarks.results import results_folder
 from benchmarks.speeds import SPEED
-from benchmarks.threads import set_threads
 from datasets.errors import DataError
+from fedrule.threads import set_threads
 
 SCALES = ("smoke", "default", "paper")
 UNSAID = "file://./.benchmarks"  # where pytest-benchmark saves if it is told nothing

@@ -14,9 +14,9 @@ from benchmarks.circumstances import code_of
 from benchmarks.evaluate import PROTOCOLS
 from benchmarks.key import Key, as_json
 from benchmarks.settings import data_options, method_parameters, split_options
-from benchmarks.whole_files import Json
 from datasets import Homes, load
 from datasets.errors import DataError, unknown
+from datasets.whole_files import Json
 
 TRACKS = ("types", "instances")
 SEEDS = (0, 1, 2, 3, 4)

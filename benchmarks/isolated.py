@@ -26,10 +26,10 @@ from benchmarks.key import as_json
 from benchmarks.perform import failed, perform
 from benchmarks.results import Result, Store
 from benchmarks.rounds import Told, nobody
-from benchmarks.threads import environment, set_threads
-from benchmarks.whole_files import Json
 from datasets.errors import DataError
 from datasets.storage import load_file
+from datasets.whole_files import Json
+from fedrule.threads import environment, set_threads
 
 TAIL = 4000  # characters of what a crashed process said last
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.whole_files import Json
 from datasets.errors import DataError
+from datasets.whole_files import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ from benchmarks.compare import (
 )
 from benchmarks.naming import data_of, labels_of, split_of, title_of, whole_options
 from benchmarks.results import Result
-from benchmarks.whole_files import Json
 from datasets.errors import DataError
+from datasets.whole_files import Json
 
 COLUMNS = {
     "ranking": ("mrr", "hr@1", "hr@10", "ndcg@10", "mrr, all", "hr@10, all"),

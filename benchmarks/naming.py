@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from benchmarks.key import as_json
 from benchmarks.results import Result
 from benchmarks.settings import data_options, method_parameters, split_options
-from benchmarks.whole_files import Json
 from datasets.errors import DataError
+from datasets.whole_files import Json
 
 
 def title_of(result: Result) -> str:

@@ -12,7 +12,7 @@ from benchmarks.experiment import Experiment, Source
 from benchmarks.progress import progress
 from benchmarks.results import Store
 from benchmarks.suite import read_examples, read_suite
-from benchmarks.threads import set_threads
+from fedrule.threads import set_threads
 
 log = logging.getLogger(__name__)
 

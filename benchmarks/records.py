@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.key import as_json
-from benchmarks.whole_files import Json, write_json
+from datasets.whole_files import Json, write_json
 
 R = TypeVar("R")
 

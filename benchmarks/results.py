@@ -27,8 +27,8 @@ import pandas as pd
 import pyarrow as pa
 
 from benchmarks.key import Key
-from benchmarks.whole_files import Json, moved_to, write_json
 from datasets.errors import DataError
+from datasets.whole_files import Json, moved_to, write_json
 
 log = logging.getLogger(__name__)
 

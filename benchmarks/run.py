@@ -12,7 +12,7 @@ from benchmarks.isolated import Children, hand_over
 from benchmarks.perform import perform
 from benchmarks.results import Result, Store, results_folder
 from benchmarks.resumed import Checkpoints, refuse_wrong
-from benchmarks.threads import set_threads
+from fedrule.threads import set_threads
 
 
 def run(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.results import results_folder
-from benchmarks.whole_files import Json
+from datasets.whole_files import Json
 
 SPEED = "speed"  # the folder within that of the results
 

@@ -28,11 +28,11 @@ from benchmarks.conftest import Peak, SavedHomes
 from benchmarks.curves import Curves
 from benchmarks.home_by_home import asked_homes
 from benchmarks.measure import note_growth, note_ratio, seconds
-from benchmarks.threads import set_threads
 from datasets.homes import Homes
 from fedrule.federated.layout import Layout
 from fedrule.federated.method import Federated, trainer_of
 from fedrule.federated_methods import FedGnn, FedRule, Scaffold
+from fedrule.threads import set_threads
 
 SAMPLE = {"smoke": 100, "default": 100, "paper": 300}  # clients that the loop goes through
 CLIENTS = {"smoke": 1_000, "default": 10_000, "paper": 10_000}
@@ -49,7 +49,7 @@ import datasets
 from baselines.registry import build
 from benchmarks.conftest import SavedHomes
 from benchmarks.curves import Curves
-from benchmarks.threads import set_threads
+from fedrule.threads import set_threads
 set_threads({threads})
 split = datasets.split(datasets.load("saved", path={path!r}), "holdout", seed=0, validation=True)
 curves = Curves.of(split, every=10, seed=0, log_odds=True)

@@ -39,9 +39,9 @@ from benchmarks.key import as_json
 from benchmarks.perform import fit
 from benchmarks.progress import progress
 from benchmarks.results import Store
-from benchmarks.whole_files import Json, write_json
 from datasets.errors import DataError, unknown
 from datasets.splits import Split, split
+from datasets.whole_files import Json, write_json
 
 if TYPE_CHECKING:
     from optuna.trial import Trial as Ask

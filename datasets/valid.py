@@ -39,6 +39,11 @@ class ValidRules:
             )
         trigger_type, relation, action_type = homes.typed()
         cell = np.unique((trigger_type * n_types + action_type) * n_relations + relation)
+        return cls.of_cells(n_types, n_relations, cell)
+
+    @classmethod
+    def of_cells(cls, n_types: int, n_relations: int, cell: Array) -> ValidRules:
+        """From the numbers of the true cells, sorted."""
         start = np.searchsorted(cell, np.arange(n_types**2 + 1) * n_relations)
         return cls(n_types, n_relations, frozen(cell), frozen(start), frozen(cell % max(n_relations, 1)))
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.threads import set_threads
+from fedrule.threads import set_threads
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def _run_missing(chosen: argparse.Namespace, folder: Path) -> None:
 
 
 def _write(files: Mapping[Path, bytes]) -> list[Path]:
-    from benchmarks.whole_files import moved_to
+    from datasets.whole_files import moved_to
 
     for path, content in files.items():
         with moved_to(path) as temporary:

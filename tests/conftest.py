@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-from benchmarks.threads import set_threads
 from datasets import Homes
+from fedrule.threads import set_threads
 from tests.two_homes import two_homes
 
 set_threads(1)  # as reported runs do; several threads on a busy machine take many times as long

@@ -17,7 +17,6 @@ import benchmarks.perform
 import datasets
 from baselines import registry
 from baselines.registry import build
-from benchmarks import threads
 from benchmarks.calibrate import Calibration, calibrate
 from benchmarks.circumstances import code_of, commit, peak_megabytes, versions
 from benchmarks.evaluate import evaluate
@@ -30,6 +29,7 @@ from benchmarks.settings import data_options, split_options
 from datasets.errors import DataError
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS, split
+from fedrule import threads
 from tests.toys import toys
 
 assert toys  # a fixture
@@ -406,7 +406,7 @@ def test_a_whole_number_for_a_float_is_the_same_run():
 
 def test_a_process_of_one_thread_says_so_to_every_library():
     program = (
-        "from benchmarks.threads import set_threads; set_threads(1); import numpy, scipy.linalg, threadpoolctl\n"
+        "from fedrule.threads import set_threads; set_threads(1); import numpy, scipy.linalg, threadpoolctl\n"
         "print({pool['num_threads'] for pool in threadpoolctl.threadpool_info()})"
     )
     pytest.importorskip("threadpoolctl", reason="comes with scikit-learn")

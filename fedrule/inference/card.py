@@ -1,0 +1,97 @@
+"""What a saved model says about itself: its method and words, what it was trained on, how well it did.
+
+The card is the JSON in the header of a model file (fedrule/inference/model_file.py). Everything that a reader needs to
+use the numbers beside it is here: which word each type and relation number stands for, and with which options the
+method was built.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from datasets.errors import DataError
+from datasets.view import Relation
+from datasets.whole_files import Json
+
+FORMAT = 1  # goes up when older files would be misread
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Log-odds of a rule against a random non-rule, one of each: slope x score + offset."""
+
+    slope: float = 1.0
+    offset: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One training: the first, or one that went on from it with other homes."""
+
+    data: str  # e.g. "wyze-synthetic"
+    fingerprint: str  # of the homes as they were given
+    homes: int
+    rules: int
+    seed: int
+    rounds: int  # that the parameters have seen
+    made: str  # when, in UTC
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Of one model."""
+
+    method: str
+    options: dict[str, Any]  # of the method, all of them
+    types: tuple[str, ...]
+    relations: tuple[Relation, ...]
+    self_pairs: bool  # whether a device may act on itself
+    scale: Scale = field(default_factory=Scale)
+    lessons: tuple[Lesson, ...] = ()  # first to last
+    metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # by protocol, on the rules kept for test
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def json(self) -> str:
+        """As it stands in a file."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def of(cls, text: str) -> Card:
+        """Back from a file; a `DataError` says what is wrong with it."""
+        try:
+            content = json.loads(text)
+        except ValueError as error:
+            raise DataError(f"the card is no JSON ({error})") from None
+        if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+            raise DataError(f"the card is not of format {FORMAT}; read it with the version of fedrule that wrote it")
+        return _card(content)
+
+
+def _card(content: dict[str, Json]) -> Card:
+    known = {part.name for part in fields(Card)}
+    if strange := content.keys() - known:
+        raise DataError(f"the card has {', '.join(sorted(strange))}, which this version does not know")
+    if missing := {"method", "options", "types", "relations", "self_pairs"} - content.keys():
+        raise DataError(f"the card lacks {', '.join(sorted(missing))}")
+    try:
+        return Card(
+            method=_of(str, content["method"], "method"),
+            options=_of(dict, content["options"], "options"),
+            types=tuple(_of(str, word, "types") for word in _of(list, content["types"], "types")),
+            relations=tuple(Relation(*map(str, pair)) for pair in _of(list, content["relations"], "relations")),
+            self_pairs=_of(bool, content["self_pairs"], "self_pairs"),
+            scale=Scale(**{name: float(value) for name, value in _of(dict, content.get("scale", {}), "scale").items()}),
+            lessons=tuple(Lesson(**lesson) for lesson in _of(list, content.get("lessons", []), "lessons")),
+            metrics=_of(dict, content.get("metrics", {}), "metrics"),
+            versions=_of(dict, content.get("versions", {}), "versions"),
+        )
+    except TypeError as error:  # too few or too many parts of a relation, a scale or a lesson
+        raise DataError(f"the card is not as this version writes it ({error})") from None
+
+
+def _of(kind: type[Any], value: object, name: str) -> Any:
+    if type(value) is not kind:
+        raise DataError(f"the card's {name} holds {type(value).__name__} where {kind.__name__} is expected")
+    return value

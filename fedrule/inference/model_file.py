@@ -1,0 +1,152 @@
+"""A model is one file: numbers as safetensors, and a JSON card in its header. Reading one never executes code.
+
+The arrays, by name:
+
+    weights.*           the parameters of the network and of its terms, float32
+    valid.cell          [n_valid]       the true cells of the valid-rule tensor (paper, section 4.6)
+    counts.homes        [1]             homes that were counted
+    counts.have         [n_valid]       homes that have each valid rule
+    counts.both         [n_types ** 2]  homes that own devices of both types
+    counts.*            what else a method counts over homes (fedrule/statistics.py)
+
+A digest of everything is in the header too: a flipped bit is an error and not a strange recommendation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from datasets.errors import DataError
+from datasets.homes import frozen
+from datasets.valid import ValidRules
+from datasets.whole_files import moved_to
+from fedrule.inference.card import Card
+
+Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
+
+LARGEST = 2 << 30  # bytes of a file that is still read; models have megabytes
+KINDS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedModel:
+    """What is in a model file."""
+
+    card: Card
+    arrays: Arrays
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits that change with any number or word of the model."""
+        return _digest(self.card.json(), self.arrays)
+
+    @property
+    def weights(self) -> dict[str, npt.NDArray[np.float32]]:
+        """The parameters by the names that training has for them."""
+        return {name.removeprefix("weights."): a for name, a in self.arrays.items() if name.startswith("weights.")}
+
+    @property
+    def valid(self) -> ValidRules:
+        """The typed rules that some training home had."""
+        n_types, n_relations = len(self.card.types), len(self.card.relations)
+        return ValidRules.of_cells(n_types, n_relations, frozen(self.arrays["valid.cell"]))
+
+    def save(self, path: Path | str) -> None:
+        """Write the file as a whole or not at all."""
+        from safetensors.numpy import save
+
+        path = Path(path)
+        if path.is_dir():
+            raise DataError(f"{path}: it is a folder; name a file, e.g. {path / 'model.safetensors'}")
+        text = self.card.json()
+        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
+        content = save(arrays, metadata={"card": text, "sha256": _digest(text, arrays)})
+        with moved_to(path) as temporary:
+            temporary.write_bytes(content)
+
+    @classmethod
+    def load(cls, path: Path | str) -> SavedModel:
+        """Read a file; anything but a whole model of ours is a `DataError` that names it."""
+        path = Path(path)
+        content = _content(path)
+        try:
+            metadata = _metadata(content)
+            card, arrays = Card.of(metadata["card"]), _arrays(content)
+            if metadata["sha256"] != _digest(metadata["card"], arrays):
+                raise DataError("its digest is another than that of its content, so it is damaged")
+            _refuse_misfits(card, arrays)
+        except DataError as error:
+            raise DataError(f"{path}: {error}; train it again or fetch it anew") from None
+        return cls(card, arrays)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > LARGEST:
+            raise DataError(f"{path}: {path.stat().st_size:,} bytes are no model; models have megabytes")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such model; make one with `python -m fedrule train --out {path}`") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """What the header of a safetensors file keeps as text; nothing but JSON is read."""
+    try:
+        (size,) = struct.unpack("<Q", content[:8])
+        found = json.loads(content[8 : 8 + size])["__metadata__"] if size <= len(content) else None
+    except (struct.error, ValueError, KeyError, TypeError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not {"card", "sha256"} <= found.keys():
+        raise DataError("it is no model of fedrule, or the beginning of one that was cut off")
+    return found
+
+
+def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        arrays = load(content)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"its numbers cannot be read, it may have been cut off ({error})") from None
+    for name, array in arrays.items():
+        if array.dtype not in KINDS:
+            raise DataError(f"{name} holds {array.dtype}, which no model has")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise DataError(f"{name} holds what is no finite number")
+    return dict(arrays)
+
+
+def _refuse_misfits(card: Card, arrays: Arrays) -> None:
+    """Numbers that would name a type or a relation which the card does not have."""
+    n_types, n_relations = len(card.types), len(card.relations)
+    if missing := {"valid.cell", "counts.homes", "counts.have", "counts.both"} - arrays.keys():
+        raise DataError(f"it lacks {', '.join(sorted(missing))}")
+    cell = arrays["valid.cell"]
+    if cell.dtype != np.int64 or cell.ndim != 1 or np.any(np.diff(cell) <= 0):
+        raise DataError("valid.cell is no sorted list of cells")
+    if len(cell) and not 0 <= int(cell[0]) <= int(cell[-1]) < n_types**2 * n_relations:
+        raise DataError(f"valid.cell names rules beyond {n_types} types and {n_relations} relations")
+    for name, size in (("counts.homes", 1), ("counts.have", len(cell)), ("counts.both", n_types**2)):
+        if arrays[name].shape != (size,) or arrays[name].dtype != np.int64:
+            raise DataError(f"{name} has the shape {arrays[name].shape}, and {(size,)} is expected")
+
+
+def _digest(card: str, arrays: Arrays) -> str:
+    whole = hashlib.sha256(card.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        whole.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
+        whole.update(np.ascontiguousarray(array).tobytes())
+    return whole.hexdigest()
