@@ -1,0 +1,48 @@
+"""The part of homes that a model knows: devices of its types and rules of its relations, in its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from datasets.homes import Array, Homes, Rules
+from fedrule.inference.card import Card
+
+
+class KnownPart(NamedTuple):
+    """Homes in a model's vocabulary, and the device of the given homes that each of theirs is."""
+
+    homes: Homes
+    device: Array  # [n_devices of `homes`]
+    ignored_devices: int
+    ignored_rules: int
+
+
+def known_part(homes: Homes, card: Card) -> KnownPart:
+    """All homes stay; devices and rules that the model never saw are left out and counted."""
+    kind = _numbers(homes.types, card.types)[homes.device_type]
+    relation = _numbers(homes.relations, card.relations)[homes.rules.relation]
+    kept = kind >= 0
+    place = np.cumsum(kept) - 1
+    rules = homes.rules
+    usable = (relation >= 0) & kept[rules.trigger] & kept[rules.action]
+    part = replace(
+        homes,
+        types=card.types,
+        relations=card.relations,
+        device_home=homes.device_home[kept],
+        device_type=kind[kept],
+        device_ids=homes.device_ids[kept],
+        rules=Rules(rules.home[usable], place[rules.trigger[usable]], place[rules.action[usable]], relation[usable]),
+        provenance=homes.provenance.derived(),
+    )
+    lost = int(np.count_nonzero(~kept)), int(np.count_nonzero(~usable))
+    return KnownPart(part, np.flatnonzero(kept), *lost)
+
+
+def _numbers(words: Sequence[Hashable], known: Sequence[Hashable]) -> Array:
+    place = {word: number for number, word in enumerate(known)}
+    return np.array([place.get(word, -1) for word in words], dtype=np.int64)
