@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -84,9 +85,9 @@ class AskedHome(NamedTuple):
 
     @classmethod
     def read(cls, path: Path | str) -> AskedHome:
-        """From a JSON file."""
+        """From a JSON file; - is the standard input."""
         try:
-            content = json.loads(Path(path).read_text("utf-8"))
+            content = json.loads(sys.stdin.read() if str(path) == "-" else Path(path).read_text("utf-8"))
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from None
         except (ValueError, RecursionError) as error:

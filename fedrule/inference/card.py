@@ -8,12 +8,17 @@ method was built.
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from datasets.errors import DataError
 from datasets.view import Relation
 from datasets.whole_files import Json
+
+Word = TypeVar("Word", str, Relation)
 
 FORMAT = 1  # goes up when older files would be misread
 
@@ -61,8 +66,8 @@ class Card:
     def of(cls, text: str) -> Card:
         """Back from a file; a `DataError` says what is wrong with it."""
         try:
-            content = json.loads(text)
-        except ValueError as error:
+            content = json.loads(text, parse_float=_finite, parse_constant=_finite)
+        except (ValueError, RecursionError) as error:
             raise DataError(f"the card is no JSON ({error})") from None
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
             raise DataError(f"the card is not of format {FORMAT}; read it with the version of fedrule that wrote it")
@@ -79,19 +84,62 @@ def _card(content: dict[str, Json]) -> Card:
         return Card(
             method=_of(str, content["method"], "method"),
             options=_of(dict, content["options"], "options"),
-            types=tuple(_of(str, word, "types") for word in _of(list, content["types"], "types")),
-            relations=tuple(Relation(*map(str, pair)) for pair in _of(list, content["relations"], "relations")),
+            types=_each_once(_words(content["types"], "types"), "types"),
+            relations=_each_once(map(_relation, _of(list, content["relations"], "relations")), "relations"),
             self_pairs=_of(bool, content["self_pairs"], "self_pairs"),
-            scale=Scale(**{name: float(value) for name, value in _of(dict, content.get("scale", {}), "scale").items()}),
-            lessons=tuple(Lesson(**lesson) for lesson in _of(list, content.get("lessons", []), "lessons")),
-            metrics=_of(dict, content.get("metrics", {}), "metrics"),
-            versions=_of(dict, content.get("versions", {}), "versions"),
+            scale=Scale(**_numbers(content.get("scale", {}), "scale")),
+            lessons=tuple(_lesson(lesson) for lesson in _of(list, content.get("lessons", []), "lessons")),
+            metrics={
+                protocol: _numbers(values, "metrics")
+                for protocol, values in _of(dict, content.get("metrics", {}), "metrics").items()
+            },
+            versions={
+                package: _of(str, version, "versions")
+                for package, version in _of(dict, content.get("versions", {}), "versions").items()
+            },
         )
-    except TypeError as error:  # too few or too many parts of a relation, a scale or a lesson
+    except (TypeError, OverflowError) as error:  # too few or too many parts of a relation, a scale or a lesson
         raise DataError(f"the card is not as this version writes it ({error})") from None
 
 
 def _of(kind: type[Any], value: object, name: str) -> Any:
     if type(value) is not kind:
         raise DataError(f"the card's {name} holds {type(value).__name__} where {kind.__name__} is expected")
+    return value
+
+
+def _words(value: object, name: str) -> list[str]:
+    return [_of(str, word, name) for word in _of(list, value, name)]
+
+
+def _relation(pair: object) -> Relation:
+    return Relation(*_words(pair, "relations"))
+
+
+def _lesson(content: object) -> Lesson:
+    lesson = _of(dict, content, "lessons")
+    for name, value in lesson.items():
+        _of(str if name in ("data", "fingerprint", "made") else int, value, "lessons")
+    return Lesson(**lesson)
+
+
+def _numbers(values: object, name: str) -> dict[str, float]:
+    return {
+        key: float(value if type(value) is int else _of(float, value, name))
+        for key, value in _of(dict, values, name).items()
+    }
+
+
+def _each_once(words: Iterable[Word], name: str) -> tuple[Word, ...]:
+    """A number stands for one word and a word has one number."""
+    listed = tuple(words)
+    if twice := [word for word, times in Counter(listed).items() if times > 1]:
+        raise DataError(f"the card's {name} names {str(twice[0])!r} twice")
+    return listed
+
+
+def _finite(text: str) -> float:
+    """Numbers that JSON has not, or that a float cannot hold, would be in every answer."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text} is no finite number")
     return value

@@ -18,8 +18,7 @@ from fedrule.inference.graph import LARGEST, Found, Graph, Matrix, Scores, best_
 from fedrule.inference.numpy_network import NumpyNetwork
 
 ROWS = 1024  # pairs whose hidden vectors are worked out at a time: few enough for a cache
-FINEST = 2.0**-45  # difference of z that makes no difference to a score in float32
-LARGEST_STATE = 2.0**17  # so that z / FINEST is a number of 64 bits
+FINEST = 2.0**-45  # relative difference of z that makes no difference to a score in float32
 
 
 def search_homes(network: NumpyNetwork, homes: Homes, k: int, *, self_pairs: bool) -> Found:
@@ -65,15 +64,17 @@ def _scores(network: NumpyNetwork, graph: Graph, trigger: Array, action: Array, 
 def _alike(kind: Array, z: Matrix) -> tuple[Array, Array]:
     """One device of each state, type and z, and the number of each device's state.
 
-    What differs by less than FINEST is the same: products of matrices need not give two equal rows the same last bits.
-    States are told apart by one sum, which wraps around; should two of them ever share it, each device is a state.
+    What differs by less than a share of FINEST is the same: products of matrices need not give two equal rows the same
+    last bits. States are told apart by one sum, which wraps around; should two of them ever share it, each device is a
+    state.
     """
-    if np.abs(z).max(initial=0.0) < LARGEST_STATE:
-        cell = np.column_stack([np.rint(z / FINEST).astype(np.int64), kind])
-        odd = np.random.default_rng(0).integers(2**62, size=cell.shape[1]) | 1
-        _, device, state = np.unique(cell @ odd, return_index=True, return_inverse=True)
-        if np.array_equal(cell[device][state], cell):
-            return device, state
+    share, power = np.frexp(z)  # z = share * 2 ** power: small numbers are told apart as well as large ones
+    digits = np.rint(share / FINEST).astype(np.int64) + (power.astype(np.int64) << 47)
+    cell = np.column_stack([digits, kind])
+    odd = np.random.default_rng(0).integers(2**62, size=cell.shape[1]) | 1
+    _, device, state = np.unique(cell @ odd, return_index=True, return_inverse=True)
+    if np.array_equal(cell[device][state], cell):
+        return device, state
     return np.arange(len(z)), np.arange(len(z))
 
 

@@ -15,11 +15,13 @@ A digest of everything is in the header too: a flipped bit is an error and not a
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -62,8 +64,7 @@ class SavedModel:
 
     def save(self, path: Path | str) -> None:
         """Write the file as a whole or not at all."""
-        from safetensors.numpy import save
-
+        save = _safetensors().save
         path = Path(path)
         if path.is_dir():
             raise DataError(f"{path}: it is a folder; name a file, e.g. {path / 'model.safetensors'}")
@@ -107,17 +108,17 @@ def _metadata(content: bytes) -> dict[str, str]:
         found = json.loads(content[8 : 8 + size])["__metadata__"] if size <= len(content) else None
     except (struct.error, ValueError, KeyError, TypeError, RecursionError):
         found = None
-    if not isinstance(found, dict) or not {"card", "sha256"} <= found.keys():
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in ("card", "sha256")):
         raise DataError("it is no model of fedrule, or the beginning of one that was cut off")
     return found
 
 
 def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
+    read = _safetensors().load
     from safetensors import SafetensorError
-    from safetensors.numpy import load
 
     try:
-        arrays = load(content)
+        arrays = read(content)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"its numbers cannot be read, it may have been cut off ({error})") from None
     for name, array in arrays.items():
@@ -134,7 +135,7 @@ def _refuse_misfits(card: Card, arrays: Arrays) -> None:
     if missing := {"valid.cell", "counts.homes", "counts.have", "counts.both"} - arrays.keys():
         raise DataError(f"it lacks {', '.join(sorted(missing))}")
     cell = arrays["valid.cell"]
-    if cell.dtype != np.int64 or cell.ndim != 1 or np.any(np.diff(cell) <= 0):
+    if cell.dtype != np.int64 or cell.ndim != 1 or np.any(cell[1:] <= cell[:-1]):
         raise DataError("valid.cell is no sorted list of cells")
     if len(cell) and not 0 <= int(cell[0]) <= int(cell[-1]) < n_types**2 * n_relations:
         raise DataError(f"valid.cell names rules beyond {n_types} types and {n_relations} relations")
@@ -150,3 +151,10 @@ def _digest(card: str, arrays: Arrays) -> str:
         whole.update(f"\0{name} {array.dtype.str} {array.shape}\0".encode())
         whole.update(np.ascontiguousarray(array).tobytes())
     return whole.hexdigest()
+
+
+def _safetensors() -> ModuleType:
+    try:
+        return importlib.import_module("safetensors.numpy")
+    except ModuleNotFoundError:
+        raise DataError('a model file needs safetensors: pip install "fedrule[infer]"') from None

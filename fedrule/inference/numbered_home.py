@@ -15,7 +15,7 @@ from fedrule.inference.asked_home import AskedHome, Automated, BadHome, Id, Owne
 from fedrule.inference.graph import Graph
 
 Unknown: TypeAlias = Literal["refuse", "ignore"]
-REMEDY = "leave it out, or ask with unknown='ignore'"
+REMEDY = "leave it out, or let what is unknown be ignored"
 
 
 class NumberedHome(NamedTuple):

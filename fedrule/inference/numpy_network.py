@@ -17,6 +17,7 @@ import numpy as np
 from datasets.errors import DataError
 from datasets.homes import Array
 from datasets.valid import ValidRules
+from fedrule.inference.card import Card
 from fedrule.inference.graph import Graph, Matrix
 from fedrule.inference.model_file import SavedModel
 
@@ -26,6 +27,8 @@ NOTHING_ELSE = {"encoder": "sage", "node_embedding": 0, "bias": "none", "context
 
 def is_network_alone(options: Mapping[str, Any]) -> bool:
     """Whether a model with these options is GraphSAGE and a predictor, and nothing else."""
+    if missing := {*NOTHING_ELSE, "hidden", "predictor_hidden", "direction", "messages"} - options.keys():
+        raise DataError(f"the card's options lack {', '.join(sorted(missing))}")
     return bool(options["hidden"]) and all(options[name] == value for name, value in NOTHING_ELSE.items())
 
 
@@ -45,19 +48,13 @@ class NumpyNetwork:
 
     @classmethod
     def of(cls, saved: SavedModel) -> NumpyNetwork:
-        given = {name: array.astype(np.float64) for name, array in saved.weights.items()}
-        options, valid = saved.card.options, saved.valid
-        ways = WAYS[options["direction"]]
-        parts = ["self", "bias", *ways]
-        if options["messages"] == "relation":
-            parts += [f"relation_{way}" for way in ways]
-        try:
-            layers = tuple({part: given[f"theta.{part}{layer}"] for part in parts} for layer in (1, 2))
-            rows = np.column_stack([given["phi.relation"], given["phi.relation_bias"]])
-            sides = given["phi.trigger"], given["phi.action"]
-            hidden_bias = np.append(given["phi.hidden_bias"], 1.0)
-        except KeyError as error:
-            raise DataError(f"the model lacks weights.{error.args[0]}") from None
+        given, valid = _fitting(saved), saved.valid
+        ways = WAYS[saved.card.options["direction"]]
+        parts = [name.removeprefix("theta.")[:-1] for name in given if name.startswith("theta.") and name[-1] == "1"]
+        layers = tuple({part: given[f"theta.{part}{layer}"] for part in parts} for layer in (1, 2))
+        rows = np.column_stack([given["phi.relation"], given["phi.relation_bias"]])
+        sides = given["phi.trigger"], given["phi.action"]
+        hidden_bias = np.append(given["phi.hidden_bias"], 1.0)
         trigger, action = (np.pad(side, ((0, 0), (0, 1))) for side in sides)
         bounds = valid.start.tolist()
         runs = [valid.relation[first:last] for first, last in pairwise(bounds)]
@@ -104,3 +101,39 @@ class NumpyNetwork:
         pair = trigger_type * self.valid.n_types + action_type
         number = self.valid.number(trigger_type, action_type, graph.relation)
         return pair, np.where(number >= 0, number - self.valid.start[pair], -1)
+
+
+def _fitting(saved: SavedModel) -> dict[str, Matrix]:
+    """The parameters by name, each of the shape that the card's words and options have for it."""
+    expected, weights = _shapes(saved.card), saved.weights
+    if strange := weights.keys() - expected.keys():
+        raise DataError(f"weights.{min(strange)} is no parameter of {saved.card.method} with the options of its card")
+    for name, shape in expected.items():
+        if name not in weights:
+            raise DataError(f"the model lacks weights.{name}")
+        if weights[name].shape != shape:
+            raise DataError(f"weights.{name} has the shape {weights[name].shape}, and {shape} is expected")
+    return {name: weights[name].astype(np.float64) for name in expected}
+
+
+def _shapes(card: Card) -> dict[str, tuple[int, ...]]:
+    options, n_types, n_relations = card.options, len(card.types), len(card.relations)
+    known = {"direction": tuple(WAYS), "messages": ("type", "relation")}
+    for name, choices in known.items():
+        if options[name] not in choices:
+            raise DataError(
+                f"the card's option {name} is {options[name]!r}, and one of {', '.join(choices)} is expected"
+            )
+    for name in ("hidden", "predictor_hidden"):
+        if type(options[name]) is not int:
+            raise DataError(f"the card's option {name} is {options[name]!r}, and a whole number is expected")
+    hidden, ways = options["hidden"], WAYS[options["direction"]]
+    width = options["predictor_hidden"] or max(n_relations, hidden)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for layer, inputs in ((1, n_types), (2, hidden)):
+        shapes |= {f"theta.{part}{layer}": (inputs, hidden) for part in ("self", *ways)}
+        shapes[f"theta.bias{layer}"] = (hidden,)
+        if options["messages"] == "relation":
+            shapes |= {f"theta.relation_{way}{layer}": (n_relations, hidden) for way in ways}
+    shapes |= {"phi.trigger": (hidden, width), "phi.action": (hidden, width), "phi.hidden_bias": (width,)}
+    return shapes | {"phi.relation": (n_relations, width), "phi.relation_bias": (n_relations,)}

@@ -53,7 +53,7 @@ def search_home(network: NumpyNetwork, graph: Graph, k: int, *, self_pairs: bool
     pair, number = network.place(graph)
     rules = (place[graph.trigger], place[graph.action], pair, number)
     taken = list(zip(*(column.tolist() for column in rules), strict=True))
-    found = []
+    found: list[Found] = []
     for blocks in _parts(network, graph.device_type[order]):
         score = _scores(network, blocks, as_trigger, as_action)
         _strike_out(score, blocks, taken)
@@ -61,6 +61,8 @@ def search_home(network: NumpyNetwork, graph: Graph, k: int, *, self_pairs: bool
             _strike_out_self(score, blocks)
         single = np.clip(score, -LARGEST, LARGEST, where=score > -np.inf, out=score).astype(np.float32)
         found.append(_spelled(network, blocks, not_below(single, k), order, single))
+        if len(found) > 1:  # of devices that look alike nearly all are in: only the best of the parts so far are kept
+            found = [_best(found, k)]
     return _best(found, k) if found else nothing()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from datasets.whole_files import Json
 from fedrule.inference.asked_home import Id
 
 
@@ -18,10 +19,14 @@ class Support(NamedTuple):
     @property
     def text(self) -> str:
         rule, both = f"{self.homes_with_rule:,}", f"{self.homes_with_both:,}"
-        own = f"a {self.trigger_type}"
+        own = _a(self.trigger_type)
         if self.action_type != self.trigger_type:
-            own += f" and a {self.action_type}"
+            own += f" and {_a(self.action_type)}"
         return f"{rule} of the {both} homes with {own} that it learned from have this rule"
+
+
+def _a(word: str) -> str:
+    return f"an {word}" if word[:1].lower() in "aeiou" else f"a {word}"
 
 
 class Recommendation(NamedTuple):
@@ -35,6 +40,15 @@ class Recommendation(NamedTuple):
     probability: float  # that it is a rule and not a random non-rule, where there is one of each
     text: str  # e.g. "When *Front door* opens, turn on *Hall light*"
     why: Support
+
+    def as_json(self) -> dict[str, Json]:
+        """As the command line and the HTTP service give it."""
+        why: Json = {
+            "homes_with_rule": self.why.homes_with_rule,
+            "homes_with_both": self.why.homes_with_both,
+            "text": self.why.text,
+        }
+        return {**self._asdict(), "why": why}
 
 
 class Recommendations(NamedTuple):
