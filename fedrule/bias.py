@@ -14,11 +14,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from baselines.owners import homes_with_both
 from datasets.homes import Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.encoder import Parameters
 from fedrule.shares import COULD, HAVE
+from fedrule.statistics import Statistics
 from fedrule.term import Observed
 from fedrule.typed_rules import has_item, items
 
@@ -50,11 +50,8 @@ class CountBias:
     name: ClassVar[str] = "bias"
 
     @classmethod
-    def of(cls, train: Homes, valid: ValidRules) -> CountBias:
-        width = len(valid) + 1
-        distinct = np.unique(train.rules.home * width + items(valid, train, train.rules))
-        have = np.bincount(distinct % width, minlength=width).astype(np.float64)
-        return cls(valid, have, homes_with_both(train))
+    def of(cls, counts: Statistics) -> CountBias:
+        return cls(counts.valid, np.append(counts.with_rule, 0).astype(np.float64), counts.both)
 
     def initial(self, chance: torch.Generator) -> Parameters:  # noqa: ARG002
         return {"scale": torch.ones(1)}

@@ -2,7 +2,7 @@
 
 What leaves a home are addends, and what the server uses of them are sums:
 
-- once, before training, the counts over homes that evidence needs (fedrule/federated/statistics.py), in two sums;
+- once, before training, the counts over homes that evidence needs (fedrule/statistics.py), in two sums;
 - in each round that the home takes part in, an update of the 7,733 weights, of which the server takes the mean.
 
 Both could be had by secure aggregation, which is not part of this project, so that the server learns how many homes
@@ -22,14 +22,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from baselines.registry import register
-from datasets.homes import Homes
-from datasets.valid import ValidRules
-from fedrule.evidence import Evidence
 from fedrule.federated.engine import Weighting
 from fedrule.federated.method import Federated
-from fedrule.federated.statistics import Statistics, sent_bytes
 from fedrule.graph_method import Prepared
 from fedrule.ranking_options import RankingOptions
+from fedrule.statistics import sent_bytes
 from fedrule.weighed import WeighedEvidence
 
 log = logging.getLogger(__name__)
@@ -56,9 +53,6 @@ class FedRank(RankingOptions, Federated):
     decay: bool = True
     cohort: int = 64  # homes of a round
     weighting: Weighting = "roots"  # as a home of n rules counts in the loss of `graphrank`
-
-    def _evidence(self, train: Homes, valid: ValidRules) -> Evidence:
-        return Statistics.of(train, valid).evidence()
 
     def sent_before(self, prepared: Prepared) -> dict[str, float]:
         evidence = (term.evidence for term in prepared.scorer.terms if isinstance(term, WeighedEvidence))

@@ -25,19 +25,21 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from datasets.errors import DataError
 from datasets.homes import Homes
 from datasets.valid import ValidRules
 from fedrule.bias import CountBias, LearnedBias
 from fedrule.context import Context
 from fedrule.encoder import Direction, Messages, Parameters, Sizes
-from fedrule.evidence import Evidence
 from fedrule.graph_model import GraphModel
 from fedrule.graph_options import Asks, Biases, Encoders, Objectives, Presets, refuse_wrong_options, sizes_of
-from fedrule.held_back import hold_back
+from fedrule.held_back import hold_back, watched
 from fedrule.model import Network
 from fedrule.objective import OBJECTIVES, Objective
 from fedrule.practice import NonRules, Practice
 from fedrule.scorer import Scorer
+from fedrule.start import Start
+from fedrule.statistics import Statistics
 from fedrule.term import Term
 from fedrule.weighed import WeighedEvidence
 
@@ -52,6 +54,14 @@ class Prepared:
     train: Homes  # without the rules kept back
     watched: Practice | None  # rules kept back
     scorer: Scorer
+    parameters: Parameters | None = None  # to go on from; None: drawn
+
+    @property
+    def begin(self) -> Parameters | None:
+        """Parameters to go on from, in tensors of their own; None where they are to be drawn."""
+        if self.parameters is None:
+            return None
+        return {name: value.detach().float().clone() for name, value in self.parameters.items()}
 
     def model(self, parameters: Parameters) -> GraphModel:
         """The fitted method with these parameters."""
@@ -59,10 +69,13 @@ class Prepared:
 
     def untrained(self) -> GraphModel:
         """Where there is not one rule to learn from."""
-        outcome = "all scores are 0" if self.scorer.answers_unseen else "it has no score for anything"
+        parameters, outcome = self.begin, "the model stays as it was"
+        if parameters is None:
+            initial = self.scorer.initial(torch.Generator())
+            parameters = {name: torch.zeros_like(value) for name, value in initial.items()}
+            outcome = "all scores are 0" if self.scorer.answers_unseen else "it has no score for anything"
         log.warning("%s: %s has no rule to learn from; %s", self.name, self.train.name, outcome)
-        initial = self.scorer.initial(torch.Generator())
-        return self.model({name: torch.zeros_like(value) for name, value in initial.items()})
+        return self.model(parameters)
 
 
 @dataclass(frozen=True)
@@ -121,18 +134,32 @@ class GraphMethod:
     def objective_function(self) -> Objective:
         return OBJECTIVES[self.objective]
 
-    def prepare(self, train: Homes, rng: np.random.Generator) -> Prepared:
+    def prepare(self, train: Homes, rng: np.random.Generator, *, start: Start | None = None) -> Prepared:
         """Keep rules back where they are to be watched, and put the scorer together."""
-        watched = None
-        if self.validation:
-            train, watched = hold_back(train, self.validation, rng=rng, **self.asks)
-            if watched is None:
+        practice = None
+        start = start or Start()
+        if start.validation is not None:
+            practice = watched(train, start.validation, rng=rng, **self.asks)
+        elif self.validation:
+            train, practice = hold_back(train, self.validation, rng=rng, **self.asks)
+            if practice is None:
                 small = "%s: homes of %s have too few rules to keep a share of %g back; there is no loss to watch"
                 log.warning(small, self.NAME, train.name, self.validation)
-        valid = ValidRules.of(train)
-        network = self._network(len(train.types), len(train.relations))
-        scorer = Scorer(network, valid, self._terms(train, valid), answers_unseen=self.non_rules == "paper")
-        return Prepared(self.NAME, train, watched, scorer)
+        counts = start.counts
+        if counts is None and self.counts_homes:
+            counts = Statistics.of(train, ValidRules.of(train), whole=self.evidence > 0)
+        valid = ValidRules.of(train) if counts is None else counts.valid
+        return Prepared(self.NAME, train, practice, self.scorer(valid, counts), start.parameters)
+
+    @property
+    def counts_homes(self) -> bool:
+        """Whether a score depends on how many of the training homes have what."""
+        return self.evidence > 0 or self.bias == "counts"
+
+    def scorer(self, valid: ValidRules, counts: Statistics | None = None) -> Scorer:
+        """All of a model but its parameters, without a look at any home; `counts` where it counts homes."""
+        network = self._network(valid.n_types, valid.n_relations)
+        return Scorer(network, valid, self._terms(valid, counts), answers_unseen=self.non_rules == "paper")
 
     def _network(self, n_types: int, n_relations: int) -> Network | None:
         if not self.hidden:
@@ -150,15 +177,16 @@ class GraphMethod:
         )
         return Network(sizes, self.encoder, self.predictor_hidden)
 
-    def _evidence(self, train: Homes, valid: ValidRules) -> Evidence:  # noqa: ARG002  counts find it themselves
-        return Evidence.of(train)
-
-    def _terms(self, train: Homes, valid: ValidRules) -> tuple[Term, ...]:
+    def _terms(self, valid: ValidRules, counts: Statistics | None) -> tuple[Term, ...]:
+        if counts is None and self.counts_homes:
+            raise DataError(f"{self.NAME}: its score needs counts over homes; hand them in")
         terms: list[Term] = []
-        if self.bias != "none":
-            terms.append(LearnedBias(valid) if self.bias == "learned" else CountBias.of(train, valid))
+        if self.bias == "learned":
+            terms.append(LearnedBias(valid))
+        if counts is not None and self.bias == "counts":
+            terms.append(CountBias.of(counts))
         if self.context:
             terms.append(Context(valid, self.context))
-        if self.evidence:
-            terms.append(WeighedEvidence(self._evidence(train, valid), self.evidence, self.dropout))
+        if counts is not None and self.evidence:
+            terms.append(WeighedEvidence(counts.evidence(), self.evidence, self.dropout))
         return tuple(terms)

@@ -22,6 +22,7 @@ from fedrule.graph_method import GraphMethod
 from fedrule.graph_model import GraphModel
 from fedrule.graph_options import refuse_wrong_schedule
 from fedrule.practice import Practice, Practices
+from fedrule.start import Start
 from fedrule.training import Schedule, learn
 
 
@@ -50,9 +51,16 @@ class GraphRule(GraphMethod):
         super().__post_init__()
         refuse_wrong_schedule(self)
 
-    def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> GraphModel:
+    def fit(
+        self,
+        train: Homes,
+        *,
+        rng: np.random.Generator,
+        on_round: OnRound = ignore,
+        start: Start | None = None,
+    ) -> GraphModel:
         """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
-        prepared = self.prepare(train, rng)
+        prepared = self.prepare(train, rng, start=start)
         train, scorer = prepared.train, prepared.scorer
         if not train.n_rules:
             return prepared.untrained()
@@ -82,6 +90,7 @@ class GraphRule(GraphMethod):
             rng=rng,
             watched=prepared.watched,
             told=None if on_round is ignore else told,
+            begin=prepared.begin,
         )
         return prepared.model(parameters)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from datasets import negatives
+from datasets.errors import DataError
 from datasets.homes import Homes
 from datasets.negatives import Feasible
-from datasets.splits import split
+from datasets.splits import Hidden, split
 from datasets.valid import ValidRules
 from fedrule.practice import NonRules, Practice, how_many
 
@@ -17,16 +18,30 @@ def hold_back(
 ) -> tuple[Homes, Practice | None]:
     """The homes to train on, and the rules kept back beside non-rules; None where homes are too small to keep any.
 
-    Whole automations are kept back. Non-rules are those of training, drawn once, so that rounds can be compared; for
-    hard ones they are the feasible ones, since what is hard changes with the model.
+    Whole automations are kept back.
     """
     parts = split(train, "holdout", seed=int(rng.integers(2**31)), fraction=share)
-    known, asked = parts.train, parts.test.rules
-    if not len(asked):
+    if not len(parts.test):
         return train, None
-    wanted = how_many(asked, train.n_homes, per_rule=per_rule, candidates=candidates)
+    asks = {"per_rule": per_rule, "candidates": candidates}
+    return parts.train, watched(parts.train, parts.test, non_rules=non_rules, **asks, rng=rng)
+
+
+def watched(
+    train: Homes, kept: Hidden, *, non_rules: NonRules, per_rule: int, candidates: int, rng: np.random.Generator
+) -> Practice | None:
+    """Rules that are kept back of homes whose other rules are `train`, beside non-rules; None where none are.
+
+    Non-rules are those of training, drawn once, so that rounds can be compared; for hard ones they are the feasible
+    ones, since what is hard changes with the model.
+    """
+    if not len(kept):
+        return None
+    if kept.homes is not train and kept.homes.fingerprint != train.fingerprint:
+        raise DataError(f"{train.name}: the rules to watch are not kept back of these homes; split them once for both")
+    wanted = how_many(kept.rules, train.n_homes, per_rule=per_rule, candidates=candidates)
     if non_rules == "paper":
-        drawn = negatives.paper(known, asked, rng=rng, wanted=wanted)
+        drawn = negatives.paper(train, kept.rules, rng=rng, wanted=wanted)
     else:
-        drawn = Feasible.of(known, ValidRules.of(known), taken=[train.rules]).draw(wanted, rng)
-    return known, Practice.of(known, asked, drawn, train)
+        drawn = Feasible.of(train, ValidRules.of(train), taken=[train.rules, kept.rules]).draw(wanted, rng)
+    return Practice.of(train, kept.rules, drawn, train)

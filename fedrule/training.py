@@ -106,6 +106,7 @@ def learn(
     rng: np.random.Generator,
     watched: Practice | None = None,  # rules kept back
     told: Told | None = None,
+    begin: Parameters | None = None,  # to go on from, and to come back to if no round does better; None: drawn
 ) -> Parameters:
     """The parameters after the last round, or with patience those of the round with the best watched loss.
 
@@ -115,13 +116,15 @@ def learn(
     """
     chance = torch.Generator().manual_seed(int(rng.integers(2**63)))
     teacher = Teacher(scorer, objective, chance)
-    parameters = {key: value.requires_grad_() for key, value in scorer.initial(chance).items()}
+    parameters = {key: value.requires_grad_() for key, value in (begin or scorer.initial(chance)).items()}
     optimizer = torch.optim.Adam(
         parameters.values(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay, fused=True
     )
     watch = None
     if watched is not None:
         watch = Watch(Teacher(scorer, objective), Lesson.of(scorer, watched, leave_out=False))
+        if begin is not None:
+            watch.look(0, parameters)
     kept: list[list[Lesson]] = []  # by draw
     good, good_round, good_loss, bound = copied(parameters), 0, math.inf, math.inf
     for done in range(1, schedule.rounds + 1):

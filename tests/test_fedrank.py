@@ -20,7 +20,7 @@ from benchmarks.evaluate import evaluate
 from datasets import DataError
 from datasets.valid import ValidRules
 from fedrule.evidence import Evidence
-from fedrule.federated.statistics import Statistics, sent_bytes
+from fedrule.statistics import Statistics, sent_bytes
 from fedrule.fedrank import FedRank
 from fedrule.graphrank import GraphRank
 from tests.strategies import every_candidate, homes

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 from baselines import registry
+from fedrule.inference import AskedHome
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -46,6 +48,17 @@ def test_the_graph_method_recommends_as_it_stands():
         + "\nassert scores.shape == (2, len(homes.relations))\nassert not np.isnan(scores).all()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_model_is_trained_saved_and_asked_as_it_stands(tmp_path):
+    code = code_of("Recommend for real homes") + "\nassert set(lists['user']) <= set(homes.users.tolist())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout.count("When *") == 3
+
+
+def test_the_home_of_the_readme_is_a_home():
+    (text,) = re.findall(r"^```json\n(.*?)^```", section("Recommend for real homes"), flags=re.MULTILINE | re.DOTALL)
+    assert [device.called for device in AskedHome.of_json(json.loads(text)).devices] == ["Front door", "Hall light"]
 
 
 def test_add_your_own_method_is_short():

@@ -20,12 +20,14 @@ from fedrule.context import Context  # noqa: E402
 from fedrule.encoder import Sizes  # noqa: E402
 from fedrule.model import Network  # noqa: E402
 from fedrule.scorer import Scorer  # noqa: E402
+from fedrule.statistics import Statistics  # noqa: E402
 
 
 def scorer_of(train, *terms, answers_unseen=True):
     valid = ValidRules.of(train)
     network = Network(Sizes(len(train.types), len(train.relations), hidden=4))
-    made = {"learned": LearnedBias(valid), "counts": CountBias.of(train, valid), "context": Context(valid, 3)}
+    counts = CountBias.of(Statistics.of(train, valid))
+    made = {"learned": LearnedBias(valid), "counts": counts, "context": Context(valid, 3)}
     return Scorer(network, valid, tuple(made[term] for term in terms), answers_unseen)
 
 

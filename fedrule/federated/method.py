@@ -29,6 +29,7 @@ from fedrule.federated.work import Trainer
 from fedrule.graph_method import GraphMethod, Prepared
 from fedrule.graph_model import GraphModel
 from fedrule.graph_options import refuse_wrong_numbers
+from fedrule.start import Start
 from fedrule.training import Lesson, Teacher, Watch
 
 log = logging.getLogger(__name__)
@@ -97,13 +98,15 @@ class Federated(GraphMethod):
         rng: np.random.Generator,
         on_round: OnRound = ignore,
         saves: Saves | None = None,
+        start: Start | None = None,
     ) -> GraphModel:
         """All randomness comes from `rng`, by way of one seed; `saves` keeps states and goes on from the last one."""
-        prepared = self.prepare(train, rng)
+        prepared = self.prepare(train, rng, start=start)
         if not prepared.train.n_rules:
             return prepared.untrained()
         seed = int(rng.integers(2**62))
-        initial = prepared.scorer.initial(torch.Generator().manual_seed(seed))
+        begin = prepared.begin
+        initial = begin or prepared.scorer.initial(torch.Generator().manual_seed(seed))
         task = self.task(prepared, Layout.of(initial), seed)
         trainer = trainer_of(prepared.train, task)
         engine, layout, before = self.engine(), task.layout, self.sent_before(prepared)
@@ -111,6 +114,8 @@ class Federated(GraphMethod):
         if prepared.watched is not None:
             lesson = Lesson.of(prepared.scorer, prepared.watched, leave_out=False)
             watch = Watch(Teacher(prepared.scorer, self.objective_function), lesson)
+            if begin is not None:  # to come back to if no round does better
+                watch.look(0, begin)
 
         def told(done: int, model: Vector, report: Report) -> bool:
             values = {name: float(value) for name, value in report._asdict().items()} | (before if done == 1 else {})

@@ -124,10 +124,19 @@ def _table(
 def _id(value: object, where: str) -> Id:
     if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
         raise BadHome("wrong_kind", where, f"{value!r} is no id; give text or a whole number")
+    if isinstance(value, str):
+        _refuse_halves(value, where)
     return value
 
 
 def _word(value: object, where: str, *, empty: bool = False) -> str:
     if not isinstance(value, str) or not (value or empty):
         raise BadHome("wrong_kind", where, f"{value!r} is no word; give text")
+    _refuse_halves(value, where)
     return value
+
+
+def _refuse_halves(text: str, where: str) -> None:
+    """JSON can escape what is no character and cannot be written again."""
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise BadHome("wrong_kind", where, f"{text!r} has half of a surrogate pair; give text")

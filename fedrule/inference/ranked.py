@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from datasets.errors import DataError
-from datasets.homes import Array, Homes
+from datasets.homes import Array, Homes, Ids
 from datasets.view import Relation
 from datasets.whole_files import moved_to
 from fedrule.inference.wording import sentence
@@ -46,22 +46,28 @@ class Ranked:
         text = [
             sentence(str(t), state, act, str(a)) for t, (state, act), a in zip(trigger, relations, action, strict=True)
         ]
+        user, device = (_kind(ids) for ids in (homes.users, homes.device_ids))
         return pd.DataFrame(
             {
-                "user": homes.users[self.home].tolist(),
+                "user": pd.Series(homes.users[self.home].tolist(), dtype=user),
                 "rank": self.rank,
-                "trigger": trigger,
-                "trigger_state": [relation.trigger for relation in relations],
-                "action": [relation.action for relation in relations],
-                "action_device": action,
+                "trigger": pd.Series(trigger, dtype=device),
+                "trigger_state": pd.Series([relation.trigger for relation in relations], dtype="str"),
+                "action": pd.Series([relation.action for relation in relations], dtype="str"),
+                "action_device": pd.Series(action, dtype=device),
                 "probability": self.probability,
-                "text": text,
+                "text": pd.Series(text, dtype="str"),
             }
         )
 
     def write(self, path: Path | str) -> None:
         """As Parquet, CSV or lines of JSON, by the ending of the name; as a whole or not at all."""
         write_all([self], path)
+
+
+def _kind(ids: Ids) -> str:
+    """Of a column; a table without a line has it too, so that others fit behind it."""
+    return "int64" if ids.dtype.kind == "i" else "str"
 
 
 def write_all(parts: Iterable[Ranked], path: Path | str) -> tuple[int, int]:
@@ -99,7 +105,8 @@ class _Csv(_Text):
 
 class _JsonLines(_Text):
     def add(self, frame: pd.DataFrame) -> None:
-        frame.to_json(self._file, orient="records", lines=True, force_ascii=False)
+        if len(frame):  # of no lines pandas makes an empty one
+            frame.to_json(self._file, orient="records", lines=True, force_ascii=False, double_precision=15)
 
 
 class _Parquet:

@@ -101,8 +101,8 @@ class Recommender:
         )
 
     def _probability(self, score: Scores) -> Matrix:
-        odds = self.card.scale.slope * score.astype(np.float64) + self.card.scale.offset
         with np.errstate(over="ignore"):
+            odds = self.card.scale.slope * score.astype(np.float64) + self.card.scale.offset
             return np.asarray(1 / (1 + np.exp(-odds)))
 
     def _spelled(self, home: NumberedHome, found: Found) -> Iterator[Recommendation]:

@@ -17,8 +17,10 @@ from scipy.sparse import csr_array
 from baselines.cooccurrence import Cooccurrence, Matrix
 from baselines.items import Items
 from baselines.owners import homes_with_both
-from datasets.homes import Array, Homes
+from datasets.errors import DataError
+from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
+from datasets.view import Relation
 from fedrule.evidence import Evidence
 from fedrule.patterns import Reading
 from fedrule.shares import PATTERNS, Shares
@@ -33,22 +35,43 @@ class Statistics:
 
     valid: ValidRules  # the same for all
     patterns: Tallies  # numbers of all combinations that valid rules have
+    numbers: tuple[Array, ...]  # [n_valid]  for each pattern the number of the combination that a valid rule has
     n_homes: int
     both: Matrix  # [n_types ** 2]  homes that own both types
     have: tuple[Array, ...]  # for each pattern the homes with a combination, by its number
-    together: csr_array  # [n_items, n_items]  homes with both typed rules
+    together: csr_array | None  # [n_items, n_items]  homes with both typed rules; None where nobody asked for it
 
     @classmethod
-    def of(cls, homes: Homes, valid: ValidRules) -> Statistics:
-        """What these homes, one or many, add; their rules are among the valid ones."""
+    def of(cls, homes: Homes, valid: ValidRules, *, whole: bool = True) -> Statistics:
+        """What these homes, one or many, add; their rules are among the valid ones.
+
+        Not `whole`: the first pattern alone, homes by typed rule, and nothing of which rules go together.
+        """
         reading = Reading.of(homes)
+        names = PATTERNS if whole else PATTERNS[:1]
         pair, relation = np.divmod(valid.cell, max(valid.n_relations, 1))
         trigger_type, action_type = np.divmod(pair, max(valid.n_types, 1))
-        patterns = Tallies.of(reading.typed(trigger_type, relation, action_type), PATTERNS)
-        number = patterns.find(reading.columns(homes.rules))
-        have = tuple(_homes_with(number[p], len(patterns.count(p)), homes) for p in PATTERNS)
-        matrix = Items(valid).matrix(homes)
-        return cls(valid, patterns, homes.n_homes, homes_with_both(homes), have, matrix.T @ matrix)
+        rules = reading.typed(trigger_type, relation, action_type)
+        patterns = Tallies.of(rules, names)
+        of_valid, number = patterns.find(rules), patterns.find(reading.columns(homes.rules))
+        have = tuple(_homes_with(number[p], len(patterns.count(p)), homes) for p in names)
+        matrix = Items(valid).matrix(homes) if whole else None
+        together = None if matrix is None else matrix.T @ matrix
+        numbers = tuple(of_valid[p] for p in names)
+        return cls(valid, patterns, numbers, homes.n_homes, homes_with_both(homes), have, together)
+
+    @classmethod
+    def of_nobody(
+        cls, types: tuple[str, ...], relations: tuple[Relation, ...], valid: ValidRules, *, whole: bool = True
+    ) -> Statistics:
+        """All zeros, for these vocabularies."""
+        no, nothing = np.zeros(0, dtype=np.int64), Rules(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
+        return cls.of(Homes("nobody", types, relations, no, no, no, no, nothing), valid, whole=whole)
+
+    @property
+    def with_rule(self) -> Array:
+        """[n_valid]: homes that have each valid rule."""
+        return self.have[0][1:]  # the first pattern numbers its combinations as cells of the tensor are, from 1 on
 
     def __add__(self, other: Statistics) -> Statistics:
         return replace(
@@ -56,11 +79,13 @@ class Statistics:
             n_homes=self.n_homes + other.n_homes,
             both=self.both + other.both,
             have=tuple(a + b for a, b in zip(self.have, other.have, strict=True)),
-            together=self.together + other.together,
+            together=None if self.together is None or other.together is None else self.together + other.together,
         )
 
     def evidence(self) -> Evidence:
         """What `Evidence.of` makes of the homes that these sums are over."""
+        if self.together is None:
+            raise DataError("which rules go together was not counted, and evidence needs it; count with whole=True")
         both = self.both.reshape(self.valid.n_types, self.valid.n_types)
         shares = Shares(self.n_homes, self.patterns, self.have, both)
         together = Cooccurrence.counted(Items(self.valid), self.together.toarray(), self.both, self.n_homes)

@@ -1,0 +1,60 @@
+"""`python -m fedrule`: train a model, ask it about homes, serve it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+
+from fedrule.threads import set_threads
+
+COMMANDS = {
+    "train": "train a graph method on homes and save the model",
+    "recommend": "ask a model about one home, or about all homes of a data set",
+    "serve": "answer requests over HTTP, with a page for people",
+    "show": "print what a model says about itself",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; bad input is one message and exit code 1, never a traceback."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    set_threads(1)  # before NumPy is loaded, which comes with the commands
+    chosen = _parser(arguments).parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    from datasets.errors import DataError
+
+    try:
+        return int(_module(chosen.command).run(chosen))
+    except BrokenPipeError:  # who reads the output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it ends
+        return 0
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped. Nothing was written.\n")
+        return 130
+    except (DataError, OSError, ModuleNotFoundError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+def _parser(arguments: list[str]) -> argparse.ArgumentParser:
+    """Only the command that is asked for is imported: to show a card needs no torch, to train needs no server."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fedrule", description="Rule recommendation for real homes: train, recommend, serve."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name, about in COMMANDS.items():
+        command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        if name == next((word for word in arguments if not word.startswith("-")), None):
+            _module(name).add_arguments(command)
+    return parser
+
+
+def _module(command: str) -> object:
+    return importlib.import_module(f"fedrule.commands.{command}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

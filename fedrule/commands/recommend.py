@@ -1,0 +1,99 @@
+"""`python -m fedrule recommend`: what one home, or each home of a data set, should set up next."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tqdm import tqdm
+
+from datasets.errors import DataError
+from datasets.homes import Homes
+from fedrule.commands import homes as asked_homes
+from fedrule.inference import AskedHome, Ranked, Recommendation, Recommendations, Recommender
+from fedrule.inference.ranked import refuse_other_endings, write_all
+
+USERS_AT_ONCE = 20_000  # of a database: some 100 MB
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be chosen."""
+    parser.add_argument("model", type=Path, metavar="MODEL", help="a model file")
+    parser.add_argument("home", nargs="?", metavar="HOME.json", help="a home; - reads the standard input")
+    parser.add_argument("-k", type=int, default=10, help="how many recommendations (default: %(default)s)")
+    parser.add_argument("--ignore-unknown", action="store_true", help="leave out what the model never saw")
+    parser.add_argument("--json", action="store_true", help="as JSON, as the HTTP service answers")
+    parser.add_argument("--all", dest="data", metavar=asked_homes.METAVAR, help=f"all homes of {asked_homes.ABOUT}")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="with --all: a .parquet, .csv or .jsonl file to write")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="with --all: threads (default: %(default)s)")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """One home to the standard output, or all homes to a file."""
+    if (chosen.home is None) == (chosen.data is None):
+        raise DataError("give either HOME.json, or --all DATA with --out FILE")
+    if (chosen.data is None) != (chosen.out is None):
+        raise DataError("--all DATA and --out FILE belong together")
+    if chosen.jobs < 1:
+        raise DataError(f"--jobs {chosen.jobs}: use 1 or more")
+    if chosen.out is not None:
+        refuse_other_endings(chosen.out)
+    recommender = Recommender.load(chosen.model)
+    if chosen.data is not None:
+        return _all(recommender, chosen)
+    home = AskedHome.read(chosen.home)
+    answer = recommender.recommend(home, chosen.k, unknown="ignore" if chosen.ignore_unknown else "refuse")
+    sys.stdout.write(_json(answer) if chosen.json else _text(answer))
+    return 0
+
+
+def _all(recommender: Recommender, chosen: argparse.Namespace) -> int:
+    lost = {"devices": 0, "rules": 0}
+
+    def ranked() -> Iterator[Ranked]:
+        with tqdm(unit="home", dynamic_ncols=True, disable=chosen.quiet or not sys.stderr.isatty()) as bar:
+            for homes in _parts(chosen.data):
+                bar.total = (bar.total or 0) + homes.n_homes
+                unknown = "ignore" if chosen.ignore_unknown else "refuse"
+                part = recommender.recommend_many(
+                    homes, chosen.k, unknown=unknown, jobs=chosen.jobs, on_homes=bar.update
+                )
+                lost["devices"] += part.ignored_devices
+                lost["rules"] += part.ignored_rules
+                yield part
+
+    homes, rows = write_all(ranked(), chosen.out)
+    sys.stdout.write(f"{rows:,} recommendations for {homes:,} homes are in {chosen.out}\n")
+    if any(lost.values()):
+        sys.stdout.write(f"left out, unknown to the model: {lost['devices']:,} devices, {lost['rules']:,} rules\n")
+    return 0
+
+
+def _parts(data: str) -> Iterator[Homes]:
+    """A database part by part, so that it need not fit into memory; anything else as a whole."""
+    if Path(data).suffix == ".toml":
+        from fedrule.pipeline import Pipeline
+
+        yield from Pipeline.from_file(data).batches(USERS_AT_ONCE)
+    else:
+        yield asked_homes.homes_of(data)
+
+
+def _text(answer: Recommendations) -> str:
+    lines = [line for rule in answer.rules for line in _lines(rule)] or ["Nothing that this home lacks is known."]
+    lines += [f"left out: {sentence}" for sentence in answer.ignored]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(rule: Recommendation) -> tuple[str, str]:
+    return f"{rule.rank:>3}. {rule.text}", f"     probability {rule.probability:.2f}; {rule.why.text}"
+
+
+def _json(answer: Recommendations) -> str:
+    rules = [rule.as_json() for rule in answer.rules]
+    content = {"recommendations": rules, "ignored": list(answer.ignored)}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
