@@ -18,10 +18,12 @@ class DenseSearch:
     """The weights of all relations, and minus infinity where a typed rule is not valid."""
 
     def __init__(self, saved: SavedModel) -> None:
-        self.network, self.self_pairs = NumpyNetwork.of(saved), saved.card.self_pairs
+        self.network = NumpyNetwork.of(saved)
         self.weight = np.ascontiguousarray(saved.weights["phi.relation"].T)
         self.bias = saved.weights["phi.relation_bias"]
         self.penalty = np.where(saved.valid.dense(), np.float32(0), np.float32(-np.inf))
+        self.penalty_itself = np.full_like(self.penalty, -np.inf)
+        self.penalty_itself.reshape(-1)[saved.valid.cell[saved.itself]] = 0
 
     def best(self, graph: Graph, k: int) -> list[tuple[int, int, int]]:
         """Trigger, action and relation of the best that the home does not have, best first."""
@@ -33,9 +35,8 @@ class DenseSearch:
         score = (hidden.reshape(-1, width) @ self.weight + self.bias).reshape(*hidden.shape[:2], -1)
         score += self.penalty[graph.device_type[:, None], graph.device_type]
         score[graph.trigger, graph.action, graph.relation] = -np.inf
-        if not self.self_pairs:
-            itself = np.arange(len(score))
-            score[itself, itself] = -np.inf
+        each = np.arange(len(score))
+        score[each, each] += self.penalty_itself[graph.device_type, graph.device_type]
         flat = score.reshape(-1)
         chosen: Array = np.argpartition(flat, -k)[-k:] if len(flat) > k else np.arange(len(flat))
         chosen = chosen[np.argsort(-flat[chosen], kind="stable")]

@@ -1,7 +1,7 @@
 """The search by the paper's text in plain Python lists: every ordered pair with every relation, then what is valid.
 
-Nothing is pruned unless one asks for it, so that it shows what a pruned search may leave out. What any programmer would do is done: A z and
-B z of the predictor's first layer, phi^1 [z_i ; z_j] = A z_i + B z_j, once for each device.
+Nothing is pruned unless one asks for it, so that it shows what a pruned search may leave out. What any programmer
+would do is done: A z and B z of the predictor's first layer, phi^1 [z_i ; z_j] = A z_i + B z_j, once for each device.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ class PlainSearch:
     """A model's numbers as lists."""
 
     def __init__(self, saved: SavedModel) -> None:
-        options, self.self_pairs = saved.card.options, saved.card.self_pairs
+        options = saved.card.options
         self.n_types, n_relations = len(saved.card.types), len(saved.card.relations)
         self.weights = {name: array.tolist() for name, array in saved.weights.items()}
         self.columns = {name: array.T.tolist() for name, array in saved.weights.items() if array.ndim == 2}
         self.ways = {"in": ("in",), "out": ("out",), "both": ("in", "out"), "none": ()}[options["direction"]]
         self.relation_is_told = options["messages"] == "relation"
         cells = [divmod(cell, n_relations) for cell in saved.arrays["valid.cell"].tolist()]
-        self.valid = {(*divmod(types, self.n_types), relation) for types, relation in cells}
+        typed = [(*divmod(types, self.n_types), relation) for types, relation in cells]
+        self.itself = {rule for rule, homes in zip(typed, saved.arrays["counts.itself"].tolist(), strict=True) if homes}
+        self.valid = set(typed)
         self.relations: dict[tuple[int, int], list[int]] = {}
         for trigger_type, action_type, relation in sorted(self.valid):
             self.relations.setdefault((trigger_type, action_type), []).append(relation)
@@ -49,13 +51,13 @@ class PlainSearch:
         found, known = [], set(rules)
         for i, a in enumerate(as_trigger):
             for j, b in enumerate(as_action):
-                if i == j and not self.self_pairs:
-                    continue
                 hidden = [max(0.0, p + q) for p, q in zip(a, b, strict=True)]
                 asked = self.relations.get((types[i], types[j]), []) if pruned else range(len(second))
                 logits = [second[relation][1] + sum(map(mul, hidden, second[relation][0])) for relation in asked]
                 for relation, logit in zip(asked, logits, strict=True):
-                    if (types[i], types[j], relation) in self.valid and (i, j, relation) not in known:
+                    rule = (types[i], types[j], relation)
+                    possible = rule in self.itself if i == j else rule in self.valid
+                    if possible and (i, j, relation) not in known:
                         found.append((-_single(logit), i, j, relation))
         return [((i, j, relation), -score) for score, i, j, relation in sorted(found)[:k]]
 

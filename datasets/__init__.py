@@ -1,14 +1,23 @@
 """Rules in: adapters, generators, vocabularies, splits, negatives and the valid-rule tensor; numpy, no torch."""
 
-from datasets import negatives, submission, tables
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from datasets import negatives
 from datasets.align import align
 from datasets.errors import DataError
 from datasets.homes import Homes, Provenance, Rules
 from datasets.registry import dataset, load, names
 from datasets.splits import Hidden, Split, split
-from datasets.tables import from_tables
 from datasets.valid import ValidRules
 from datasets.view import Home, Relation
+
+if TYPE_CHECKING:
+    from datasets import submission as submission
+    from datasets import tables as tables
+    from datasets.tables import from_tables as from_tables
 
 __all__ = [
     "DataError",
@@ -30,3 +39,12 @@ __all__ = [
     "submission",
     "tables",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """What reads tables is loaded on first use: it brings pandas along, which a recommendation does without."""
+    if name in ("submission", "tables"):
+        return importlib.import_module(f"datasets.{name}")
+    if name == "from_tables":
+        return importlib.import_module("datasets.tables").from_tables
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

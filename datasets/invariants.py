@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from datasets.errors import DataError
 
@@ -61,5 +60,7 @@ def _repeats(home: npt.NDArray[np.int64], ids: Ids) -> bool:
     """Whether an id stands twice in a home, given sorted homes."""
     if not np.any((home[1:] == home[:-1]) & (ids[1:] <= ids[:-1])):  # in order, as most sources have them
         return False
+    import pandas as pd  # takes long to load, and most never need it
+
     number, distinct = pd.factorize(np.asarray(ids, dtype=np.int64 if ids.dtype.kind == "i" else object))
     return bool(np.any(np.diff(np.sort(home * len(distinct) + number)) == 0))

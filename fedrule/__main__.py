@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import sys
+from typing import Protocol, cast
 
 from fedrule.threads import set_threads
 
@@ -27,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     from datasets.errors import DataError
 
     try:
-        return int(_module(chosen.command).run(chosen))
+        return _module(chosen.command).run(chosen)
     except BrokenPipeError:  # who reads the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it ends
         return 0
@@ -52,8 +53,16 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _module(command: str) -> object:
-    return importlib.import_module(f"fedrule.commands.{command}")
+class Command(Protocol):
+    """A module of `fedrule.commands`."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, chosen: argparse.Namespace) -> int: ...
+
+
+def _module(command: str) -> Command:
+    return cast(Command, importlib.import_module(f"fedrule.commands.{command}"))
 
 
 if __name__ == "__main__":

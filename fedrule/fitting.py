@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 from baselines.method import Fitted, OnRound, ignore
-from datasets.candidates import has_self_rules
 from datasets.errors import DataError
 from datasets.homes import Homes
 from datasets.splits import Split, split
@@ -89,7 +88,6 @@ def train(
         fitted,
         built,
         counts,
-        self_pairs=has_self_rules(parts.train.rules) or (earlier is not None and earlier.card.self_pairs),
         scale=scale,
         lessons=(*(earlier.card.lessons if earlier is not None else ()), lesson),
         metrics=metrics,

@@ -115,9 +115,11 @@ def _renumbered(earlier: Statistics, like: Statistics, item: Array) -> Statistic
         moved = np.zeros_like(zeros)
         moved[new[item]] = counted[old]  # typed rules with the same combination agree
         have.append(moved)
+    itself = np.zeros_like(like.itself)
+    itself[item] = earlier.itself
     together = None
     if earlier.together is not None:
         each = coo_array(earlier.together)
         size = (len(like.valid), len(like.valid))
         together = csr_array(coo_array((each.data, (item[each.row], item[each.col])), shape=size))
-    return replace(like, n_homes=earlier.n_homes, both=both.ravel(), have=tuple(have), together=together)
+    return replace(like, n_homes=earlier.n_homes, both=both.ravel(), have=tuple(have), itself=itself, together=together)

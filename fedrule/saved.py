@@ -38,7 +38,6 @@ def saved_model(
     method: GraphMethod,
     counts: Statistics,
     *,
-    self_pairs: bool,
     scale: Scale | None = None,
     lessons: tuple[Lesson, ...] = (),
     metrics: Mapping[str, Mapping[str, float]] | None = None,
@@ -50,7 +49,6 @@ def saved_model(
         options=asdict(method),
         types=fitted.types,
         relations=fitted.relations,
-        self_pairs=self_pairs,
         scale=scale or Scale(),
         lessons=lessons,
         metrics={protocol: dict(values) for protocol, values in (metrics or {}).items()},
@@ -84,7 +82,8 @@ def counts_of(saved: SavedModel) -> Statistics:
         together = _together(saved, len(valid))
     both = arrays["counts.both"].astype(np.float64)
     n_homes = int(arrays["counts.homes"][0])
-    return replace(nobody, n_homes=n_homes, both=both, have=tuple(have), together=together)
+    itself = arrays["counts.itself"]
+    return replace(nobody, n_homes=n_homes, both=both, have=tuple(have), itself=itself, together=together)
 
 
 def parameters_of(saved: SavedModel, scorer: Scorer) -> Parameters:
@@ -131,6 +130,7 @@ def _arrays(counts: Statistics, *, whole: bool) -> dict[str, npt.NDArray[np.int6
         "valid.cell": counts.valid.cell,
         "counts.homes": np.array([counts.n_homes]),
         "counts.have": counts.with_rule,
+        "counts.itself": counts.itself,
         "counts.both": counts.both,
     }
     if whole:

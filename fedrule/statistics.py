@@ -39,6 +39,7 @@ class Statistics:
     n_homes: int
     both: Matrix  # [n_types ** 2]  homes that own both types
     have: tuple[Array, ...]  # for each pattern the homes with a combination, by its number
+    itself: Array  # [n_valid]  homes with a valid rule by which a device acts on itself; evidence does not need it
     together: csr_array | None  # [n_items, n_items]  homes with both typed rules; None where nobody asked for it
 
     @classmethod
@@ -55,10 +56,12 @@ class Statistics:
         patterns = Tallies.of(rules, names)
         of_valid, number = patterns.find(rules), patterns.find(reading.columns(homes.rules))
         have = tuple(_homes_with(number[p], len(patterns.count(p)), homes) for p in names)
+        alone = homes.with_rules(homes.rules.trigger == homes.rules.action)
+        itself = _homes_with(valid.number(*(alone.typed()[at] for at in (0, 2, 1))), len(valid), alone)
         matrix = Items(valid).matrix(homes) if whole else None
         together = None if matrix is None else matrix.T @ matrix
         numbers = tuple(of_valid[p] for p in names)
-        return cls(valid, patterns, numbers, homes.n_homes, homes_with_both(homes), have, together)
+        return cls(valid, patterns, numbers, homes.n_homes, homes_with_both(homes), have, itself, together)
 
     @classmethod
     def of_nobody(
@@ -79,6 +82,7 @@ class Statistics:
             n_homes=self.n_homes + other.n_homes,
             both=self.both + other.both,
             have=tuple(a + b for a, b in zip(self.have, other.have, strict=True)),
+            itself=self.itself + other.itself,
             together=None if self.together is None or other.together is None else self.together + other.together,
         )
 

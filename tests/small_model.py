@@ -59,7 +59,6 @@ def small_model(*, seed: int = 0, method: str = "graphrule") -> SavedModel:
         options=asdict(build(method)),
         types=TYPES,
         relations=RELATIONS,
-        self_pairs=False,
         lessons=(Lesson("toy", "0" * 16, homes=100, rules=197, seed=seed, rounds=0, made="2026-01-01T00:00:00Z"),),
         metrics={"ranking": {"mrr": 0.25}},
         versions={"fedrule": "0.1.0"},
@@ -67,6 +66,7 @@ def small_model(*, seed: int = 0, method: str = "graphrule") -> SavedModel:
     counts = {
         "counts.homes": np.array([100], dtype=np.int64),
         "counts.have": np.array([cells[cell] for cell in valid.cell.tolist()], dtype=np.int64),
+        "counts.itself": np.zeros(len(valid), dtype=np.int64),
         "counts.both": np.full(n_types**2, 60, dtype=np.int64),
     }
     return SavedModel(card, {**drawn, **counts, "valid.cell": valid.cell})

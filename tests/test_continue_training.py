@@ -60,7 +60,7 @@ def learned(name="graphrule", **options):
     """A model of the earlier homes, two rounds old."""
     method = build(name, **{"rounds": 2, **options})
     counts = Statistics.of(EARLIER, ValidRules.of(EARLIER))
-    return saved_model(method.fit(EARLIER, rng=np.random.default_rng(1)), method, counts, self_pairs=False)
+    return saved_model(method.fit(EARLIER, rng=np.random.default_rng(1)), method, counts)
 
 
 def test_known_words_keep_their_numbers_and_new_ones_that_are_used_come_behind():

@@ -20,9 +20,9 @@ from benchmarks.evaluate import evaluate
 from datasets import DataError
 from datasets.valid import ValidRules
 from fedrule.evidence import Evidence
-from fedrule.statistics import Statistics, sent_bytes
 from fedrule.fedrank import FedRank
 from fedrule.graphrank import GraphRank
+from fedrule.statistics import Statistics, sent_bytes
 from tests.strategies import every_candidate, homes
 
 QUICK = {"rounds": 60, "draws": 2, "candidates": 50}

@@ -229,7 +229,6 @@ def test_arrays_that_do_not_fit_are_refused_though_their_digest_is_right(path, a
         ({"relations": [["Open"]]}, "not as this version writes it"),
         ({"relations": [["Open", "On", "Off"]]}, "not as this version writes it"),
         ({"relations": [["Open", "On"], ["Open", "On"]]}, "relations names 'Open -> On' twice"),
-        ({"self_pairs": 1}, "self_pairs holds int where bool is expected"),
         ({"scale": [1, 0]}, "scale holds list where dict is expected"),
         ({"scale": {"slope": "steep"}}, "scale holds str where float is expected"),
         ({"scale": {"slope": True}}, "scale holds bool where float is expected"),

@@ -15,7 +15,7 @@ import datasets
 from datasets import DataError, Homes, Relation, Rules
 from fedrule.inference import AskedHome, Recommender
 from fedrule.inference import recommender as of_recommenders
-from fedrule.inference.ranked import write_all
+from fedrule.inference.ranked_file import write_all
 from fedrule.inference.searches import ScorerSearch
 from tests.random_models import cases, random_model
 from tests.two_homes import two_homes
@@ -47,12 +47,12 @@ def assert_lines(found, expected):
 def narrowed(saved, types, relations, *, seed=0):
     """A model of the same kind that knows only the first types and relations."""
     card = saved.card
-    return random_model(card.types[:types], card.relations[:relations], seed=seed, self_pairs=card.self_pairs)
+    return random_model(card.types[:types], card.relations[:relations], seed=seed)
 
 
 @pytest.fixture
 def recommender(two):
-    return Recommender(random_model(two.types, two.relations, valid=1.0, self_pairs=True))
+    return Recommender(random_model(two.types, two.relations, valid=1.0, itself=1.0))
 
 
 @given(cases(min_homes=0, max_homes=5, max_devices=4), st.integers(1, 12), st.integers(1, 40))
@@ -90,7 +90,7 @@ def test_words_may_stand_in_another_order_than_the_models(two, recommender):
 
 
 def test_unknown_words_are_refused_unless_they_are_ignored(two):
-    recommender = Recommender(random_model(("Lamp",), two.relations, self_pairs=True, valid=1.0))
+    recommender = Recommender(random_model(("Lamp",), two.relations, itself=1.0, valid=1.0))
     with pytest.raises(DataError, match="entity type Sensor is used but not in the new vocabulary"):
         recommender.recommend_many(two)
     with pytest.raises(DataError, match="did you mean 'ignore'"):
@@ -145,7 +145,7 @@ def test_a_scorer_gives_the_same_lists_too(some_homes, monkeypatch):
 
     saved = random_model(some_homes.types, some_homes.relations, valid=0.05)
     network, scorer, card = Recommender(saved), Recommender(saved), saved.card
-    scorer._search = ScorerSearch(restored(saved), saved.valid, card.self_pairs, card.types, card.relations)
+    scorer._search = ScorerSearch(restored(saved), saved.valid, saved.itself, card.types, card.relations)
     monkeypatch.setattr(of_recommenders, "PAIRS_AT_ONCE", 500)
     assert_lines(lines_of(scorer.recommend_many(some_homes)), lines_of(network.recommend_many(some_homes)))
 
@@ -167,7 +167,7 @@ READ = {
 @pytest.mark.parametrize("suffix", READ)
 @pytest.mark.parametrize("homes", [two_homes(), odd_homes()], ids=["numbers", "text"])
 def test_a_table_reads_back_as_it_was_written(tmp_path, homes, suffix):
-    ranked = Recommender(random_model(homes.types, homes.relations, valid=1.0, self_pairs=True)).recommend_many(homes)
+    ranked = Recommender(random_model(homes.types, homes.relations, valid=1.0, itself=1.0)).recommend_many(homes)
     path = tmp_path / "new" / f"lists{suffix}"
     ranked.write(path)
     frame = ranked.frame()
@@ -188,7 +188,7 @@ def test_small_probabilities_keep_their_digits(tmp_path, two, recommender, suffi
 @pytest.mark.parametrize("suffix", READ)
 def test_parts_come_after_each_other_in_one_table_even_if_the_first_is_empty(tmp_path, suffix):
     homes = odd_homes()
-    recommender = Recommender(random_model(homes.types, homes.relations, valid=1.0, self_pairs=True))
+    recommender = Recommender(random_model(homes.types, homes.relations, valid=1.0, itself=1.0))
     nobody = homes.subset(np.zeros(0, dtype=np.int64))
     parts = [nobody, homes.subset([0]), nobody, homes.subset([1])]
     path = tmp_path / f"lists{suffix}"

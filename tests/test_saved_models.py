@@ -48,9 +48,7 @@ def made(name="graphrule", **options):
     counts = Statistics.of(HOMES, ValidRules.of(HOMES))
     metrics = {"ranking": {"mrr": 0.25}}
     scale = Scale(2.0, -1.0)
-    saved = saved_model(
-        fitted, method, counts, self_pairs=False, scale=scale, lessons=(LESSON,), metrics=metrics, versions={"x": "1"}
-    )
+    saved = saved_model(fitted, method, counts, scale=scale, lessons=(LESSON,), metrics=metrics, versions={"x": "1"})
     return fitted, saved
 
 

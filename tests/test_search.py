@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.plain_search import PlainSearch
 from datasets import Relation
 from fedrule.inference import many_homes, one_home, searches
 from fedrule.inference.graph import LARGEST, Graph, best_of_each, not_below
 from fedrule.inference.model_file import SavedModel
 from fedrule.inference.numpy_network import NumpyNetwork
 from fedrule.inference.searches import NetworkSearch, ScorerSearch, search_of
-from benchmarks.plain_search import PlainSearch
 from tests.random_models import cases, random_model
 
 LENGTHS = st.sampled_from([1, 2, 3, 10, 1000])
@@ -24,7 +24,7 @@ RELATIONS = tuple(Relation(f"state {number}", "On") for number in range(5))
 
 
 def network_search(saved):
-    return NetworkSearch(NumpyNetwork.of(saved), saved.card.self_pairs)
+    return NetworkSearch(NumpyNetwork.of(saved), saved.itself)
 
 
 def scorer_search(saved):
@@ -32,7 +32,7 @@ def scorer_search(saved):
     from fedrule.saved import restored
 
     card = saved.card
-    return ScorerSearch(restored(saved), saved.valid, card.self_pairs, card.types, card.relations)
+    return ScorerSearch(restored(saved), saved.valid, saved.itself, card.types, card.relations)
 
 
 def graph_of(types, rules=()):
@@ -126,7 +126,8 @@ def test_nothing_is_recommended_that_a_home_has_or_that_is_not_valid(case):
     kind = homes.device_type
     assert not known & {row[1:] for row in rows(found)}
     assert saved.valid.contains(kind[found.trigger], kind[found.action], found.relation).all()
-    assert saved.card.self_pairs or not np.any(found.trigger == found.action)
+    number = saved.valid.number(kind[found.trigger], kind[found.action], found.relation)
+    assert np.all(saved.itself[number] | (found.trigger != found.action))
     assert (homes.device_home[found.trigger] == found.home).all()
     assert (homes.device_home[found.action] == found.home).all()
     assert len(set(rows(found))) == len(found.home)

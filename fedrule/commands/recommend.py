@@ -14,7 +14,8 @@ from datasets.errors import DataError
 from datasets.homes import Homes
 from fedrule.commands import homes as asked_homes
 from fedrule.inference import AskedHome, Ranked, Recommendation, Recommendations, Recommender
-from fedrule.inference.ranked import refuse_other_endings, write_all
+from fedrule.inference.numbered_home import Unknown
+from fedrule.inference.ranked_file import refuse_other_endings, write_all
 
 USERS_AT_ONCE = 20_000  # of a database: some 100 MB
 
@@ -38,15 +39,13 @@ def run(chosen: argparse.Namespace) -> int:
         raise DataError("give either HOME.json, or --all DATA with --out FILE")
     if (chosen.data is None) != (chosen.out is None):
         raise DataError("--all DATA and --out FILE belong together")
-    if chosen.jobs < 1:
-        raise DataError(f"--jobs {chosen.jobs}: use 1 or more")
     if chosen.out is not None:
         refuse_other_endings(chosen.out)
     recommender = Recommender.load(chosen.model)
     if chosen.data is not None:
         return _all(recommender, chosen)
     home = AskedHome.read(chosen.home)
-    answer = recommender.recommend(home, chosen.k, unknown="ignore" if chosen.ignore_unknown else "refuse")
+    answer = recommender.recommend(home, chosen.k, unknown=_unknown(chosen))
     sys.stdout.write(_json(answer) if chosen.json else _text(answer))
     return 0
 
@@ -58,9 +57,8 @@ def _all(recommender: Recommender, chosen: argparse.Namespace) -> int:
         with tqdm(unit="home", dynamic_ncols=True, disable=chosen.quiet or not sys.stderr.isatty()) as bar:
             for homes in _parts(chosen.data):
                 bar.total = (bar.total or 0) + homes.n_homes
-                unknown = "ignore" if chosen.ignore_unknown else "refuse"
                 part = recommender.recommend_many(
-                    homes, chosen.k, unknown=unknown, jobs=chosen.jobs, on_homes=bar.update
+                    homes, chosen.k, unknown=_unknown(chosen), jobs=chosen.jobs, on_homes=bar.update
                 )
                 lost["devices"] += part.ignored_devices
                 lost["rules"] += part.ignored_rules
@@ -71,6 +69,10 @@ def _all(recommender: Recommender, chosen: argparse.Namespace) -> int:
     if any(lost.values()):
         sys.stdout.write(f"left out, unknown to the model: {lost['devices']:,} devices, {lost['rules']:,} rules\n")
     return 0
+
+
+def _unknown(chosen: argparse.Namespace) -> Unknown:
+    return "ignore" if chosen.ignore_unknown else "refuse"
 
 
 def _parts(data: str) -> Iterator[Homes]:

@@ -23,7 +23,6 @@ if typing.TYPE_CHECKING:
     from baselines.method import Fitted, OnRound
     from fedrule.inference.card import Card
 
-ABOUT_COMMAND = "train a graph method on homes and save the model"
 SHOWN = {
     "ranking": {"mrr": "mean reciprocal rank", "hr@1": "hit rate at 1", "hr@5": "hit rate at 5"}
     | {"hr@10": "hit rate at 10", "ndcg@10": "NDCG at 10"},

@@ -52,7 +52,6 @@ class Card:
     options: dict[str, Any]  # of the method, all of them
     types: tuple[str, ...]
     relations: tuple[Relation, ...]
-    self_pairs: bool  # whether a device may act on itself
     scale: Scale = field(default_factory=Scale)
     lessons: tuple[Lesson, ...] = ()  # first to last
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # by protocol, on the rules kept for test
@@ -78,7 +77,7 @@ def _card(content: dict[str, Json]) -> Card:
     known = {part.name for part in fields(Card)}
     if strange := content.keys() - known:
         raise DataError(f"the card has {', '.join(sorted(strange))}, which this version does not know")
-    if missing := {"method", "options", "types", "relations", "self_pairs"} - content.keys():
+    if missing := {"method", "options", "types", "relations"} - content.keys():
         raise DataError(f"the card lacks {', '.join(sorted(missing))}")
     try:
         return Card(
@@ -86,7 +85,6 @@ def _card(content: dict[str, Json]) -> Card:
             options=_of(dict, content["options"], "options"),
             types=_each_once(_words(content["types"], "types"), "types"),
             relations=_each_once(map(_relation, _of(list, content["relations"], "relations")), "relations"),
-            self_pairs=_of(bool, content["self_pairs"], "self_pairs"),
             scale=Scale(**_numbers(content.get("scale", {}), "scale")),
             lessons=tuple(_lesson(lesson) for lesson in _of(list, content.get("lessons", []), "lessons")),
             metrics={

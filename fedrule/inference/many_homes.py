@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from datasets.candidates import Pairs
-from datasets.homes import Array, Homes, runs
+from datasets.homes import Array, Homes, Mask, runs
 from fedrule.inference.graph import LARGEST, Found, Graph, Matrix, Scores, best_of_each
 from fedrule.inference.numpy_network import NumpyNetwork
 
@@ -21,15 +21,17 @@ ROWS = 1024  # pairs whose hidden vectors are worked out at a time: few enough f
 FINEST = 2.0**-45  # relative difference of z that makes no difference to a score in float32
 
 
-def search_homes(network: NumpyNetwork, homes: Homes, k: int, *, self_pairs: bool) -> Found:
-    """The best rules that each home does not have."""
+def search_homes(network: NumpyNetwork, homes: Homes, k: int, *, itself: Mask) -> Found:
+    """The best rules that each home does not have; `itself` says which a device may have with itself."""
     graph = Graph.of(homes)
-    pairs = Pairs.of(homes, self_pairs=self_pairs)
+    pairs = Pairs.of(homes, self_pairs=bool(itself.any()))
     _, trigger, action = pairs.devices(np.arange(pairs.start[-1]))
     kind = homes.device_type[trigger] * network.valid.n_types + homes.device_type[action]
     start = np.concatenate([[0], np.cumsum(np.diff(network.valid.start)[kind])])
     score = _scores(network, graph, trigger, action, kind)
     _strike_out(network, homes, graph, pairs, start, score)
+    alone = np.flatnonzero(trigger == action)
+    score[runs(start, alone)[~itself[runs(network.valid.start, kind[alone])]]] = -np.inf
     place = best_of_each(score, start[pairs.start], k)
     pair = np.searchsorted(start, place, side="right") - 1
     relation = network.valid.relation[network.valid.start[kind[pair]] + place - start[pair]]

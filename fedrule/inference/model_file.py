@@ -6,6 +6,7 @@ The arrays, by name:
     valid.cell          [n_valid]       the true cells of the valid-rule tensor (paper, section 4.6)
     counts.homes        [1]             homes that were counted
     counts.have         [n_valid]       homes that have each valid rule
+    counts.itself       [n_valid]       homes that have each valid rule with one device on both sides
     counts.both         [n_types ** 2]  homes that own devices of both types
     counts.*            what else a method counts over homes (fedrule/statistics.py)
 
@@ -28,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets.errors import DataError
-from datasets.homes import frozen
+from datasets.homes import Mask, frozen
 from datasets.valid import ValidRules
 from datasets.whole_files import moved_to
 from fedrule.inference.card import Card
@@ -61,6 +62,11 @@ class SavedModel:
         """The typed rules that some training home had."""
         n_types, n_relations = len(self.card.types), len(self.card.relations)
         return ValidRules.of_cells(n_types, n_relations, frozen(self.arrays["valid.cell"]))
+
+    @property
+    def itself(self) -> Mask:
+        """[n_valid]: whether some home has a valid rule by which a device acts on itself."""
+        return np.asarray(self.arrays["counts.itself"] > 0)
 
     def save(self, path: Path | str) -> None:
         """Write the file as a whole or not at all."""
@@ -132,14 +138,19 @@ def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
 def _refuse_misfits(card: Card, arrays: Arrays) -> None:
     """Numbers that would name a type or a relation which the card does not have."""
     n_types, n_relations = len(card.types), len(card.relations)
-    if missing := {"valid.cell", "counts.homes", "counts.have", "counts.both"} - arrays.keys():
+    if missing := {"valid.cell", "counts.homes", "counts.have", "counts.itself", "counts.both"} - arrays.keys():
         raise DataError(f"it lacks {', '.join(sorted(missing))}")
     cell = arrays["valid.cell"]
     if cell.dtype != np.int64 or cell.ndim != 1 or np.any(cell[1:] <= cell[:-1]):
         raise DataError("valid.cell is no sorted list of cells")
     if len(cell) and not 0 <= int(cell[0]) <= int(cell[-1]) < n_types**2 * n_relations:
         raise DataError(f"valid.cell names rules beyond {n_types} types and {n_relations} relations")
-    for name, size in (("counts.homes", 1), ("counts.have", len(cell)), ("counts.both", n_types**2)):
+    for name, size in (
+        ("counts.homes", 1),
+        ("counts.have", len(cell)),
+        ("counts.itself", len(cell)),
+        ("counts.both", n_types**2),
+    ):
         if arrays[name].shape != (size,) or arrays[name].dtype != np.int64:
             raise DataError(f"{name} has the shape {arrays[name].shape}, and {(size,)} is expected")
 

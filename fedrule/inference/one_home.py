@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from datasets.homes import Array
+from datasets.homes import Array, Mask
 from fedrule.inference.graph import LARGEST, Found, Graph, Matrix, Scores, not_below, nothing
 from fedrule.inference.numpy_network import NumpyNetwork
 
@@ -44,8 +44,8 @@ class _Block(NamedTuple):
         return self.start + ((action - self.actions.first) * triggers + trigger - self.triggers.first) * self.valid
 
 
-def search_home(network: NumpyNetwork, graph: Graph, k: int, *, self_pairs: bool) -> Found:
-    """The best rules that the home does not have."""
+def search_home(network: NumpyNetwork, graph: Graph, k: int, *, itself: Mask) -> Found:
+    """The best rules that the home does not have; `itself` says which a device may have with itself."""
     order = np.argsort(graph.device_type, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
@@ -57,8 +57,7 @@ def search_home(network: NumpyNetwork, graph: Graph, k: int, *, self_pairs: bool
     for blocks in _parts(network, graph.device_type[order]):
         score = _scores(network, blocks, as_trigger, as_action)
         _strike_out(score, blocks, taken)
-        if not self_pairs:
-            _strike_out_self(score, blocks)
+        _strike_out_self(network, score, blocks, itself)
         single = np.clip(score, -LARGEST, LARGEST, where=score > -np.inf, out=score).astype(np.float32)
         found.append(_spelled(network, blocks, not_below(single, k), order, single))
         if len(found) > 1:  # of devices that look alike nearly all are in: only the best of the parts so far are kept
@@ -122,13 +121,14 @@ def _strike_out(score: Matrix, blocks: list[_Block], taken: list[tuple[int, ...]
                 score[block.row(trigger, action) + number] = -np.inf
 
 
-def _strike_out_self(score: Matrix, blocks: list[_Block]) -> None:
-    """Devices that would act on themselves, where no home's ever did."""
+def _strike_out_self(network: NumpyNetwork, score: Matrix, blocks: list[_Block], itself: Mask) -> None:
+    """Devices that would act on themselves, by rules with which no home's device ever did."""
     for block in blocks:
         if block.triggers.type == block.actions.type:
+            first = int(network.valid.start[block.pair])
+            never = np.flatnonzero(~itself[first : first + block.valid])
             for device in range(block.triggers.first, block.triggers.last):
-                row = block.row(device, device)
-                score[row : row + block.valid] = -np.inf
+                score[block.row(device, device) + never] = -np.inf
 
 
 def _spelled(network: NumpyNetwork, blocks: list[_Block], chosen: Array, order: Array, score: Scores) -> Found:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from datasets.errors import DataError
 from datasets.homes import Array, Homes, Ids
 from datasets.view import Relation
-from datasets.whole_files import moved_to
 from fedrule.inference.wording import sentence
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +37,8 @@ class Ranked:
 
     def frame(self) -> pd.DataFrame:
         """In words: user, rank, trigger, trigger_state, action, action_device, probability, text."""
+        import pandas as pd  # takes longer to load than a home takes to be answered
+
         homes = self.homes
         trigger, action = (homes.device_ids[device].tolist() for device in (self.trigger, self.action))
         relations = [self.relations[number] for number in self.relation.tolist()]
@@ -62,71 +61,11 @@ class Ranked:
 
     def write(self, path: Path | str) -> None:
         """As Parquet, CSV or lines of JSON, by the ending of the name; as a whole or not at all."""
+        from fedrule.inference.ranked_file import write_all
+
         write_all([self], path)
 
 
 def _kind(ids: Ids) -> str:
     """Of a column; a table without a line has it too, so that others fit behind it."""
     return "int64" if ids.dtype.kind == "i" else "str"
-
-
-def write_all(parts: Iterable[Ranked], path: Path | str) -> tuple[int, int]:
-    """Write one part after the other into one file, and give how many homes and rows there were."""
-    path = Path(path)
-    refuse_other_endings(path)
-    homes = rows = 0
-    with moved_to(path) as temporary, closing(_WRITERS[path.suffix](temporary)) as writer:
-        for part in parts:
-            writer.add(part.frame())
-            homes, rows = homes + part.homes.n_homes, rows + len(part)
-    return homes, rows
-
-
-def refuse_other_endings(path: Path) -> None:
-    """An error where no table can be written under this name; said before the work is done."""
-    if path.suffix not in _WRITERS:
-        raise DataError(f"{path}: name a file that ends with {', '.join(_WRITERS)}")
-
-
-class _Text:
-    """Lines, part after part."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w", encoding="utf-8", newline="")
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _Csv(_Text):
-    def add(self, frame: pd.DataFrame) -> None:
-        frame.to_csv(self._file, index=False, header=self._file.tell() == 0)
-
-
-class _JsonLines(_Text):
-    def add(self, frame: pd.DataFrame) -> None:
-        if len(frame):  # of no lines pandas makes an empty one
-            frame.to_json(self._file, orient="records", lines=True, force_ascii=False, double_precision=15)
-
-
-class _Parquet:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._writer: pq.ParquetWriter | None = None
-
-    def add(self, frame: pd.DataFrame) -> None:
-        table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
-        self._writer.write_table(table.cast(self._writer.schema))
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-
-_WRITERS: dict[str, type[_Csv] | type[_JsonLines] | type[_Parquet]] = {
-    ".parquet": _Parquet,
-    ".csv": _Csv,
-    ".jsonl": _JsonLines,
-}

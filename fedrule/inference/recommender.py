@@ -73,11 +73,13 @@ class Recommender:
         *,
         unknown: Unknown = "refuse",
         jobs: int = 1,
-        on_homes: Callable[[int], None] | None = None,  # told how many more homes are done
+        on_homes: Callable[[int], object] | None = None,  # told how many more homes are done
     ) -> Ranked:
         """The lists of all homes; the same as asking one after the other, and several hundred times faster."""
         _refuse_no_list(k)
         refuse_other_ways(unknown)
+        if jobs < 1:
+            raise DataError(f"jobs {jobs}: use 1 or more")
         if unknown == "refuse":
             homes.with_vocabulary(self.card.types, self.card.relations)  # names the first that it never saw
         part = known_part(homes, self.card)
@@ -86,13 +88,15 @@ class Recommender:
         def search(run: tuple[int, int]) -> Found:
             first, last = run
             found = self._search.many(part.homes.subset(np.arange(first, last)), k)
-            if on_homes is not None:
-                on_homes(last - first)
             trigger, action = (part.device[start[first] + device] for device in (found.trigger, found.action))
             return found._replace(home=found.home + first, trigger=trigger, action=action)
 
+        pieces, runs = [nothing()], list(Pairs.of(part.homes, self_pairs=True).runs(PAIRS_AT_ONCE))
         with ThreadPoolExecutor(jobs) as pool:
-            pieces = [nothing(), *pool.map(search, Pairs.of(part.homes, self_pairs=True).runs(PAIRS_AT_ONCE))]
+            for (first, last), found in zip(runs, pool.map(search, runs), strict=True):
+                pieces.append(found)
+                if on_homes is not None:
+                    on_homes(last - first)
         home, trigger, action, relation, score = (np.concatenate(column) for column in zip(*pieces, strict=True))
         rank = np.arange(len(home)) - np.searchsorted(home, home) + 1
         lost = part.ignored_devices, part.ignored_rules

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from datasets.candidates import Pairs
-from datasets.homes import Array, Homes, Rules
+from datasets.homes import Array, Homes, Mask, Rules
 from datasets.valid import ValidRules
 from datasets.view import Relation
 from fedrule.inference.graph import LARGEST, Found, Graph, Search, nothing
@@ -28,10 +28,10 @@ def search_of(saved: SavedModel) -> Search:
     """The fastest that knows the model; torch is imported for those that need it only."""
     card = saved.card
     if is_network_alone(card.options):
-        return NetworkSearch(NumpyNetwork.of(saved), card.self_pairs)
+        return NetworkSearch(NumpyNetwork.of(saved), saved.itself)
     from fedrule.saved import restored
 
-    return ScorerSearch(restored(saved), saved.valid, card.self_pairs, card.types, card.relations)
+    return ScorerSearch(restored(saved), saved.valid, saved.itself, card.types, card.relations)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,15 +39,15 @@ class NetworkSearch:
     """Of the paper's network alone."""
 
     network: NumpyNetwork
-    self_pairs: bool
+    itself: Mask  # [n_valid]  rules that a device may have with itself
 
     def one(self, graph: Graph, k: int) -> Found:
-        return search_home(self.network, graph, k, self_pairs=self.self_pairs)
+        return search_home(self.network, graph, k, itself=self.itself)
 
     def many(self, homes: Homes, k: int) -> Found:
         if homes.n_homes == 1:  # it may be so large that not all its pairs fit into memory
             return self.one(Graph.of(homes), k)
-        return search_homes(self.network, homes, k, self_pairs=self.self_pairs)
+        return search_homes(self.network, homes, k, itself=self.itself)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class ScorerSearch:
 
     model: GraphModel
     valid: ValidRules
-    self_pairs: bool
+    itself: Mask  # [n_valid]  rules that a device may have with itself
     types: tuple[str, ...]
     relations: tuple[Relation, ...]
 
@@ -70,8 +70,8 @@ class ScorerSearch:
         return self.many(homes, k)
 
     def many(self, homes: Homes, k: int) -> Found:
-        pairs = Pairs.of(homes, self_pairs=self.self_pairs)
-        devices = np.diff(pairs.device_start)[homes.device_home] - (not self.self_pairs)  # that a trigger may act on
+        pairs = Pairs.of(homes, self_pairs=bool(self.itself.any()))
+        devices = np.diff(pairs.device_start)[homes.device_home] - (not pairs.self_pairs)  # that a trigger may act on
         behind = np.cumsum(devices)  # pairs are numbered by home and trigger: where those of each trigger end
         step = np.cumsum(self._candidates(homes)) // CANDIDATES
         bounds = [0, *behind[np.flatnonzero(np.diff(step))].tolist(), int(pairs.start[-1])]
@@ -96,7 +96,8 @@ class ScorerSearch:
         pair, number = self.valid.of_pairs(homes.device_type[trigger], homes.device_type[action])
         every = Rules(home[pair], trigger[pair], action[pair], self.valid.relation[number])
         sizes = homes.n_devices, len(homes.relations)
-        candidates = every.take(~np.isin(every.keys(*sizes), homes.rules.keys(*sizes)))
+        possible = (every.trigger != every.action) | self.itself[number]
+        candidates = every.take(possible & ~np.isin(every.keys(*sizes), homes.rules.keys(*sizes)))
         scorer = self.model.scorer
         with torch.no_grad():
             logit = scorer.logits_of(self.model.parameters, scorer.ask(homes, candidates)).numpy()
