@@ -1,0 +1,1 @@
+"""Recommendations over HTTP: `python -m fedrule serve MODEL`. Needs the extra serve."""

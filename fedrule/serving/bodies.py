@@ -1,0 +1,65 @@
+"""Reading the body of a request: so many bytes, within so many seconds, and no more memory for all than agreed.
+
+Bytes are counted as they arrive; what the client says about their number is not relied on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import Request
+
+from fedrule.serving.limits import Limits
+from fedrule.serving.refusals import JSON, ClientGone, Refused
+
+DRAINED = 4  # times the limit that is read and dropped, so that a client in the midst of sending reads the answer
+CLOSE = {"Connection": "close"}  # what is still on its way is not the next request
+
+
+class Bodies:
+    """The bodies that are being read."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._seconds, self._most = limits.seconds, limits.held_bytes
+        self.held = 0  # bytes of bodies that are not whole yet
+
+    async def read(self, request: Request, *, limit: int) -> bytes:
+        """The whole body of a JSON request."""
+        _refuse_other_than_json(request)
+        parts, count, held, more = [], 0, 0, True
+        try:
+            async with asyncio.timeout(self._seconds):
+                while more and count <= limit * DRAINED:
+                    message = await request.receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGone
+                    part: bytes = message.get("body", b"")
+                    more = message.get("more_body", False)
+                    count += len(part)
+                    if count <= limit:
+                        parts.append(part)
+                        held += self._hold(len(part))
+        except TimeoutError:
+            told = f"the body was not there within {self._seconds} seconds"
+            raise Refused(408, "slow_body", told, headers=CLOSE) from None
+        finally:
+            self.held -= held
+        if count > limit:
+            raise Refused(413, "body_too_large", f"the body has more than {limit:,} bytes; send less", headers=CLOSE)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _hold(self, size: int) -> int:
+        if self.held + size > self._most:
+            headers = {"Retry-After": "1", **CLOSE}
+            raise Refused(503, "too_busy", "too many large requests at once; try again", headers=headers)
+        self.held += size
+        return size
+
+
+def _refuse_other_than_json(request: Request) -> None:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON:
+        told = f"the content type is {kind[:50]!r}; send {JSON}" if kind else f"no content type; send {JSON}"
+        raise Refused(415, "content_type", told, where="Content-Type")
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise Refused(415, "content_encoding", "the body is encoded; send plain JSON", where="Content-Encoding")
