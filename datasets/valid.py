@@ -63,9 +63,14 @@ class ValidRules:
     def number(self, trigger_type: npt.ArrayLike, action_type: npt.ArrayLike, relation: npt.ArrayLike) -> Array:
         """The place of each triple among the valid ones, -1 for one that is not."""
         relation = self._within(relation, self.n_relations, "relation")
-        cell = np.asarray(self._pair(trigger_type, action_type) * self.n_relations + relation)
-        place = np.searchsorted(self.cell, cell)
-        found = np.append(self.cell, -1)[place] == cell
+        return self.number_of_cells(np.asarray(self._pair(trigger_type, action_type) * self.n_relations + relation))
+
+    def number_of_cells(self, cell: Array) -> Array:
+        """The place of each cell of the flat tensor among the valid ones, -1 for one that is not."""
+        place = self.cell.searchsorted(cell)
+        if not len(self.cell):
+            return np.full_like(cell, -1)
+        found = self.cell[np.minimum(place, len(self.cell) - 1)] == cell
         return np.where(found, place, -1)
 
     def relations_of(self, trigger_type: int, action_type: int) -> Array:

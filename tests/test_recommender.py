@@ -126,7 +126,7 @@ import json, sys
 from fedrule.inference import AskedHome, Recommender
 recommender = Recommender.load(sys.argv[1])
 answer = recommender.recommend(AskedHome.of_json(json.loads(sys.argv[2])), k=3)
-heavy = {"torch", "torch_geometric", "scipy", "pandas", "pyarrow", "sklearn", "implicit", "fastapi"} & sys.modules.keys()
+heavy = {"torch", "torch_geometric", "scipy", "pandas", "pyarrow", "fastapi"} & sys.modules.keys()
 print(json.dumps([[rule.text for rule in answer.rules], sorted(heavy)]))
 """
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,41 +66,54 @@ class NumpyNetwork:
         """z [n_devices, hidden]."""
         first, second = self.layers
         kind = graph.device_type
+        heard = [_Messages.of(graph, way) for way in self.ways] if len(graph.trigger) else []
         hidden = first["self"][kind] + first["bias"]
-        for way in self.ways:
-            hidden += self._mean(graph, way, first, first[way][kind])
+        for messages in heard:
+            messages.add_mean(hidden, first, first[messages.way][kind])
         np.maximum(hidden, 0.0, out=hidden)
         z = hidden @ second["self"] + second["bias"]
-        for way in self.ways:
-            z += self._mean(graph, way, second, hidden @ second[way])
+        for messages in heard:
+            messages.add_mean(z, second, hidden @ second[messages.way])
         return z
 
     def sides(self, z: Matrix) -> tuple[Matrix, Matrix]:
         """A z plus the bias, and B z: what each device brings to a pair as its trigger and as its action."""
         return z @ self.trigger + self.hidden_bias, z @ self.action
 
-    def _mean(self, graph: Graph, way: str, layer: dict[str, Matrix], state: Matrix) -> Matrix:
-        """The mean of the messages that reach each device, zeros where none does."""
-        heard = np.zeros_like(state)
-        sender, receiver = (graph.trigger, graph.action) if way == "in" else (graph.action, graph.trigger)
-        if not len(sender):
-            return heard
-        order = np.argsort(receiver, kind="stable")
-        message = state[sender[order]]
-        if (of_relation := layer.get(f"relation_{way}")) is not None:
-            message = message + of_relation[graph.relation[order]]
-        receiver = receiver[order]
-        start = np.concatenate([[0], np.flatnonzero(np.diff(receiver)) + 1])
-        many = np.diff(np.append(start, len(receiver)))
-        heard[receiver[start]] = np.add.reduceat(message, start, axis=0) / many[:, None]
-        return heard
-
     def place(self, graph: Graph) -> tuple[Array, Array]:
         """Of each rule: the ordered pair of its types, and its place among what is valid there, -1 if it is not."""
         trigger_type, action_type = graph.device_type[graph.trigger], graph.device_type[graph.action]
         pair = trigger_type * self.valid.n_types + action_type
-        number = self.valid.number(trigger_type, action_type, graph.relation)
+        number = self.valid.number_of_cells(pair * self.valid.n_relations + graph.relation)
         return pair, np.where(number >= 0, number - self.valid.start[pair], -1)
+
+
+class _Messages(NamedTuple):
+    """Messages along the rules of a graph, those to one device next to each other."""
+
+    way: str
+    sender: Array  # [n_rules]
+    relation: Array  # [n_rules]
+    start: Array  # [n_heard]  where the messages to each device that gets any begin
+    many: Matrix  # [n_heard, 1]
+    receiver: Array  # [n_heard]
+
+    @classmethod
+    def of(cls, graph: Graph, way: str) -> _Messages:
+        """Of at least one rule."""
+        sender, receiver = (graph.trigger, graph.action) if way == "in" else (graph.action, graph.trigger)
+        order = np.argsort(receiver, kind="stable")
+        sorted_ = receiver[order]
+        bounds = np.array([0, *(np.flatnonzero(sorted_[1:] != sorted_[:-1]) + 1).tolist(), len(order)])
+        many = (bounds[1:] - bounds[:-1]).astype(np.float64)[:, None]
+        return cls(way, sender[order], graph.relation[order], bounds[:-1], many, sorted_[bounds[:-1]])
+
+    def add_mean(self, out: Matrix, layer: dict[str, Matrix], state: Matrix) -> None:
+        """Add to each device the mean of the messages that reach it; `state` is what each device says."""
+        message = state[self.sender]
+        if (of_relation := layer.get(f"relation_{self.way}")) is not None:
+            message += of_relation[self.relation]
+        out[self.receiver] += np.add.reduceat(message, self.start, axis=0) / self.many
 
 
 def _fitting(saved: SavedModel) -> dict[str, Matrix]:

@@ -113,8 +113,9 @@ class Recommender:
         """Numbers in words."""
         graph, types = home.graph, self.card.types
         trigger_type, action_type = graph.device_type[found.trigger], graph.device_type[found.action]
-        have = self._have[self.valid.number(trigger_type, action_type, found.relation)]
-        both = self._both[trigger_type * len(types) + action_type]
+        pair = trigger_type * len(types) + action_type
+        have = self._have[self.valid.number_of_cells(pair * self.valid.n_relations + found.relation)]
+        both = self._both[pair]
         numbers = (found.trigger, found.action, found.relation, trigger_type, action_type, have, both)
         rows = zip(*(column.tolist() for column in numbers), self._probability(found.score).tolist(), strict=True)
         for rank, (trigger, action, relation, kind, other, rule, could, probability) in enumerate(rows, start=1):
