@@ -27,7 +27,6 @@ from benchmarks.example_lists import Listed, list_of
 from benchmarks.experiment import Experiment, Source
 from benchmarks.key import as_json
 from benchmarks.perform import fit, has_log_odds
-from benchmarks.progress import Progress, Silent
 from benchmarks.readable import beyond, in_words, owned
 from benchmarks.records import HomeRule, Owned, name_of, read_record, read_records, write_record
 from benchmarks.sampled import sampled_rules
@@ -37,6 +36,7 @@ from datasets.errors import DataError
 from datasets.homes import Mask
 from datasets.splits import Hidden, split
 from datasets.valid import ValidRules
+from fedrule.progress import Progress, Silent
 
 FOLDER = "examples"  # of the results
 FORMAT = 1  # goes up when an example by the same methods would look different

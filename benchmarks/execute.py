@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.experiment import Experiment
 from benchmarks.isolated import Children, hand_over
-from benchmarks.progress import Progress, progress
 from benchmarks.results import Result, Store
 from benchmarks.resumed import Checkpoints, refuse_wrong
 from datasets.errors import DataError
+from fedrule.progress import Progress, progress
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from benchmarks import examples, portraits
 from benchmarks.execute import Outcome, execute
 from benchmarks.experiment import Experiment, Source
-from benchmarks.progress import progress
 from benchmarks.results import Store
 from benchmarks.suite import read_examples, read_suite
+from fedrule.progress import progress
 from fedrule.threads import set_threads
 
 log = logging.getLogger(__name__)

@@ -37,11 +37,11 @@ from benchmarks.evaluate import evaluate
 from benchmarks.experiment import Experiment, Source, experiment
 from benchmarks.key import as_json
 from benchmarks.perform import fit
-from benchmarks.progress import progress
 from benchmarks.results import Store
 from datasets.errors import DataError, unknown
 from datasets.splits import Split, split
 from datasets.whole_files import Json, write_json
+from fedrule.progress import progress
 
 if TYPE_CHECKING:
     from optuna.trial import Trial as Ask

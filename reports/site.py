@@ -11,8 +11,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.progress import Progress, progress
 from datasets.errors import DataError
+from fedrule.progress import Progress, progress
 from reports.made import BUILD, Drawing, Missing, Table
 from reports.material import Material
 from reports.outputs import Made, Output

@@ -15,14 +15,14 @@ import pandas as pd
 import pytest
 
 from baselines import registry
-from benchmarks import progress as module
 from benchmarks.__main__ import main
 from benchmarks.leaderboard import Board
 from benchmarks.printed import show_board
-from benchmarks.progress import progress
 from benchmarks.results import Result, Store, load_failures, load_results
 from benchmarks.tune import Trial, Tuned
 from datasets.errors import DataError
+from fedrule import progress as module
+from fedrule.progress import progress
 from tests.test_compare import keep
 from tests.toys import toys
 

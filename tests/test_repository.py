@@ -23,13 +23,14 @@ MAY_IMPORT = {
     "benchmarks": {"datasets", "baselines", "fedrule"},
     "reports": {
         "datasets.errors",
+        "fedrule.progress",
         "fedrule.threads",
         "datasets.whole_files",
         # What reads result files, and what makes the missing ones.
         *(f"benchmarks.{what}" for what in ("results", "compare", "leaderboard", "naming", "histories")),
         *(f"benchmarks.{what}" for what in ("speeds", "records")),
         *(f"benchmarks.{what}" for what in ("portraits", "examples", "matrix_excerpt", "example_lists")),
-        *(f"benchmarks.{what}" for what in ("prepare", "progress", "tune")),
+        *(f"benchmarks.{what}" for what in ("prepare", "tune")),
     },
 }
 # Evaluation is written once: what is trained to be used is measured by it.

@@ -21,8 +21,11 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """What is going on now, e.g. "gcmc on ifttt-synthetic, round 40 of 200"."""
 
-    def step(self) -> None:
-        """One more piece of the work is done."""
+    def step(self, many: int = 1) -> None:
+        """So many more pieces of the work are done."""
+
+    def expect(self, total: int) -> None:
+        """How many pieces there are, where it turns out on the way."""
 
 
 class Silent:
@@ -31,7 +34,10 @@ class Silent:
     def note(self, text: str) -> None:
         """Say nothing."""
 
-    def step(self) -> None:
+    def step(self, many: int = 1) -> None:
+        """Say nothing."""
+
+    def expect(self, total: int) -> None:
         """Say nothing."""
 
 
@@ -46,15 +52,24 @@ class _Bar:
         self._bar.set_postfix_str(text, refresh=due)
         self._drawn = now if due else self._drawn
 
-    def step(self) -> None:
-        self._bar.update()
+    def step(self, many: int = 1) -> None:
+        self._bar.update(many)
+
+    def expect(self, total: int) -> None:
+        self._bar.total = total
 
 
 @contextmanager
-def progress(total: int, unit: str, *, quiet: bool = False) -> Iterator[Progress]:
-    """A bar over `total` pieces of work, on the terminal only; messages of the log are written above it."""
+def progress(total: int | None, unit: str, *, quiet: bool = False) -> Iterator[Progress]:
+    """A bar over `total` pieces of work, on the terminal only; messages of the log are written above it.
+
+    Where nobody knows how many there are it counts them.
+    """
     if quiet or not sys.stderr.isatty():
         yield Silent()
         return
-    with tqdm(total=total, unit=unit, dynamic_ncols=True) as bar, logging_redirect_tqdm([logging.getLogger()]):
+    with (
+        tqdm(total=total, unit=unit, unit_scale=(total or 0) > 10_000, dynamic_ncols=True) as bar,
+        logging_redirect_tqdm([logging.getLogger()]),
+    ):
         yield _Bar(bar)
