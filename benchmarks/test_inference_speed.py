@@ -23,7 +23,7 @@ from benchmarks.plain_search import PlainSearch
 from datasets.homes import Homes
 from fedrule.inference import AskedHome, Automated, Owned, Recommender, SavedModel
 from fedrule.inference.graph import Graph
-from fedrule.inference.numbered_home import Vocabulary
+from fedrule.inference.numbered_home import Numbers
 
 FULL = 76_218  # homes of the paper
 TRAINED_ON = 2_000  # homes; what a search takes depends on the valid rules, and hardly on the weights
@@ -94,7 +94,7 @@ def test_pruned_search_against_plain_and_dense(benchmark: BenchmarkFixture) -> N
     saved = model("graphrule")
     recommender, plain, dense = Recommender(saved), PlainSearch(saved), DenseSearch(saved)
     home = made_home(COMPARED, 0)
-    graph = Vocabulary.of(saved.card.types, saved.card.relations).numbered(home).graph
+    graph = Numbers.of(saved.card.types, saved.card.relations).numbered(home).graph
     answer = benchmark.pedantic(recommender.recommend, args=(home, K), rounds=100, warmup_rounds=5)
     asked = graph.device_type.tolist(), list(zip(*(c.tolist() for c in graph[2:]), strict=True)), K
     found: dict[str, list[tuple[int, int, int]]] = {}

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
-from fedrule.encoder import MOST_PLACES, Direction, Parameters, Sizes, dropped, first_product, refuse
+from fedrule.encoder import MOST_PLACES, Parameters, Sizes, dropped, first_product, refuse
+from fedrule.inference.numpy_network import WAYS
 from fedrule.initial import uniform
 from fedrule.packed import Packed
 
@@ -31,13 +32,13 @@ class Sage:
         sizes = self.sizes
         theta: Parameters = {}
         for layer, inputs in ((1, sizes.n_features), (2, sizes.hidden)):
-            ways = len(_ways(sizes.direction))
+            ways = len(WAYS[sizes.direction])
             fan_in = inputs * (1 + ways)
-            for part in ("self", *_ways(sizes.direction)):
+            for part in ("self", *WAYS[sizes.direction]):
                 theta[f"{part}{layer}"] = uniform(inputs, sizes.hidden, fan_in=fan_in, chance=chance)
             theta[f"bias{layer}"] = uniform(sizes.hidden, fan_in=fan_in, chance=chance)
             if sizes.messages == "relation":
-                for way in _ways(sizes.direction):
+                for way in WAYS[sizes.direction]:
                     shape = (sizes.n_relations, sizes.hidden)
                     theta[f"relation_{way}{layer}"] = uniform(*shape, fan_in=fan_in, chance=chance)
         if sizes.node_embedding:
@@ -52,15 +53,10 @@ class Sage:
     def _layer(self, theta: Parameters, layer: int, homes: Packed, times: Callable[[Tensor], Tensor]) -> Tensor:
         """theta [h ; mean of h over the neighbours]; `times` is h times a matrix."""
         out = times(theta[f"self{layer}"]) + theta[f"bias{layer}"]
-        for way in _ways(self.sizes.direction):
+        for way in WAYS[self.sizes.direction]:
             edges = homes.incoming if way == "in" else homes.outgoing
             message = times(theta[f"{way}{layer}"]).index_select(0, edges.sender)
             if self.sizes.messages == "relation":
                 message = message + theta[f"relation_{way}{layer}"].index_select(0, edges.relation)
             out = out + edges.mean(message)
         return out
-
-
-def _ways(direction: Direction) -> tuple[str, ...]:
-    """None at all leaves a device its type only: two layers of its own state, the ablation of the graph."""
-    return {"in": ("in",), "out": ("out",), "both": ("in", "out"), "none": ()}[direction]

@@ -18,13 +18,13 @@ from baselines.method import Scores
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.encoder import Parameters
+from fedrule.inference.graph import LARGEST
 from fedrule.model import Network
 from fedrule.narrowed import narrow
 from fedrule.packed import Packed
 from fedrule.term import Observed, Term
 
 CELLS_AT_ONCE = 1 << 20  # scores worked out at a time, 8 MB each in the predictor's two layers
-LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -91,7 +91,7 @@ def test_words_may_stand_in_another_order_than_the_models(two, recommender):
 
 def test_unknown_words_are_refused_unless_they_are_ignored(two):
     recommender = Recommender(random_model(("Lamp",), two.relations, itself=1.0, valid=1.0))
-    with pytest.raises(DataError, match="entity type Sensor is used but not in the new vocabulary"):
+    with pytest.raises(DataError, match="the model never saw the type Sensor; let what is unknown be ignored"):
         recommender.recommend_many(two)
     with pytest.raises(DataError, match="did you mean 'ignore'"):
         recommender.recommend_many(two, unknown="ignored")

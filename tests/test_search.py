@@ -253,5 +253,5 @@ def test_so_is_one_whose_scores_are_all_equal(monkeypatch):
     assert peak < 1_500_000
 
 
-def test_the_search_needs_no_torch_for_the_network_alone():
+def test_the_network_alone_is_searched_in_numpy():
     assert isinstance(search_of(random_model(TYPES, RELATIONS)), NetworkSearch)

@@ -8,14 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tqdm import tqdm
-
 from datasets.errors import DataError
 from datasets.homes import Homes
 from fedrule.commands import homes as asked_homes
-from fedrule.inference import AskedHome, Ranked, Recommendation, Recommendations, Recommender
+from fedrule.inference import AskedHome, BadHome, Ranked, Recommendation, Recommendations, Recommender
 from fedrule.inference.numbered_home import Unknown
-from fedrule.inference.ranked_file import refuse_other_endings, write_all
+from fedrule.progress import Progress, progress
 
 USERS_AT_ONCE = 20_000  # of a database: some 100 MB
 
@@ -26,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("home", nargs="?", metavar="HOME.json", help="a home; - reads the standard input")
     parser.add_argument("-k", type=int, default=10, help="how many recommendations (default: %(default)s)")
     parser.add_argument("--ignore-unknown", action="store_true", help="leave out what the model never saw")
-    parser.add_argument("--json", action="store_true", help="as JSON, as the HTTP service answers")
+    parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("--all", dest="data", metavar=asked_homes.METAVAR, help=f"all homes of {asked_homes.ABOUT}")
     parser.add_argument("--out", type=Path, metavar="FILE", help="with --all: a .parquet, .csv or .jsonl file to write")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="with --all: threads (default: %(default)s)")
@@ -39,32 +37,36 @@ def run(chosen: argparse.Namespace) -> int:
         raise DataError("give either HOME.json, or --all DATA with --out FILE")
     if (chosen.data is None) != (chosen.out is None):
         raise DataError("--all DATA and --out FILE belong together")
-    if chosen.out is not None:
-        refuse_other_endings(chosen.out)
     recommender = Recommender.load(chosen.model)
     if chosen.data is not None:
         return _all(recommender, chosen)
     home = AskedHome.read(chosen.home)
-    answer = recommender.recommend(home, chosen.k, unknown=_unknown(chosen))
-    sys.stdout.write(_json(answer) if chosen.json else _text(answer))
+    try:
+        answer = recommender.recommend(home, chosen.k, unknown=_unknown(chosen))
+    except BadHome as error:
+        raise BadHome(error.code, f"{chosen.home} {error.where}", error.message) from None
+    told = json.dumps(answer.as_json(), indent=1, ensure_ascii=False) + "\n" if chosen.json else _text(answer)
+    sys.stdout.write(told)
     return 0
 
 
 def _all(recommender: Recommender, chosen: argparse.Namespace) -> int:
+    from fedrule.inference.ranked_file import refuse_other_endings, write_all  # brings pandas, which one home need not
+
+    refuse_other_endings(chosen.out)
     lost = {"devices": 0, "rules": 0}
 
-    def ranked() -> Iterator[Ranked]:
-        with tqdm(unit="home", dynamic_ncols=True, disable=chosen.quiet or not sys.stderr.isatty()) as bar:
-            for homes in _parts(chosen.data):
-                bar.total = (bar.total or 0) + homes.n_homes
-                part = recommender.recommend_many(
-                    homes, chosen.k, unknown=_unknown(chosen), jobs=chosen.jobs, on_homes=bar.update
-                )
-                lost["devices"] += part.ignored_devices
-                lost["rules"] += part.ignored_rules
-                yield part
+    def ranked(shown: Progress) -> Iterator[Ranked]:
+        for homes in _parts(chosen.data, shown):
+            part = recommender.recommend_many(
+                homes, chosen.k, unknown=_unknown(chosen), jobs=chosen.jobs, on_homes=shown.step
+            )
+            lost["devices"] += part.ignored_devices
+            lost["rules"] += part.ignored_rules
+            yield part
 
-    homes, rows = write_all(ranked(), chosen.out)
+    with progress(None, " homes", quiet=chosen.quiet) as shown:
+        homes, rows = write_all(ranked(shown), chosen.out)
     sys.stdout.write(f"{rows:,} recommendations for {homes:,} homes are in {chosen.out}\n")
     if any(lost.values()):
         sys.stdout.write(f"left out, unknown to the model: {lost['devices']:,} devices, {lost['rules']:,} rules\n")
@@ -75,14 +77,16 @@ def _unknown(chosen: argparse.Namespace) -> Unknown:
     return "ignore" if chosen.ignore_unknown else "refuse"
 
 
-def _parts(data: str) -> Iterator[Homes]:
+def _parts(data: str, shown: Progress) -> Iterator[Homes]:
     """A database part by part, so that it need not fit into memory; anything else as a whole."""
     if Path(data).suffix == ".toml":
         from fedrule.pipeline import Pipeline
 
         yield from Pipeline.from_file(data).batches(USERS_AT_ONCE)
     else:
-        yield asked_homes.homes_of(data)
+        homes = asked_homes.homes_of(data)
+        shown.expect(homes.n_homes)
+        yield homes
 
 
 def _text(answer: Recommendations) -> str:
@@ -93,9 +97,3 @@ def _text(answer: Recommendations) -> str:
 
 def _lines(rule: Recommendation) -> tuple[str, str]:
     return f"{rule.rank:>3}. {rule.text}", f"     probability {rule.probability:.2f}; {rule.why.text}"
-
-
-def _json(answer: Recommendations) -> str:
-    rules = [rule.as_json() for rule in answer.rules]
-    content = {"recommendations": rules, "ignored": list(answer.ignored)}
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from datasets.errors import DataError
 from datasets.view import Home
+from fedrule.inference.json_text import BadJson, parsed
 
 Id: TypeAlias = int | str
 
@@ -87,14 +87,10 @@ class AskedHome(NamedTuple):
     def read(cls, path: Path | str) -> AskedHome:
         """From a JSON file; - is the standard input."""
         try:
-            content = json.loads(sys.stdin.read() if str(path) == "-" else Path(path).read_text("utf-8"))
+            return cls.of_json(parsed(sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()))
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}: no JSON ({error})") from None
-        try:
-            return cls.of_json(content)
-        except BadHome as error:
+        except (BadHome, BadJson) as error:
             raise BadHome(error.code, f"{path} {error.where}".strip(), error.message) from None
 
 
@@ -122,21 +118,14 @@ def _table(
 
 
 def _id(value: object, where: str) -> Id:
-    if isinstance(value, bool) or not isinstance(value, int | str) or value == "":
-        raise BadHome("wrong_kind", where, f"{value!r} is no id; give text or a whole number")
-    if isinstance(value, str):
-        _refuse_halves(value, where)
-    return value
+    if isinstance(value, str) and value:
+        return value
+    if type(value) is int and -(2**63) <= value < 2**63:  # True is no number
+        return value
+    raise BadHome("wrong_kind", where, f"{value!r} is no id; give text or a whole number of 64 bits")
 
 
 def _word(value: object, where: str, *, empty: bool = False) -> str:
     if not isinstance(value, str) or not (value or empty):
         raise BadHome("wrong_kind", where, f"{value!r} is no word; give text")
-    _refuse_halves(value, where)
     return value
-
-
-def _refuse_halves(text: str, where: str) -> None:
-    """JSON can escape what is no character and cannot be written again."""
-    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise BadHome("wrong_kind", where, f"{text!r} has half of a surrogate pair; give text")

@@ -32,7 +32,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class Taught:
     """One training: the first, or one that went on from it with other homes."""
 
     data: str  # e.g. "wyze-synthetic"
@@ -53,7 +53,7 @@ class Card:
     types: tuple[str, ...]
     relations: tuple[Relation, ...]
     scale: Scale = field(default_factory=Scale)
-    lessons: tuple[Lesson, ...] = ()  # first to last
+    lessons: tuple[Taught, ...] = ()  # first to last
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # by protocol, on the rules kept for test
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -114,11 +114,11 @@ def _relation(pair: object) -> Relation:
     return Relation(*_words(pair, "relations"))
 
 
-def _lesson(content: object) -> Lesson:
+def _lesson(content: object) -> Taught:
     lesson = _of(dict, content, "lessons")
     for name, value in lesson.items():
         _of(str if name in ("data", "fingerprint", "made") else int, value, "lessons")
-    return Lesson(**lesson)
+    return Taught(**lesson)
 
 
 def _numbers(values: object, name: str) -> dict[str, float]:

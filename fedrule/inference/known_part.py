@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from datasets.errors import DataError
 from datasets.homes import Array, Homes, Rules
 from fedrule.inference.card import Card
 
@@ -41,6 +42,21 @@ def known_part(homes: Homes, card: Card) -> KnownPart:
     )
     lost = int(np.count_nonzero(~kept)), int(np.count_nonzero(~usable))
     return KnownPart(part, np.flatnonzero(kept), *lost)
+
+
+def refuse_unknown(homes: Homes, card: Card) -> None:
+    """An error for words of homes that are in use and that the model never saw."""
+    used = {
+        "type": ([homes.types[number] for number in np.unique(homes.device_type)], set(card.types)),
+        "relation": ([homes.relations[number] for number in np.unique(homes.rules.relation)], set(card.relations)),
+    }
+    for kind, (words, known) in used.items():
+        if strange := [str(word) for word in words if word not in known]:
+            more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
+            raise DataError(
+                f"{homes.name}: the model never saw the {kind} {', '.join(strange[:3])}{more}; let what is unknown be "
+                "ignored (unknown='ignore', on the command line --ignore-unknown), or train on homes that have it"
+            )
 
 
 def _numbers(words: Sequence[Hashable], known: Sequence[Hashable]) -> Array:

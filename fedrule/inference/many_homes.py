@@ -1,9 +1,9 @@
 """The pruned search of many homes at once: device pairs of all of them grouped by the types of their devices.
 
 As in `one_home`, one small matrix serves all pairs of the same two types, whichever homes they are of. Most homes are
-small and much alike: devices of one type with the same rules around them have the same z, and of 1.6 million device
-pairs of 76,218 homes fewer than 100,000 differ. Each pair of states is scored once. Each pair of devices has a run of
-places for its candidates, in the order of homes, so that a home's scores stand together.
+small and much alike: devices of one type with the same rules around them have the same z. Each pair of
+states is scored once. Each pair of devices has a run of places for its candidates, in the order of homes, so that a
+home's scores stand together.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from fedrule.inference.card import Card
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
-LARGEST = 2 << 30  # bytes of a file that is still read; models have megabytes
+MOST_BYTES = 2 << 30  # bytes of a file that is still read; models have megabytes
 KINDS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64))
 
 
@@ -72,8 +72,7 @@ class SavedModel:
         """Write the file as a whole or not at all."""
         save = _safetensors().save
         path = Path(path)
-        if path.is_dir():
-            raise DataError(f"{path}: it is a folder; name a file, e.g. {path / 'model.safetensors'}")
+        refuse_folder(path)
         text = self.card.json()
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
         content = save(arrays, metadata={"card": text, "sha256": _digest(text, arrays)})
@@ -96,9 +95,15 @@ class SavedModel:
         return cls(card, arrays)
 
 
+def refuse_folder(path: Path) -> None:
+    """Raise where a model cannot be written because a folder is there."""
+    if path.is_dir():
+        raise DataError(f"{path}: it is a folder; name a file, e.g. {path / 'model.safetensors'}")
+
+
 def _content(path: Path) -> bytes:
     try:
-        if path.stat().st_size > LARGEST:
+        if path.stat().st_size > MOST_BYTES:
             raise DataError(f"{path}: {path.stat().st_size:,} bytes are no model; models have megabytes")
         return path.read_bytes()
     except FileNotFoundError:

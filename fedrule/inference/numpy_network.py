@@ -21,6 +21,7 @@ from fedrule.inference.card import Card
 from fedrule.inference.graph import Graph, Matrix
 from fedrule.inference.model_file import SavedModel
 
+# Along which rules hear; none at all leaves a device its type only, the ablation of the graph.
 WAYS = {"in": ("in",), "out": ("out",), "both": ("in", "out"), "none": ()}
 NOTHING_ELSE = {"encoder": "sage", "node_embedding": 0, "bias": "none", "context": 0, "evidence": 0}
 

@@ -56,3 +56,7 @@ class Recommendations(NamedTuple):
 
     rules: tuple[Recommendation, ...]
     ignored: tuple[str, ...] = ()  # one sentence for each device and rule that was left out
+
+    def as_json(self) -> dict[str, Json]:
+        """As the command line and the HTTP service give it."""
+        return {"recommendations": [rule.as_json() for rule in self.rules], "ignored": list(self.ignored)}

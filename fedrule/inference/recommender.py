@@ -20,15 +20,15 @@ from datasets.view import Home
 from fedrule.inference.asked_home import AskedHome
 from fedrule.inference.card import Card
 from fedrule.inference.graph import Found, Matrix, Scores, nothing
-from fedrule.inference.known_part import known_part
+from fedrule.inference.known_part import known_part, refuse_unknown
 from fedrule.inference.model_file import SavedModel
-from fedrule.inference.numbered_home import NumberedHome, Unknown, Vocabulary, refuse_other_ways
+from fedrule.inference.numbered_home import NumberedHome, Numbers, Unknown, refuse_other_ways
 from fedrule.inference.ranked import Ranked
 from fedrule.inference.recommendation import Recommendation, Recommendations, Support
 from fedrule.inference.searches import search_of
 from fedrule.inference.wording import sentence
 
-PAIRS_AT_ONCE = 1 << 15  # device pairs of the homes that are searched together: some 10 MB
+PAIRS_AT_ONCE = 1 << 15  # device pairs of the homes that are searched together; each has tens of valid relations
 
 
 class Recommender:
@@ -39,7 +39,7 @@ class Recommender:
         self.digest = saved.digest
         self.valid = saved.valid
         self._search = search_of(saved)
-        self._vocabulary = Vocabulary.of(saved.card.types, saved.card.relations)
+        self._numbers = Numbers.of(saved.card.types, saved.card.relations)
         self._have, self._both = (saved.arrays[f"counts.{name}"] for name in ("have", "both"))
 
     @classmethod
@@ -62,7 +62,7 @@ class Recommender:
         """
         _refuse_no_list(k)
         asked = AskedHome.of_home(home) if isinstance(home, Home) else home
-        numbered = self._vocabulary.numbered(asked, unknown)
+        numbered = self._numbers.numbered(asked, unknown)
         found = self._search.one(numbered.graph, k) if numbered.devices else nothing()
         return Recommendations(tuple(self._spelled(numbered, found)), numbered.ignored)
 
@@ -75,13 +75,13 @@ class Recommender:
         jobs: int = 1,
         on_homes: Callable[[int], object] | None = None,  # told how many more homes are done
     ) -> Ranked:
-        """The lists of all homes; the same as asking one after the other, and several hundred times faster."""
+        """The lists of all homes; the same as asking one after the other, and many times faster."""
         _refuse_no_list(k)
         refuse_other_ways(unknown)
         if jobs < 1:
             raise DataError(f"jobs {jobs}: use 1 or more")
         if unknown == "refuse":
-            homes.with_vocabulary(self.card.types, self.card.relations)  # names the first that it never saw
+            refuse_unknown(homes, self.card)
         part = known_part(homes, self.card)
         start = part.homes.device_start
 
