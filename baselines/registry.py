@@ -23,7 +23,15 @@ from datasets.errors import DataError, unknown
 from datasets.options import refuse_wrong_type
 
 # The optional packages and the extra of this project that brings each.
-EXTRAS = {"implicit": "mf", "torch": "graph", "torch_geometric": "graph", "numba": "graph", "sklearn": "learn"}
+EXTRAS = {
+    "implicit": "mf",
+    "torch": "graph",
+    "torch_geometric": "graph",
+    "numba": "graph",
+    "sklearn": "learn",
+    "sqlalchemy": "pipeline",
+    "psycopg": "pipeline",
+}
 
 M = TypeVar("M", bound=type[Method])
 

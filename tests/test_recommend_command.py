@@ -152,8 +152,17 @@ def test_bad_input_is_one_message(model, asked, arguments, message, capsys, monk
     assert told.count("\n") == 1
 
 
-def test_show_prints_the_card_as_json(model, capsys):
+def test_show_tells_what_a_model_is_in_a_few_lines(model, capsys):
     assert main(["show", str(model)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("graphrule, ")
+    assert lines[1] == "7 types, 6 relations, 9 valid rules"
+    assert lines[2].startswith("learned from 100 homes of toy (0000000000000000), 0 rounds, seed 0")
+    assert lines[3] == "ranking: mrr 0.25"
+
+
+def test_show_prints_the_whole_card_as_json(model, capsys):
+    assert main(["show", str(model), "--json"]) == 0
     card = json.loads(capsys.readouterr().out)
     assert card["method"] == "graphrule"
     assert card["digest"] == Recommender.load(model).digest
@@ -161,7 +170,7 @@ def test_show_prints_the_card_as_json(model, capsys):
 
 
 def test_who_has_seen_enough_of_the_output_ends_it_quietly(model):
-    command = f"{sys.executable} -m fedrule show {model} | head -1"
+    command = f"{sys.executable} -m fedrule show {model} --json | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("{\n", "")
 
@@ -172,3 +181,25 @@ def test_every_command_has_a_help(command, capsys):
         main([command, "--help"])
     assert ended.value.code == 0
     assert "MODEL" in capsys.readouterr().out
+
+
+WITHOUT_TORCH = """
+import sys
+
+class Absent:  # as if it were not installed
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name=name)
+
+sys.meta_path.insert(0, Absent())
+from fedrule.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_missing_package_is_told_with_the_extra_that_brings_it(tmp_path):
+    command = [sys.executable, "-c", WITHOUT_TORCH, "train", "--data", "ifttt-synthetic", "--out", str(tmp_path / "m")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith('it comes with the extra graph: pip install "fedrule[graph]"\n')
+    assert "Traceback" not in done.stderr

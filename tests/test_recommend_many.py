@@ -24,12 +24,22 @@ WAYS = st.sampled_from(["refuse", "ignore"])
 
 
 def home_by_home(recommender, homes, k, unknown):
-    """(user, rank, trigger, state, action, device, probability) of each home that has a device."""
+    """All columns of the lists of homes that have a device."""
     lines = []
     for home in homes:
         rules = recommender.recommend(home, k, unknown=unknown).rules if home.devices else ()
         lines += [
-            (home.user, r.rank, r.trigger, r.trigger_state, r.action, r.action_device, r.probability, r.text)
+            (
+                home.user,
+                r.rank,
+                r.trigger,
+                r.trigger_state,
+                r.action,
+                r.action_device,
+                r.probability,
+                r.text,
+                *r.why[:2],
+            )
             for r in rules
         ]
     return lines

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from datasets.errors import DataError
 from datasets.homes import Homes
 from fedrule.commands import homes as asked_homes
@@ -23,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model file")
     parser.add_argument("home", nargs="?", metavar="HOME.json", help="a home; - reads the standard input")
     parser.add_argument("-k", type=int, default=10, help="how many recommendations (default: %(default)s)")
+    parser.add_argument(
+        "--alike", type=int, default=0, metavar="N", help="at most N rules of one relation and types; 0: any number"
+    )
     parser.add_argument("--ignore-unknown", action="store_true", help="leave out what the model never saw")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("--all", dest="data", metavar=asked_homes.METAVAR, help=f"all homes of {asked_homes.ABOUT}")
@@ -37,14 +42,17 @@ def run(chosen: argparse.Namespace) -> int:
         raise DataError("give either HOME.json, or --all DATA with --out FILE")
     if (chosen.data is None) != (chosen.out is None):
         raise DataError("--all DATA and --out FILE belong together")
+    if chosen.data is not None and chosen.json:
+        raise DataError("--json is of one home; with --all name a file --out FILE.jsonl")
     recommender = Recommender.load(chosen.model)
     if chosen.data is not None:
         return _all(recommender, chosen)
     home = AskedHome.read(chosen.home)
     try:
-        answer = recommender.recommend(home, chosen.k, unknown=_unknown(chosen))
+        answer = recommender.recommend(home, chosen.k, unknown=_unknown(chosen), alike=chosen.alike)
     except BadHome as error:
-        raise BadHome(error.code, f"{chosen.home} {error.where}", error.message) from None
+        remedy = " (--ignore-unknown)" if error.code.startswith("unknown_") else ""
+        raise BadHome(error.code, f"{chosen.home} {error.where}", error.message + remedy) from None
     told = json.dumps(answer.as_json(), indent=1, ensure_ascii=False) + "\n" if chosen.json else _text(answer)
     sys.stdout.write(told)
     return 0
@@ -54,13 +62,19 @@ def _all(recommender: Recommender, chosen: argparse.Namespace) -> int:
     from fedrule.inference.ranked_file import refuse_other_endings, write_all  # brings pandas, which one home need not
 
     refuse_other_endings(chosen.out)
-    lost = {"devices": 0, "rules": 0}
+    lost = {"homes": 0, "devices": 0, "rules": 0}
 
     def ranked(shown: Progress) -> Iterator[Ranked]:
         for homes in _parts(chosen.data, shown):
             part = recommender.recommend_many(
-                homes, chosen.k, unknown=_unknown(chosen), jobs=chosen.jobs, on_homes=shown.step
+                homes,
+                chosen.k,
+                unknown=_unknown(chosen),
+                alike=chosen.alike,
+                jobs=chosen.jobs,
+                on_homes=shown.step,
             )
+            lost["homes"] += homes.n_homes - len(np.unique(part.home))
             lost["devices"] += part.ignored_devices
             lost["rules"] += part.ignored_rules
             yield part
@@ -68,7 +82,9 @@ def _all(recommender: Recommender, chosen: argparse.Namespace) -> int:
     with progress(None, " homes", quiet=chosen.quiet) as shown:
         homes, rows = write_all(ranked(shown), chosen.out)
     sys.stdout.write(f"{rows:,} recommendations for {homes:,} homes are in {chosen.out}\n")
-    if any(lost.values()):
+    if lost["homes"]:
+        sys.stdout.write(f"{lost['homes']:,} homes have no list: nothing that they lack is known\n")
+    if lost["devices"] or lost["rules"]:
         sys.stdout.write(f"left out, unknown to the model: {lost['devices']:,} devices, {lost['rules']:,} rules\n")
     return 0
 

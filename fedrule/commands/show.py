@@ -1,10 +1,11 @@
-"""`python -m fedrule show`: what a model says about itself, as JSON."""
+"""`python -m fedrule show`: what a model says about itself."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,12 +15,31 @@ from fedrule.inference.model_file import SavedModel
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be chosen."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model file")
+    parser.add_argument("--json", action="store_true", help="everything: the whole card, and the shape of every array")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print the card, the digest and the shape of every array."""
+    """A few lines for people, or all of it for programs."""
     saved = SavedModel.load(chosen.model)
+    sys.stdout.write(_json(saved) if chosen.json else "\n".join(_lines(saved)) + "\n")
+    return 0
+
+
+def _json(saved: SavedModel) -> str:
     arrays = {name: f"{array.dtype} {list(array.shape)}" for name, array in sorted(saved.arrays.items())}
     about = {"digest": saved.digest, **asdict(saved.card), "arrays": arrays}
-    sys.stdout.write(json.dumps(about, indent=1, ensure_ascii=False) + "\n")
-    return 0
+    return json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+
+
+def _lines(saved: SavedModel) -> Iterator[str]:
+    card = saved.card
+    numbers = sum(array.size for array in saved.weights.values())
+    yield f"{card.method}, {numbers:,} weights, digest {saved.digest[:12]}"
+    yield f"{len(card.types):,} types, {len(card.relations):,} relations, {len(saved.valid):,} valid rules"
+    for taught in card.lessons:
+        homes = f"{taught.homes:,} homes of {taught.data} ({taught.fingerprint})"
+        yield f"learned from {homes}, {taught.rounds:,} rounds, seed {taught.seed}, {taught.made}"
+    for protocol, metrics in card.metrics.items():
+        yield f"{protocol}: " + ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+    yield "types: " + ", ".join(card.types)
+    yield "all of it: --json"

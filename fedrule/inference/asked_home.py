@@ -110,10 +110,10 @@ def _table(
 ) -> Mapping[str, object]:
     if not isinstance(content, dict):
         raise BadHome("wrong_kind", where, f"give an object with {', '.join(required)}")
+    if strange := [name for name in content if name not in {*required, *optional}]:  # a typo makes another one missing
+        raise BadHome("unexpected", where, f"{strange[0]!r} is not known; known: {', '.join([*required, *optional])}")
     if missing := [name for name in required if name not in content]:
         raise BadHome("missing", where, f"{', '.join(missing)} is missing")
-    if strange := [name for name in content if name not in {*required, *optional}]:
-        raise BadHome("unexpected", where, f"{strange[0]!r} is not known; known: {', '.join([*required, *optional])}")
     return content
 
 

@@ -25,7 +25,7 @@ def parsed(body: bytes) -> Json:
     if not body:
         raise BadJson("there is nothing in it; give a JSON object")
     try:
-        text = body.decode("utf-8")
+        text = body.decode("utf-8-sig")  # some editors put a mark before the first letter
         content: Json = _DECODER.decode(text)
         if "\\ud" in text or "\\uD" in text:  # half of a pair is no character and cannot be written back
             json.dumps(content, ensure_ascii=False).encode("utf-8")

@@ -24,8 +24,8 @@ class KnownPart(NamedTuple):
 
 def known_part(homes: Homes, card: Card) -> KnownPart:
     """All homes stay; devices and rules that the model never saw are left out and counted."""
-    kind = _numbers(homes.types, card.types)[homes.device_type]
-    relation = _numbers(homes.relations, card.relations)[homes.rules.relation]
+    kind = numbers_of(homes.types, card.types)[homes.device_type]
+    relation = numbers_of(homes.relations, card.relations)[homes.rules.relation]
     kept = kind >= 0
     place = np.cumsum(kept) - 1
     rules = homes.rules
@@ -59,6 +59,7 @@ def refuse_unknown(homes: Homes, card: Card) -> None:
             )
 
 
-def _numbers(words: Sequence[Hashable], known: Sequence[Hashable]) -> Array:
+def numbers_of(words: Sequence[Hashable], known: Sequence[Hashable]) -> Array:
+    """The place of each word among the known ones, -1 without one."""
     place = {word: number for number, word in enumerate(known)}
     return np.array([place.get(word, -1) for word in words], dtype=np.int64)

@@ -47,6 +47,9 @@ class SavedModel:
     card: Card
     arrays: Arrays
 
+    def __repr__(self) -> str:
+        return f"<SavedModel of {self.card.method}: {len(self.valid):,} valid rules, {self.digest[:12]}>"
+
     @property
     def digest(self) -> str:
         """64 hex digits that change with any number or word of the model."""

@@ -29,6 +29,7 @@ class Ranked:
     action: Array  # [n]
     relation: Array  # [n]
     probability: npt.NDArray[np.float64]  # [n]
+    support: tuple[Array, Array]  # [n] each: homes with the typed rule, and those that own both types
     ignored_devices: int = 0  # of types that the model never saw
     ignored_rules: int = 0  # of relations that it never saw, or of such devices
 
@@ -36,7 +37,7 @@ class Ranked:
         return len(self.home)
 
     def frame(self) -> pd.DataFrame:
-        """In words: user, rank, trigger, trigger_state, action, action_device, probability, text."""
+        """In words, a column for each part of a recommendation."""
         import pandas as pd  # takes longer to load than a home takes to be answered
 
         homes = self.homes
@@ -56,6 +57,8 @@ class Ranked:
                 "action_device": pd.Series(action, dtype=device),
                 "probability": self.probability,
                 "text": pd.Series(text, dtype="str"),
+                "homes_with_rule": self.support[0],
+                "homes_with_both": self.support[1],
             }
         )
 

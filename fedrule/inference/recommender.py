@@ -7,7 +7,7 @@ for rule in recommender.recommend(AskedHome.read("home.json"), k=10).rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,17 +15,18 @@ import numpy as np
 
 from datasets.candidates import Pairs
 from datasets.errors import DataError
-from datasets.homes import Homes
+from datasets.homes import Array, Homes
 from datasets.view import Home
 from fedrule.inference.asked_home import AskedHome
 from fedrule.inference.card import Card
-from fedrule.inference.graph import Found, Matrix, Scores, nothing
-from fedrule.inference.known_part import known_part, refuse_unknown
+from fedrule.inference.graph import Found, Matrix, Scores, Search, nothing
+from fedrule.inference.known_part import known_part, numbers_of, refuse_unknown
 from fedrule.inference.model_file import SavedModel
 from fedrule.inference.numbered_home import NumberedHome, Numbers, Unknown, refuse_other_ways
 from fedrule.inference.ranked import Ranked
 from fedrule.inference.recommendation import Recommendation, Recommendations, Support
 from fedrule.inference.searches import search_of
+from fedrule.inference.varied import Varied
 from fedrule.inference.wording import sentence
 
 PAIRS_AT_ONCE = 1 << 15  # device pairs of the homes that are searched together; each has tens of valid relations
@@ -55,15 +56,25 @@ class Recommender:
         """Its name in the registry."""
         return self.card.method
 
-    def recommend(self, home: AskedHome | Home, k: int = 10, *, unknown: Unknown = "refuse") -> Recommendations:
+    def __repr__(self) -> str:
+        return f"<Recommender of {self.method}: {len(self.valid):,} valid rules, {self.digest[:12]}>"
+
+    def recommend(
+        self,
+        home: AskedHome | Home | Mapping[str, object],  # a mapping as JSON has it
+        k: int = 10,
+        *,
+        unknown: Unknown = "refuse",
+        alike: int = 0,
+    ) -> Recommendations:
         """The `k` best rules that the home lacks and can carry out; fewer where there are fewer.
 
-        `unknown` says whether devices and rules with words that the model never saw are refused or left out.
+        `unknown` says whether devices and rules with words that the model never saw are refused or left out, `alike`
+        how many rules of one relation between devices of the same types there may be; 0: any number.
         """
-        _refuse_no_list(k)
-        asked = AskedHome.of_home(home) if isinstance(home, Home) else home
-        numbered = self._numbers.numbered(asked, unknown)
-        found = self._search.one(numbered.graph, k) if numbered.devices else nothing()
+        search = self._varied(k, alike)
+        numbered = self._numbers.numbered(_asked(home), unknown)
+        found = search.one(numbered.graph, k) if numbered.devices else nothing()
         return Recommendations(tuple(self._spelled(numbered, found)), numbered.ignored)
 
     def recommend_many(
@@ -72,11 +83,12 @@ class Recommender:
         k: int = 10,
         *,
         unknown: Unknown = "refuse",
+        alike: int = 0,
         jobs: int = 1,
         on_homes: Callable[[int], object] | None = None,  # told how many more homes are done
     ) -> Ranked:
         """The lists of all homes; the same as asking one after the other, and many times faster."""
-        _refuse_no_list(k)
+        many = self._varied(k, alike).many
         refuse_other_ways(unknown)
         if jobs < 1:
             raise DataError(f"jobs {jobs}: use 1 or more")
@@ -87,7 +99,7 @@ class Recommender:
 
         def search(run: tuple[int, int]) -> Found:
             first, last = run
-            found = self._search.many(part.homes.subset(np.arange(first, last)), k)
+            found = many(part.homes.subset(np.arange(first, last)), k)
             trigger, action = (part.device[start[first] + device] for device in (found.trigger, found.action))
             return found._replace(home=found.home + first, trigger=trigger, action=action)
 
@@ -98,11 +110,36 @@ class Recommender:
                 if on_homes is not None:
                     on_homes(last - first)
         home, trigger, action, relation, score = (np.concatenate(column) for column in zip(*pieces, strict=True))
-        rank = np.arange(len(home)) - np.searchsorted(home, home) + 1
-        lost = part.ignored_devices, part.ignored_rules
+        kind = numbers_of(homes.types, self.card.types)[homes.device_type]
         return Ranked(
-            homes, self.card.relations, home, rank, trigger, action, relation, self._probability(score), *lost
+            homes,
+            self.card.relations,
+            home,
+            rank=np.arange(len(home)) - np.searchsorted(home, home) + 1,
+            trigger=trigger,
+            action=action,
+            relation=relation,
+            probability=self._probability(score),
+            support=self._support(kind[trigger], kind[action], relation),
+            ignored_devices=part.ignored_devices,
+            ignored_rules=part.ignored_rules,
         )
+
+    def _varied(self, k: int, alike: int) -> Search:
+        """The search for a list of this length and variety."""
+        if type(k) is not int or k < 1:  # True is no number
+            raise DataError(f"k {k!r}: ask for 1, 2, 3, ... recommendations")
+        if type(alike) is not int or alike < 0:
+            raise DataError(f"alike {alike!r}: allow 1, 2, 3, ... rules of one kind, or 0 for any number")
+        if not alike:
+            return self._search
+        return Varied(self._search, self.valid.n_types, self.valid.n_relations, alike)
+
+    def _support(self, trigger_type: Array, action_type: Array, relation: Array) -> tuple[Array, Array]:
+        """Homes with each typed rule, and homes that own devices of both types."""
+        pair = trigger_type * self.valid.n_types + action_type
+        number = self.valid.number_of_cells(pair * self.valid.n_relations + relation)
+        return self._have[number], self._both[pair]
 
     def _probability(self, score: Scores) -> Matrix:
         with np.errstate(over="ignore"):
@@ -113,9 +150,7 @@ class Recommender:
         """Numbers in words."""
         graph, types = home.graph, self.card.types
         trigger_type, action_type = graph.device_type[found.trigger], graph.device_type[found.action]
-        pair = trigger_type * len(types) + action_type
-        have = self._have[self.valid.number_of_cells(pair * self.valid.n_relations + found.relation)]
-        both = self._both[pair]
+        have, both = self._support(trigger_type, action_type, found.relation)
         numbers = (found.trigger, found.action, found.relation, trigger_type, action_type, have, both)
         rows = zip(*(column.tolist() for column in numbers), self._probability(found.score).tolist(), strict=True)
         for rank, (trigger, action, relation, kind, other, rule, could, probability) in enumerate(rows, start=1):
@@ -132,6 +167,7 @@ class Recommender:
             )
 
 
-def _refuse_no_list(k: int) -> None:
-    if type(k) is not int or k < 1:  # True is no number
-        raise DataError(f"k {k!r}: ask for 1, 2, 3, ... recommendations")
+def _asked(home: AskedHome | Home | Mapping[str, object]) -> AskedHome:
+    if isinstance(home, AskedHome):
+        return home
+    return AskedHome.of_home(home) if isinstance(home, Home) else AskedHome.of_json(home)
