@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from baselines.registry import get, names
 from datasets.errors import DataError, unknown
-from datasets.options import parse_value
+from datasets.options import parse_parameter
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS
 
@@ -70,25 +70,8 @@ def assignments(texts: list[str]) -> dict[str, dict[str, object]]:
             raise DataError(f"--set {text}: write METHOD.PARAMETER=VALUE, e.g. mf.factors=64")
         if method not in names():
             raise unknown("method", method, names())
-        hints = typing.get_type_hints(get(method))
-        known = [field.name for field in dataclasses.fields(get(method))]  # type: ignore[arg-type]
-        if parameter not in known:
-            raise unknown(f"parameter of {method}", parameter, known)
-        found.setdefault(method, {})[parameter] = from_text(value, hints[parameter], target)
+        found.setdefault(method, {})[parameter] = parse_parameter(get(method), parameter, value, of=method)
     return found
-
-
-def from_text(text: str, annotation: object, where: str) -> object:
-    """What a text on the command line means for a parameter of this type; lists are written with commas."""
-    if typing.get_origin(annotation) is typing.Literal:
-        choices = {str(choice): choice for choice in typing.get_args(annotation)}
-        if text not in choices:
-            raise unknown(f"value of {where}", text, choices)
-        return choices[text]
-    if typing.get_origin(annotation) is tuple:
-        entry = typing.get_args(annotation)[0]
-        return tuple(from_text(part.strip(), entry, where) for part in text.split(",") if part.strip())
-    return parse_value(text, annotation, where)
 
 
 def of_type(value: object, annotation: object, where: str) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import numbers
 import types
@@ -45,8 +46,28 @@ def parse_options(function: Callable[..., object], assignments: Sequence[str], *
     return options
 
 
+def parse_parameter(method: type, name: str, text: str, *, of: str) -> object:
+    """What a text means for a parameter of a method, which is a dataclass; `of` is what messages call it."""
+    hints = typing.get_type_hints(method)
+    known = [field.name for field in dataclasses.fields(method)]
+    if name not in known:
+        raise unknown(f"parameter of {of}", name, known)
+    return parse_value(text, hints[name], f"{of}.{name}")
+
+
 def parse_value(text: str, annotation: object, where: str) -> object:
-    """A text as int, float, bool, None or str, whichever the annotation allows first."""
+    """A text as int, float, bool, None or str, whichever the annotation allows first, or as one of its literals.
+
+    The entries of a tuple are written with commas.
+    """
+    if typing.get_origin(annotation) is typing.Literal:
+        choices = {str(choice): choice for choice in typing.get_args(annotation)}
+        if text not in choices:
+            raise unknown(f"value of {where}", text, choices)
+        return choices[text]
+    if typing.get_origin(annotation) is tuple:
+        entry = typing.get_args(annotation)[0]
+        return tuple(parse_value(part.strip(), entry, where) for part in text.split(",") if part.strip())
     allowed = _allowed(annotation)
     if types.NoneType in allowed and text.lower() == "none":
         return None

@@ -47,6 +47,10 @@ class ValidRules:
         start = np.searchsorted(cell, np.arange(n_types**2 + 1) * n_relations)
         return cls(n_types, n_relations, frozen(cell), frozen(start), frozen(cell % max(n_relations, 1)))
 
+    def typed(self) -> tuple[Array, Array, Array]:
+        """[n_valid] each: trigger type, action type and relation of the valid triples."""
+        return typed_cells(self.cell, self.n_types, self.n_relations)
+
     def __len__(self) -> int:
         """How many triples are valid."""
         return len(self.cell)
@@ -109,3 +113,10 @@ class ValidRules:
         if array.size and (array.min() < 0 or array.max() >= bound):
             raise DataError(f"valid rules: no {what} {int(array.min())}..{int(array.max())}; there are {bound}")
         return array
+
+
+def typed_cells(cell: Array, n_types: int, n_relations: int) -> tuple[Array, Array, Array]:
+    """Trigger type, action type and relation of cells of the flat tensor."""
+    pair, relation = np.divmod(cell, max(n_relations, 1))
+    trigger_type, action_type = np.divmod(pair, max(n_types, 1))
+    return trigger_type, action_type, relation

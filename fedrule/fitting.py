@@ -7,13 +7,15 @@ then it is tested once. docs/training.md says more.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -23,12 +25,10 @@ from datasets.errors import DataError
 from datasets.homes import Homes
 from datasets.splits import Split, split
 from datasets.valid import ValidRules
-from fedrule.federated.method import Federated
 from fedrule.graph_method import GraphMethod
 from fedrule.graph_model import GraphModel
-from fedrule.graphrule import GraphRule
 from fedrule.growth import added_up, grown, same_shape, same_words
-from fedrule.inference.card import Lesson, Scale
+from fedrule.inference.card import Scale, Taught
 from fedrule.inference.model_file import SavedModel
 from fedrule.saved import graph_method, saved_model
 from fedrule.start import Start
@@ -38,7 +38,8 @@ log = logging.getLogger(__name__)
 
 FITTING = 2  # the stream of the seed that benchmarks fit with: the splits draw from 0 and 1
 PATIENCE = 10  # rounds without a better watched loss
-SLOWER = 0.1  # of the first lesson's rate in later ones, which would forget it otherwise: docs/training.md
+RATES = ("server_rate", "learning_rate")  # the first that a method has is how long its steps are
+SLOWER = 0.1  # of the first lesson's rate in later ones, so that a few new homes do not undo what many have taught
 KEPT = {
     "ranking": ("mrr", "hr@1", "hr@5", "hr@10", "ndcg@10", "hidden", "homes"),
     "paper": ("loss", "auc", "mr", "mr_rt", "hidden"),
@@ -73,17 +74,10 @@ def train(
     built = _built(name, options or {}, test, patience, earlier)
     start, counts = _start(built, parts, earlier, seed)
     rounds = _Rounds(on_round)
-    fitted = built.fit(parts.train, rng=np.random.default_rng([seed, FITTING]), on_round=rounds, start=start)
+    fitted = _fit_of(built)(parts.train, rng=np.random.default_rng([seed, FITTING]), on_round=rounds, start=start)
     scale, metrics = _measured(fitted, built, parts, seed)
-    lesson = Lesson(
-        data=given.name,
-        fingerprint=given.fingerprint,
-        homes=homes.n_homes,
-        rules=homes.n_rules,
-        seed=seed,
-        rounds=rounds.done if not built.patience else rounds.kept(fitted, start),
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    kept = rounds.kept(fitted, start) if built.patience else rounds.done
+    lesson = _taught(given, homes, seed, kept)
     return saved_model(
         fitted,
         built,
@@ -93,6 +87,12 @@ def train(
         metrics=metrics,
         versions=_versions(),
     )
+
+
+class _Fit(Protocol):
+    """How a method is taught here: `start` has the rules to watch, and the model to go on from."""
+
+    def __call__(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound, start: Start) -> GraphModel: ...
 
 
 @dataclass(slots=True)
@@ -128,25 +128,31 @@ def _name(method: str | None, earlier: SavedModel | None) -> str:
 
 def _built(
     name: str, options: Mapping[str, object], test: float, patience: int | None, earlier: SavedModel | None
-) -> GraphRule | Federated:
+) -> GraphMethod:
     """The method with its options, among them what is watched and when it stops."""
     if "validation" in options or "patience" in options:
         raise DataError("options validation and patience: say it by `test`, e.g. 0.2, and by `patience` itself")
     full = dict(options) if earlier is None else same_shape(earlier, options)
-    built = _graph_method(name, full | {"validation": 0.0, "patience": 0})
-    rate = "server_rate" if isinstance(built, Federated) else "learning_rate"
-    if earlier is not None and len(earlier.card.lessons) == 1 and rate not in options:
+    built = graph_method(name, full | {"validation": 0.0, "patience": 0})
+    _fit_of(built)  # or it is refused before anything is done
+    rate = next((rate for rate in RATES if hasattr(built, rate)), None)
+    if earlier is not None and len(earlier.card.lessons) == 1 and rate is not None and rate not in options:
         full[rate] = earlier.card.options[rate] * SLOWER
     if patience is None:
         # A rate that falls to zero does its best work at the end: it is never stopped, and the best round is kept.
-        patience = built.rounds if built.decay else PATIENCE
-    return _graph_method(name, full | {"validation": test if patience else 0.0, "patience": patience})
+        patience = built.rounds if getattr(built, "decay", False) else PATIENCE
+    return graph_method(name, full | {"validation": test if patience else 0.0, "patience": patience})
 
 
-def _graph_method(name: str, options: Mapping[str, object]) -> GraphRule | Federated:
-    method = graph_method(name, options)
-    assert isinstance(method, GraphRule | Federated)
-    return method
+def _fit_of(method: GraphMethod) -> _Fit:
+    """Its `fit`, which has to take `start`; a method of somebody else may have another one, or none."""
+    fit = getattr(method, "fit", None)
+    if fit is None or "start" not in inspect.signature(fit).parameters:
+        raise DataError(
+            f"{method.NAME}: {type(method).__name__} needs a `fit` that takes `start` (fedrule/start.py) and returns a "
+            "GraphModel, as that of GraphRule does"
+        )
+    return cast(_Fit, fit)
 
 
 def _start(built: GraphMethod, parts: Split, earlier: SavedModel | None, seed: int) -> tuple[Start, Statistics]:
@@ -172,12 +178,27 @@ def _measured(
         # Without patience nobody stops the paper's loss before its scores are far too sure.
         log_odds = built.log_odds and built.patience > 0
         calibration = calibrate(fitted, parts, seed=seed, log_odds=log_odds)
+        if calibration.slope < 0:  # few watched rules, or nothing learned: no list may become likelier on its way down
+            calibration = replace(calibration, slope=0.0, offset=0.0)
     metrics: dict[str, dict[str, float]] = {}
     if len(parts.test):
         for protocol, names in KEPT.items():
             summary = evaluate(fitted, parts, protocol, seed=seed, calibration=calibration).summary
             metrics[protocol] = {name: summary[name] for name in names if math.isfinite(summary[name])}
     return Scale(calibration.slope, calibration.offset), metrics
+
+
+def _taught(given: Homes, homes: Homes, seed: int, rounds: int) -> Taught:
+    """What the card says of this training; `given` are the homes before anything was merged."""
+    return Taught(
+        data=given.name,
+        fingerprint=given.fingerprint,
+        homes=homes.n_homes,
+        rules=homes.n_rules,
+        seed=seed,
+        rounds=rounds,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
 
 
 def _warn_of_small_homes(name: str, parts: Split) -> None:

@@ -100,8 +100,7 @@ def _features(size: int, n_types: int, more_types: int) -> Array:
 
 def _moved(valid: ValidRules, n_types: int, n_relations: int) -> Array:
     """The cells of valid rules in a tensor of more types and relations; sorted, since the order stays."""
-    pair, relation = np.divmod(valid.cell, max(valid.n_relations, 1))
-    trigger_type, action_type = np.divmod(pair, max(valid.n_types, 1))
+    trigger_type, action_type, relation = valid.typed()
     return np.asarray((trigger_type * n_types + action_type) * n_relations + relation)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +18,14 @@ import torch
 from scipy.sparse import csr_array
 
 from baselines.discovery import listed
-from baselines.registry import build, get
+from baselines.registry import build, get, missing_extra
 from datasets.errors import DataError
 from datasets.homes import Array
 from fedrule.encoder import Parameters
 from fedrule.graph_method import GraphMethod
 from fedrule.graph_model import GraphModel
-from fedrule.inference.card import Card, Lesson, Scale
+from fedrule.inference.card import Card, Scale, Taught
+from fedrule.inference.fitting_weights import fitting_array, refuse_misfits
 from fedrule.inference.model_file import SavedModel
 from fedrule.scorer import Scorer
 from fedrule.statistics import Statistics
@@ -39,7 +39,7 @@ def saved_model(
     counts: Statistics,
     *,
     scale: Scale | None = None,
-    lessons: tuple[Lesson, ...] = (),
+    lessons: tuple[Taught, ...] = (),
     metrics: Mapping[str, Mapping[str, float]] | None = None,
     versions: Mapping[str, str] | None = None,
 ) -> SavedModel:
@@ -88,29 +88,22 @@ def counts_of(saved: SavedModel) -> Statistics:
 
 def parameters_of(saved: SavedModel, scorer: Scorer) -> Parameters:
     """The parameters, each of the shape that the scorer has for it."""
-    weights = saved.weights
-    expected = _shapes(scorer)
-    if strange := weights.keys() - expected.keys():
-        raise DataError(f"weights.{min(strange)} is no parameter of {saved.card.method} with the options of its card")
-    parameters = {}
-    for name, shape in expected.items():
-        array = _array(saved, f"weights.{name}", shape, np.float32)
-        parameters[name] = torch.from_numpy(np.array(array, dtype=np.float32))
-    return parameters
+    weights, shapes = saved.weights, _shapes(scorer)
+    refuse_misfits(weights, shapes, saved.card)
+    return {name: torch.from_numpy(np.array(weights[name])) for name in shapes}
 
 
 def savable() -> list[str]:
     """The names of our methods that can be saved."""
-    return sorted(name for name, at in listed().items() if at.module.startswith("fedrule.") and name != "graphfeatures")
+    ours = (name for name, at in listed().items() if at.module.startswith("fedrule.") and not missing_extra(name))
+    return sorted(name for name in ours if issubclass(get(name), GraphMethod))
 
 
 def graph_method(name: str, options: Mapping[str, object]) -> GraphMethod:
     """A method whose models can be saved, with these options; any other is refused."""
     if not issubclass(get(name), GraphMethod):
-        what = "is made of trees and not of tensors"
-        if name != "graphfeatures":
-            what = "is no graph method: what it has learned is about the homes of its training, and not about new ones"
-        raise DataError(f"a model of {name} {what}, so it is not saved; these can be: {', '.join(savable())}")
+        what = "is no graph method: what it has learned is not a network that scores any home"
+        raise DataError(f"{name} {what}, so it is not saved; these can be: {', '.join(savable())}")
     method = build(name, **options)
     assert isinstance(method, GraphMethod)
     return method
@@ -134,9 +127,7 @@ def _arrays(counts: Statistics, *, whole: bool) -> dict[str, npt.NDArray[np.int6
         "counts.both": counts.both,
     }
     if whole:
-        if counts.together is None:
-            raise DataError("which rules go together was not counted, and evidence needs it; count with whole=True")
-        together = csr_array(counts.together)
+        together = csr_array(counts.counted_together())
         together.sort_indices()
         arrays |= {f"counts.patterns.{at}": have for at, have in enumerate(counts.have) if at}
         arrays |= {f"counts.together.{part}": getattr(together, part) for part in TOGETHER}
@@ -153,18 +144,7 @@ def _together(saved: SavedModel, n_items: int) -> csr_array:
 
 
 def _counted(saved: SavedModel, name: str, shape: tuple[int, ...] | None) -> Array:
-    array: Array = _array(saved, name, shape, np.int64)
+    array: Array = fitting_array(saved.arrays, name, shape, np.int64)
     if array.ndim != 1 or np.any(array < 0):
         raise DataError(f"{name} holds what is no count")
-    return array
-
-
-def _array(saved: SavedModel, name: str, shape: tuple[int, ...] | None, kind: type[np.generic]) -> npt.NDArray[Any]:
-    """An array of the model, of this kind and shape; any shape for None."""
-    if name not in saved.arrays:
-        raise DataError(f"the model lacks {name}")
-    array = saved.arrays[name]
-    if (shape is not None and array.shape != shape) or array.dtype != kind:
-        expected = f"{np.dtype(kind)} of shape {shape}"
-        raise DataError(f"{name} is {array.dtype} of shape {array.shape}, and {expected} is expected")
     return array

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from baselines.owners import homes_with_both
 from datasets.homes import Array, Homes
+from datasets.valid import typed_cells
 from fedrule.patterns import OF_ALL_HOMES, Reading
 from fedrule.tally import Tallies
 
@@ -50,8 +51,8 @@ class Shares:
 
         First as counted, then with one home less that has each pattern; with one home `less` that could, in both.
         """
-        pair, relation = np.divmod(cell, max(len(reading.homes.relations), 1))
-        trigger_type, action_type = np.divmod(pair, max(len(reading.homes.types), 1))
+        homes = reading.homes
+        trigger_type, action_type, relation = typed_cells(cell, len(homes.types), len(homes.relations))
         number = self.tallies.find(reading.typed(trigger_type, relation, action_type))
         # Below 0 is what no home asks about, for it would be one of those that could.
         both, owners = np.maximum(self.both - less, 0), np.maximum(np.diag(self.both) - less, 0)

@@ -27,6 +27,7 @@ from fedrule.shares import PATTERNS, Shares
 from fedrule.tally import Tallies
 
 BYTES = 4  # of a count that is sent
+MOST_RULES = 20_000  # valid rules that evidence relates with each other: 3.2 GB for each matrix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +51,7 @@ class Statistics:
         """
         reading = Reading.of(homes)
         names = PATTERNS if whole else PATTERNS[:1]
-        pair, relation = np.divmod(valid.cell, max(valid.n_relations, 1))
-        trigger_type, action_type = np.divmod(pair, max(valid.n_types, 1))
+        trigger_type, action_type, relation = valid.typed()
         rules = reading.typed(trigger_type, relation, action_type)
         patterns = Tallies.of(rules, names)
         of_valid, number = patterns.find(rules), patterns.find(reading.columns(homes.rules))
@@ -76,6 +76,12 @@ class Statistics:
         """[n_valid]: homes that have each valid rule."""
         return self.have[0][1:]  # the first pattern numbers its combinations as cells of the tensor are, from 1 on
 
+    def counted_together(self) -> csr_array:
+        """`together`, which evidence needs."""
+        if self.together is None:
+            raise DataError("which rules go together was not counted, and evidence needs it; count with whole=True")
+        return self.together
+
     def __add__(self, other: Statistics) -> Statistics:
         return replace(
             self,
@@ -87,12 +93,15 @@ class Statistics:
         )
 
     def evidence(self) -> Evidence:
-        """What `Evidence.of` makes of the homes that these sums are over."""
-        if self.together is None:
-            raise DataError("which rules go together was not counted, and evidence needs it; count with whole=True")
+        """What `Evidence.of` makes of the homes that these sums are over; it inverts a matrix of all valid rules."""
+        if len(self.valid) > MOST_RULES:
+            raise DataError(
+                f"evidence of {len(self.valid):,} valid rules, more than {MOST_RULES:,}, would not fit into memory; "
+                "take a method without evidence, e.g. graphrule, or name fewer types and relations"
+            )
         both = self.both.reshape(self.valid.n_types, self.valid.n_types)
         shares = Shares(self.n_homes, self.patterns, self.have, both)
-        together = Cooccurrence.counted(Items(self.valid), self.together.toarray(), self.both, self.n_homes)
+        together = Cooccurrence.counted(Items(self.valid), self.counted_together().toarray(), self.both, self.n_homes)
         return Evidence(shares, together)
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from baselines.registry import build
 from datasets.valid import ValidRules
 from datasets.view import Relation
-from fedrule.inference.card import Card, Lesson
+from fedrule.inference.card import Card, Taught
 from fedrule.inference.model_file import SavedModel
+from tests.random_models import random_model
 
 TYPES = ("Camera", "ContactSensor", "Light", "Lock", "MotionSensor", "Plug", "Thermostat")
 RELATIONS = (
@@ -37,29 +38,19 @@ TYPED = (  # trigger type, relation, action type, and how many of 100 homes have
 
 def small_model(*, seed: int = 0, method: str = "graphrule") -> SavedModel:
     """Untrained: its lists are in a drawn order, but among the valid rules only."""
-    n_types, n_relations, hidden = len(TYPES), len(RELATIONS), 16
+    n_types, n_relations = len(TYPES), len(RELATIONS)
     cells = {}
     for trigger, relation, action, homes in TYPED:
         cells[(TYPES.index(trigger) * n_types + TYPES.index(action)) * n_relations + relation] = homes
     valid = ValidRules.of_cells(n_types, n_relations, np.array(sorted(cells), dtype=np.int64))
-    chance = np.random.default_rng(seed)
-    shapes: dict[str, tuple[int, ...]] = {
-        **{f"theta.{part}1": (n_types, hidden) for part in ("self", "in")},
-        **{f"theta.{part}2": (hidden, hidden) for part in ("self", "in")},
-        **{f"theta.bias{layer}": (hidden,) for layer in (1, 2)},
-        "phi.trigger": (hidden, hidden),
-        "phi.action": (hidden, hidden),
-        "phi.hidden_bias": (hidden,),
-        "phi.relation": (n_relations, hidden),
-        "phi.relation_bias": (n_relations,),
-    }
-    drawn = {f"weights.{name}": chance.normal(0, 0.4, shape).astype(np.float32) for name, shape in shapes.items()}
+    drawn = random_model(TYPES, RELATIONS, seed=seed, hidden=16, size=0.4).arrays
+    weights = {name: array for name, array in drawn.items() if name.startswith("weights.")}
     card = Card(
         method=method,
         options=asdict(build(method)),
         types=TYPES,
         relations=RELATIONS,
-        lessons=(Lesson("toy", "0" * 16, homes=100, rules=197, seed=seed, rounds=0, made="2026-01-01T00:00:00Z"),),
+        lessons=(Taught("toy", "0" * 16, homes=100, rules=197, seed=seed, rounds=0, made="2026-01-01T00:00:00Z"),),
         metrics={"ranking": {"mrr": 0.25}},
         versions={"fedrule": "0.1.0"},
     )
@@ -69,12 +60,19 @@ def small_model(*, seed: int = 0, method: str = "graphrule") -> SavedModel:
         "counts.itself": np.zeros(len(valid), dtype=np.int64),
         "counts.both": np.full(n_types**2, 60, dtype=np.int64),
     }
-    return SavedModel(card, {**drawn, **counts, "valid.cell": valid.cell})
+    return SavedModel(card, {**weights, **counts, "valid.cell": valid.cell})
 
 
 def saved_model(path: Path, *, seed: int = 0, method: str = "graphrule") -> Path:
     """The model as a file."""
     small_model(seed=seed, method=method).save(path)
+    return path
+
+
+def slow_model(path: Path, *, relations: int = 1_000) -> Path:
+    """Of as many relations, all of them valid: a home of 100 devices takes about a second."""
+    words = [Relation(f"State {at}", "Power On") for at in range(relations)]
+    random_model(TYPES, words, hidden=16, valid=1.0).save(path)
     return path
 
 

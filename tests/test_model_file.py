@@ -15,11 +15,11 @@ from safetensors.numpy import save
 from datasets import DataError
 from fedrule.inference import Card, Recommender, SavedModel
 from fedrule.inference import model_file as of_files
-from fedrule.inference.card import FORMAT, Lesson, Scale
+from fedrule.inference.card import FORMAT, Scale, Taught
 from tests.random_models import cases
 from tests.small_model import small_model
 
-LESSON = Lesson("toy", "0" * 16, homes=100, rules=197, seed=0, rounds=3, made="2026-01-01T00:00:00Z")
+LESSON = Taught("toy", "0" * 16, homes=100, rules=197, seed=0, rounds=3, made="2026-01-01T00:00:00Z")
 
 
 @pytest.fixture(scope="module")

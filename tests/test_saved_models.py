@@ -19,13 +19,13 @@ from datasets.valid import ValidRules
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.inference.card import Card, Lesson, Scale  # noqa: E402
+from fedrule.inference.card import Card, Scale, Taught  # noqa: E402
 from fedrule.inference.model_file import SavedModel  # noqa: E402
 from fedrule.saved import counts_of, restored, saved_model  # noqa: E402
 from fedrule.statistics import Statistics  # noqa: E402
 
 HOMES = planted_homes()
-LESSON = Lesson("toy homes", HOMES.fingerprint, 30, 60, 0, 2, "2026-01-01T00:00:00+00:00")
+LESSON = Taught("toy homes", HOMES.fingerprint, 30, 60, 0, 2, "2026-01-01T00:00:00+00:00")
 SETTINGS = [
     ("graphrule", {}),
     ("fedrule", {}),
@@ -105,7 +105,8 @@ def test_a_model_without_evidence_keeps_only_how_many_homes_have_a_rule():
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("graphfeatures", "trees"), ("popularity", "no graph method"), ("graphrul", "did you mean")]
+    ("name", "says"),
+    [("graphfeatures", "no graph method"), ("popularity", "no graph method"), ("graphrul", "did you mean")],
 )
 def test_methods_that_cannot_be_saved_are_refused_with_those_that_can(name, says):
     saved = made()[1]
@@ -157,6 +158,30 @@ def test_counts_that_do_not_fit_are_named(name, other):
     saved = made("graphrank", candidates=20)[1]
     with pytest.raises(DataError, match="counts"):
         restored(changed(saved, **{name: other}))
+
+
+def test_evidence_about_more_rules_than_memory_could_relate_is_refused():
+    # 72 types have 72 * 72 * 4 = 20,736 typed rules. A file that calls all of them valid is small; the matrix that
+    # relates them, each with each, would have 20,736 ** 2 * 8 bytes = 3.4 GB.
+    saved = made("graphrank", candidates=20)[1]
+    types = tuple(f"type {at}" for at in range(72))
+    cells = 72 * 72 * 4
+    none, zeros = np.zeros(0, dtype=np.int64), np.zeros(cells, dtype=np.int64)
+    card = replace(saved.card, types=types)
+    valid = ValidRules.of_cells(72, 4, np.arange(cells))
+    sizes = [len(have) for have in Statistics.of_nobody(types, card.relations, valid).have]
+    arrays = {
+        "valid.cell": np.arange(cells),
+        "counts.have": zeros,
+        "counts.itself": zeros,
+        "counts.both": np.zeros(72 * 72, dtype=np.int64),
+        "counts.together.indptr": np.zeros(cells + 1, dtype=np.int64),
+        "counts.together.indices": none,
+        "counts.together.data": none,
+    }
+    arrays |= {f"counts.patterns.{at}": np.zeros(size, dtype=np.int64) for at, size in enumerate(sizes) if at}
+    with pytest.raises(DataError, match=r"evidence of 20,736 valid rules, more than 20,000"):
+        restored(replace(changed(saved, **arrays), card=card))
 
 
 class Harmful:

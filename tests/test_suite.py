@@ -8,9 +8,10 @@ from typing import Literal
 import pytest
 
 from baselines import registry
-from benchmarks.settings import assignments, from_text, of_type
+from benchmarks.settings import assignments, of_type
 from benchmarks.suite import read_examples, read_suite, suites
 from datasets.errors import DataError
+from datasets.options import parse_value
 from tests.toys import toys
 
 assert toys  # a fixture
@@ -210,7 +211,7 @@ def test_settings_on_the_command_line_take_the_type_of_their_parameter():
     texts = ["toy-count.rounds=2", "toy-count.noise=3", "toy-large.megabytes=1"]
     assert assignments(texts) == {"toy-count": {"rounds": 2, "noise": 3.0}, "toy-large": {"megabytes": 1}}
     assert type(assignments(texts)["toy-count"]["noise"]) is float
-    assert from_text("16, 32", tuple[int, ...], "x") == (16, 32)
+    assert parse_value("16, 32", tuple[int, ...], "x") == (16, 32)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
@@ -87,7 +88,7 @@ def test_homes_come_from_databases(tmp_path):
         (["--data", "nowhere.parquet"], "nowhere.parquet: no such file or folder"),
         (["--data", "nowhere/homes"], "nowhere/homes: no such file or folder"),
         (["--data", DATA, "--method", "grafrule"], "did you mean 'graphrule'?"),
-        (["--data", DATA, "--method", "graphfeatures"], "trees"),
+        (["--data", DATA, "--method", "graphfeatures"], "no graph method"),
         (["--data", DATA, "--set", "round=3"], "did you mean 'rounds'?"),
         (["--data", DATA, "--set", "rounds"], "write KEY=VALUE"),
         (["--data", DATA, "--set", "rounds=few"], "rounds='few'"),
@@ -95,6 +96,7 @@ def test_homes_come_from_databases(tmp_path):
         (["--data", DATA, "--test", "2"], "test 2.0"),
         (["--data", DATA, "--go-on-from", "nowhere.safetensors"], "nowhere.safetensors: no such model"),
         (["--data", DATA, "--threads", "0"], "threads 0"),
+        (["--data", DATA, "--import", "no_such_module"], "--import no_such_module: No module named"),
     ],
 )
 def test_wrong_input_is_one_message_and_the_old_model_stays(arguments, says, tmp_path, capsys, monkeypatch):
@@ -106,6 +108,50 @@ def test_wrong_input_is_one_message_and_the_old_model_stays(arguments, says, tmp
     assert says in message
     assert "Traceback" not in message
     assert out.read_bytes() == b"the old model"
+
+
+OWN_METHOD = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+from baselines.registry import register
+from fedrule.graphrule import GraphRule
+
+
+@register("own-rule")
+@dataclass(frozen=True)
+class OwnRule(GraphRule):
+    NAME: ClassVar[str] = "own-rule"
+    rounds: int = 2
+"""
+
+
+def test_a_method_of_ones_own_is_trained_by_importing_its_module(tmp_path):
+    (tmp_path / "own_rules.py").write_text(OWN_METHOD)
+    command = [sys.executable, "-m", "fedrule", "train", "--data", DATA, "--import", "own_rules"]
+    command += ["--method", "own-rule", "--set", "hidden=4", "--out", "model.safetensors"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    card = SavedModel.load(tmp_path / "model.safetensors").card
+    assert (card.method, card.options["rounds"], card.options["hidden"]) == ("own-rule", 2, 4)
+
+
+class Terminal(io.StringIO):
+    """A standard error that a person looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_person_sees_rounds_and_losses_go_by(tmp_path, monkeypatch):
+    watched = Terminal()
+    monkeypatch.setattr(sys, "stderr", watched)
+    assert train("--data", DATA, "--out", str(tmp_path / "model.safetensors"), *SMALL) == 0
+    assert "3/3" in watched.getvalue()
+    assert "watched 0." in watched.getvalue()
+    quiet = Terminal()
+    monkeypatch.setattr(sys, "stderr", quiet)
+    assert train("--data", DATA, "--out", str(tmp_path / "model.safetensors"), "--quiet", *SMALL) == 0
+    assert quiet.getvalue() == ""
 
 
 def test_a_folder_is_no_place_for_a_model(tmp_path, capsys):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import datasets
 import fedrule
+from baselines import registry
+from baselines.method import ignore
 from baselines.toy_homes import ToyHome, planted_homes, toy_homes
 from benchmarks.evaluate import evaluate
 from datasets import DataError
@@ -21,7 +24,9 @@ from datasets.valid import ValidRules
 pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
+from fedrule.graph_method import GraphMethod
 from fedrule.graphrule import GraphRule
+from fedrule.inference.card import Scale
 from fedrule.saved import counts_of, restored
 from fedrule.start import Start
 from fedrule.statistics import Statistics
@@ -142,7 +147,7 @@ def test_devices_of_one_type_are_merged_on_demand():
     ("arguments", "says"),
     [
         ({"method": "mf"}, "no graph method"),
-        ({"method": "graphfeatures"}, "trees"),
+        ({"method": "graphfeatures"}, "no graph method"),
         ({"method": "graphrul"}, "did you mean 'graphrule'"),
         ({"options": {"hiden": 3}}, "did you mean 'hidden'"),
         ({"options": {"rounds": "many"}}, "rounds"),
@@ -156,6 +161,58 @@ def test_devices_of_one_type_are_merged_on_demand():
 def test_wrong_arguments_are_refused(arguments, says):
     with pytest.raises(DataError, match=says):
         fedrule.train(planted_homes(), **arguments)
+
+
+@pytest.fixture
+def own_methods(monkeypatch):
+    """The registry is shared: what a test registers is gone after it."""
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    return registry.register
+
+
+@dataclass(frozen=True)
+class Backwards(GraphMethod):
+    """Somebody's own graph method, neither centralized nor federated as ours: it scores the wrong way round."""
+
+    NAME: ClassVar[str] = "backwards"
+
+    def fit(self, train, *, rng, on_round=ignore, start=None):
+        learned = GraphRule(rounds=30, hidden=self.hidden).fit(train, rng=rng, start=Start(counts=start.counts))
+        turned = {
+            name: -value if name.startswith("phi.relation") else value for name, value in learned.parameters.items()
+        }
+        fitted = self.prepare(train, rng, start=start).model(turned)
+        on_round(1, 1, fitted, {"loss": 0.0})
+        return fitted
+
+
+def test_any_graph_method_whose_fit_takes_a_start_is_trained(own_methods):
+    own_methods("backwards")(Backwards)
+    model = fedrule.train(HOMES, "backwards", patience=0)
+    assert (model.card.method, model.card.lessons[0].rounds) == ("backwards", 1)
+    again = fedrule.train(HOMES, go_on_from=model, patience=0)
+    assert len(again.card.lessons) == 2
+
+
+def test_probabilities_never_rise_down_the_list(own_methods):
+    own_methods("backwards")(Backwards)
+    model = fedrule.train(HOMES, "backwards", patience=0)
+    assert model.card.metrics["paper"]["auc"] < 0.5
+    assert model.card.scale == Scale(0.0, 0.0)  # a slope below 0 would fit best
+    assert model.card.metrics["paper"]["loss"] == pytest.approx(np.log(2))  # all are as likely as not
+
+
+def test_a_graph_method_whose_fit_takes_no_start_is_refused_with_what_it_needs(own_methods):
+    @own_methods("closed")
+    @dataclass(frozen=True)
+    class Closed(GraphMethod):
+        NAME: ClassVar[str] = "closed"
+
+        def fit(self, train, *, rng, on_round=ignore):  # noqa: ARG002
+            raise AssertionError("not to be called")
+
+    with pytest.raises(DataError, match="closed: Closed needs a `fit` that takes `start`"):
+        fedrule.train(HOMES, "closed")
 
 
 def test_a_start_with_rules_of_other_homes_is_refused():

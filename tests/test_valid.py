@@ -35,6 +35,7 @@ def test_the_tensor_is_true_just_where_some_home_has_the_rule(some: Homes) -> No
     assert valid.shape == expected.shape
     assert len(valid) == expected.sum()
     assert np.array_equal(valid.dense(), expected)
+    assert np.array_equal(valid.typed(), expected.nonzero())
 
     trigger_type, action_type, relation = np.indices(expected.shape)
     assert np.array_equal(valid.contains(trigger_type, action_type, relation), expected)

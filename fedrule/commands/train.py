@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import logging
 import sys
 import typing
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
-from tqdm import tqdm
-from tqdm.contrib.logging import logging_redirect_tqdm
-
-from datasets.errors import DataError, unknown
-from datasets.options import parse_value
+from datasets.errors import DataError
+from datasets.options import parse_parameter
 from fedrule.commands import homes as asked_homes
+from fedrule.commands.modules import add_import, import_all
+from fedrule.progress import Progress, progress
 from fedrule.threads import set_threads
 
 if typing.TYPE_CHECKING:
@@ -48,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--go-on-from", type=Path, metavar="MODEL", help="a model to teach these homes, new to it")
     parser.add_argument("--merge-types", action="store_true", help="one device of each entity type in a home")
     parser.add_argument("--threads", type=int, default=1, help="1 repeats bit for bit (default: %(default)s)")
+    add_import(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
@@ -55,14 +52,14 @@ def run(chosen: argparse.Namespace) -> int:
     """Train, save, and say how well it does."""
     set_threads(chosen.threads)
     from fedrule.fitting import train
-    from fedrule.inference.model_file import SavedModel
+    from fedrule.inference.model_file import SavedModel, refuse_folder
 
-    if chosen.out.is_dir():
-        raise DataError(f"{chosen.out}: it is a folder; name a file, e.g. {chosen.out / 'model.safetensors'}")
+    import_all(chosen.modules)
+    refuse_folder(chosen.out)
     earlier = None if chosen.go_on_from is None else SavedModel.load(chosen.go_on_from)
     method = chosen.method or (earlier.card.method if earlier else "graphrule")
     homes = asked_homes.homes_of(chosen.data)
-    with _progress(quiet=chosen.quiet) as on_round:
+    with progress(None, "round", quiet=chosen.quiet) as bar:
         model = train(
             homes,
             method,
@@ -71,7 +68,7 @@ def run(chosen: argparse.Namespace) -> int:
             test=chosen.test,
             patience=chosen.patience,
             merge_types=chosen.merge_types,
-            on_round=on_round,
+            on_round=_shown(bar),
             go_on_from=earlier,
         )
     model.save(chosen.out)
@@ -83,35 +80,28 @@ def _options(method: str, texts: list[str]) -> dict[str, object]:
     """Options of a method from texts such as "rounds=50"."""
     from baselines.registry import get
 
-    hints = typing.get_type_hints(get(method))
-    known = [field.name for field in dataclasses.fields(get(method))]  # type: ignore[arg-type]
     options: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise DataError(f"--set {text}: write KEY=VALUE, e.g. rounds=50")
-        if name not in known:
-            raise unknown(f"option of {method}", name, known)
-        choices = typing.get_args(hints[name]) if typing.get_origin(hints[name]) is typing.Literal else None
-        if choices and value not in choices:
-            raise unknown(f"value of {method} {name}", value, choices)
-        options[name] = value if choices else parse_value(value, hints[name], f"{method} {name}")
+        options[name] = parse_parameter(get(method), name, value, of=method)
     return options
 
 
-@contextmanager
-def _progress(*, quiet: bool) -> Iterator[OnRound]:
-    """A bar over rounds with the loss, and that on the watched rules; on the terminal only."""
-    silent = quiet or not sys.stderr.isatty()
-    with tqdm(unit="round", dynamic_ncols=True, disable=silent) as bar, logging_redirect_tqdm([logging.getLogger()]):
+def _shown(bar: Progress) -> OnRound:
+    """A bar over rounds with the loss, and that on the watched rules."""
+    shown = 0
 
-        def on_round(done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:  # noqa: ARG001
-            bar.total = of
-            shown = {"loss": values.get("loss"), "watched": values.get("watched_loss")}
-            bar.set_postfix({name: f"{value:.4f}" for name, value in shown.items() if value is not None}, refresh=False)
-            bar.update(done - bar.n)
+    def on_round(done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:  # noqa: ARG001
+        nonlocal shown
+        losses = {"loss": values.get("loss"), "watched": values.get("watched_loss")}
+        bar.expect(of)
+        bar.note(", ".join(f"{name} {value:.4f}" for name, value in losses.items() if value is not None))
+        bar.step(done - shown)
+        shown = done
 
-        yield on_round
+    return on_round
 
 
 def _told(card: Card, out: Path) -> str:
