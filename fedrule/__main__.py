@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import sys
+from importlib.metadata import version
 from typing import Protocol, cast
 
 from fedrule.threads import set_threads
@@ -16,6 +17,7 @@ COMMANDS = {
     "recommend": "ask a model about one home, or about all homes of a data set",
     "serve": "answer requests over HTTP, with a page for people",
     "show": "print what a model says about itself",
+    "pipeline": "try out a file that describes databases, or write its homes to a file",
 }
 
 
@@ -35,7 +37,14 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("Stopped. Nothing was written.\n")
         return 130
-    except (DataError, OSError, ModuleNotFoundError) as error:
+    except ModuleNotFoundError as error:
+        from baselines.registry import EXTRAS
+
+        extra = EXTRAS.get(str(error.name).partition(".")[0])
+        remedy = f'; it comes with the extra {extra}: pip install "fedrule[{extra}]"' if extra else ""
+        sys.stderr.write(f"{error}{remedy}\n")
+        return 1
+    except (DataError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
 
@@ -45,6 +54,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m fedrule", description="Rule recommendation for real homes: train, recommend, serve."
     )
+    parser.add_argument("--version", action="version", version=f"fedrule {version('fedrule')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, about in COMMANDS.items():
         command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")

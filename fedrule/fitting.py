@@ -23,6 +23,7 @@ import torch
 from baselines.method import Fitted, OnRound, ignore
 from datasets.errors import DataError
 from datasets.homes import Homes
+from datasets.options import refuse_wrong_type
 from datasets.splits import Split, split
 from datasets.valid import ValidRules
 from fedrule.graph_method import GraphMethod
@@ -61,12 +62,14 @@ def train(
     """A model of these homes with its card; with one thread the same numbers come out bit for bit."""
     if not 0 < test < 1:
         raise DataError(f"test {test}: the share of rules to keep back is between 0 and 1, e.g. 0.2")
+    refuse_wrong_type(homes, Homes, "homes")
     earlier = SavedModel.load(go_on_from) if isinstance(go_on_from, Path | str) else go_on_from
     name = _name(method, earlier)
     given, homes = homes, homes.merged_types() if merge_types else homes
     if not homes.n_rules:
         raise DataError(f"{homes.name}: not one rule to learn from; give homes that have automated something")
     if earlier is not None:
+        _refuse_known_homes(earlier, given)
         homes = same_words(earlier.card, homes)
         _tell_what_is_new(earlier, homes)
     parts = split(homes, "holdout", seed=seed, fraction=test, validation=True)
@@ -199,6 +202,16 @@ def _taught(given: Homes, homes: Homes, seed: int, rounds: int) -> Taught:
         rounds=rounds,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _refuse_known_homes(earlier: SavedModel, homes: Homes) -> None:
+    """The rules kept for the test would be among those that it was told before."""
+    for lesson in earlier.card.lessons:
+        if lesson.fingerprint == homes.fingerprint:
+            raise DataError(
+                f"{homes.name}: the model has learned from these very homes on {lesson.made}; going on is for homes "
+                "that it has not seen. Train anew, with more rounds if that is what is wanted"
+            )
 
 
 def _warn_of_small_homes(name: str, parts: Split) -> None:

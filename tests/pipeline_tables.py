@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-import sqlalchemy as sql
+import pytest
 from hypothesis import strategies as st
 
 from datasets import Homes
+
+pytest.importorskip("sqlalchemy", reason="databases need the extra pipeline")
+
+import sqlalchemy as sql
+
 from fedrule.pipeline import Pipeline, TableAt
 
 # Ann has a rule, Bob two; Cleo has devices only.

@@ -15,7 +15,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psycopg
 import pytest
 
 PASSWORD = "s3cr3t-of-tests"
@@ -82,6 +81,8 @@ class Server:
             self.process.wait(SECONDS)
 
     def _ready(self) -> bool:
+        import psycopg  # where a server is used: tests of files need no driver for it
+
         try:
             psycopg.connect(self.url(), connect_timeout=SECONDS).close()
         except psycopg.OperationalError:
@@ -127,6 +128,7 @@ def _give_to_server(*paths: Path) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """One server for all tests of a process; those that stop it start it again."""
+    pytest.importorskip("psycopg", reason="PostgreSQL needs the extra pipeline")
     if programs() is None:
         pytest.skip(MISSING)
     with running() as server:

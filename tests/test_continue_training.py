@@ -194,3 +194,10 @@ def test_the_predictor_stays_as_wide_as_it_was():
 def test_a_model_cannot_become_another_one(arguments, says):
     with pytest.raises(DataError, match=says):
         fedrule.train(NEW, go_on_from=learned(), **arguments)
+
+
+def test_homes_that_the_model_has_learned_from_are_refused():
+    # Their test rules would be rules that it was told.
+    first = fedrule.train(NEW, "graphrule", options={"rounds": 2}, patience=0)
+    with pytest.raises(DataError, match="the model has learned from these very homes on "):
+        fedrule.train(NEW, go_on_from=first, seed=5)

@@ -156,7 +156,7 @@ def test_a_folder_is_no_model(tmp_path):
 
 def test_a_file_too_large_to_be_a_model_is_not_read(path, whole, monkeypatch):
     path.write_bytes(whole)
-    monkeypatch.setattr(of_files, "LARGEST", len(whole) - 1)
+    monkeypatch.setattr(of_files, "MOST_BYTES", len(whole) - 1)
     with pytest.raises(DataError, match=f"{len(whole):,} bytes are no model"):
         SavedModel.load(path)
 
@@ -189,9 +189,9 @@ LAST = np.iinfo(np.int64)
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"valid.cell": None}, "it lacks valid.cell"),
-        ({"counts.have": None, "counts.both": None}, "it lacks counts.both, counts.have"),
-        ({"valid.cell": np.arange(9.0)}, "valid.cell is no sorted list of cells"),
+        ({"valid.cell": None}, "the model lacks valid.cell"),
+        ({"counts.have": None, "counts.both": None}, "the model lacks counts.have"),
+        ({"valid.cell": np.arange(9.0)}, "valid.cell is float64 of shape"),
         ({"valid.cell": np.arange(9)[:, None]}, "valid.cell is no sorted list of cells"),
         ({"valid.cell": np.arange(9)[::-1].copy()}, "valid.cell is no sorted list of cells"),
         ({"valid.cell": np.zeros(9, dtype=np.int64)}, "valid.cell is no sorted list of cells"),

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-import sqlalchemy as sql
 
 from datasets.errors import DataError
-from fedrule.pipeline import Pipeline, TableAt, homes_of
+
+pytest.importorskip("sqlalchemy", reason="databases need the extra pipeline")
+
+import sqlalchemy as sql
+
+from fedrule.pipeline import Pipeline, TableAt
 from tests.pipeline_tables import DEVICES, RULES, THREE_HOMES, fill, spelled, three_homes
 
 
@@ -42,7 +46,7 @@ def test_a_toml_file_maps_columns_and_takes_the_address_from_the_environment(tmp
         'retries = 0\n[devices]\nurl = "${OWN_URL}"\ntable = "main.gadgets"\n'
         'columns = { user = "household", device = "serial", type = "model" }\n[rules]\ncolumns.user = "owner"\n'
     )
-    homes = homes_of(tmp_path / "own.toml")
+    homes = Pipeline.from_file(tmp_path / "own.toml").load()
     assert spelled(homes) == THREE_HOMES
     assert homes.name == "own"
 
@@ -114,6 +118,24 @@ def test_upper_and_lower_case_are_two_users_even_where_the_column_ignores_case(t
     pipeline = Pipeline(TableAt(str(tmp_path / "a.db")), TableAt(), rows=1)
     assert [part.users.tolist() for part in pipeline.batches(1)] == [["A"], ["B"], ["a"], ["b"]]
     assert pipeline.load(users=["a"]).users.tolist() == ["a"]
+
+
+def test_upper_and_lower_case_are_two_types_even_where_the_column_ignores_case(tmp_path):
+    devices = DEVICES.assign(type=["Light", "light", "Plug", "plug", "PLUG"])
+    fill(tmp_path / "a.db", "devices", devices, type=sql.Text(collation="NOCASE"))
+    fill(tmp_path / "a.db", "rules", RULES)
+    pipeline = Pipeline(TableAt(str(tmp_path / "a.db")), TableAt())
+    assert pipeline.vocabulary().types == pipeline.load().types == ("Light", "PLUG", "Plug", "light", "plug")
+
+
+def test_users_are_counted_without_being_read(tmp_path):
+    assert three_homes(tmp_path / "homes.db").n_users() == 3
+    devices = pd.DataFrame({"user": ["b", "A", "a", None], "device": ["1", "2", "3", "4"], "type": ["Light"] * 4})
+    fill(tmp_path / "a.db", "devices", devices, user=sql.Text(collation="NOCASE"))
+    fill(tmp_path / "b.db", "rules", RULES.assign(user=["c", "b", "C"]).astype(str))
+    at = TableAt(str(tmp_path / "a.db")), TableAt(str(tmp_path / "b.db"))
+    assert Pipeline(*at).n_users() == 3  # b, A and a own devices; NULL is nobody
+    assert Pipeline(*at, add_devices=True).n_users() == 5  # c and C too, who may be given some
 
 
 def test_since_gives_the_homes_with_a_later_change_in_either_table(tmp_path):

@@ -8,6 +8,9 @@ import pandas as pd
 import pytest
 
 from datasets.errors import DataError
+
+pytest.importorskip("sqlalchemy", reason="databases need the extra pipeline")
+
 from fedrule.pipeline import Pipeline, TableAt
 from tests.pipeline_tables import DEVICES, RULES, THREE_HOMES, fill, spelled, three_homes
 

@@ -1,4 +1,4 @@
-"""`python -m fedrule.pipeline`: what it prints, what it writes, and one message where something is wrong."""
+"""`python -m fedrule pipeline`: what it prints, what it writes, and one message where something is wrong."""
 
 from __future__ import annotations
 
@@ -13,10 +13,18 @@ from pathlib import Path
 import pytest
 
 import datasets
-from fedrule.pipeline.__main__ import main
+
+pytest.importorskip("sqlalchemy", reason="databases need the extra pipeline")
+
+import fedrule.pipeline
+from fedrule.__main__ import main as fedrule_main
 from tests.pipeline_tables import THREE_HOMES, spelled, three_homes
 
-COMMAND = [sys.executable, "-m", "fedrule.pipeline"]
+COMMAND = [sys.executable, "-m", "fedrule", "pipeline"]
+
+
+def main(arguments: list[str]) -> int:
+    return fedrule_main(["pipeline", *arguments])
 
 
 @pytest.fixture
@@ -87,15 +95,28 @@ def test_rows_are_counted_on_a_terminal_only(described):
     os.close(theirs)
     shown = os.read(ours, 10_000).decode()
     os.close(ours)
-    assert "8.00/8.00" in shown  # 5 devices and 3 rules
+    assert "8/8" in shown  # 5 devices and 3 rules
+    assert " rows/s]" in shown
     quiet = subprocess.run([*COMMAND, "check", described], check=True, capture_output=True)
     assert quiet.stderr == b""
     assert quiet.stdout == done.stdout
 
 
-def test_without_sqlalchemy_the_extra_is_named():
-    code = "import sys; sys.modules['sqlalchemy'] = None\nimport fedrule.pipeline"
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    last = done.stderr.splitlines()[-1]
-    assert last.endswith('fedrule.pipeline needs the extra pipeline: pip install "fedrule[pipeline]"')
-    assert "sqlalchemy'" not in done.stderr.replace(code, "")
+HIDDEN = "import sys; sys.modules['sqlalchemy'] = None\n"  # as if it were not installed
+
+
+def test_without_sqlalchemy_the_package_can_be_imported(tmp_path):
+    subprocess.run([sys.executable, "-c", f"{HIDDEN}import fedrule.pipeline"], check=True, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("arguments", [["check", "p.toml"], ["export", "p.toml", "out.parquet"]])
+def test_without_sqlalchemy_the_extra_is_named_by_one_message(arguments, tmp_path):
+    code = f"{HIDDEN}from fedrule.__main__ import main\nsys.exit(main({['pipeline', *arguments]}))"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stderr == 'databases need the extra pipeline: pip install "fedrule[pipeline]"\n'
+    assert done.returncode == 1
+
+
+def test_what_the_package_does_not_have_is_no_attribute():
+    assert not hasattr(fedrule.pipeline, "homes_of")
+    assert all(hasattr(fedrule.pipeline, name) for name in fedrule.pipeline.__all__)

@@ -7,10 +7,15 @@ import sqlite3
 import threading
 
 import numpy as np
-import psycopg
 import pytest
 
 import datasets
+
+pytest.importorskip("sqlalchemy", reason="databases need the extra pipeline")
+pytest.importorskip("psycopg", reason="PostgreSQL needs the extra pipeline")
+
+import psycopg
+
 from fedrule.pipeline import DatabaseError, Pipeline, TableAt
 from fedrule.pipeline.database import Database
 from tests.pipeline_tables import as_tables, fill

@@ -7,6 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets.tables import from_tables
+
+pytest.importorskip("sqlalchemy", reason="databases need the extra pipeline")
+
 from fedrule.pipeline import Pipeline, TableAt
 from tests.pipeline_tables import fill, spelled, tables
 

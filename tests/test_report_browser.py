@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 
 import pytest
 
@@ -13,17 +12,14 @@ from reports.material import Material
 from reports.outputs import Output
 from reports.site import site
 from reports.tables.leaderboard import leaderboard
+from tests.browser import chromium, needs_chromium, sized
 from tests.made_runs import small_results
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="the extra browser is not installed")
-from selenium.webdriver.chrome.service import Service  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
+pytest.importorskip("selenium.webdriver", reason="the extra browser is not installed")
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="no chromium with chromedriver here (Debian: chromium, chromium-driver)"
-)
+pytestmark = needs_chromium
 WIDE, PHONE = 1280, 390
 LONG = 40  # rows of a table that is folded
 
@@ -59,22 +55,13 @@ def address(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    # The sandbox does not run as root, and shared memory is small in containers.
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(argument)
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('profile')}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(service=Service(executable_path=DRIVER), options=options)
-    yield driver
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
 
 
 def opened(browser, address, width=WIDE):
     """The page in a window of this width, freshly loaded."""
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    sized(browser, width, mobile=width == PHONE)
     browser.get(address)
     return browser
 

@@ -14,6 +14,7 @@ from tests.in_process import Client
 from tests.small_model import RELATIONS, TYPED, TYPES, home, saved_model
 
 TOKEN = "a-long-word"
+JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +39,7 @@ def test_a_list_is_what_the_recommender_says(client, models):
     assert told["model"] == {"name": "first", "method": "graphrule", "digest": recommender.digest}
     assert told["ignored"] == []
     assert len(told["recommendations"]) == 4
-    for line, rule in zip(told["recommendations"], expected.rules, strict=True):
-        why = {
-            "homes_with_rule": rule.why.homes_with_rule,
-            "homes_with_both": rule.why.homes_with_both,
-            "text": rule.why.text,
-        }
-        assert line == {**rule._asdict(), "why": why}
+    assert told["recommendations"] == expected.as_json()["recommendations"]
 
 
 def test_another_model_is_asked_by_its_name(client, models):
@@ -121,13 +116,15 @@ def test_the_reference_and_the_page_load_nothing_from_elsewhere(client):
     for path in client.get("/openapi.json").json()["paths"]:
         assert f"<code>{path}</code>" in page.text
     assert client.get("/docs.css").headers["content-type"] == "text/css; charset=utf-8"
-
-
-def test_a_page_file_that_is_missing_is_404_and_no_failure(client, monkeypatch, tmp_path):
-    monkeypatch.setattr("fedrule.serving.page_files.FOLDER", tmp_path)
-    assert client.get("/page.js").status_code == 404
-    (tmp_path / "page.js").write_text("1")
-    assert client.get("/page.js").headers["content-type"] == "text/javascript; charset=utf-8"
+    page = client.get("/").text
+    assert re.findall(r"(?:src|href)=\"(?!#)([^\"]*)\"", page) == [
+        "page/icon.svg",
+        "page/style.css",
+        "page/main.js",
+        "docs",
+        "metrics",
+    ]
+    assert client.get("/page/main.js").headers["content-type"] == "text/javascript; charset=utf-8"
 
 
 def test_counters_are_read_by_prometheus_and_their_labels_are_few(client):
@@ -176,16 +173,28 @@ def test_models_are_read_again_and_a_bad_file_changes_nothing(tmp_path):
         before = client.get("/v1/model").json()["digest"]
         saved_model(path, seed=5)
         assert client.get("/v1/model").json()["digest"] == before
-        told = client.post("/v1/model/reload").json()["models"]
+        told = client.post("/v1/model/reload", headers=JSON).json()["models"]
         assert told[0]["digest"] == Recommender.load(path).digest != before
         path.write_bytes(path.read_bytes()[:1000])
-        refused = client.post("/v1/model/reload")
+        refused = client.post("/v1/model/reload", headers=JSON)
         assert (refused.status_code, refused.json()["error"]["code"]) == (422, "bad_model")
         assert str(tmp_path) not in refused.text
         assert client.post("/v1/recommend", json=home()).json()["model"] == told[0]
         counters = client.get("/metrics").text
         assert 'fedrule_reloads_total{result="ok"} 1.0' in counters
         assert 'fedrule_reloads_total{result="failed"} 1.0' in counters
+
+
+def test_a_foreign_page_cannot_have_the_models_read_again(models):
+    # What a browser sends for a page of another origin without asking: a form's content types, and no token.
+    with Client(application(models)) as client:
+        for headers in ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"}):
+            refused = client.post("/v1/model/reload", headers=headers)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (415, "content_type")
+        assert client.post("/v1/model/reload", headers=JSON).status_code == 200
+    with Client(application(models, token=TOKEN)) as client:
+        assert client.post("/v1/model/reload", headers=JSON).status_code == 401
+        assert client.post("/v1/model/reload", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
 def test_what_fails_inside_is_logged_with_a_number_and_not_told(models, caplog):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 
 import pytest
 
+from fedrule.serving.asked import Envelope, HomeBody, Recommend, checked
 from fedrule.serving.limits import Limits
+from fedrule.serving.refusals import Refused
 from fedrule.serving.routes import application
 from tests.in_process import Client
 from tests.small_model import home, saved_model
@@ -51,7 +54,6 @@ def refused(answer, status, code):
         (b'{"devices": [], "devices": []}', "duplicate_key"),
         (b'{"k": "\xff"}', "bad_json"),
         ('{"k": 1}'.encode("utf-16"), "bad_json"),
-        (b"\xef\xbb\xbf{}", "bad_json"),
         (b'{"devices": [{"id": "\\ud800", "type": "Light"}]}', "bad_json"),
         (b'{"k": ' + b"9" * 5_000 + b"}", "bad_json"),
     ],
@@ -133,7 +135,7 @@ def test_a_batch_that_is_none_is_422(client, asked, code, where):
     assert refused(client.post("/v1/recommend/batch", json=asked), 422, code) == where
 
 
-def test_a_home_of_ten_thousand_devices_is_422_and_soon(tmp_path):
+def test_a_home_of_ten_thousand_devices_is_422(tmp_path):
     path = saved_model(tmp_path / "model.safetensors")
     with Client(application([path])) as client:
         assert refused(client.post("/v1/recommend", json=home(10_000)), 422, "too_many_devices") == "devices"
@@ -157,11 +159,39 @@ def test_another_kind_of_content_is_415(client, headers, code):
     refused(client.post("/v1/recommend", content=content, headers=headers), 415, code)
 
 
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        (Envelope, {"homes": []}),
+        (Recommend, {"devices": []}),
+        (HomeBody, {"devices": [DOOR, {}]}),
+        (HomeBody, {"devices": [], "rules": [{}]}),
+    ],
+)
+def test_a_hundred_thousand_unknown_names_are_one_error_and_no_memory(kind, content):
+    *_, innermost = [content, *content.get("devices", []), *content.get("rules", [])]
+    innermost.update((f"name {at}", 1) for at in range(100_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(Refused, match="this name is not known here"):
+            checked(kind, content)
+        assert (
+            tracemalloc.get_traced_memory()[1] < 1_000_000
+        )  # bytes; an error for each name takes a hundred times more
+    finally:
+        tracemalloc.stop()
+
+
 def test_whole_numbers_may_be_written_with_a_point(client):
     told = client.post("/v1/recommend", content=json.dumps({**home(), "k": 2.0}), headers=JSON).json()
     assert len(told["recommendations"]) == 2
     infinite = json.dumps(home())[:-1] + ', "k": 1e999}'
     assert refused(client.post("/v1/recommend", content=infinite, headers=JSON), 422, "wrong_kind") == "k"
+
+
+def test_a_byte_order_mark_is_passed_over_as_in_files(client):
+    body = b"\xef\xbb\xbf" + json.dumps(home()).encode()
+    assert client.post("/v1/recommend", content=body, headers=JSON).status_code == 200
 
 
 def test_json_with_a_charset_is_json(client):

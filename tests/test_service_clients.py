@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import re
 import socket
 import time
 
 import httpx
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
+from fedrule.serving.connection import connections
+from fedrule.serving.routes import application
 from tests.served import served
 from tests.small_model import home, saved_model
 
@@ -139,6 +145,43 @@ def test_headers_without_bounds_are_431(service):
         time.sleep(0.1)
         connection.sendall(b"x" * 60_000)
         refused(until_closed(connection), 431, "headers_too_large")
+
+
+def test_a_long_body_does_not_count_as_headers_of_the_next_request(tmp_path):
+    gate = application([saved_model(tmp_path / "model.safetensors")])
+    config = uvicorn.Config(gate, http=connections(gate.service.limits, gate.service.measured), log_config=None)
+    config.load()
+    body = BODY.ljust(100_000)
+
+    async def ask():
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        connection = config.http_protocol_class(config, ServerState(), {})
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, theirs)
+        # What one look at the socket may give: the end of a body, and the beginning of what follows
+        connection.data_received(HEAD % len(body))
+        connection.data_received(body + b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: ")
+        connection.data_received(b"close\r\n\r\n")
+        answers = await reader.read()
+        writer.close()
+        return answers
+
+    answers = asyncio.run(ask())
+    gate.service.close()
+    assert answers.startswith(b"HTTP/1.1 200 OK")
+    assert answers.endswith(b'{"status":"ok"}')
+
+
+def test_what_no_route_has_seen_is_counted_too(service):
+    def count():
+        found = re.search(r'requests_total{route="other",status="400"} (\d+)', httpx.get(f"{service.url}/metrics").text)
+        return int(found[1]) if found else 0
+
+    before = count()
+    with connected(service) as connection:
+        connection.sendall(b"HELLO\r\n\r\n")
+        refused(until_closed(connection), 400, "bad_request")
+    assert count() == before + 1
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from tests.served import COMMAND, served
 from tests.small_model import home, saved_model
 
 PATIENCE = 30.0  # seconds
+JSON = {"Content-Type": "application/json"}
 
 
 def eventually(true):
@@ -54,7 +55,7 @@ def test_models_are_exchanged_under_load_without_a_failed_request(tmp_path):
         reloads = []
         for content in (good[1], b"garbage", good[0], good[0][:-7], b"", good[1], os.urandom(5_000), good[0]) * 2:
             path.write_bytes(content)
-            reloads.append((content in good, httpx.post(f"{service.url}/v1/model/reload").status_code))
+            reloads.append((content in good, httpx.post(f"{service.url}/v1/model/reload", headers=JSON).status_code))
             time.sleep(0.05)
         done.set()
         for asker in askers:

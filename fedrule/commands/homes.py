@@ -10,26 +10,30 @@ from datasets.options import parse_options
 from datasets.recognise import recognise
 from datasets.registry import get, load, names
 
-METAVAR = "NAME[:KEY=VALUE,...]|PATH"
+METAVAR = "NAME|PATH[:KEY=VALUE,...]"
 ABOUT = (
     "a data set of `python -m datasets list` with its options, e.g. wyze-synthetic:homes=2000; a .parquet file of "
-    "homes; a folder with tables of devices and rules; or a .toml file that describes databases"
+    "homes; a folder with tables of devices and rules, e.g. tables/:columns.user=household; or a .toml file that "
+    "describes databases"
 )
 
 
 def homes_of(text: str) -> Homes:
     """Load them; a name goes before a path of the same spelling."""
-    name, _, options = text.partition(":")
+    name, _, listed = text.partition(":")
+    options = listed.split(",") if listed else []
     if name in names():
-        chosen = parse_options(get(name).load, options.split(",") if options else [], of=name)
-        return load(name, path=None, **chosen)
-    path = Path(text)
+        places = [option.removeprefix("path=") for option in options if option.startswith("path=")]
+        others = [option for option in options if not option.startswith("path=")]
+        return load(name, path=places[-1] if places else None, **parse_options(get(name).load, others, of=name))
+    path = Path(text) if Path(text).exists() else Path(name)
     if path.suffix == ".toml":
-        from fedrule.pipeline import homes_of as homes_of_databases
+        from fedrule.pipeline import Pipeline  # when it is used: it needs an extra
 
-        return homes_of_databases(path)
+        return Pipeline.from_file(path).load()
     if not path.exists():
         if len(path.parts) == 1 and not path.suffix:
             get(name)  # says which names there are
         raise DataError(f"{path}: no such file or folder; give {ABOUT}")
-    return load(recognise(path), path=path)
+    kind = recognise(path)
+    return load(kind, path=path, **parse_options(get(kind).load, options, of=kind))

@@ -13,6 +13,7 @@ import numpy as np
 from datasets.errors import DataError
 from datasets.homes import Homes
 from fedrule.commands import homes as asked_homes
+from fedrule.commands.modules import add_import, import_all
 from fedrule.inference import AskedHome, BadHome, Ranked, Recommendation, Recommendations, Recommender
 from fedrule.inference.numbered_home import Unknown
 from fedrule.progress import Progress, progress
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="with --all: a .parquet, .csv or .jsonl file to write")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="with --all: threads (default: %(default)s)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
+    add_import(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -44,6 +46,7 @@ def run(chosen: argparse.Namespace) -> int:
         raise DataError("--all DATA and --out FILE belong together")
     if chosen.data is not None and chosen.json:
         raise DataError("--json is of one home; with --all name a file --out FILE.jsonl")
+    import_all(chosen.modules)
     recommender = Recommender.load(chosen.model)
     if chosen.data is not None:
         return _all(recommender, chosen)
@@ -98,7 +101,9 @@ def _parts(data: str, shown: Progress) -> Iterator[Homes]:
     if Path(data).suffix == ".toml":
         from fedrule.pipeline import Pipeline
 
-        yield from Pipeline.from_file(data).batches(USERS_AT_ONCE)
+        pipeline = Pipeline.from_file(data)
+        shown.expect(pipeline.n_users())
+        yield from pipeline.batches(USERS_AT_ONCE)
     else:
         homes = asked_homes.homes_of(data)
         shown.expect(homes.n_homes)

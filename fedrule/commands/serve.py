@@ -25,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--token-file", type=Path, metavar="FILE", help=f"file with a token that clients must send; or set ${VARIABLE}"
     )
     parser.add_argument("--access-log", action="store_true", help="log every request: client, route and status")
+    parser.add_argument(
+        "--grace", type=int, default=10, metavar="SECONDS", help="to finish at SIGTERM (default: %(default)s)"
+    )
     for part in fields(Limits):
         option = f"--max-{part.name.replace('_', '-')}"
         says = f"{ABOUT[part.name]} (default: {part.default:,})"
@@ -34,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Serve until the process is told to end."""
     limits = Limits(**{part.name: getattr(chosen, f"max_{part.name}") for part in fields(Limits)})
+    if chosen.grace < 1:
+        raise DataError(f"--grace {chosen.grace}: give at least 1")
     token = _token(chosen.token_file)
     try:
         from fedrule.serving.routes import application
@@ -45,7 +50,7 @@ def run(chosen: argparse.Namespace) -> int:
     host, port = listener.getsockname()[:2]
     names = ", ".join(model.name for model in application_of_models.service.shelf.models)
     log.info("Serving %s on http://%s:%d", names, f"[{host}]" if ":" in host else host, port)
-    serve(application_of_models, listener, access_log=chosen.access_log)
+    serve(application_of_models, listener, access_log=chosen.access_log, grace=chosen.grace)
     return 0
 
 

@@ -52,10 +52,10 @@ def run(chosen: argparse.Namespace) -> int:
     """Train, save, and say how well it does."""
     set_threads(chosen.threads)
     from fedrule.fitting import train
-    from fedrule.inference.model_file import SavedModel, refuse_folder
+    from fedrule.inference.model_file import SavedModel, refuse_unwritable
 
     import_all(chosen.modules)
-    refuse_folder(chosen.out)
+    refuse_unwritable(chosen.out)
     earlier = None if chosen.go_on_from is None else SavedModel.load(chosen.go_on_from)
     method = chosen.method or (earlier.card.method if earlier else "graphrule")
     homes = asked_homes.homes_of(chosen.data)

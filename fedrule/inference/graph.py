@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from datasets.homes import Array, Homes
+from datasets.homes import Array, Homes, Mask
 
 Scores: TypeAlias = npt.NDArray[np.float32]
 Matrix: TypeAlias = npt.NDArray[np.float64]
@@ -39,6 +40,17 @@ class Found(NamedTuple):
     action: Array
     relation: Array
     score: Scores
+
+    def take(self, which: Array | Mask) -> Found:
+        """Some of them, in that order."""
+        home, trigger, action, relation, score = self
+        return Found(home[which], trigger[which], action[which], relation[which], score[which])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Found]) -> Found:
+        """One part after the other, of which there is at least one."""
+        home, trigger, action, relation, score = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return cls(home, trigger, action, relation, score)
 
 
 def nothing() -> Found:

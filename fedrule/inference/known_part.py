@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def known_part(homes: Homes, card: Card) -> KnownPart:
 
 def refuse_unknown(homes: Homes, card: Card) -> None:
     """An error for words of homes that are in use and that the model never saw."""
-    used = {
+    used: dict[str, tuple[Sequence[Hashable], set[Any]]] = {
         "type": ([homes.types[number] for number in np.unique(homes.device_type)], set(card.types)),
         "relation": ([homes.relations[number] for number in np.unique(homes.rules.relation)], set(card.relations)),
     }

@@ -19,6 +19,7 @@ import hashlib
 import importlib
 import json
 import struct
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from datasets.homes import Mask, frozen
 from datasets.valid import ValidRules
 from datasets.whole_files import moved_to
 from fedrule.inference.card import Card
+from fedrule.inference.fitting_weights import fitting_array
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
@@ -75,12 +77,12 @@ class SavedModel:
         """Write the file as a whole or not at all."""
         save = _safetensors().save
         path = Path(path)
-        refuse_folder(path)
+        refuse_unwritable(path)
         text = self.card.json()
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
         content = save(arrays, metadata={"card": text, "sha256": _digest(text, arrays)})
         with moved_to(path) as temporary:
-            temporary.write_bytes(content)
+            temporary.write_bytes(_in_order(content))
 
     @classmethod
     def load(cls, path: Path | str) -> SavedModel:
@@ -98,10 +100,24 @@ class SavedModel:
         return cls(card, arrays)
 
 
-def refuse_folder(path: Path) -> None:
-    """Raise where a model cannot be written because a folder is there."""
+def refuse_unwritable(path: Path) -> None:
+    """Raise where no model can be written; asked before the work that makes one."""
     if path.is_dir():
         raise DataError(f"{path}: it is a folder; name a file, e.g. {path / 'model.safetensors'}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise DataError(f"{path}: nothing can be written there ({error.strerror})") from None
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same file with the names of its header sorted: safetensors writes them in any order."""
+    (size,) = struct.unpack("<Q", content[:8])
+    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, ensure_ascii=False).encode()
+    header += b" " * (-len(header) % 8)
+    return struct.pack("<Q", len(header)) + header + content[8 + size :]
 
 
 def _content(path: Path) -> bytes:
@@ -146,10 +162,8 @@ def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
 def _refuse_misfits(card: Card, arrays: Arrays) -> None:
     """Numbers that would name a type or a relation which the card does not have."""
     n_types, n_relations = len(card.types), len(card.relations)
-    if missing := {"valid.cell", "counts.homes", "counts.have", "counts.itself", "counts.both"} - arrays.keys():
-        raise DataError(f"it lacks {', '.join(sorted(missing))}")
-    cell = arrays["valid.cell"]
-    if cell.dtype != np.int64 or cell.ndim != 1 or np.any(cell[1:] <= cell[:-1]):
+    cell = fitting_array(arrays, "valid.cell", None, np.int64)
+    if cell.ndim != 1 or np.any(cell[1:] <= cell[:-1]):
         raise DataError("valid.cell is no sorted list of cells")
     if len(cell) and not 0 <= int(cell[0]) <= int(cell[-1]) < n_types**2 * n_relations:
         raise DataError(f"valid.cell names rules beyond {n_types} types and {n_relations} relations")
@@ -159,8 +173,7 @@ def _refuse_misfits(card: Card, arrays: Arrays) -> None:
         ("counts.itself", len(cell)),
         ("counts.both", n_types**2),
     ):
-        if arrays[name].shape != (size,) or arrays[name].dtype != np.int64:
-            raise DataError(f"{name} has the shape {arrays[name].shape}, and {(size,)} is expected")
+        fitting_array(arrays, name, (size,), np.int64)
 
 
 def _digest(card: str, arrays: Arrays) -> str:

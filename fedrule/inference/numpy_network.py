@@ -18,6 +18,7 @@ from datasets.errors import DataError
 from datasets.homes import Array
 from datasets.valid import ValidRules
 from fedrule.inference.card import Card
+from fedrule.inference.fitting_weights import refuse_misfits
 from fedrule.inference.graph import Graph, Matrix
 from fedrule.inference.model_file import SavedModel
 
@@ -119,15 +120,9 @@ class _Messages(NamedTuple):
 
 def _fitting(saved: SavedModel) -> dict[str, Matrix]:
     """The parameters by name, each of the shape that the card's words and options have for it."""
-    expected, weights = _shapes(saved.card), saved.weights
-    if strange := weights.keys() - expected.keys():
-        raise DataError(f"weights.{min(strange)} is no parameter of {saved.card.method} with the options of its card")
-    for name, shape in expected.items():
-        if name not in weights:
-            raise DataError(f"the model lacks weights.{name}")
-        if weights[name].shape != shape:
-            raise DataError(f"weights.{name} has the shape {weights[name].shape}, and {shape} is expected")
-    return {name: weights[name].astype(np.float64) for name in expected}
+    weights = saved.weights
+    refuse_misfits(weights, _shapes(saved.card), saved.card)
+    return {name: array.astype(np.float64) for name, array in weights.items()}
 
 
 def _shapes(card: Card) -> dict[str, tuple[int, ...]]:

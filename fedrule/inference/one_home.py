@@ -147,6 +147,5 @@ def _spelled(network: NumpyNetwork, blocks: list[_Block], chosen: Array, order: 
 
 def _best(found: list[Found], k: int) -> Found:
     """The best of all parts; equal scores in the order of devices."""
-    home, trigger, action, relation, score = (np.concatenate(column) for column in zip(*found, strict=True))
-    order = np.lexsort((relation, action, trigger, -score))[:k]
-    return Found(home[order], trigger[order], action[order], relation[order], score[order])
+    whole = Found.joined(found)
+    return whole.take(np.lexsort((whole.relation, whole.action, whole.trigger, -whole.score))[:k])

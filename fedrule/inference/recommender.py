@@ -109,7 +109,7 @@ class Recommender:
                 pieces.append(found)
                 if on_homes is not None:
                     on_homes(last - first)
-        home, trigger, action, relation, score = (np.concatenate(column) for column in zip(*pieces, strict=True))
+        home, trigger, action, relation, score = Found.joined(pieces)
         kind = numbers_of(homes.types, self.card.types)[homes.device_type]
         return Ranked(
             homes,

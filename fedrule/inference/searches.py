@@ -108,9 +108,6 @@ class ScorerSearch:
 
 def _best_of_each(parts: list[Found], k: int) -> Found:
     """The best `k` of each home of all parts; equal scores in the order of devices."""
-    home, trigger, action, relation, score = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.lexsort((relation, action, trigger, -score, home))
-    home = home[order]
-    rank = np.arange(len(home)) - np.searchsorted(home, home)
-    order, home = order[rank < k], home[rank < k]
-    return Found(home, trigger[order], action[order], relation[order], score[order])
+    whole = Found.joined(parts)
+    whole = whole.take(np.lexsort((whole.relation, whole.action, whole.trigger, -whole.score, whole.home)))
+    return whole.take(np.arange(len(whole.home)) - np.searchsorted(whole.home, whole.home) < k)

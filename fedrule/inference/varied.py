@@ -31,7 +31,7 @@ class Varied:
             found = self.search.one(graph, asked)
             kept = np.flatnonzero(self._kept(found, graph.device_type))
             if len(kept) >= k or len(found.home) < asked:
-                return Found(*(column[kept[:k]] for column in found))
+                return found.take(kept[:k])
             asked *= FURTHER
 
     def many(self, homes: Homes, k: int) -> Found:
@@ -44,11 +44,10 @@ class Varied:
             done = (many >= k) | (np.bincount(found.home, minlength=len(pending)) < asked)
             kept &= done[found.home]
             kept &= _rank(found.home, kept) < k
-            pieces.append(_within(Found(*(column[kept] for column in found)), some, homes, pending))
+            pieces.append(_within(found.take(kept), some, homes, pending))
             asked, pending = FURTHER * asked, pending[~done]
-        whole = Found(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
-        order = np.argsort(whole.home, kind="stable")
-        return Found(*(column[order] for column in whole))
+        whole = Found.joined(pieces)
+        return whole.take(np.argsort(whole.home, kind="stable"))
 
     def _kept(self, found: Found, device_type: Array) -> Mask:
         """The first few of each kind in each home."""
@@ -62,7 +61,7 @@ class Varied:
 
 def _rank(home: Array, kept: Mask) -> Array:
     """How many of its home are kept before each."""
-    before = np.cumsum(kept) - kept
+    before: Array = np.cumsum(kept) - kept
     return before - before[np.searchsorted(home, home)]
 
 

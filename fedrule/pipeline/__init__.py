@@ -1,15 +1,30 @@
 """Homes from databases: a table of devices and a table of rules, joined by user (section 4.6 of the paper)."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
 from datasets.errors import DataError
 
-try:
-    import sqlalchemy  # noqa: F401
-except ModuleNotFoundError:
-    raise DataError('fedrule.pipeline needs the extra pipeline: pip install "fedrule[pipeline]"') from None
+if TYPE_CHECKING:
+    from fedrule.pipeline.errors import DatabaseError as DatabaseError
+    from fedrule.pipeline.pipeline import Pipeline as Pipeline
+    from fedrule.pipeline.settings import TableAt as TableAt
+    from fedrule.pipeline.vocabulary import Vocabulary as Vocabulary
 
-from fedrule.pipeline.errors import DatabaseError
-from fedrule.pipeline.pipeline import Pipeline, homes_of
-from fedrule.pipeline.settings import TableAt
-from fedrule.pipeline.vocabulary import Vocabulary
+__all__ = ["DatabaseError", "Pipeline", "TableAt", "Vocabulary"]
 
-__all__ = ["DatabaseError", "Pipeline", "TableAt", "Vocabulary", "homes_of"]
+_WHERE = {"DatabaseError": "errors", "Pipeline": "pipeline", "TableAt": "settings", "Vocabulary": "vocabulary"}
+
+
+def __getattr__(name: str) -> object:
+    """On first use: SQLAlchemy is an extra, and whoever never reads a database does not need it."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "sqlalchemy":
+            raise
+        raise DataError('databases need the extra pipeline: pip install "fedrule[pipeline]"') from None

@@ -14,7 +14,7 @@ from datasets.problems import Problem, Problems
 from datasets.text_table import TextTable
 from fedrule.pipeline.decode import UNREADABLE
 
-KEYS = ("user", "device", "trigger_device", "action_device")  # what tells the rows of a table apart
+IDS = ("user", "device", "trigger_device", "action_device")  # what tells the rows of a table apart
 
 
 class KeyedProblem(Problem):
@@ -45,7 +45,7 @@ class KeyedTable(TextTable):
         """Report the bad rows by their keys and give back the mask of the others."""
         rows = np.flatnonzero(bad)
         if len(rows):
-            roles = [role for role in (*KEYS, show) if role in self.columns]
+            roles = [role for role in (*IDS, show) if role in self.columns]
             spelled = spell({role: self.columns[role].take(pa.array(rows)) for role in dict.fromkeys(roles)}, self)
             problems.reading(self.file)
             lines = tuple(line + 1 for line in self.record[rows].tolist())

@@ -74,6 +74,8 @@ class Pipeline:
     def from_file(cls, path: Path | str) -> Pipeline:
         """The pipeline that a TOML file describes; paths in it begin at its folder."""
         path = Path(path)
+        if path.suffix != ".toml":
+            raise DataError(f"{path}: a pipeline is described by a .toml file, see docs/pipeline.md")
         devices, rules, others = read_settings(path, SETTINGS)
         try:
             return cls(devices, rules, folder=path.parent, **({"name": path.stem} | others))  # type: ignore[arg-type]
@@ -141,6 +143,13 @@ class Pipeline:
         """The number of rows of a table."""
         return self._reader.count(source)
 
+    def n_users(self) -> int:
+        """How many homes `batches` gives if no row is bad; where rules add devices, users of either table count."""
+        if not self.add_devices:
+            return self._reader.count_users(self.devices)
+        found = [self._reader.distinct(source, "user")["user"] for source in (self.devices, self.rules)]
+        return len(pa.chunked_array([chunk for column in found for chunk in column.chunks]).drop_null().unique())
+
     @property
     def _whole_users(self) -> bool:
         return self.devices.is_whole("user") and self.rules.is_whole("user")
@@ -197,10 +206,3 @@ class Pipeline:
             if not re.fullmatch(WHOLE, user):
                 raise DataError(f"users: {user!r} is not a whole number, as users are in {self.devices.place}")
         return [number for number in map(int, given) if -(2**63) <= number < 2**63]
-
-
-def homes_of(source: Path | str) -> Homes:
-    """The homes of the pipeline that a .toml file describes."""
-    if Path(source).suffix != ".toml":
-        raise DataError(f"{source}: a pipeline is described by a .toml file, see docs/pipeline.md")
-    return Pipeline.from_file(source).load()

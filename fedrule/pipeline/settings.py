@@ -38,11 +38,11 @@ class TableAt:
     updated: str | None = None  # the column with the time of a row's last change, for `load(since=...)`
 
     def __post_init__(self) -> None:
-        for key, annotation in TEXTS.items():
+        for key in TEXTS:
             value = getattr(self, key)
             # The value is not repeated: a password may stand at the wrong key.
             if not isinstance(value, str | None if key in ("schema", "updated") else str):
-                raise DataError(f"{key} of a table: it is {type(value).__name__}, expected {annotation}")
+                raise DataError(f"{key} of a table: it is {type(value).__name__}, expected a text")
         refuse_wrong_type(self.columns, Mapping[str, str], "columns")
 
     def roles(self, kind: str) -> dict[str, str]:
@@ -65,7 +65,7 @@ class TableAt:
         return (schema, name) if dot else (None, table)
 
 
-TEXTS = {"url": "a text", "table": "a text", "schema": "a text", "updated": "a text"}
+TEXTS = ("url", "table", "schema", "updated")
 
 
 def read_settings(path: Path, known: Mapping[str, object]) -> tuple[TableAt, TableAt, dict[str, object]]:

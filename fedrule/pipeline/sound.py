@@ -12,8 +12,8 @@ from datasets.homes import Mask
 from datasets.problems import Problems
 from datasets.text_table import read_table
 from fedrule.pipeline.decode import unreadable
-from fedrule.pipeline.keyed import KeyedTable
-from fedrule.pipeline.source import IDS, Source
+from fedrule.pipeline.keyed import IDS, KeyedTable
+from fedrule.pipeline.source import Source
 
 WHOLE = r"^(0|-?[1-9][0-9]*)$"
 

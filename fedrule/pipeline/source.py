@@ -14,13 +14,14 @@ from sqlalchemy.types import TypeEngine
 
 from datasets.errors import DataError, unknown
 from fedrule.pipeline.database import Database
+from fedrule.pipeline.keyed import IDS
 from fedrule.pipeline.settings import TableAt
+from fedrule.pipeline.since import later
 
 Expression: TypeAlias = sql.ColumnElement[Any]
 Statement: TypeAlias = sql.Select[Any]  # SQLAlchemy's own name for columns of kinds that are not known here
 
 BYTEWISE = {"sqlite": "BINARY", "postgresql": "C"}  # the collations under which both sort text alike
-IDS = ("user", "device", "trigger_device", "action_device")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,19 +69,27 @@ class Source:
         return sql.select(*columns).where(self._column("user").is_(None)).order_by(*self._ties())
 
     def distinct(self, *roles: str) -> Statement:
-        """What occurs in these columns."""
-        return sql.select(*(self._shown(role).label(role) for role in roles)).select_from(self.table).distinct()
+        """What occurs in these columns, upper and lower case apart even where a column ignores it."""
+        columns = [(role, self._shown(role), self.is_whole(role)) for role in roles]
+        apart = [(column if whole else self._bytewise(column)).label(role) for role, column, whole in columns]
+        return sql.select(*apart).select_from(self.table).distinct()
 
     def changed(self, since: object) -> Statement:
         """The users of rows that were changed later."""
         if self.updated is None:
             raise DataError(f"{self.place}: since= needs a column with times; name it by updated= in [{self.kind}]")
-        when = self.table.c[self.updated]
-        return sql.select(self._shown("user")).where(when > sql.literal(since, when.type)).distinct()
+        where = f"{self.updated} of {self.place}"
+        changed = later(self.table.c[self.updated], since, where=where, sqlite=not self.database.is_postgresql)
+        return sql.select(self._shown("user")).where(changed).distinct()
 
     def count(self) -> Statement:
         """How many rows there are."""
         return sql.select(sql.func.count()).select_from(self.table)
+
+    def count_users(self, *, whole_users: bool) -> Statement:
+        """How many different users there are."""
+        key = self._user(whole_users)
+        return sql.select(sql.func.count((key if whole_users else self._bytewise(key)).distinct()))
 
     def _column(self, role: str) -> Expression:
         return self.table.c[self.names[role]]

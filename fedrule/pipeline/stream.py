@@ -25,8 +25,11 @@ class Patience:
     retries: int = 2
     pause: float = 0.5  # seconds
 
-    def wait(self, failures: int, error: DatabaseError, what: str) -> None:
-        """Sleep before the next try, or raise what went wrong if that was the last."""
+    def wait(self, failures: int, error: DatabaseError, label: str, came: int) -> None:
+        """Sleep before the next try, or raise what went wrong if that was the last; so many rows had come."""
+        # What is refused before the first row and will be again was no read that could have been broken off.
+        broken = error.passing or came
+        what = f"{label}: the read was broken off after {came:,} rows" if broken else label
         if not error.passing or failures > self.retries:
             tries = f"; gave up after {failures} tries" if failures > 1 else ""
             raise DatabaseError(f"{what}: {error}{tries}", passing=error.passing) from None
@@ -65,7 +68,7 @@ class Reader:
                 return
             except DatabaseError as error:
                 failures += 1
-                self.patience.wait(failures, error, f"{source.label}: the read was broken off after {came:,} rows")
+                self.patience.wait(failures, error, source.label, came)
 
     def of_users(self, source: Source, users: Sequence[int] | Sequence[str]) -> Iterator[pa.Table]:
         """The rows of these users."""
@@ -87,6 +90,11 @@ class Reader:
         (row,) = self._all(source, source.count())
         return int(str(row[0]))
 
+    def count_users(self, source: Source) -> int:
+        """How many users the table names."""
+        (row,) = self._all(source, source.count_users(whole_users=self.whole_users))
+        return int(str(row[0]))
+
     def _all(self, source: Source, statement: Statement) -> list[Row]:
         """Every row of a statement that gives few; broken off, it is asked again from its start."""
         failures = 0
@@ -98,7 +106,7 @@ class Reader:
                 return rows
             except DatabaseError as error:
                 failures += 1
-                self.patience.wait(failures, error, f"{source.label}: the read was broken off after {len(rows):,} rows")
+                self.patience.wait(failures, error, source.label, len(rows))
 
     def _parts(self, source: Source, statement: Statement) -> Iterator[Sequence[Row]]:
         for rows in source.database.rows(statement, self.rows):

@@ -5,11 +5,10 @@ Answers are written from plain dictionaries: to build objects that check themsel
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedrule.inference.recommendation import Recommendations
 from fedrule.serving.asked import Id
 
 
@@ -56,7 +55,7 @@ class RecommendAnswer(Answer):
     ignored: list[str] = Field(description="One sentence for each device and rule that was left out.")
 
 
-class Problem(Answer):
+class ErrorDetail(Answer):
     """What is wrong."""
 
     code: str = Field(description="For programs.", examples=["unknown_type"])
@@ -67,7 +66,7 @@ class Problem(Answer):
 class ErrorAnswer(Answer):
     """Every error looks like this."""
 
-    error: Problem
+    error: ErrorDetail
 
 
 class HomeAnswer(Answer):
@@ -82,7 +81,7 @@ class HomeError(Answer):
     """A home of a batch that could not be answered."""
 
     user: Id | None
-    error: Problem
+    error: ErrorDetail
 
 
 class BatchAnswer(Answer):
@@ -109,8 +108,8 @@ class ModelAnswer(Answer):
     types: list[str]
     relations: list[RelationAnswer]
     valid_rules: int
-    options: dict[str, Any]
-    lessons: list[dict[str, Any]]
+    options: dict[str, object]
+    lessons: list[dict[str, object]]
     metrics: dict[str, dict[str, float | None]]
     versions: dict[str, str]
     models: list[str] = Field(description="Names of all models; the first one answers unless another is named.")
@@ -143,27 +142,3 @@ class Health(Answer):
     """The service answers."""
 
     status: Literal["ok"]
-
-
-def listed(answer: Recommendations) -> dict[str, Any]:
-    """The list of a home, ready to be written."""
-    return {
-        "recommendations": [
-            {
-                "rank": rule.rank,
-                "trigger": rule.trigger,
-                "trigger_state": rule.trigger_state,
-                "action": rule.action,
-                "action_device": rule.action_device,
-                "probability": rule.probability,
-                "text": rule.text,
-                "why": {
-                    "homes_with_rule": rule.why.homes_with_rule,
-                    "homes_with_both": rule.why.homes_with_both,
-                    "text": rule.why.text,
-                },
-            }
-            for rule in answer.rules
-        ],
-        "ignored": answer.ignored,
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
@@ -11,10 +11,10 @@ from fedrule.inference.asked_home import AskedHome, Automated, BadHome, Owned
 from fedrule.serving.limits import Limits
 from fedrule.serving.refusals import Refused
 
-LARGEST = 2**63 - 1  # as in the databases that ids come from
+INT64_MAX = 2**63 - 1  # as in the databases that ids come from
 
 Text: TypeAlias = Annotated[str, Field(strict=True, min_length=1)]
-Id: TypeAlias = Annotated[int, Field(strict=True, ge=-LARGEST - 1, le=LARGEST)] | Text
+Id: TypeAlias = Annotated[int, Field(strict=True, ge=-INT64_MAX - 1, le=INT64_MAX)] | Text
 Asked = TypeVar("Asked", bound=BaseModel)
 
 IDS = {"id", "trigger", "action_device", "user"}
@@ -57,11 +57,14 @@ class Whose(Strict):
     user: Id | None = Field(None, description="Whose home it is; a batch gives it back.")
 
 
-class Home(Whose):
+class HomeBody(Whose):
     """What a home owns and what it has automated."""
 
     devices: Annotated[list[Device], FailFast()]
     rules: Annotated[list[Rule], FailFast()] = []
+
+
+TABLES: dict[str, type[Strict]] = {"devices": Device, "rules": Rule}
 
 
 class Choice(Strict):
@@ -74,43 +77,56 @@ class Choice(Strict):
     )
 
 
-class Recommend(Choice, Home):
+class Recommend(Choice, HomeBody):
     """One home."""
 
 
 class Batch(Choice):
     """Many homes."""
 
-    homes: list[Home]
+    homes: list[HomeBody]
 
 
 class Envelope(Choice):
     """A batch whose homes are looked at one by one, so that a bad one does not spoil the others."""
 
-    homes: list[Any]
+    homes: list[object]
 
 
 def checked(kind: type[Asked], content: object) -> Asked:
     """Parsed JSON as what it should be; the first thing that is wrong is named by its place."""
+    _refuse_strangers(kind, content)
     try:
         return kind.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        kind_of_error = first["type"]
-        # Where several kinds are tried, the place ends with the one that was; an unknown name is itself the end.
-        tried = () if kind_of_error == "extra_forbidden" else ("constrained-int", "constrained-str", "int", "str")
+        # Where several kinds are tried, the place ends with the one that was.
+        tried = ("constrained-int", "constrained-str", "int", "str")
         where = _place([part for part in first["loc"] if part not in tried])
-        if kind_of_error == "missing":
+        if first["type"] == "missing":
             raise Refused(422, "missing", f"{where.rpartition('.')[2]} is missing", where=where) from None
-        if kind_of_error == "extra_forbidden":
-            known = ", ".join(_names(where, kind))
-            raise Refused(422, "unexpected", f"this name is not known here; known: {known}", where=where) from None
         is_id = where.rpartition(".")[2] in IDS
-        told = "give text that is not empty or a whole number of 64 bits" if is_id else WORDS.get(kind_of_error)
+        told = "give text that is not empty or a whole number of 64 bits" if is_id else WORDS.get(first["type"])
         raise Refused(422, "wrong_kind", told or first["msg"], where=where) from None
 
 
-def asked_home(home: Home, limits: Limits) -> AskedHome:
+def _refuse_strangers(kind: type[BaseModel], content: object, place: Sequence[int | str] = ()) -> None:
+    """Names that are not known, at the first of them: pydantic would keep an error for each of a million."""
+    if not isinstance(content, dict):
+        return
+    known = kind.model_fields
+    for name in content:
+        if name not in known:
+            told = f"this name is not known here; known: {', '.join(known)}"
+            raise Refused(422, "unexpected", told, where=_place([*place, name]))
+    for table, row in TABLES.items():
+        rows = content.get(table) if table in known else None
+        for at, each in enumerate(rows if isinstance(rows, list) else ()):
+            if isinstance(each, dict) and not each.keys() <= row.model_fields.keys():
+                _refuse_strangers(row, each, (table, at))
+
+
+def asked_home(home: HomeBody, limits: Limits) -> AskedHome:
     """For a recommender; a home that is too large is a `BadHome`."""
     for name, count, most in (("devices", len(home.devices), limits.devices), ("rules", len(home.rules), limits.rules)):
         if count > most:
@@ -153,13 +169,3 @@ def _place(parts: Sequence[int | str]) -> str:
         else:
             where += f".{part[:50]}" if where else part[:50]
     return where
-
-
-def _names(where: str, kind: type[BaseModel]) -> list[str]:
-    """Of the object that an unknown name stands in."""
-    outer = where.rpartition(".")[0]
-    inner: dict[str, type[BaseModel]] = {"devices": Device, "rules": Rule, "homes": Home}
-    for table, row in inner.items():
-        if outer.rpartition(".")[2].startswith(f"{table}["):
-            return list(row.model_fields)
-    return list(kind.model_fields)

@@ -1,11 +1,14 @@
 """Reading the body of a request: so many bytes, within so many seconds, and no more memory for all than agreed.
 
-Bytes are counted as they arrive; what the client says about their number is not relied on.
+Bytes are counted as they arrive; what the client says about their number is not relied on. They count until the
+request is answered, since a body may wait for its turn much longer than it took to read.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from fastapi import Request
 
@@ -17,16 +20,25 @@ CLOSE = {"Connection": "close"}  # what is still on its way is not the next requ
 
 
 class Bodies:
-    """The bodies that are being read."""
+    """The bodies of requests that are not answered yet."""
 
     def __init__(self, limits: Limits) -> None:
         self._seconds, self._most = limits.seconds, limits.held_bytes
-        self.held = 0  # bytes of bodies that are not whole yet
+        self.held = 0  # bytes
 
-    async def read(self, request: Request, *, limit: int) -> bytes:
-        """The whole body of a JSON request."""
-        _refuse_other_than_json(request)
-        parts, count, held, more = [], 0, 0, True
+    @asynccontextmanager
+    async def read(self, request: Request, *, limit: int) -> AsyncIterator[bytes]:
+        """The whole body of a JSON request, as long as it is needed."""
+        refuse_other_than_json(request)
+        parts: list[bytes] = []
+        try:
+            yield await self._whole(request, limit, parts)
+        finally:
+            self.held -= sum(map(len, parts))
+
+    async def _whole(self, request: Request, limit: int, parts: list[bytes]) -> bytes:
+        """The body; its `parts` are told as they are held."""
+        count, more = 0, True
         try:
             async with asyncio.timeout(self._seconds):
                 while more and count <= limit * DRAINED:
@@ -37,26 +49,24 @@ class Bodies:
                     more = message.get("more_body", False)
                     count += len(part)
                     if count <= limit:
+                        self._hold(len(part))
                         parts.append(part)
-                        held += self._hold(len(part))
         except TimeoutError:
             told = f"the body was not there within {self._seconds} seconds"
             raise Refused(408, "slow_body", told, headers=CLOSE) from None
-        finally:
-            self.held -= held
         if count > limit:
             raise Refused(413, "body_too_large", f"the body has more than {limit:,} bytes; send less", headers=CLOSE)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _hold(self, size: int) -> int:
+    def _hold(self, size: int) -> None:
         if self.held + size > self._most:
             headers = {"Retry-After": "1", **CLOSE}
             raise Refused(503, "too_busy", "too many large requests at once; try again", headers=headers)
         self.held += size
-        return size
 
 
-def _refuse_other_than_json(request: Request) -> None:
+def refuse_other_than_json(request: Request) -> None:
+    """By its headers."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != JSON:
         told = f"the content type is {kind[:50]!r}; send {JSON}" if kind else f"no content type; send {JSON}"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fedrule.serving.limits import Limits
+from fedrule.serving.measured import Measured
 from fedrule.serving.refusals import JSON, Refused
 
 HEADER_BYTES = 65_536
@@ -27,14 +27,14 @@ LINES = {
 class Connection(HttpToolsProtocol):
     """With a clock for what the client owes: its headers, its body, reading the answer."""
 
-    LIMITS = Limits()
+    LIMITS: Limits
+    MEASURED: Measured
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._clock: asyncio.TimerHandle | None = None
-        self._reader: asyncio.TimerHandle | None = None
-        self._header_bytes = 0
-        self._in_headers = True
+    _clock: asyncio.TimerHandle | None = None
+    _reader: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+    _in_headers = True
+    _ended = False  # a request, in the bytes that were received last
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -52,8 +52,10 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        self._ended = False
         super().data_received(data)
-        if self._in_headers:
+        # How much of it is the next request's is not known if a request ends in these bytes: they are not counted then.
+        if self._in_headers and not self._ended:
             self._header_bytes += len(data)
             if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
                 self._refuse(Refused(431, "headers_too_large", f"more than {HEADER_BYTES:,} bytes of headers"))
@@ -70,6 +72,8 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        self._in_headers = self._ended = True
+        self._header_bytes = 0
         self._expect(self._idle)
         super().on_message_complete()
 
@@ -119,6 +123,7 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, refused: Refused) -> None:
         """Answer without the routes, which never see this request, and end the connection."""
         self._stop()
+        self.MEASURED.refused(refused.status)
         content = refused.content()
         headers = {"content-type": JSON, "content-length": len(content), "connection": "close", **refused.headers}
         lines = [f"HTTP/1.1 {LINES[refused.status]}", *(f"{name}: {value}" for name, value in headers.items())]
@@ -126,6 +131,6 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
 
-def connections(limits: Limits) -> type[Connection]:
-    """The kind of connection that keeps these limits; uvicorn makes one for each client."""
-    return type("LimitedConnection", (Connection,), {"LIMITS": limits})
+def connections(limits: Limits, measured: Measured) -> type[Connection]:
+    """The kind of connection that keeps these limits and counts what it refuses; uvicorn makes one for each client."""
+    return type("LimitedConnection", (Connection,), {"LIMITS": limits, "MEASURED": measured})

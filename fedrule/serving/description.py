@@ -37,7 +37,7 @@ EXAMPLE = {
     "rules": [{"trigger": "door", "trigger_state": "Open", "action": "Power On", "action_device": "lamp"}],
     "k": 5,
 }
-EXAMPLES: dict[type[BaseModel], Any] = {
+EXAMPLES: dict[type[BaseModel], object] = {
     Recommend: EXAMPLE,
     Batch: {"homes": [{"user": "ann", "devices": EXAMPLE["devices"]}], "k": 5},
 }
@@ -87,14 +87,14 @@ def _add_bodies(made: dict[str, Any], limits: Limits) -> None:
     _, bodies = models_json_schema([(Recommend, "validation"), (Batch, "validation")], ref_template=REF + "{model}")
     schemas = made["components"]["schemas"]
     schemas.update(bodies["$defs"])
-    for name in ("Recommend", "Home"):
+    for name in ("Recommend", "HomeBody"):
         schemas[name]["properties"]["devices"].update(minItems=1, maxItems=limits.devices)
         schemas[name]["properties"]["rules"]["maxItems"] = limits.rules
     for name in ("Recommend", "Batch"):
         schemas[name]["properties"]["k"].update(maximum=limits.k, default=min(10, limits.k))
     schemas["Batch"]["properties"]["homes"]["maxItems"] = limits.homes
     parts = [part for name in ("Device", "Rule") for part in schemas[name]["properties"].values()]
-    parts += [schemas[name]["properties"]["user"] for name in ("Recommend", "Home")]
+    parts += [schemas[name]["properties"]["user"] for name in ("Recommend", "HomeBody")]
     for part in parts:
         for kind in [part, *part.get("anyOf", [])]:
             if kind.get("type") == "string":

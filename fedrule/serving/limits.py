@@ -24,8 +24,9 @@ class Limits:
     text: int = _limit(200, "characters of an id, a type, a name, a state or an action")
     body_bytes: int = _limit(1_000_000, "bytes of a request")
     batch_body_bytes: int = _limit(8_000_000, "bytes of a batch")
-    in_flight: int = _limit(64, "recommendations that are worked on or wait for it; further ones are 503")
-    held_bytes: int = _limit(256_000_000, "bytes of requests that are being read; further ones are 503")
+    in_flight: int = _limit(64, "requests that are worked on or wait for it; further ones are 503")
+    held_bytes: int = _limit(256_000_000, "bytes of requests that are being read or answered; further ones are 503")
+    work_seconds: int = _limit(10, "seconds that a request may be worked on, by the estimate and by the clock")
     connections: int = _limit(1_000, "open connections; further ones are 503")
     seconds: int = _limit(10, "seconds that a client may take for its headers, for its body, and to read the answer")
 

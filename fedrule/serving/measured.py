@@ -48,6 +48,10 @@ class Measured:
         requests.inc()
         duration.observe(seconds)
 
+    def refused(self, status: int) -> None:
+        """A connection that was ended before there was a request that a route could have seen."""
+        self._requests.labels(OTHER, str(status)).inc()
+
     def reloaded(self, *, well: bool) -> None:
         self._reloads.labels("ok" if well else "failed").inc()
 

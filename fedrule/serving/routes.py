@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from fedrule.serving.answers import BatchAnswer, Health, ModelAnswer, RecommendAnswer, ReloadAnswer, RulesAnswer
 from fedrule.serving.asked import Batch, Recommend
+from fedrule.serving.bodies import refuse_other_than_json
 from fedrule.serving.description import NAME, answers, asks, describe
 from fedrule.serving.gate import Gate
 from fedrule.serving.limits import Limits
@@ -57,14 +58,14 @@ def _add_recommend(app: FastAPI, service: Service) -> None:
     @app.post("/v1/recommend", responses=answers(RecommendAnswer, *refusals), openapi_extra=asks(Recommend))
     async def recommend(request: Request) -> Response:
         """Which rules should this home set up next?"""
-        body = await service.bodies.read(request, limit=limits.body_bytes)
-        return Response(await service.recommend(body), media_type=JSON)
+        async with service.bodies.read(request, limit=limits.body_bytes) as body:
+            return Response(await service.recommend(body, request), media_type=JSON)
 
     @app.post("/v1/recommend/batch", responses=answers(BatchAnswer, *refusals), openapi_extra=asks(Batch))
     async def batch(request: Request) -> Response:
         """The same for many homes; one that cannot be answered has an error of its own."""
-        body = await service.bodies.read(request, limit=limits.batch_body_bytes)
-        return Response(await service.batch(body), media_type=JSON)
+        async with service.bodies.read(request, limit=limits.batch_body_bytes) as body:
+            return Response(await service.batch(body, request), media_type=JSON)
 
 
 def _add_model(app: FastAPI, service: Service) -> None:
@@ -79,10 +80,16 @@ def _add_model(app: FastAPI, service: Service) -> None:
         """Every rule between types of devices that some home it learned from has, commonest first."""
         return Response(service.shelf.model(request.query_params.get("name"), status=404).rules, media_type=JSON)
 
-    @app.post("/v1/model/reload", responses=answers(ReloadAnswer, 422))
-    async def reload(_: Request) -> Response:
-        """Read the model files again. If one is bad, the former models go on answering."""
-        return Response(await service.reload(), media_type=JSON)
+    @app.post("/v1/model/reload", responses=answers(ReloadAnswer, 415, 422))
+    async def reload(request: Request) -> Response:
+        """Read the model files again. If one is bad, the former models go on answering.
+
+        Send the content type application/json, though there need not be a body; or the token.
+        """
+        # A web page can make a browser send a request to this machine, but with neither of the two headers.
+        if "authorization" not in request.headers:
+            refuse_other_than_json(request)
+        return Response(await service.reloads.reload(), media_type=JSON)
 
 
 def _add_health(app: FastAPI, service: Service) -> None:

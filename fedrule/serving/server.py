@@ -7,6 +7,7 @@ import contextlib
 import gc
 import importlib.util
 import logging
+import os
 import signal
 import socket
 import sys
@@ -20,6 +21,7 @@ from fedrule.serving.gate import Gate
 from fedrule.serving.refusals import Refused
 
 GRACE = 10  # seconds for what is being answered when the service is told to end
+STOP, GIVE_UP = 0.7, 0.9  # of it: batches go no further, and clients are told that there is no answer
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,13 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._gate = gate
         self._reloads: set[asyncio.Task[None]] = set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        loop, workers = asyncio.get_running_loop(), self._gate.service.workers
+        grace = self.config.timeout_graceful_shutdown or 0
+        loop.call_later(grace * STOP, workers.stop)
+        loop.call_later(grace * GIVE_UP, workers.give_up)
+        await super().shutdown(sockets=sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
@@ -44,7 +53,7 @@ class Server(uvicorn.Server):
 
     async def _reload(self) -> None:
         with contextlib.suppress(Refused):  # it is in the log, and the former models go on answering
-            await self._gate.service.reload()
+            await self._gate.service.reloads.reload()
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -59,11 +68,11 @@ def listening(host: str, port: int) -> socket.socket:
         raise DataError(f"--host {host} --port {port}: {reason}; choose another, or --port 0 for a free one") from None
 
 
-def serve(gate: Gate, listener: socket.socket, *, access_log: bool = False) -> None:
-    """Answer until SIGTERM or SIGINT; what is being answered then is finished first."""
+def serve(gate: Gate, listener: socket.socket, *, access_log: bool = False, grace: int = GRACE) -> None:
+    """Answer until SIGTERM or SIGINT; what is being answered then has `grace` seconds to be finished."""
     config = uvicorn.Config(
         gate,
-        http=connections(gate.service.limits),
+        http=connections(gate.service.limits, gate.service.measured),
         loop="uvloop" if importlib.util.find_spec("uvloop") else "asyncio",
         ws="none",
         lifespan="on",
@@ -71,19 +80,25 @@ def serve(gate: Gate, listener: socket.socket, *, access_log: bool = False) -> N
         access_log=access_log,
         server_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=grace,
     )
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # not a line for each client that sends nonsense
     sys.setswitchinterval(0.001)  # seconds: so that a large batch in a thread hardly delays the others
     gc.collect()
     gc.freeze()  # what is loaded stays, and need not be looked through in the midst of requests
+    server = Server(config, gate)
+
+    def end(_: int, __: FrameType | None) -> None:
+        """Before uvicorn listens to signals; it raises its signal again when all is done, which is no failure."""
+        server.should_exit = True
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _ended)
+        signal.signal(number, end)
     try:
-        Server(config, gate).run(sockets=[listener])
+        server.run(sockets=[listener])
     finally:
         listener.close()
-
-
-def _ended(_: int, __: FrameType | None) -> None:
-    """uvicorn raises its signal again when all is done; an orderly end is no failure."""
+    if gate.service.busy:  # Python would wait for its threads, and a search cannot be broken off
+        log.warning("The service ends in the midst of a search")
+        logging.shutdown()
+        os._exit(0)

@@ -1,36 +1,31 @@
-"""The work behind the routes: bytes in, bytes out, at most so many at a time, and models read again without a pause.
+"""The work behind the routes: bytes in, bytes out.
 
-A small home takes a fraction of a millisecond, less than to hand it to a thread: it is answered at once. Large requests
-and slow models go to threads, so that the others are answered meanwhile.
+A small home takes a fraction of a millisecond, less than to hand it to a thread: it is answered at once. Large homes,
+batches and slow models go to threads, so that the others are answered meanwhile.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Sequence
 
+from fastapi import Request
 from pydantic_core import to_json
 
-from datasets.errors import DataError
+from datasets.whole_files import Json
 from fedrule.inference.asked_home import BadHome
+from fedrule.inference.json_text import BadJson, parsed
 from fedrule.inference.numbered_home import Unknown
-from fedrule.inference.recommendation import Recommendations
-from fedrule.serving.answers import listed
-from fedrule.serving.asked import Envelope, Home, Recommend, Whose, asked_home, checked, length
+from fedrule.serving.asked import Envelope, HomeBody, Recommend, Whose, asked_home, checked, length
 from fedrule.serving.bodies import Bodies
-from fedrule.serving.json_text import parsed
+from fedrule.serving.errand import Errand
 from fedrule.serving.limits import Limits
 from fedrule.serving.measured import Measured
 from fedrule.serving.refusals import Refused
+from fedrule.serving.reloads import Reloads
 from fedrule.serving.shelf import Served, Shelf
+from fedrule.serving.workers import Workers
 
 SMALL = 2_048  # bytes: 60 devices, or 15 with as many rules; two milliseconds
-THREADS = 2
-
-log = logging.getLogger(__name__)
 
 
 class Service:
@@ -38,70 +33,48 @@ class Service:
 
     def __init__(self, shelf: Shelf, limits: Limits, measured: Measured) -> None:
         self.shelf, self.limits, self.measured = shelf, limits, measured
-        self.bodies = Bodies(limits)
-        self._working = 0
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="recommend")
-        self._reading = ThreadPoolExecutor(1, thread_name_prefix="reload")
-        self._one_reload = asyncio.Lock()
+        self.bodies, self.workers, self.reloads = Bodies(limits), Workers(limits), Reloads(shelf, measured)
 
-    async def recommend(self, body: bytes) -> bytes:
+    @property
+    def busy(self) -> bool:
+        """Whether a thread is at work."""
+        return self.workers.busy or self.reloads.busy
+
+    async def recommend(self, body: bytes, request: Request) -> bytes:
         """POST /v1/recommend."""
-        small = len(body) <= SMALL and all(model.quick for model in self.shelf.models)
-        return await self._worked(self._recommend, body, at_once=small)
+        if len(body) > SMALL:
+            return await self.workers.run(lambda _: self._one(*self._asked(body)), request)
+        self.workers.refuse_too_many()
+        asked, model = self._asked(body)
+        if model.quick:
+            return self._one(asked, model)
+        return await self.workers.run(lambda _: self._one(asked, model), request)
 
-    async def batch(self, body: bytes) -> bytes:
+    async def batch(self, body: bytes, request: Request) -> bytes:
         """POST /v1/recommend/batch."""
-        return await self._worked(self._batch, body, at_once=False)
-
-    async def reload(self) -> bytes:
-        """POST /v1/model/reload, and SIGHUP; one at a time."""
-        async with self._one_reload:
-            try:
-                await asyncio.get_running_loop().run_in_executor(self._reading, self.shelf.reload)
-            except Exception as error:
-                self.measured.reloaded(well=False)
-                if not isinstance(error, DataError):  # an error of ours, and still no reason to stop answering
-                    log.exception("The models stay as they are")
-                    raise Refused(422, "bad_model", "the models cannot be used; the log has more") from None
-                log.warning("The models stay as they are: %s", error)
-                told = str(error)
-                for path in self.shelf.paths.values():  # where it lies on this machine is nobody's business
-                    told = told.replace(str(path), path.name)
-                raise Refused(422, "bad_model", told) from None
-        self.measured.reloaded(well=True)
-        models = [model.told for model in self.shelf.models]
-        log.info("Models read again: %s", ", ".join(f"{model['name']} {model['digest'][:12]}" for model in models))
-        return to_json({"models": models})
+        return await self.workers.run(lambda errand: self.many(body, errand), request, batch=True)
 
     def close(self) -> None:
-        """End the threads."""
-        self._threads.shutdown(cancel_futures=True)
-        self._reading.shutdown(cancel_futures=True)
+        """Let go of the threads."""
+        self.workers.close()
+        self.reloads.close()
 
-    async def _worked(self, work: Callable[[bytes], bytes], body: bytes, *, at_once: bool) -> bytes:
-        if self._working >= self.limits.in_flight:
-            told = f"{self._working} requests are being answered; try again"
-            raise Refused(503, "too_busy", told, headers={"Retry-After": "1"})
-        self._working += 1
-        try:
-            if at_once:
-                return work(body)
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work, body)
-        finally:
-            self._working -= 1
+    def _asked(self, body: bytes) -> tuple[Recommend, Served]:
+        asked = checked(Recommend, _content(body))
+        return asked, self.shelf.model(asked.model)
 
-    def _recommend(self, body: bytes) -> bytes:
-        asked = checked(Recommend, parsed(body))
+    def _one(self, asked: Recommend, model: Served) -> bytes:
         k = length(asked, self.limits)
-        model = self.shelf.model(asked.model)
+        self._refuse_much_work(model, [asked], where="devices")
         try:
             answer = self._answer(model, asked, k, asked.unknown)
         except BadHome as bad:
             raise Refused.home(bad) from None
-        return to_json({"model": model.told, **listed(answer)})
+        return to_json({"model": model.told, **answer})
 
-    def _batch(self, body: bytes) -> bytes:
-        asked = checked(Envelope, parsed(body))
+    def many(self, body: bytes, errand: Errand) -> bytes:
+        """The answer to a batch; homes that the errand has no time for have an error instead of a list."""
+        asked = checked(Envelope, _content(body))
         k = length(asked, self.limits)
         model = self.shelf.model(asked.model)
         if len(asked.homes) > self.limits.homes:
@@ -111,26 +84,61 @@ class Service:
         if devices > self.limits.batch_devices:
             told = f"{devices:,} devices in all homes, and {self.limits.batch_devices:,} are answered at most"
             raise Refused(422, "too_many_devices", told, where="homes")
-        return to_json(
-            {"model": model.told, "results": [self._result(model, home, k, asked.unknown) for home in asked.homes]}
-        )
+        homes = [_home(content) for content in asked.homes]
+        self._refuse_much_work(model, [home for home in homes if isinstance(home, HomeBody)], where="homes")
+        results: list[dict[str, Json]] = []
+        for content, home in zip(asked.homes, homes, strict=True):
+            result = errand.over() or home
+            if isinstance(result, Refused):
+                results.append({"user": _user(content), "error": dict(result.told())})
+            else:
+                results.append(self._result(model, result, k, asked.unknown))
+        return to_json({"model": model.told, "results": results})
 
-    def _result(self, model: Served, content: object, k: int, unknown: Unknown) -> dict[str, Any]:
+    def _result(self, model: Served, home: HomeBody, k: int, unknown: Unknown) -> dict[str, Json]:
         """Of one home of a batch."""
         try:
-            home = checked(Home, content)
-        except Refused as refused:
-            return {"user": _user(content), "error": refused.told()}
-        try:
-            return {"user": home.user, **listed(self._answer(model, home, k, unknown))}
+            return {"user": home.user, **self._answer(model, home, k, unknown)}
         except BadHome as bad:
-            return {"user": home.user, "error": Refused.home(bad).told()}
+            return {"user": home.user, "error": dict(Refused.home(bad).told())}
 
-    def _answer(self, model: Served, home: Home, k: int, unknown: Unknown) -> Recommendations:
+    def _answer(self, model: Served, home: HomeBody, k: int, unknown: Unknown) -> dict[str, Json]:
         answer = model.recommender.recommend(asked_home(home, self.limits), k=k, unknown=unknown)
         self.measured.homes.inc()
         self.measured.recommendations.inc(len(answer.rules))
-        return answer
+        return answer.as_json()
+
+    def _refuse_much_work(self, model: Served, homes: Sequence[HomeBody], *, where: str) -> None:
+        """Before any of it is done; homes with too many devices are refused by themselves."""
+        seconds, effort = self.limits.work_seconds, model.effort
+        sizes = [len(home.devices) for home in homes if len(home.devices) <= self.limits.devices]
+        if effort.surely(sum(sizes), seconds):
+            return
+        candidates = sum(
+            effort.candidates(device.type for device in home.devices)
+            for home in homes
+            if len(home.devices) <= self.limits.devices
+        )
+        if candidates > effort.most(seconds):
+            told = (
+                f"{candidates:,} rules are possible between these devices, and {effort.most(seconds):,} are searched "
+                f"at most, which takes this model about {seconds} seconds; send fewer devices or homes at once"
+            )
+            raise Refused(422, "too_much_work", told, where=where)
+
+
+def _content(body: bytes) -> Json:
+    try:
+        return parsed(body)
+    except BadJson as bad:
+        raise Refused(400, bad.code, bad.message, where=bad.where) from None
+
+
+def _home(content: object) -> HomeBody | Refused:
+    try:
+        return checked(HomeBody, content)
+    except Refused as refused:
+        return refused
 
 
 def _user(home: object) -> int | str | None:

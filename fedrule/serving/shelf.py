@@ -6,7 +6,6 @@ began with. New models are read and tried beside the old ones; only if all are g
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,9 +16,9 @@ import numpy as np
 from pydantic_core import to_json
 
 from datasets.errors import DataError
-from fedrule.inference.asked_home import AskedHome, Owned
 from fedrule.inference.model_file import SavedModel
 from fedrule.inference.recommender import Recommender
+from fedrule.serving.effort import Effort
 from fedrule.serving.limits import Limits
 from fedrule.serving.refusals import Refused
 
@@ -31,10 +30,15 @@ class Served(NamedTuple):
 
     name: str
     recommender: Recommender
-    quick: bool  # answers a small home so soon that it is not worth a thread
+    effort: Effort
     told: dict[str, str]  # name, method and digest: in every answer
     described: bytes  # GET /v1/model
     rules: bytes  # GET /v1/model/rules
+
+    @property
+    def quick(self) -> bool:
+        """Whether it answers a small home so soon that it is not worth a thread."""
+        return self.effort.per_home < QUICK
 
 
 class Shelf:
@@ -71,7 +75,7 @@ class Shelf:
         try:
             saved = SavedModel.load(path)
             recommender = Recommender(saved)
-            quick = _seconds(recommender) < QUICK
+            effort = Effort.of(recommender)
         except (DataError, ModuleNotFoundError) as error:  # a model may need more than this service has
             wrong = str(error)
             raise DataError(wrong if wrong.startswith(str(path)) else f"{path}: {wrong}") from None
@@ -88,9 +92,9 @@ class Shelf:
             "metrics": card.metrics,
             "versions": card.versions,
             "models": list(self.paths),
-            "limits": self._limits.told(),
+            "limits": {**self._limits.told(), "candidates": effort.most(self._limits.work_seconds)},
         }
-        return Served(name, recommender, quick, told, to_json(described), to_json({"rules": _typed_rules(saved)}))
+        return Served(name, recommender, effort, told, to_json(described), to_json({"rules": _typed_rules(saved)}))
 
 
 def _typed_rules(saved: SavedModel) -> list[dict[str, str | int]]:
@@ -108,14 +112,3 @@ def _typed_rules(saved: SavedModel) -> list[dict[str, str | int]]:
         }
         for at in np.argsort(-have, kind="stable").tolist()
     ]
-
-
-def _seconds(recommender: Recommender) -> float:
-    """For a home with a device of each type, at most ten; a model that cannot answer it fails here and not later."""
-    home = AskedHome([Owned(at, name) for at, name in enumerate(recommender.card.types[:10])])
-    best = float("inf")
-    for _ in range(3):
-        begin = time.perf_counter()
-        recommender.recommend(home, k=10)
-        best = min(best, time.perf_counter() - begin)
-    return best

@@ -1,12 +1,12 @@
 // The page: a home that is being described, its graph, and the lists of two methods for it.
 
-import { Refused, hasToken, model, recommend, useToken } from "./page_api.js";
-import { described } from "./page_described.js";
-import { at, make, plain, tell } from "./page_dom.js";
-import { exchange, write } from "./page_exchange.js";
-import { draw } from "./page_graph.js";
-import * as homes from "./page_home.js";
-import { column, compared } from "./page_lists.js";
+import { Refused, forget, hasToken, model, recommend, useToken } from "./api.js";
+import { described } from "./described.js";
+import { at, make, plain, tell } from "./dom.js";
+import { exchange, write } from "./exchange.js";
+import { draw } from "./graph.js";
+import * as homes from "./home.js";
+import { column, compared } from "./lists.js";
 
 const WAIT = 150; // ms after the last change until the service is asked
 const K = 10;
@@ -142,8 +142,12 @@ async function ask() {
   }
   shown.forEach((each, n) => Object.assign(each, answers[n]));
   const refused = shown.find(({ error }) => error?.status === 401);
-  if (refused) askForToken(refused.error);
-  else showAnswers(shown);
+  if (refused) return askForToken(refused.error);
+  showAnswers(shown);
+  if (shown.some(({ answer, model }) => answer && answer.model.digest !== model.digest)) {
+    forget();
+    known().then(() => description.show(home), complain);
+  }
 }
 
 function showAnswers(shown) {

@@ -1,7 +1,7 @@
 // The lists of two methods side by side: what each recommends, why, and where the other one has it.
 
-import { make, offer, plain, sentence } from "./page_dom.js";
-import { called, keyOf } from "./page_home.js";
+import { make, offer, plain, sentence } from "./dom.js";
+import { called, keyOf } from "./home.js";
 
 /** A column: which method, and its list. `on` has chosen(name), ignore(), again(), add(rule) and show(rule or null). */
 export function column(section, on) {

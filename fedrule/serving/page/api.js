@@ -49,7 +49,7 @@ async function asked(path, options = {}) {
 
 const known = new Map(); // name -> promise of the model and its rules
 
-/** What a model says about itself, with `rules`; asked once. */
+/** What a model says about itself, with `rules`; asked once, until it is forgotten. */
 export function model(name) {
   if (!known.has(name)) {
     const query = name ? `?name=${encodeURIComponent(name)}` : "";
@@ -63,6 +63,9 @@ export function model(name) {
   }
   return known.get(name);
 }
+
+/** Ask again: the service has read other models since. */
+export const forget = () => known.clear();
 
 /** The list for a home; `choice` has model, k and unknown. */
 export function recommend(home, choice, signal) {

@@ -1,7 +1,7 @@
 // Describing a home: its devices with their names, its rules, and the forms that add to both.
 
-import { at, make, offer, tell } from "./page_dom.js";
-import * as homes from "./page_home.js";
+import { at, make, offer, tell } from "./dom.js";
+import * as homes from "./home.js";
 
 /** The lists and forms; `change` is given every home that comes of using them. */
 export function described(change) {

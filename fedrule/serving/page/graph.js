@@ -1,7 +1,7 @@
 // The home as a graph: what triggers on the left, what acts on the right, rules as labelled arrows between them.
 
-import { drawn } from "./page_dom.js";
-import { called, same } from "./page_home.js";
+import { drawn } from "./dom.js";
+import { called, same } from "./home.js";
 
 const HEIGHT = 46; // of a node
 const LINE = 15; // of a label
@@ -9,7 +9,7 @@ const EDGE = 8; // around everything
 const NARROW = 180; // between the sides: no room for words, so that arrows have the numbers of their rules
 const NEW = "+"; // instead of a number
 const MOST = 150; // labels; with more, nobody could read any
-const FACE = "system-ui, sans-serif"; // as in page.css, for measuring
+const FACE = "system-ui, sans-serif"; // as in style.css, for measuring
 const FONT = { name: `600 13px ${FACE}`, type: `11px ${FACE}`, label: `11.5px ${FACE}` };
 const PLACES = [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82, 0.12, 0.88]; // of a label on its arrow, best first
 

@@ -1,8 +1,8 @@
 // The home as text: to copy, to keep, to bring from elsewhere, and to ask about from a terminal.
 
-import { hasToken } from "./page_api.js";
-import { at, make, tell } from "./page_dom.js";
-import { read, written } from "./page_home.js";
+import { hasToken } from "./api.js";
+import { at, make, tell } from "./dom.js";
+import { read, written } from "./home.js";
 
 /** Show a home; `model` is the name that the command line is told. */
 export function write(home, model) {

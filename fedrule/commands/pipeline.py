@@ -1,0 +1,79 @@
+"""`python -m fedrule pipeline`: try out a file that describes databases, or write its homes to a file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from datasets.errors import DataError
+from datasets.homes import Homes
+from fedrule.progress import progress
+
+if TYPE_CHECKING:
+    from fedrule.pipeline import Pipeline
+
+SHOWN = 20  # types and relations spelled out
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be chosen."""
+    commands = parser.add_subparsers(required=True, metavar="check|export", dest="what")
+    check = commands.add_parser("check", help="connect, count, join, and name the first bad rows")
+    export = commands.add_parser("export", help="write all homes to one Parquet file")
+    for command in (check, export):
+        command.add_argument("file", type=Path, metavar="FILE.toml", help="what the pipeline is told")
+        command.add_argument("--quiet", action="store_true", help="no progress")
+    export.add_argument("out", type=Path, metavar="OUT.parquet")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Print what both tables and their homes are, or write the homes."""
+    if chosen.what == "export" and chosen.out.suffix != ".parquet":
+        raise DataError(f"{chosen.out}: homes are written to a .parquet file")
+    from fedrule.pipeline import Pipeline  # when it is used: it needs an extra
+
+    pipeline = Pipeline.from_file(chosen.file)
+    if chosen.what == "export":
+        homes = _load(pipeline, _count(pipeline), chosen.quiet)
+        homes.save(chosen.out)
+        _say(f"{chosen.out}: {homes!r}")
+        return 0
+    counts = _count(pipeline)
+    for source, rows in zip((pipeline.devices, pipeline.rules), counts, strict=True):
+        columns = ", ".join(f"{role} = {name}" for role, name in source.names.items())
+        _say(f"{source.place}: {rows:,} rows; {columns}")
+    _describe(_load(pipeline, counts, chosen.quiet))
+    return 0
+
+
+def _count(pipeline: Pipeline) -> tuple[int, int]:
+    return pipeline.count(pipeline.devices), pipeline.count(pipeline.rules)
+
+
+def _load(pipeline: Pipeline, counts: tuple[int, int], quiet: bool) -> Homes:
+    with progress(sum(counts), " rows", quiet=quiet) as bar:
+        pipeline.progress = bar.step
+        return pipeline.load()
+
+
+def _describe(homes: Homes) -> None:
+    bare = np.bincount(homes.rules.home, minlength=homes.n_homes) == 0
+    without_devices = np.bincount(homes.device_home, minlength=homes.n_homes) == 0
+    _say(f"{homes.n_homes:,} users, {homes.n_devices:,} devices, {homes.n_rules:,} rules")
+    _say(f"users with devices but no rules: {int((bare & ~without_devices).sum()):,}")
+    for what, words in (("types", homes.types), ("relations", [" -> ".join(pair) for pair in homes.relations])):
+        more = f", ... and {len(words) - SHOWN:,} more" if len(words) > SHOWN else ""
+        _say(f"{len(words):,} {what}: {', '.join(words[:SHOWN])}{more}")
+    for what, count in homes.provenance.counts.items():
+        if what not in ("device rows", "rule rows"):
+            _say(f"{what}: {count:,}")
+    for note in homes.provenance.notes:
+        _say(note)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
