@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -45,6 +46,18 @@ def test_a_list_is_what_the_recommender_says(client, models):
 def test_another_model_is_asked_by_its_name(client, models):
     told = client.post("/v1/recommend", json={**home(), "model": "second"}).json()
     assert told["model"]["digest"] == Recommender.load(models[1]).digest
+
+
+def test_a_list_may_be_kept_varied(client):
+    lamps = [{"id": at, "type": "Light"} for at in range(6)]
+    asked = {"devices": [{"id": "m", "type": "MotionSensor"}, *lamps], "k": 10}
+    plain, varied = (client.post("/v1/recommend", json=asked | more).json() for more in ({}, {"alike": 2}))
+    kinds = [
+        [(rule["trigger_state"], rule["action"]) for rule in answer["recommendations"]] for answer in (plain, varied)
+    ]
+    # Two relations are valid from a motion sensor to a lamp, and there are six lamps.
+    assert sorted(Counter(kinds[0]).values()) == [4, 6]
+    assert sorted(Counter(kinds[1]).values()) == [2, 2]
 
 
 def test_ids_may_be_whole_numbers(client):

@@ -122,7 +122,7 @@ def test_the_graph_has_every_device_and_every_rule(browser, url):
 def test_both_lists_are_what_the_service_answers(browser, url):
     page = opened(browser, url)
     for name, said in zip(("first", "second"), lists(page), strict=True):
-        body = json.dumps({**home(page), "model": name}).encode()
+        body = json.dumps({**home(page), "model": name, "alike": 3}).encode()
         asked = urllib.request.Request(f"{url}v1/recommend", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(asked) as response:
             answer = json.load(response)

@@ -148,7 +148,7 @@ def test_a_port_in_use_is_one_message_and_exit_code_1(tmp_path):
         (("model.safetensors", "--port", "65536"), "--port 65536: "),
         (("model.safetensors", "--token-file", "missing"), "cannot be read (No such file or directory)"),
         (("model.safetensors", "--token-file", "garbage.safetensors"), "a token is one word"),
-        (("model.safetensors", "model.safetensors"), "two models have the same name"),
+        (("model.safetensors", "model.safetensors"), "two models are called model"),
     ],
 )
 def test_what_cannot_be_served_is_one_message(tmp_path, arguments, complaint, monkeypatch, capsys):

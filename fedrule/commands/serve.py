@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import logging
 import os
 from dataclasses import fields
@@ -50,6 +51,8 @@ def run(chosen: argparse.Namespace) -> int:
     host, port = listener.getsockname()[:2]
     names = ", ".join(model.name for model in application_of_models.service.shelf.models)
     log.info("Serving %s on http://%s:%d", names, f"[{host}]" if ":" in host else host, port)
+    if token is None and not ipaddress.ip_address(host).is_loopback:
+        log.warning("Whoever reaches %s can ask and reload: set a token, see --token-file", host)
     serve(application_of_models, listener, access_log=chosen.access_log, grace=chosen.grace)
     return 0
 

@@ -75,6 +75,9 @@ class Choice(Strict):
     unknown: Literal["refuse", "ignore"] = Field(
         "refuse", description="Whether devices and rules that the model does not know are an error or left out."
     )
+    alike: Annotated[int, Field(strict=True, ge=0, le=1000)] = Field(
+        0, description="At most so many rules of one relation between devices of the same types; 0: any number."
+    )
 
 
 class Recommend(Choice, HomeBody):

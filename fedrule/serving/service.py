@@ -14,8 +14,7 @@ from pydantic_core import to_json
 from datasets.whole_files import Json
 from fedrule.inference.asked_home import BadHome
 from fedrule.inference.json_text import BadJson, parsed
-from fedrule.inference.numbered_home import Unknown
-from fedrule.serving.asked import Envelope, HomeBody, Recommend, Whose, asked_home, checked, length
+from fedrule.serving.asked import Choice, Envelope, HomeBody, Recommend, Whose, asked_home, checked, length
 from fedrule.serving.bodies import Bodies
 from fedrule.serving.errand import Errand
 from fedrule.serving.limits import Limits
@@ -67,7 +66,7 @@ class Service:
         k = length(asked, self.limits)
         self._refuse_much_work(model, [asked], where="devices")
         try:
-            answer = self._answer(model, asked, k, asked.unknown)
+            answer = self._answer(model, asked, k, asked)
         except BadHome as bad:
             raise Refused.home(bad) from None
         return to_json({"model": model.told, **answer})
@@ -92,18 +91,19 @@ class Service:
             if isinstance(result, Refused):
                 results.append({"user": _user(content), "error": dict(result.told())})
             else:
-                results.append(self._result(model, result, k, asked.unknown))
+                results.append(self._result(model, result, k, asked))
         return to_json({"model": model.told, "results": results})
 
-    def _result(self, model: Served, home: HomeBody, k: int, unknown: Unknown) -> dict[str, Json]:
+    def _result(self, model: Served, home: HomeBody, k: int, choice: Choice) -> dict[str, Json]:
         """Of one home of a batch."""
         try:
-            return {"user": home.user, **self._answer(model, home, k, unknown)}
+            return {"user": home.user, **self._answer(model, home, k, choice)}
         except BadHome as bad:
             return {"user": home.user, "error": dict(Refused.home(bad).told())}
 
-    def _answer(self, model: Served, home: HomeBody, k: int, unknown: Unknown) -> dict[str, Json]:
-        answer = model.recommender.recommend(asked_home(home, self.limits), k=k, unknown=unknown)
+    def _answer(self, model: Served, home: HomeBody, k: int, choice: Choice) -> dict[str, Json]:
+        asked = asked_home(home, self.limits)
+        answer = model.recommender.recommend(asked, k=k, unknown=choice.unknown, alike=choice.alike)
         self.measured.homes.inc()
         self.measured.recommendations.inc(len(answer.rules))
         return answer.as_json()

@@ -47,7 +47,9 @@ class Shelf:
     def __init__(self, paths: Sequence[Path], limits: Limits) -> None:
         self.paths = {path.stem: path for path in paths}
         if len(self.paths) < len(paths):
-            raise DataError("two models have the same name; a model is named by its file, without folder and ending")
+            names = [path.stem for path in paths]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise DataError(f"two models are called {twice}, which is their file without folder and ending; rename one")
         self._limits = limits
         self._models: Mapping[str, Served] = {}
         self.reload()

@@ -11,7 +11,8 @@ export function write(home, model) {
   const url = new URL("v1/recommend", location.href).href;
   const token = hasToken() ? [' \\\n  -H "Authorization: Bearer $FEDRULE_TOKEN"'] : [];
   const lines = [`curl ${url} \\\n  -H 'Content-Type: application/json' -d @home.json`, ...token];
-  at("curl").textContent = `${lines.join("")}\npython -m fedrule recommend ${model}.safetensors home.json`;
+  const which = `# the first model answers, unless home.json also has "model": "${model}"`;
+  at("curl").textContent = `${which}\n${lines.join("")}\npython -m fedrule recommend ${model}.safetensors home.json`;
 }
 
 /** Listen; `use` is given every home that is brought. */
