@@ -15,30 +15,29 @@ from fedrule.inference.numpy_network import NumpyNetwork
 
 
 class DenseSearch:
-    """The weights of all relations, and minus infinity where a typed rule is not valid."""
+    """The weights of all relations, and which typed rules are valid."""
 
     def __init__(self, saved: SavedModel) -> None:
         self.network = NumpyNetwork.of(saved)
-        self.weight = np.ascontiguousarray(saved.weights["phi.relation"].T)
-        self.bias = saved.weights["phi.relation_bias"]
-        self.penalty = np.where(saved.valid.dense(), np.float32(0), np.float32(-np.inf))
-        self.penalty_itself = np.full_like(self.penalty, -np.inf)
-        self.penalty_itself.reshape(-1)[saved.valid.cell[saved.itself]] = 0
+        weight, bias = saved.weights["phi.relation"], saved.weights["phi.relation_bias"]
+        self.weight = np.ascontiguousarray(np.column_stack([weight, bias]).T)  # the last hidden number is always 1
+        self.valid = saved.valid.dense()
+        self.itself = np.zeros_like(self.valid)
+        self.itself.reshape(-1)[saved.valid.cell[saved.itself]] = True
 
     def best(self, graph: Graph, k: int) -> list[tuple[int, int, int]]:
         """Trigger, action and relation of the best that the home does not have, best first."""
-        width = self.weight.shape[0]
-        sides = self.network.sides(self.network.embed(graph))
-        as_trigger, as_action = (side[:, :width].astype(np.float32) for side in sides)
-        hidden = as_trigger[:, None] + as_action[None]
+        kind, each = graph.device_type, np.arange(len(graph.device_type))
+        as_trigger, as_action = (side.astype(np.float32) for side in self.network.sides(self.network.embed(graph)))
+        hidden = as_trigger[:, None] + as_action
         np.maximum(hidden, 0, out=hidden)
-        score = (hidden.reshape(-1, width) @ self.weight + self.bias).reshape(*hidden.shape[:2], -1)
-        score += self.penalty[graph.device_type[:, None], graph.device_type]
-        score[graph.trigger, graph.action, graph.relation] = -np.inf
-        each = np.arange(len(score))
-        score[each, each] += self.penalty_itself[graph.device_type, graph.device_type]
-        flat = score.reshape(-1)
-        chosen: Array = np.argpartition(flat, -k)[-k:] if len(flat) > k else np.arange(len(flat))
-        chosen = chosen[np.argsort(-flat[chosen], kind="stable")]
-        found = np.stack(np.unravel_index(chosen[flat[chosen] > -np.inf], score.shape), axis=1)
-        return [(trigger, action, relation) for trigger, action, relation in found.tolist()]
+        score = hidden.reshape(-1, hidden.shape[2]) @ self.weight
+        possible = self.valid[kind[:, None], kind]
+        possible[each, each] = self.itself[kind, kind]
+        possible[graph.trigger, graph.action, graph.relation] = False
+        place = np.flatnonzero(possible)
+        found = score.reshape(-1)[place]
+        chosen: Array = np.argpartition(found, -k)[-k:] if len(found) > k else np.arange(len(found))
+        chosen = place[chosen[np.argsort(-found[chosen], kind="stable")]]
+        columns = np.unravel_index(chosen, possible.shape)
+        return [(t, a, r) for t, a, r in zip(*(column.tolist() for column in columns), strict=True)]
