@@ -1,7 +1,7 @@
 """The search without pruning, vectorised: every pair with every relation by one product of matrices, then the mask.
 
-What one would write first in NumPy, and the second reference of the pruned search beside plain Python. In float32,
-which is to its advantage.
+What one would write first in NumPy, and the second reference of the pruned search beside plain Python; in the float64
+that its lists are exact to, or in float32, which is to its advantage.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from fedrule.inference.numpy_network import NumpyNetwork
 class DenseSearch:
     """The weights of all relations, and which typed rules are valid."""
 
-    def __init__(self, saved: SavedModel) -> None:
+    def __init__(self, saved: SavedModel, kind: type[np.float32] | type[np.float64]) -> None:
         self.network = NumpyNetwork.of(saved)
         weight, bias = saved.weights["phi.relation"], saved.weights["phi.relation_bias"]
-        self.weight = np.ascontiguousarray(np.column_stack([weight, bias]).T)  # the last hidden number is always 1
+        self.weight = np.ascontiguousarray(
+            np.column_stack([weight, bias]).T, dtype=kind
+        )  # the last hidden number is always 1
         self.valid = saved.valid.dense()
         self.itself = np.zeros_like(self.valid)
         self.itself.reshape(-1)[saved.valid.cell[saved.itself]] = True
@@ -28,7 +30,9 @@ class DenseSearch:
     def best(self, graph: Graph, k: int) -> list[tuple[int, int, int]]:
         """Trigger, action and relation of the best that the home does not have, best first."""
         kind, each = graph.device_type, np.arange(len(graph.device_type))
-        as_trigger, as_action = (side.astype(np.float32) for side in self.network.sides(self.network.embed(graph)))
+        as_trigger, as_action = (
+            side.astype(self.weight.dtype) for side in self.network.sides(self.network.embed(graph))
+        )
         hidden = as_trigger[:, None] + as_action
         np.maximum(hidden, 0, out=hidden)
         score = hidden.reshape(-1, hidden.shape[2]) @ self.weight

@@ -220,7 +220,15 @@ def test_what_is_not_below_the_best_is_kept_with_all_its_equals(scores, k):
     allowed = [score for score in scores if score > -np.inf]
     least = sorted(allowed)[-k] if len(allowed) > k else -np.inf
     expected = [place for place, score in enumerate(scores) if score >= least and score > -np.inf]
-    assert not_below(np.array(scores, dtype=np.float32), k).tolist() == expected
+    assert not_below(np.array(scores, dtype=np.float32), k, 0.0).tolist() == expected
+
+
+@given(st.integers(0, 2**32), st.integers(1, 9), st.sampled_from([0.0, 0.1]))
+def test_so_they_are_among_many(seed, k, error):
+    scores = np.random.default_rng(seed).normal(size=2000).astype(np.float32)
+    kept = not_below(scores, k, error)
+    assert set(np.flatnonzero(scores >= np.sort(scores)[-k] - np.float32(error) / 2)) <= set(kept)
+    assert len(kept) < 1000
 
 
 def test_a_large_home_is_searched_in_little_memory(monkeypatch):

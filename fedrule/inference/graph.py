@@ -12,8 +12,10 @@ from datasets.homes import Array, Homes, Mask
 
 Scores: TypeAlias = npt.NDArray[np.float32]
 Matrix: TypeAlias = npt.NDArray[np.float64]
+Numbers: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 LARGEST = float(np.finfo(np.float32).max)
+RUN = 32  # scores of which only the highest is looked at first
 
 
 class Graph(NamedTuple):
@@ -95,7 +97,16 @@ def best_of_each(score: Scores, start: Array, k: int) -> Array:
     return positions[order[rank < k]]
 
 
-def not_below(score: Scores, k: int) -> Array:
-    """Positions of the `k` highest scores and of all that equal the last of them, in order."""
-    least = np.partition(score, len(score) - k)[len(score) - k] if len(score) > k else -np.inf
-    return np.flatnonzero((score >= least) & (score > -np.inf))
+def not_below(score: Numbers, k: int, error: float) -> Array:
+    """Positions of all scores that may be among the `k` highest, where two may be wrong by `error` together."""
+    least = max(_low(score, k) - error, float(np.finfo(score.dtype).min))  # minus infinity is never among them
+    return np.flatnonzero(score >= score.dtype.type(least))
+
+
+def _low(score: Numbers, k: int) -> float:
+    """No more than the k-th highest score, and mostly little less: found among the highest of short runs."""
+    whole = len(score) // RUN
+    if whole < 4 * k:
+        return float(np.partition(score, len(score) - k)[len(score) - k]) if len(score) > k else -np.inf
+    highest = score[: whole * RUN].reshape(whole, RUN).max(axis=1)
+    return float(np.partition(highest, whole - k)[whole - k])

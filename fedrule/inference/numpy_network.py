@@ -19,7 +19,7 @@ from datasets.homes import Array
 from datasets.valid import ValidRules
 from fedrule.inference.card import Card
 from fedrule.inference.fitting_weights import refuse_misfits
-from fedrule.inference.graph import Graph, Matrix
+from fedrule.inference.graph import Graph, Matrix, Scores
 from fedrule.inference.model_file import SavedModel
 
 # Along which rules hear; none at all leaves a device its type only, the ablation of the graph.
@@ -44,7 +44,10 @@ class NumpyNetwork:
     trigger: Matrix  # [hidden, width]  A
     action: Matrix  # [hidden, width]  B
     hidden_bias: Matrix  # [width]
-    weight: tuple[Matrix, ...]  # by ordered pair of types [width, n_valid]
+    of_valid: Matrix  # [n_valid, width]  weights of the second layer
+    weight: tuple[Matrix, ...]  # the same by ordered pair of types [width, n_valid]
+    single: tuple[Scores, ...]  # the same in float32
+    largest: float  # sum of the absolute weights of a relation, of all the largest
     n_valid: tuple[int, ...]  # by ordered pair of types
     width: int  # of hidden vectors; the last one is always 1 and meets the bias
 
@@ -59,10 +62,25 @@ class NumpyNetwork:
         hidden_bias = np.append(given["phi.hidden_bias"], 1.0)
         trigger, action = (np.pad(side, ((0, 0), (0, 1))) for side in sides)
         bounds = valid.start.tolist()
-        runs = [valid.relation[first:last] for first, last in pairwise(bounds)]
-        weight = tuple(np.ascontiguousarray(rows[run].T) for run in runs)
-        n_valid = tuple(map(len, runs))
-        return cls(valid, ways, (layers[0], layers[1]), trigger, action, hidden_bias, weight, n_valid, rows.shape[1])
+        of_valid = rows[valid.relation]
+        weight = tuple(of_valid[first:last].T for first, last in pairwise(bounds))
+        n_valid = tuple(last - first for first, last in pairwise(bounds))
+        single = tuple(np.ascontiguousarray(each, dtype=np.float32) for each in weight)
+        largest = float(np.abs(rows).sum(axis=1).max(initial=0.0))
+        return cls(
+            valid,
+            ways,
+            (layers[0], layers[1]),
+            trigger,
+            action,
+            hidden_bias,
+            of_valid,
+            weight,
+            single,
+            largest=largest,
+            n_valid=n_valid,
+            width=rows.shape[1],
+        )
 
     def embed(self, graph: Graph) -> Matrix:
         """z [n_devices, hidden]."""
@@ -81,6 +99,11 @@ class NumpyNetwork:
     def sides(self, z: Matrix) -> tuple[Matrix, Matrix]:
         """A z plus the bias, and B z: what each device brings to a pair as its trigger and as its action."""
         return z @ self.trigger + self.hidden_bias, z @ self.action
+
+    def logits(self, as_trigger: Matrix, as_action: Matrix, number: Array) -> Matrix:
+        """Of single candidates: both sides of each, and its number among the valid rules."""
+        hidden = np.maximum(as_trigger + as_action, 0.0)
+        return np.asarray(np.einsum("ij,ij->i", hidden, self.of_valid[number]))
 
     def place(self, graph: Graph) -> tuple[Array, Array]:
         """Of each rule: the ordered pair of its types, and its place among what is valid there, -1 if it is not."""
