@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
 import os
 import sys
 from pathlib import Path
 
+from fedrule.commands.modules import add_import, import_all
 from fedrule.threads import set_threads
 
 
@@ -23,8 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     from datasets.errors import DataError
 
     try:
-        for module in [*chosen.modules, *chosen.more_modules]:
-            _import(module)
+        import_all([*chosen.modules, *chosen.more_modules])
         return int(getattr(commands, chosen.command)(chosen))
     except NoReader:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it ends
@@ -38,28 +37,17 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
-def _import(module: str) -> None:
-    """Import a module that --import names."""
-    try:
-        importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"--import {module}: {error}. Modules are looked for in {Path.cwd()}, in the folders of $PYTHONPATH and "
-            "among the installed packages"
-        ) from None
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="One evaluation for every method: run, compare, check, tune."
     )
-    _add_import(parser, "modules")
+    add_import(parser, "modules")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, function: str, about: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=about)
         added.set_defaults(command=function)
-        _add_import(added, "more_modules")
+        add_import(added, "more_modules")
         return added
 
     run = command("run", "run_suite", "run what a suite asks for and is not finished")
@@ -132,17 +120,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_results(tune)
     _add_quiet(tune)
     return parser
-
-
-def _add_import(parser: argparse.ArgumentParser, name: str) -> None:
-    parser.add_argument(
-        "--import",
-        dest=name,
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="a module of yours that registers methods with @register",
-    )
 
 
 def _add_seeds(parser: argparse.ArgumentParser, meaning: str) -> None:

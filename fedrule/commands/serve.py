@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from datasets.errors import DataError
+from fedrule.commands.modules import add_import, import_all
 from fedrule.serving.limits import ABOUT, Limits
 
 VARIABLE = "FEDRULE_TOKEN"
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--grace", type=int, default=10, metavar="SECONDS", help="to finish at SIGTERM (default: %(default)s)"
     )
+    add_import(parser)
     for part in fields(Limits):
         option = f"--max-{part.name.replace('_', '-')}"
         says = f"{ABOUT[part.name]} (default: {part.default:,})"
@@ -41,6 +43,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.grace < 1:
         raise DataError(f"--grace {chosen.grace}: give at least 1")
     token = _token(chosen.token_file)
+    import_all(chosen.modules)
     try:
         from fedrule.serving.routes import application
         from fedrule.serving.server import listening, serve
