@@ -35,7 +35,7 @@ DEVICES = {
 }
 HOMES = {"smoke": 500, "default": 5_000, "paper": FULL}  # asked one by one; a tenth of them by the slower model
 BULK = {"smoke": 5_000, "default": FULL, "paper": FULL}
-SAMPLE = 40  # homes that the plain search is asked about
+SAMPLE = 200  # homes that the plain search is asked about: so many that they have as many pairs as all
 ASKED = {"graphrule": 200, "graphrank": 20}  # times that a home of one size is asked
 COMPARED = 50  # devices of the home that all searches are asked about
 K = 10

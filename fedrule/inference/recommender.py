@@ -95,12 +95,13 @@ class Recommender:
         if unknown == "refuse":
             refuse_unknown(homes, self.card)
         part = known_part(homes, self.card)
-        start = part.homes.device_start
 
         def search(run: tuple[int, int]) -> Found:
             first, last = run
-            found = many(part.homes.subset(np.arange(first, last)), k)
-            trigger, action = (part.device[start[first] + device] for device in (found.trigger, found.action))
+            found = many(part.run(first, last), k)
+            trigger, action = (
+                part.device[part.device_start[first] + device] for device in (found.trigger, found.action)
+            )
             return found._replace(home=found.home + first, trigger=trigger, action=action)
 
         pieces, runs = [nothing()], list(Pairs.of(part.homes, self_pairs=True).runs(PAIRS_AT_ONCE))
