@@ -28,7 +28,7 @@ from baselines.items import Items, UserItemModel
 from baselines.method import OnRound, ignore
 from baselines.non_rules import NonRules
 from baselines.registry import register
-from datasets.errors import DataError, unknown
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes
 
 HOMES_AT_ONCE = 512  # when answering: a few hundred messages of non-rules for each, in memory at the same time

@@ -19,7 +19,7 @@ from scipy.sparse import coo_array, csr_array
 from baselines.items import Items, UserItemModel
 from baselines.method import Fitted, OnRound, ignore
 from baselines.registry import register
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 
 

@@ -26,7 +26,7 @@ from baselines.items import Items, UserItemModel
 from baselines.method import OnRound, ignore
 from baselines.non_rules import NonRules
 from baselines.registry import register
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 
 Vectors: TypeAlias = npt.NDArray[np.float64]

@@ -35,7 +35,7 @@ from baselines.fold_in import Factors, logistic_fold_in, ranking_fold_in
 from baselines.items import Items, UserItemModel
 from baselines.method import Fitted, OnRound, ignore
 from baselines.registry import register
-from datasets.errors import DataError, unknown
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes
 
 Solver: TypeAlias = Literal["als", "bpr", "logistic"]

@@ -17,7 +17,7 @@ from scipy.special import logit
 from baselines.method import Fitted, OnRound, Scores, ignore
 from baselines.owners import homes_with_both
 from baselines.registry import register
-from datasets.errors import DataError, unknown
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes
 
 By: TypeAlias = Literal["owners", "type_pair", "global"]

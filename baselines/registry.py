@@ -19,8 +19,8 @@ from typing import TypeVar, get_type_hints
 
 from baselines.discovery import listed
 from baselines.method import Method
-from datasets.errors import DataError, unknown
-from datasets.options import refuse_wrong_type
+from datasets.common.errors import DataError, unknown
+from datasets.common.options import refuse_wrong_type
 
 # The optional packages and the extra of this project that brings each.
 EXTRAS = {

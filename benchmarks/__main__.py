@@ -8,8 +8,8 @@ import os
 import sys
 from pathlib import Path
 
-from fedrule.commands.modules import add_import, import_all
-from fedrule.threads import set_threads
+from datasets.common.modules import add_import, import_all
+from datasets.common.threads import set_threads
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Only now, so that the libraries that count find their number of threads when they are loaded.
     from benchmarks import commands
     from benchmarks.printed import NoReader
-    from datasets.errors import DataError
+    from datasets.common.errors import DataError
 
     try:
         import_all([*chosen.modules, *chosen.more_modules])

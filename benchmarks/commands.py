@@ -8,19 +8,19 @@ import logging
 import math
 
 from baselines import registry
-from benchmarks.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric, resamples_for
-from benchmarks.execute import execute
-from benchmarks.experiment import source
-from benchmarks.histories import histories
-from benchmarks.leaderboard import Board, boards, leaderboard
+from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric, resamples_for
+from benchmarks.runs.execute import execute
+from benchmarks.runs.experiment import source
+from benchmarks.results.histories import histories
+from benchmarks.results.leaderboard import Board, boards, leaderboard
 from benchmarks.printed import say, show_board, show_failures
-from benchmarks.results import Result, Store, load_failures, load_results, results_folder
-from benchmarks.settings import assignments, split_options
-from benchmarks.suite import read_suite
-from datasets.errors import DataError, unknown
-from datasets.options import parse_options
+from benchmarks.results.results import Result, Store, load_failures, load_results, results_folder
+from benchmarks.runs.settings import assignments, split_options
+from benchmarks.runs.suite import read_suite
+from datasets.common.errors import DataError, unknown
+from datasets.common.options import parse_options
 from datasets.registry import get as get_data
-from datasets.whole_files import moved_to
+from datasets.common.whole_files import moved_to
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """What `pytest benchmarks/` adds to pytest: the scale, where results and saved runs go, and what benchmarks start from.
 
 Speed and quality are saved by themselves in the folder of the results: a run of pytest-benchmark as
-`speed/<machine>/<number>_<scale>.json` (`benchmarks.speeds` reads them, `pytest-benchmark compare` compares them), the
+`speed/<machine>/<number>_<scale>.json` (`benchmarks.results.speeds` reads them, `pytest-benchmark compare` compares them), the
 result of each method beside those of `python -m benchmarks run`. With `--benchmark-disable` nothing is kept.
 """
 
@@ -13,11 +13,11 @@ from typing import Protocol
 import pytest
 
 import datasets
-from benchmarks.measure import peak_megabytes
-from benchmarks.results import results_folder
-from benchmarks.speeds import SPEED
-from datasets.errors import DataError
-from fedrule.threads import set_threads
+from benchmarks.speed.measure import peak_megabytes
+from benchmarks.results.results import results_folder
+from benchmarks.results.speeds import SPEED
+from datasets.common.errors import DataError
+from datasets.common.threads import set_threads
 
 SCALES = ("smoke", "default", "paper")
 UNSAID = "file://./.benchmarks"  # where pytest-benchmark saves if it is told nothing

@@ -6,8 +6,8 @@ import math
 import sys
 from collections.abc import Sequence
 
-from benchmarks.leaderboard import Board, leaderboard
-from benchmarks.results import Result
+from benchmarks.results.leaderboard import Board, leaderboard
+from benchmarks.results.results import Result
 
 
 class NoReader(Exception):

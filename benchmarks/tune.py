@@ -32,16 +32,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from baselines.registry import get
-from benchmarks.circumstances import commit, versions
-from benchmarks.evaluate import evaluate
-from benchmarks.experiment import Experiment, Source, experiment
-from benchmarks.key import as_json
-from benchmarks.perform import fit
-from benchmarks.results import Store
-from datasets.errors import DataError, unknown
+from benchmarks.runs.circumstances import commit, versions
+from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.runs.experiment import Experiment, Source, experiment
+from benchmarks.results.key import as_json
+from benchmarks.runs.perform import fit
+from benchmarks.results.results import Store
+from datasets.common.errors import DataError, unknown
 from datasets.splits import Split, split
-from datasets.whole_files import Json, write_json
-from fedrule.progress import progress
+from datasets.common.whole_files import Json, write_json
+from datasets.common.progress import progress
 
 if TYPE_CHECKING:
     from optuna.trial import Trial as Ask

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from datasets import negatives
 from datasets.align import align
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Homes, Provenance, Rules
 from datasets.registry import dataset, load, names
 from datasets.splits import Hidden, Split, split
@@ -16,8 +16,8 @@ from datasets.view import Home, Relation
 
 if TYPE_CHECKING:
     from datasets import submission as submission
-    from datasets import tables as tables
-    from datasets.tables import from_tables as from_tables
+    from datasets.readers import tables
+    from datasets.readers.tables import from_tables
 
 __all__ = [
     "DataError",
@@ -46,5 +46,5 @@ def __getattr__(name: str) -> object:
     if name in ("submission", "tables"):
         return importlib.import_module(f"datasets.{name}")
     if name == "from_tables":
-        return importlib.import_module("datasets.tables").from_tables
+        return importlib.import_module("datasets.readers.tables").from_tables
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

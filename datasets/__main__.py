@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from datasets.describe import number
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Homes
-from datasets.options import parse_options, spell_option
-from datasets.recognise import TABLES, WYZE, recognise
+from datasets.common.options import parse_options, spell_option
+from datasets.readers.recognise import TABLES, WYZE, recognise
 from datasets.registry import get, load, names
 
 
@@ -174,8 +174,8 @@ def _generate(chosen: argparse.Namespace) -> int:
 
 
 def _write_csv(homes: Homes, folder: Path, layout: str | None) -> None:
-    from datasets.table_files import write_tables
-    from datasets.wyze_files import write_wyze
+    from datasets.readers.table_files import write_tables
+    from datasets.readers.wyze_files import write_wyze
 
     whole = homes.users.dtype.kind == homes.device_ids.dtype.kind == "i"
     layout = layout or ("wyze" if whole else "tables")

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 from datasets.view import Relation
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.invariants import check
 from datasets.view import Home, Relation, spell_out
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 
 if TYPE_CHECKING:
     from datasets.homes import Homes, Ids

@@ -2,7 +2,7 @@
 
 Candidates are never listed one by one: they are numbered home by home, the taken ones (known, positive or forbidden)
 are skipped by their position in a sorted array, and distinct numbers are drawn for all homes at once. With keyed
-chance (`datasets.chance.Keyed`) a home gets the same as if it were alone.
+chance (`datasets.common.chance.Keyed`) a home gets the same as if it were alone.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from datasets.candidates import Pairs, has_self_rules
-from datasets.chance import Chance, chance_of
-from datasets.distinct import distinct, draw_distinct, how_many_free, nth_not_in
-from datasets.errors import DataError, unknown
+from datasets.common.chance import Chance, chance_of
+from datasets.common.distinct import distinct, draw_distinct, how_many_free, nth_not_in
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from datasets.errors import DataError, unknown
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Homes
-from datasets.options import refuse_wrong_type
+from datasets.common.options import refuse_wrong_type
 
 # Imported on first use, so that `import datasets` does no work. A module outside joins by being imported.
-ADAPTERS = ("datasets.wyze", "datasets.ifttt", "datasets.tables", "datasets.saved", "datasets.synthetic")
+ADAPTERS = ("datasets.readers.wyze", "datasets.ifttt", "datasets.readers.tables", "datasets.saved", "datasets.synthetic")
 
 Loader = Callable[..., Homes]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from datasets.errors import DataError, unknown
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes, Mask, Rules
-from datasets.options import refuse_wrong_type
+from datasets.common.options import refuse_wrong_type
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Ids, Provenance, Rules, starts
 from datasets.view import Relation
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask, frozen, runs
 
 DENSE_CELLS = 50_000_000  # 50 MB of booleans; the 178 services and 3,000 relations of IFTTT would be twice that

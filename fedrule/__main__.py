@@ -10,7 +10,7 @@ import sys
 from importlib.metadata import version
 from typing import Protocol, cast
 
-from fedrule.threads import set_threads
+from datasets.common.threads import set_threads
 
 COMMANDS = {
     "train": "train a graph method on homes and save the model",
@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     set_threads(1)  # before NumPy is loaded, which comes with the commands
     chosen = _parser(arguments).parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    from datasets.errors import DataError
+    from datasets.common.errors import DataError
 
     try:
         return _module(chosen.command).run(chosen)

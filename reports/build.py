@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from fedrule.threads import set_threads
+from datasets.common.threads import set_threads
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     set_threads(1)
     # Only now, so that the libraries that count find their number of threads when they are loaded.
-    from datasets.errors import DataError
+    from datasets.common.errors import DataError
 
     try:
         return _build(chosen)
@@ -40,8 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _build(chosen: argparse.Namespace) -> int:
     """Run what is missing, make the files, and write them or compare them with those that are there."""
-    from benchmarks.results import results_folder
-    from datasets.errors import DataError
+    from benchmarks.results.results import results_folder
+    from datasets.common.errors import DataError
     from reports.material import Material
     from reports.outputs import chosen_outputs
     from reports.readme import README, readme_files
@@ -71,8 +71,8 @@ def _build(chosen: argparse.Namespace) -> int:
 
 
 def _run_missing(chosen: argparse.Namespace, folder: Path) -> None:
-    from benchmarks.prepare import prepare
-    from benchmarks.results import Store
+    from benchmarks.results.prepare import prepare
+    from benchmarks.results.results import Store
 
     prepared = prepare(chosen.suite, store=Store(folder), jobs=chosen.jobs, quiet=chosen.quiet)
     there = len(prepared.runs.finished) - prepared.runs.made
@@ -82,7 +82,7 @@ def _run_missing(chosen: argparse.Namespace, folder: Path) -> None:
 
 
 def _write(files: Mapping[Path, bytes]) -> list[Path]:
-    from datasets.whole_files import moved_to
+    from datasets.common.whole_files import moved_to
 
     for path, content in files.items():
         with moved_to(path) as temporary:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from benchmarks.compare import Comparison
-from benchmarks.leaderboard import Board
-from datasets.errors import DataError
+from benchmarks.results.compare import Comparison
+from benchmarks.results.leaderboard import Board
+from datasets.common.errors import DataError
 from reports.main_rows import main_rows, ranking_of, runs_of, with_rows
 from reports.material import Material
 from reports.places import ROLES

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from benchmarks.leaderboard import Board
-from benchmarks.results import Result
+from benchmarks.results.leaderboard import Board
+from benchmarks.results.results import Result
 from reports.material import Material
-from reports.phrases import seeds
+from reports.text.phrases import seeds
 from reports.places import Place, Role, place_of, places
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from benchmarks.examples import Example, load_examples
-from benchmarks.leaderboard import Board, boards
-from benchmarks.portraits import Portrait, load_portraits
-from benchmarks.results import Result, load_runs, results_folder
-from benchmarks.speeds import Speed, load_speeds
+from benchmarks.results.examples import Example, load_examples
+from benchmarks.results.leaderboard import Board, boards
+from benchmarks.results.portraits import Portrait, load_portraits
+from benchmarks.results.results import Result, load_runs, results_folder
+from benchmarks.results.speeds import Speed, load_speeds
 from reports.studies import Study, load_studies
 
 

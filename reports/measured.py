@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from benchmarks.speeds import SPEED, Speed
+from benchmarks.results.speeds import SPEED, Speed
 
 
 def comparable(speeds: Iterable[Speed], size: str) -> list[Speed]:

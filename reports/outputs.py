@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from datasets.errors import unknown
+from datasets.common.errors import unknown
 from reports.figures import (
     breakdown,
     by_round,

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from benchmarks.results import Result
+from benchmarks.results.results import Result
 from reports.made import About, Missing, Table
 from reports.main_lists import main_lists
 from reports.material import Material
 from reports.outputs import Made
-from reports.phrases import listed
-from reports.table_formats import as_html
-from reports.words import summary
+from reports.text.phrases import listed
+from reports.text.table_formats import as_html
+from reports.text.words import summary
 
 FIRST = "leaderboard"  # the output that stands right below the summary
 NARROW = "-phone.svg"

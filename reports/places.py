@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.compare import refuse_mixed
-from benchmarks.leaderboard import Board, boards
-from benchmarks.naming import changed_options, whole_options
-from benchmarks.results import Result
+from benchmarks.results.compare import refuse_mixed
+from benchmarks.results.leaderboard import Board, boards
+from benchmarks.results.naming import changed_options, whole_options
+from benchmarks.results.results import Result
 from reports.material import Material
 
 CARVED = ("seed", "validation")  # of a split: belong to a run and to curves

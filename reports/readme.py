@@ -11,18 +11,18 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.results import Result
-from datasets.errors import DataError
-from reports.cells import NONE, figure
+from benchmarks.results.results import Result
+from datasets.common.errors import DataError
+from reports.text.cells import NONE, figure
 from reports.made import RUN, About, Cell, Drawing, Missing, Table, sources_of
 from reports.main_lists import MainList, Row, main_lists
 from reports.main_rows import seeds_of
 from reports.material import Material
 from reports.outputs import chosen_outputs
-from reports.sheet import laid_out, written
+from reports.drawing.sheet import laid_out, written
 from reports.standings import TOLD_APART
-from reports.table_formats import as_markdown
-from reports.words import BRACKETS
+from reports.text.table_formats import as_markdown
+from reports.text.words import BRACKETS
 
 README = "readme"
 COMMAND = "python -m reports.build --no-run --only readme"

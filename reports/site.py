@@ -11,14 +11,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from datasets.errors import DataError
-from fedrule.progress import Progress, progress
+from datasets.common.errors import DataError
+from datasets.common.progress import Progress, progress
 from reports.made import BUILD, Drawing, Missing, Table
 from reports.material import Material
 from reports.outputs import Made, Output
 from reports.page import NARROW, page
-from reports.sheet import WITHOUT_DATE, laid_out, written
-from reports.table_formats import FORMATS
+from reports.drawing.sheet import WITHOUT_DATE, laid_out, written
+from reports.text.table_formats import FORMATS
 
 log = logging.getLogger(__name__)
 

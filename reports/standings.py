@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 import pandas as pd
 
-from benchmarks.compare import ALPHA, LEVEL, Comparison
-from benchmarks.leaderboard import Board, Pairs, ranked
-from datasets.errors import DataError
+from benchmarks.results.compare import ALPHA, LEVEL, Comparison
+from benchmarks.results.leaderboard import Board, Pairs, ranked
+from datasets.common.errors import DataError
 from reports.material import Material
 
 HEADLINE = {"ranking": "mrr", "paper": "auc"}  # protocol -> what a list is sorted by
@@ -26,7 +26,7 @@ class Standing:
 
     board: Board
     metric: str
-    table: pd.DataFrame  # of `benchmarks.leaderboard`: a row per method, best first
+    table: pd.DataFrame  # of `benchmarks.results.leaderboard`: a row per method, best first
     pairs: Pairs
 
     @property

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import settings
 
 from datasets import Homes
-from fedrule.threads import set_threads
-from tests.two_homes import two_homes
+from datasets.common.threads import set_threads
+from tests.support.two_homes import two_homes
 
 set_threads(1)  # as reported runs do; several threads on a busy machine take many times as long
 settings.register_profile("repeatable", derandomize=True, deadline=None)

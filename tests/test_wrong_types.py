@@ -13,9 +13,9 @@ import pytest
 
 import datasets
 from datasets import DataError, from_tables
-from datasets.options import refuse_wrong_type
-from tests.test_tables import DEVICES, RULES
-from tests.two_homes import two_homes
+from datasets.common.options import refuse_wrong_type
+from tests.datasets.readers.test_tables import DEVICES, RULES
+from tests.support.two_homes import two_homes
 
 
 @pytest.mark.parametrize(
@@ -107,5 +107,5 @@ def test_a_seed_that_is_no_whole_number_is_refused(seed):
 
 
 def test_importing_the_package_is_enough_for_what_the_readme_names():
-    code = "import datasets; datasets.tables.from_tables, datasets.from_tables, datasets.negatives.sample"
+    code = "import datasets; datasets.readers.tables.from_tables, datasets.from_tables, datasets.negatives.sample"
     subprocess.run([sys.executable, "-c", code + ", datasets.submission.read_submission"], check=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Array, Mask
 from datasets.synthetic.draws import any_of
 from datasets.synthetic.households import ANYWHERE

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from datasets.assemble import DeviceColumns, RuleColumns, assemble
+from datasets.readers.assemble import DeviceColumns, RuleColumns, assemble
 from datasets.homes import Array, Homes, Mask, Provenance
 from datasets.registry import dataset
 from datasets.synthetic.draws import Floats

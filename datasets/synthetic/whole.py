@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 
 LARGEST_SEED = 2**63 - 1
 

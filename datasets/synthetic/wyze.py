@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from datasets.errors import unknown
+from datasets.common.errors import unknown
 from datasets.homes import Homes, Provenance, Rules
 from datasets.registry import dataset
 from datasets.synthetic.catalogue import Catalogue, catalogue

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Homes
-from datasets.options import parse_options
-from datasets.recognise import recognise
+from datasets.common.options import parse_options
+from datasets.readers.recognise import recognise
 from datasets.registry import get, load, names
 
 METAVAR = "NAME|PATH[:KEY=VALUE,...]"

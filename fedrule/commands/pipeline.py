@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Homes
-from fedrule.progress import progress
+from datasets.common.progress import progress
 
 if TYPE_CHECKING:
     from fedrule.pipeline import Pipeline

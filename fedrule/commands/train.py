@@ -8,16 +8,16 @@ import typing
 from collections.abc import Mapping
 from pathlib import Path
 
-from datasets.errors import DataError
-from datasets.options import parse_parameter
+from datasets.common.errors import DataError
+from datasets.common.options import parse_parameter
 from fedrule.commands import homes as asked_homes
-from fedrule.commands.modules import add_import, import_all
-from fedrule.progress import Progress, progress
-from fedrule.threads import set_threads
+from datasets.common.modules import add_import, import_all
+from datasets.common.progress import Progress, progress
+from datasets.common.threads import set_threads
 
 if typing.TYPE_CHECKING:
     from baselines.method import Fitted, OnRound
-    from fedrule.inference.card import Card
+    from fedrule.models.card import Card
 
 SHOWN = {
     "ranking": {"mrr": "mean reciprocal rank", "hr@1": "hit rate at 1", "hr@5": "hit rate at 5"}
@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Train, save, and say how well it does."""
     set_threads(chosen.threads)
-    from fedrule.fitting import train
-    from fedrule.inference.model_file import SavedModel, refuse_unwritable
+    from fedrule.models.fitting import train
+    from fedrule.models.model_file import SavedModel, refuse_unwritable
 
     import_all(chosen.modules)
     refuse_unwritable(chosen.out)

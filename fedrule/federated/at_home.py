@@ -12,18 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datasets.chance import Keyed
+from datasets.common.chance import Keyed
 from datasets.homes import Array, Homes, Rules
-from fedrule.encoder import Parameters
+from fedrule.model.encoder import Parameters
 from fedrule.federated.client import Gradient, Memory, Sent, train_locally
 from fedrule.federated.cohort import Purpose
 from fedrule.federated.layout import Layout, Vector
 from fedrule.federated.plan import Plan
-from fedrule.graph_options import Asks
-from fedrule.objective import Objective
-from fedrule.practice import Practices, Score
-from fedrule.scorer import Scorer
-from fedrule.training import Lesson, Teacher
+from fedrule.methods.graph_options import Asks
+from fedrule.training.objective import Objective
+from fedrule.training.practice import Practices, Score
+from fedrule.model.scorer import Scorer
+from fedrule.training.training import Lesson, Teacher
 
 
 @dataclass(frozen=True, slots=True, eq=False)

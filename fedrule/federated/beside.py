@@ -11,7 +11,7 @@ import torch
 
 from fedrule.federated.layout import Vector
 from fedrule.federated.state import AnyArray
-from fedrule.training import Watch
+from fedrule.training.training import Watch
 
 
 class Remembers(Protocol):

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from fedrule.federated.beside import Remembers
 from fedrule.federated.state import AnyArray, ServerState
 

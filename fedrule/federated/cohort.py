@@ -8,15 +8,15 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from datasets.chance import Keyed
-from datasets.errors import DataError, unknown
+from datasets.common.chance import Keyed
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Mask
 
 Sampling: TypeAlias = Literal["uniform", "poisson"]
 
 
 class Purpose(IntEnum):
-    """What a client's numbers of a round are drawn for; those of `fedrule.practice` count from 0."""
+    """What a client's numbers of a round are drawn for; those of `fedrule.training.practice` count from 0."""
 
     SAMPLING = 100
     FAULTS = 101

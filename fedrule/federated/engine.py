@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from datasets.errors import unknown
+from datasets.common.errors import unknown
 from datasets.homes import Array, Mask
 from fedrule.federated.aligned import align, put_back
 from fedrule.federated.cohort import Cohorts

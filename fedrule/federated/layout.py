@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedrule.encoder import Parameters
+from fedrule.model.encoder import Parameters
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Array, runs
 from fedrule.federated.layout import Layout, Vector, zeros
 from fedrule.federated.plan import Plan

@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from datasets.errors import DataError, unknown
+from datasets.common.errors import DataError, unknown
 
 Correction: TypeAlias = Literal["none", "gate", "scaffold"]
 ClientOptimizer: TypeAlias = Literal["sgd", "adam", "kept-adam"]

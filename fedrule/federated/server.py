@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from datasets.errors import DataError, unknown
+from datasets.common.errors import DataError, unknown
 from fedrule.federated.layout import Vector
 
 ServerRule: TypeAlias = Literal["plain", "momentum", "adam", "yogi"]

@@ -15,7 +15,7 @@ from fedrule.federated.engine import Engine, Report
 from fedrule.federated.layout import Vector
 from fedrule.federated.state import ServerState
 from fedrule.federated.work import Trainer
-from fedrule.training import RUN_AWAY, ran_away
+from fedrule.training.training import RUN_AWAY, ran_away
 
 log = logging.getLogger(__name__)
 

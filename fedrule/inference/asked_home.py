@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.view import Home
 from fedrule.inference.json_text import BadJson, parsed
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 
-from datasets.errors import DataError
-from datasets.whole_files import Json
+from datasets.common.errors import DataError
+from datasets.common.whole_files import Json
 
 
 class BadJson(DataError):

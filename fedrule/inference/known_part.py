@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Rules
-from fedrule.inference.card import Card
+from fedrule.models.card import Card
 
 
 class KnownPart(NamedTuple):

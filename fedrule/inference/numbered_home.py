@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from datasets.errors import unknown as unknown_name
+from datasets.common.errors import unknown as unknown_name
 from datasets.view import Relation
 from fedrule.inference.asked_home import AskedHome, Automated, BadHome, Id, Owned
 from fedrule.inference.graph import Graph

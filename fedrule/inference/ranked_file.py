@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datasets.errors import DataError
-from datasets.whole_files import moved_to
+from datasets.common.errors import DataError
+from datasets.common.whole_files import moved_to
 from fedrule.inference.ranked import Ranked
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from datasets.candidates import Pairs
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 from datasets.view import Home
 from fedrule.inference.asked_home import AskedHome
-from fedrule.inference.card import Card
+from fedrule.models.card import Card
 from fedrule.inference.graph import Found, Matrix, Scores, Search, nothing
 from fedrule.inference.known_part import known_part, numbers_of, refuse_unknown
-from fedrule.inference.model_file import SavedModel
+from fedrule.models.model_file import SavedModel
 from fedrule.inference.numbered_home import NumberedHome, Numbers, Unknown, refuse_other_ways
 from fedrule.inference.ranked import Ranked
 from fedrule.inference.recommendation import Recommendation, Recommendations, Support

@@ -14,12 +14,12 @@ from datasets.valid import ValidRules
 from datasets.view import Relation
 from fedrule.inference.graph import LARGEST, Found, Graph, Search, nothing
 from fedrule.inference.many_homes import search_homes
-from fedrule.inference.model_file import SavedModel
+from fedrule.models.model_file import SavedModel
 from fedrule.inference.numpy_network import NumpyNetwork, is_network_alone
 from fedrule.inference.one_home import search_home
 
 if TYPE_CHECKING:
-    from fedrule.graph_model import GraphModel
+    from fedrule.model.graph_model import GraphModel
 
 CANDIDATES = 1 << 15  # scored at a time: some kilobytes of evidence for each
 
@@ -29,7 +29,7 @@ def search_of(saved: SavedModel) -> Search:
     card = saved.card
     if is_network_alone(card.options):
         return NetworkSearch(NumpyNetwork.of(saved), saved.itself)
-    from fedrule.saved import restored
+    from fedrule.models.saved import restored
 
     return ScorerSearch(restored(saved), saved.valid, saved.itself, card.types, card.relations)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 
 if TYPE_CHECKING:
     from fedrule.pipeline.errors import DatabaseError as DatabaseError

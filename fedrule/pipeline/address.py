@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 
 VARIABLE = re.compile(r"\$\{([^}]*)\}")
 FILES = (".db", ".sqlite", ".sqlite3")

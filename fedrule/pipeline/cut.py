@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from fedrule.pipeline.keyed import KeyedTable
 from fedrule.pipeline.sound import joined
 from fedrule.pipeline.source import Source

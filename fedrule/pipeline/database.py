@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, Executable, NullPool, create_engine
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from fedrule.pipeline.address import HOST, read_address
 from fedrule.pipeline.errors import in_our_words
 

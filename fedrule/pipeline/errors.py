@@ -11,7 +11,7 @@ from sqlalchemy import URL
 from sqlalchemy.engine.interfaces import DBAPIModule
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 
 SECRET = ("pass", "secret", "key")  # parts of the names of options that hold one, e.g. sslpassword
 SHORTEST = 4  # a password of fewer characters cannot be cut out of a sentence without giving it away

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from datasets.homes import Mask
-from datasets.problems import Problem, Problems
-from datasets.text_table import TextTable
+from datasets.readers.problems import Problem, Problems
+from datasets.readers.text_table import TextTable
 from fedrule.pipeline.decode import UNREADABLE
 
 IDS = ("user", "device", "trigger_device", "action_device")  # what tells the rows of a table apart

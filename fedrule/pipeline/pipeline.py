@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from datasets.homes import Homes, Provenance
-from datasets.ids import whole_numbers
-from datasets.join import join
-from datasets.options import refuse_wrong_type
-from datasets.problems import Problems
+from datasets.readers.ids import whole_numbers
+from datasets.readers.join import join
+from datasets.common.options import refuse_wrong_type
+from datasets.readers.problems import Problems
 from fedrule.pipeline.canonical import canonical
 from fedrule.pipeline.cut import Sorted, in_parts
 from fedrule.pipeline.database import Database

@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from datasets.errors import DataError, unknown
-from datasets.options import refuse_wrong_type
-from datasets.tables import DEVICES, OPTIONAL, RULES
+from datasets.common.errors import DataError, unknown
+from datasets.common.options import refuse_wrong_type
+from datasets.readers.tables import DEVICES, OPTIONAL, RULES
 
 ROLES = {"devices": DEVICES, "rules": RULES}
 

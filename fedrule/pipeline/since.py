@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sql
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 
 
 def later(column: sql.ColumnElement[Any], since: object, *, where: str, sqlite: bool) -> sql.ColumnElement[bool]:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datasets.homes import Mask
-from datasets.problems import Problems
-from datasets.text_table import read_table
+from datasets.readers.problems import Problems
+from datasets.readers.text_table import read_table
 from fedrule.pipeline.decode import unreadable
 from fedrule.pipeline.keyed import IDS, KeyedTable
 from fedrule.pipeline.source import Source

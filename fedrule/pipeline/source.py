@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sql
 from sqlalchemy.types import TypeEngine
 
-from datasets.errors import DataError, unknown
+from datasets.common.errors import DataError, unknown
 from fedrule.pipeline.database import Database
 from fedrule.pipeline.keyed import IDS
 from fedrule.pipeline.settings import TableAt

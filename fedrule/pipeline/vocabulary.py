@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from datasets.homes import Homes
-from datasets.problems import Problems
-from datasets.text_table import read_table
+from datasets.readers.problems import Problems
+from datasets.readers.text_table import read_table
 from datasets.view import Relation
 from fedrule.pipeline.decode import UNREADABLE
 from fedrule.pipeline.source import Source

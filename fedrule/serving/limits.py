@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 
 
 def _limit(default: int, about: str) -> int:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pydantic_core import to_json
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from fedrule.serving.measured import Measured
 from fedrule.serving.refusals import Refused
 from fedrule.serving.shelf import Shelf

@@ -15,7 +15,7 @@ from types import FrameType
 
 import uvicorn
 
-from datasets.errors import DataError
+from datasets.common.errors import DataError
 from fedrule.serving.connection import connections
 from fedrule.serving.gate import Gate
 from fedrule.serving.refusals import Refused

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fastapi import Request
 from pydantic_core import to_json
 
-from datasets.whole_files import Json
+from datasets.common.whole_files import Json
 from fedrule.inference.asked_home import BadHome
 from fedrule.inference.json_text import BadJson, parsed
 from fedrule.serving.asked import Choice, Envelope, HomeBody, Recommend, Whose, asked_home, checked, length

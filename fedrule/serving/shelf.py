@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from pydantic_core import to_json
 
-from datasets.errors import DataError
-from fedrule.inference.model_file import SavedModel
+from datasets.common.errors import DataError
+from fedrule.models.model_file import SavedModel
 from fedrule.inference.recommender import Recommender
 from fedrule.serving.effort import Effort
 from fedrule.serving.limits import Limits

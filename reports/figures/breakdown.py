@@ -10,17 +10,17 @@ from functools import partial
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmarks.leaderboard import Board
-from benchmarks.results import Result
-from reports.families import NO_LINE
+from benchmarks.results.leaderboard import Board
+from benchmarks.results.results import Result
+from reports.drawing.families import NO_LINE
 from reports.figures.hit_rates import FORMULATIONS
-from reports.looks import Look, looks_of
+from reports.drawing.looks import Look, looks_of
 from reports.made import RUN, About, Drawing, Missing, sources_of
 from reports.main_rows import defaults_of, heading, runs_of, seeds_of
 from reports.material import Material
-from reports.phrases import seeds
+from reports.text.phrases import seeds
 from reports.places import IFTTT, WYZE
-from reports.sheet import Block, Panel, Sheet
+from reports.drawing.sheet import Block, Panel, Sheet
 
 SIZE = "devices "  # begins the name of a slice of homes
 KINDS = {"seen": "seen", "unseen": "never seen"}  # slices of rules

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from benchmarks.results import Result
+from benchmarks.results.results import Result
 from reports.curves import sheet
-from reports.lines import Row, rows
+from reports.drawing.lines import Row, rows
 from reports.made import RUN, About, Drawing, Missing, sources_of
 from reports.material import Material
-from reports.paper import PAPER_METHODS
+from reports.text.paper import PAPER_METHODS
 from reports.places import WYZE, Place, Role, place_of
 
 ENCODERS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}

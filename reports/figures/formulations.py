@@ -8,16 +8,16 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from benchmarks.matrix_excerpt import ExampleHome
-from benchmarks.portraits import FOLDER, Portrait
-from benchmarks.records import Owned, TypedRule
+from benchmarks.results.matrix_excerpt import ExampleHome
+from benchmarks.results.portraits import FOLDER, Portrait
+from benchmarks.results.records import Owned, TypedRule
 from reports.figures.home_graph import BADGE, IDLE, LANE, THIS, WANTED, Edge, badge, draw_graph, in_inches
-from reports.looks import FAINT, INK
+from reports.drawing.looks import FAINT, INK
 from reports.made import BUILD, About, Drawing, Missing
 from reports.material import Material
 from reports.places import WYZE
-from reports.sheet import Block, Panel, Sheet
-from reports.text_width import fitted
+from reports.drawing.sheet import Block, Panel, Sheet
+from reports.drawing.text_width import fitted
 
 OTHER, RULED = "#b5b5b5", "#e6e6e6"  # colours of other homes, and between rows
 MOST_EDGES = 9  # of rules that the home has

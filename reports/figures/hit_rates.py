@@ -9,16 +9,16 @@ from functools import partial
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmarks.leaderboard import Board
-from benchmarks.results import Result
-from reports.lines import Floats
-from reports.looks import Look, looks_of
+from benchmarks.results.leaderboard import Board
+from benchmarks.results.results import Result
+from reports.drawing.lines import Floats
+from reports.drawing.looks import Look, looks_of
 from reports.made import RUN, About, Drawing, Missing, sources_of
 from reports.main_rows import defaults_of, place_title, runs_of, seeds_of
 from reports.material import Material
-from reports.paper import HIT_RATE_AT_40, PAPER_METHODS
+from reports.text.paper import HIT_RATE_AT_40, PAPER_METHODS
 from reports.places import IFTTT, WYZE, Role
-from reports.sheet import Block, Panel, Sheet
+from reports.drawing.sheet import Block, Panel, Sheet
 
 LONGEST = 50
 FORMULATIONS = ("graphrank", "graphrule", "mf", "gcmc", "ease", "popularity")

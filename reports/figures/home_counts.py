@@ -9,11 +9,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from benchmarks.portraits import FOLDER, Portrait
-from reports.looks import Look, looks_of
+from benchmarks.results.portraits import FOLDER, Portrait
+from reports.drawing.looks import Look, looks_of
 from reports.made import BUILD, About, Drawing, Missing
 from reports.material import Material
-from reports.sheet import Block, Panel, Sheet
+from reports.drawing.sheet import Block, Panel, Sheet
 
 MOST = 6  # data sets; the largest of each name first
 

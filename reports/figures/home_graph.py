@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyBboxPatch, PathPatch, Polygon
 from matplotlib.path import Path
 
-from reports.looks import FAINT, INK
-from reports.text_width import fitted
+from reports.drawing.looks import FAINT, INK
+from reports.drawing.text_width import fitted
 
 THIS, WANTED = "#0072B2", "#D55E00"  # colours of the home, and of what it may get
 # Inches.

@@ -10,19 +10,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from benchmarks.leaderboard import Board
-from benchmarks.results import Result
-from datasets.errors import DataError
-from reports.direct_labels import in_lines
-from reports.families import LOOKS, family_of, legend
-from reports.looks import FAINT, INK
+from benchmarks.results.leaderboard import Board
+from benchmarks.results.results import Result
+from datasets.common.errors import DataError
+from reports.drawing.direct_labels import in_lines
+from reports.drawing.families import LOOKS, family_of, legend
+from reports.drawing.looks import FAINT, INK
 from reports.made import RUN, About, Drawing, Missing, sources_of
 from reports.main_rows import main_rows, place_title, runs_of, seeds_of, with_rows
 from reports.material import Material
 from reports.places import IFTTT, WYZE, Place, place_of, places
-from reports.sheet import Block, Panel, Sheet
+from reports.drawing.sheet import Block, Panel, Sheet
 from reports.standings import MIDDLE, TOLD_APART, Standing, standing_of
-from reports.text_width import inches
+from reports.drawing.text_width import inches
 
 METRIC = "mrr"
 MOST_PANELS = 4

@@ -10,14 +10,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from reports.families import FEDERATED, METHODS
-from reports.growth import COMMAND, ONE_ROUND, Point, fits, growth, tenfold
-from reports.looks import FAINT, INK, Look, looks_of
+from reports.drawing.families import FEDERATED, METHODS
+from reports.figures.growth import COMMAND, ONE_ROUND, Point, fits, growth, tenfold
+from reports.drawing.looks import FAINT, INK, Look, looks_of
 from reports.made import About, Drawing, Missing
 from reports.material import Material
-from reports.phrases import plain
-from reports.sheet import Block, Panel, Sheet
-from reports.text_width import fitted
+from reports.text.phrases import plain
+from reports.drawing.sheet import Block, Panel, Sheet
+from reports.drawing.text_width import fitted
 
 HEADINGS = {
     "user-item": "User-item methods, and floors",

@@ -10,17 +10,17 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from benchmarks.leaderboard import Board, boards
-from benchmarks.results import Result
+from benchmarks.results.leaderboard import Board, boards
+from benchmarks.results.results import Result
 from reports.curves import LOG_SCALE, METRICS, ROOM, logarithmic
-from reports.families import sends
-from reports.looks import FAINT, Look, looks_of
+from reports.drawing.families import sends
+from reports.drawing.looks import FAINT, Look, looks_of
 from reports.made import RUN, About, Drawing, Missing, sources_of
 from reports.main_rows import heading
 from reports.material import Material
-from reports.phrases import listed, seeds
+from reports.text.phrases import listed, seeds
 from reports.places import IFTTT, WYZE, Role, place_of, places
-from reports.sheet import Block, Panel, Sheet
+from reports.drawing.sheet import Block, Panel, Sheet
 
 RATE = "learning_rate"
 MARKERS = ("o", "^", "s", "D", "v", "P")

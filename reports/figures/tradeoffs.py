@@ -9,17 +9,17 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from benchmarks.leaderboard import Board
-from benchmarks.results import Result
-from reports.costs import Point, front, in_bytes, in_seconds, points, seconds, sent
-from reports.direct_labels import Named, add_names, in_lines
-from reports.families import FEDERATED, LOOKS, legend, sends
-from reports.looks import DASHES, Look
+from benchmarks.results.leaderboard import Board
+from benchmarks.results.results import Result
+from reports.figures.costs import Point, front, in_bytes, in_seconds, points, seconds, sent
+from reports.drawing.direct_labels import Named, add_names, in_lines
+from reports.drawing.families import FEDERATED, LOOKS, legend, sends
+from reports.drawing.looks import DASHES, Look
 from reports.made import RUN, About, Drawing, Missing, sources_of
 from reports.main_rows import main_rows, place_title, ranking_of, seeds_of, with_rows
 from reports.material import Material
 from reports.places import IFTTT, WYZE, Role, place_of
-from reports.sheet import Block, Panel, Sheet
+from reports.drawing.sheet import Block, Panel, Sheet
 
 METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}
 PROTOCOLS = {"ranking": "mrr", "paper": "auc"}  # in the order of preference

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from benchmarks.portraits import FOLDER, Portrait
-from reports.cells import NONE, whole, written_out
+from benchmarks.results.portraits import FOLDER, Portrait
+from reports.text.cells import NONE, whole, written_out
 from reports.made import BUILD, About, Cell, Missing, Table
 from reports.material import Material
 

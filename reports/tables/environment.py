@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from benchmarks.results import Result
-from benchmarks.speeds import SPEED, Speed
-from reports.cells import whole
+from benchmarks.results.results import Result
+from benchmarks.results.speeds import SPEED, Speed
+from reports.text.cells import whole
 from reports.made import BUILD, About, Cell, Missing, Table, sources_of
 from reports.material import Material
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from benchmarks.example_lists import LONGEST, Entry
-from benchmarks.examples import FOLDER, Example, Recommended
-from benchmarks.records import HomeRule
-from reports.cells import whole
+from benchmarks.results.example_lists import LONGEST, Entry
+from benchmarks.results.examples import FOLDER, Example, Recommended
+from benchmarks.results.records import HomeRule
+from reports.text.cells import whole
 from reports.made import BUILD, About, Cell, Missing, Table
 from reports.material import Material
 from reports.places import IFTTT, WYZE

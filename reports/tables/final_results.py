@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
-from benchmarks.leaderboard import Board
-from benchmarks.results import Result
-from datasets.errors import DataError
-from reports.cells import NONE, figure, interval, whole, written_out
-from reports.failures import failure_notes
-from reports.families import FEDERATED, family_of
+from benchmarks.results.leaderboard import Board
+from benchmarks.results.results import Result
+from datasets.common.errors import DataError
+from reports.text.cells import NONE, figure, interval, whole, written_out
+from reports.text.failures import failure_notes
+from reports.drawing.families import FEDERATED, family_of
 from reports.made import RUN, About, Cell, Missing, Table, sources_of
 from reports.main_rows import place_title, runs_of
 from reports.material import Material
-from reports.paper import METRICS, RESULTS
-from reports.phrases import plain
+from reports.text.paper import METRICS, RESULTS
+from reports.text.phrases import plain
 from reports.places import Role, place_of
 from reports.standings import MIDDLE, standing_of
 

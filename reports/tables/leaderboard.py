@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.leaderboard import Board
-from reports.cells import figure, interval, whole
-from reports.failures import failure_notes
+from benchmarks.results.leaderboard import Board
+from reports.text.cells import figure, interval, whole
+from reports.text.failures import failure_notes
 from reports.made import RUN, About, Cell, Missing, Table, sources_of
 from reports.material import Material
 from reports.places import ROLES
@@ -17,7 +17,7 @@ MOST_IN_CAPTION = 6  # lists
 
 Row = Mapping[str, float]
 
-# Column -> the cell of a row of `benchmarks.leaderboard`.
+# Column -> the cell of a row of `benchmarks.results.leaderboard`.
 RANKING: dict[str, Callable[[Row], Cell]] = {
     "HR@1": lambda row: figure(row["hr@1"], 3),
     "HR@10": lambda row: figure(row["hr@10"], 3),

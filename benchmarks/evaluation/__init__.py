@@ -1,0 +1,1 @@
+"""Candidates, ranks and metrics: one evaluation for every method."""

@@ -1,0 +1,159 @@
+"""The rank of every hidden rule among all candidates of its home, for all homes of a chunk at once.
+
+Candidates are every ordered device pair x every relation minus the rules known at the time; the filtered list keeps
+those whose (type, relation, type) is valid. Other hidden rules of the home stay candidates: on the day of the
+prediction nobody knows which of them comes next. With g candidates above the hidden rule and e level with it (itself
+among them), its rank is g + (e + 1) / 2. NaN is "cannot answer" and lies below every number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from baselines.method import Fitted, Scores
+from benchmarks.evaluation.metrics import Values
+from benchmarks.evaluation.scoring import pairs_at_once, score
+from datasets.candidates import Pairs
+from datasets.homes import Array, Homes, Mask
+from datasets.splits import Hidden
+from datasets.valid import ValidRules
+
+WHOLE = 128  # a home of up to so many chunks is scored in one piece; a larger one in pieces, and twice
+MANY = 8  # hidden rules of a home scored alone from which sorting its candidates beats comparing with each rule
+
+
+class Ranks(NamedTuple):
+    """Of hidden rules. One that got no score, or is not in the list, has rank infinity."""
+
+    score: Scores  # [n_hidden]
+    valid: Values  # [n_hidden]  among valid candidates
+    every: Values  # [n_hidden]  among all candidates
+    n_valid: Array  # [n_homes]  the length of the home's list of valid candidates
+    n_every: Array  # [n_homes]  and of all candidates
+
+
+def rank_hidden(fitted: Fitted, hidden: Hidden, *, valid: ValidRules, self_pairs: bool, chunk: int) -> Ranks:
+    """Ranks with and without the valid filter. Every home has to have a hidden rule; `chunk` changes no number."""
+    homes, rules = hidden.homes, hidden.rules
+    candidates = Candidates.of(fitted, homes, valid=valid, self_pairs=self_pairs)
+    pairs = candidates.pairs
+    pair = pairs.number(rules)
+    scores = np.empty(len(rules), dtype=np.float32)
+    twice = np.zeros((2, len(rules)), dtype=np.int64)  # 2 g + e, filtered and unfiltered
+    lengths = np.zeros((2, homes.n_homes), dtype=np.int64)
+    limit = pairs_at_once(homes, chunk)
+    for first, end in pairs.runs(limit):
+        here = slice(*np.searchsorted(rules.home, [first, end]))
+        cuts = [*range(pairs.start[first], pairs.start[end], WHOLE * limit), int(pairs.start[end])]
+        kept = candidates.block(first, end, *cuts) if len(cuts) == 2 else None  # one piece serves both loops
+        for begin, behind in pairwise(cuts):
+            block = kept or candidates.block(first, end, begin, behind)
+            inside = np.flatnonzero((pair[here] >= begin) & (pair[here] < behind))
+            scores[here][inside] = block.scores[pair[here][inside] - begin, rules.relation[here][inside]]
+        for begin, behind in pairwise(cuts):
+            block = kept or candidates.block(first, end, begin, behind)
+            twice[:, here] += block.count(rules.home[here] - first, scores[here])
+            lengths[:, first:end] += block.lengths
+    seen = valid.contains(homes.device_type[rules.trigger], homes.device_type[rules.action], rules.relation)
+    rank = np.where(np.isnan(scores), np.inf, (twice + 1) / 2)
+    return Ranks(scores, np.where(seen, rank[0], np.inf), rank[1], *lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Scores of pairs of neighbouring homes, or of a piece of one home."""
+
+    scores: Scores  # [n_pairs, n_relations]  NaN for what is no candidate or cannot be answered
+    valid: Mask  # [n_pairs, n_relations]
+    pairs: Array  # [n_homes]  of each home
+    lengths: Array  # [2, n_homes]  valid and all candidates of each home
+
+    def count(self, home: Array, threshold: Scores) -> Array:
+        """[2, n_rules]: 2 g + e among valid and among all candidates, for rules sorted by their home in the block."""
+        if len(self.pairs) == 1 and len(home) > MANY:
+            return np.stack([_by_sorting(cells, threshold) for cells in (self.scores[self.valid], self.scores)])
+        twice = np.zeros((2, len(home)), dtype=np.int64)
+        layer = np.arange(len(home)) - np.searchsorted(home, home)  # 0 for the first rule of each home, then 1, ...
+        scores, valid, pairs, homes = self.scores, self.valid, self.pairs, np.arange(len(self.pairs))
+        for number in range(layer.max() + 1):
+            chosen = np.flatnonzero(layer == number)
+            if len(chosen) < len(homes):  # only the homes that have so many rules
+                stay = np.isin(homes, home[chosen], assume_unique=True)
+                rows = np.repeat(stay, pairs)
+                scores, valid, pairs, homes = scores[rows], valid[rows], pairs[stay], homes[stay]
+            twice[:, chosen] = _by_comparing(scores, valid, pairs, threshold[chosen])
+        return twice
+
+
+def _by_comparing(scores: Scores, valid: Mask, pairs: Array, threshold: Scores) -> Array:
+    """One rule of each home against the home's candidates."""
+    least = np.repeat(threshold, pairs)[:, None]
+    points = (scores > least).view(np.uint8)  # 2 above the rule, 1 level with it, 0 below or NaN
+    points += (scores >= least).view(np.uint8)
+    every = _sum_by_home(points, pairs)
+    points *= valid.view(np.uint8)
+    return np.stack([_sum_by_home(points, pairs), every])
+
+
+def _sum_by_home(points: npt.NDArray[np.uint8], pairs: Array) -> Array:
+    n_pairs, n_relations = points.shape
+    narrow = np.uint16 if n_relations < 2**15 else np.int64  # a row's sum fits; reduceat casts all of its input
+    rows = np.add.reduceat(points.ravel(), np.arange(n_pairs) * n_relations, dtype=narrow)
+    return np.add.reduceat(rows, np.cumsum(pairs) - pairs, dtype=np.int64)
+
+
+def _by_sorting(cells: Scores, threshold: Scores) -> npt.NDArray[np.intp]:
+    """All rules of one home against its candidates: (n - right) + (n - left) places of n sorted numbers."""
+    ordered = np.sort(cells, axis=None)
+    n = np.searchsorted(ordered, np.float32(np.nan))  # NaN is sorted behind all numbers
+    return 2 * n - np.searchsorted(ordered, threshold, side="right") - np.searchsorted(ordered, threshold)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The scored candidates of homes, block by block."""
+
+    fitted: Fitted
+    pairs: Pairs
+    valid: ValidRules
+    known_pair: Array  # [n_known]  sorted
+    known_relation: Array  # [n_known]
+
+    @classmethod
+    def of(cls, fitted: Fitted, homes: Homes, *, valid: ValidRules, self_pairs: bool) -> Candidates:
+        pairs, known = Pairs.of(homes, self_pairs=self_pairs), homes.rules
+        number = pairs.number(known)
+        order = np.argsort(number)
+        return cls(fitted, pairs, valid, number[order], known.relation[order])
+
+    def block(self, first: int, end: int, begin: int, behind: int) -> Block:
+        """Pairs `begin` to before `behind`: all of homes `first` to before `end`, or a piece of a lone home."""
+        _, trigger, action = self.pairs.devices(np.arange(begin, behind))
+        scores = score(self.fitted, self.pairs.homes, trigger, action)
+        some = slice(*np.searchsorted(self.known_pair, [begin, behind]))
+        row, relation = self.known_pair[some] - begin, self.known_relation[some]
+        scores[row, relation] = np.nan
+        valid, n_valid = self._valid(trigger, action)
+        bounds = np.clip(self.pairs.start[first : end + 1], begin, behind)
+        pairs = bounds[1:] - bounds[:-1]
+        start = np.cumsum(pairs) - pairs
+        home = np.searchsorted(start, row, side="right") - 1
+        taken = [np.bincount(home[which], minlength=len(pairs)) for which in (valid[row, relation], slice(None))]
+        lengths = np.stack([np.add.reduceat(n_valid, start), pairs * scores.shape[1]]) - taken
+        return Block(scores, valid, pairs, lengths)
+
+    def _valid(self, trigger: Array, action: Array) -> tuple[Mask, Array]:
+        """[n_pairs, n_relations]: the rows of the valid-rule tensor for the types of these pairs; their counts."""
+        types, valid = self.pairs.homes.device_type, self.valid
+        type_pair = types[trigger] * valid.n_types + types[action]
+        present = np.bincount(type_pair, minlength=valid.n_types**2) > 0
+        row = np.cumsum(present) - 1  # only the pairs of types that occur here: the tensor itself may be large
+        table = np.zeros((row[-1] + 1, valid.n_relations), dtype=np.bool_)
+        cell = valid.cell[present[valid.cell // valid.n_relations]]
+        table[row[cell // valid.n_relations], cell % valid.n_relations] = True
+        return np.take(table, row[type_pair], axis=0), np.diff(valid.start)[type_pair]

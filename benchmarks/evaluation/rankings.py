@@ -1,0 +1,134 @@
+"""Rankings on disk: the best rules of each home written down, and those of any other tool evaluated like a model.
+
+A CSV or Parquet table with a row per recommended rule: user, trigger_device and action_device (ids as in the data),
+trigger_state, action (the two parts of the relation) and rank, 1 for the best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from baselines.method import Fitted, Scores
+from benchmarks.evaluation.ranking import Candidates
+from benchmarks.evaluation.scoring import CHUNK, allows_self_pairs, hidden_part, narrow, pairs_at_once
+from datasets.common.errors import DataError
+from datasets.homes import Array, Homes, Ids, Mask, Rules
+from datasets.splits import Split
+from datasets.submission import Submission
+from datasets.valid import ValidRules
+
+COLUMNS = ("user", "trigger_device", "action_device", "trigger_state", "action", "rank")
+
+
+def best_rules(
+    fitted: Fitted, split: Split, *, part: str = "test", n: int = 50, valid: bool = True, chunk: int = CHUNK
+) -> tuple[Homes, Submission]:
+    """The first n candidates of every home with hidden rules, and these homes; ties in the order of candidates."""
+    homes, _ = narrow(hidden_part(split, part))
+    rows = Candidates.of(fitted, homes, valid=ValidRules.of(split.train), self_pairs=allows_self_pairs(split))
+    n_relations, found, ranks = len(homes.relations), [], []
+    for first, end in rows.pairs.runs(pairs_at_once(homes, chunk)):
+        begin = int(rows.pairs.start[first])
+        block = rows.block(first, end, begin, int(rows.pairs.start[end]))
+        cell = np.flatnonzero(~np.isnan(block.scores) & (block.valid | (not valid)))
+        home = np.repeat(np.arange(end - first), block.pairs)[cell // n_relations]
+        order = np.lexsort((-block.scores.ravel()[cell], home))
+        place = np.arange(len(cell)) - np.searchsorted(home, home)  # `home` is sorted already
+        found.append(begin * n_relations + cell[order[place < n]])
+        ranks.append(place[place < n] + 1)
+    pair, relation = np.divmod(np.concatenate(found), n_relations)
+    return homes, Submission(Rules(*rows.pairs.devices(pair), relation), np.concatenate(ranks))
+
+
+def write_rankings(homes: Homes, ranked: Submission, path: Path | str) -> None:
+    """Write ranked rules of these homes; the name ends in .csv or .parquet."""
+    rules, path = ranked.rules, Path(path)
+    states, actions = (np.array(column, dtype=object) for column in zip(*homes.relations, strict=True))
+    values = (
+        homes.users[rules.home],
+        homes.device_ids[rules.trigger],
+        homes.device_ids[rules.action],
+        states[rules.relation],
+        actions[rules.relation],
+        ranked.rank,
+    )
+    table = pd.DataFrame(dict(zip(COLUMNS, values, strict=True)))
+    if _is_csv(path):
+        table.to_csv(path, index=False)
+    else:
+        table.to_parquet(path, index=False)
+
+
+def read_rankings(homes: Homes, path: Path | str) -> Rankings:
+    """A model of these homes from a file; every row must name a user, two of its devices and a relation of the data."""
+    path = Path(path)
+    table = pd.read_csv(path, dtype=str, keep_default_na=False) if _is_csv(path) else pd.read_parquet(path)
+    missing = [column for column in COLUMNS if column not in table]
+    if missing:
+        raise DataError(f"{path}: no column {', '.join(missing)}; a ranking has {', '.join(COLUMNS)}")
+    home = pd.Index(homes.users).get_indexer(_ids(path, table["user"], homes.users))
+    owned = pd.MultiIndex.from_arrays([homes.device_home, homes.device_ids])
+    trigger, action = (
+        owned.get_indexer(pd.MultiIndex.from_arrays([home, _ids(path, table[column], homes.device_ids)]))
+        for column in ("trigger_device", "action_device")
+    )
+    pairs = pd.MultiIndex.from_tuples([tuple(relation) for relation in homes.relations])
+    relation = pairs.get_indexer(pd.MultiIndex.from_arrays([table["trigger_state"], table["action"]]))
+    rank = pd.to_numeric(table["rank"], errors="coerce").to_numpy(dtype=np.float64)
+    _refuse(path, home < 0, "the user is not in the data; leave it out")
+    _refuse(path, (trigger < 0) | (action < 0), "its user has no such device; use the device ids of the data")
+    _refuse(path, relation < 0, "no rule has this trigger state with this action; use the relations of the data")
+    _refuse(path, ~(rank >= 1), "the rank is not a number from 1 on")
+    rules = Rules(home, trigger, action, relation)
+    twice = pd.Series(rules.keys(homes.n_devices, len(homes.relations))).duplicated().to_numpy()
+    _refuse(path, twice, "its user has this rule twice; rank it once")
+    return Rankings(homes, Submission(rules, rank.astype(np.int64)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rankings:
+    """Ranked rules as a model: the score of a rule is minus its rank, and NaN where it is not listed."""
+
+    homes: Homes
+    ranked: Submission
+
+    def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
+        """Homes are recognised by their user, devices by their place among the home's; other homes get no answer."""
+        mine = pd.Index(self.homes.users).get_indexer(pd.Index(homes.users))[homes.device_home[trigger]]
+        shift = self.homes.device_start[mine] - homes.device_start[homes.device_home[trigger]]
+        asked = np.where(mine >= 0, (trigger + shift) * self.homes.n_devices + action + shift, -1)
+        rules = self.ranked.rules
+        listed = rules.trigger * self.homes.n_devices + rules.action
+        order = np.argsort(listed, kind="stable")
+        begin, behind = (np.searchsorted(listed[order], asked, side=side) for side in ("left", "right"))
+        length = behind - begin
+        row = np.repeat(np.arange(len(asked)), length)
+        entry = order[np.repeat(begin - (np.cumsum(length) - length), length) + np.arange(length.sum())]
+        scores = np.full((len(asked), len(homes.relations)), np.nan, dtype=np.float32)
+        scores[row, rules.relation[entry]] = -self.ranked.rank[entry]
+        return scores
+
+
+def _ids(path: Path, column: pd.Series, like: Ids) -> pd.Index:
+    """Ids of a file as the data has them: whole numbers or text."""
+    if like.dtype.kind != "i":
+        return pd.Index(column.astype(str))
+    numbers = pd.to_numeric(column, errors="coerce")
+    _refuse(path, ~(numbers % 1 == 0).to_numpy(), f"{column.name} is not a whole number, as the ids of the data are")
+    return pd.Index(numbers.astype(np.int64))
+
+
+def _refuse(path: Path, wrong: Mask, why: str) -> None:
+    if wrong.any():
+        row, count = int(np.flatnonzero(wrong)[0]) + 1, int(np.count_nonzero(wrong))
+        raise DataError(f"{path} row {row} (and {count - 1} more): {why}")
+
+
+def _is_csv(path: Path) -> bool:
+    if path.suffix not in (".csv", ".parquet"):
+        raise DataError(f"{path}: rankings are .csv or .parquet files; rename it")
+    return path.suffix == ".csv"

@@ -1,0 +1,1 @@
+"""Plain implementations that fast code is measured against and tested equal to."""

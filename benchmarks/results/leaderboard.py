@@ -1,0 +1,210 @@
+"""The methods on one data set, best first, in groups that the data cannot tell apart.
+
+The best method leads group 1. Going down the list, a method that differs from its group's leader (paired bootstrap over
+homes, Holm over all pairs of the list, p < ALPHA) leads the next group. One list is one family of comparisons.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.results.compare import ALPHA, Comparison, Floats, Panel, base_name, compare, holm, interval, lower_is_better, mean_over_seeds, metrics_of, resamples_for
+from benchmarks.results.naming import data_of, labels_of, split_of, title_of, whole_options
+from benchmarks.results.results import Result
+from datasets.common.errors import DataError
+from datasets.common.whole_files import Json
+
+COLUMNS = {
+    "ranking": ("mrr", "hr@1", "hr@10", "ndcg@10", "mrr, all", "hr@10, all"),
+    "paper": ("auc", "auc_feasible", "loss", "mr", "mr_rt", "mr_paper", "auc_pooled"),
+}
+
+Pairs = dict[tuple[str, str], Comparison]  # the better method of each pair first; without pairs of no common seed
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """Runs that may stand in one list: the same data, track, split and protocol, whatever the method and the seed."""
+
+    title: str  # what was measured on what, e.g. "wyze-synthetic, 500 homes, types, holdout, ranking"
+    protocol: str
+    runs: tuple[tuple[str, Result], ...]  # labelled
+    mark: str = ""  # ends the title where another board has the same, e.g. ", data 0123456789abcdef"
+
+    @property
+    def data(self) -> str:
+        """The data set with those of its options that are not the defaults."""
+        return data_of(self.runs[0][1])
+
+    @property
+    def split(self) -> str:
+        """How rules are hidden, with those of the split's options that are not the defaults."""
+        return split_of(self.runs[0][1])
+
+    def methods(self) -> list[str]:
+        """The labels, each once."""
+        return list(dict.fromkeys(label for label, _ in self.runs))
+
+    def has(self, metric: str) -> bool:
+        """Whether its methods can be compared by a metric."""
+        return base_name(metric) in metrics_of(self.runs[0][1])
+
+    def label(self, name: str) -> str | None:
+        """The row that a name means: the row itself, else the only one of the method; None where there is none.
+
+        A bare name is the row of the method's defaults, where these were run.
+        """
+        if name in self.methods():
+            return name
+        same = sorted({label for label, result in self.runs if result.key.method == name})
+        if len(same) > 1:
+            listed = ", ".join(map(shlex.quote, same))
+            raise DataError(f"{self.title}: {name} was run with several settings; name one of: {listed}")
+        return same[0] if same else None
+
+    def warnings(self) -> list[str]:
+        """What a reader of the list should know before believing it."""
+        return [*self._circumstances(), *self._seeds(), *self._silence()]
+
+    def _circumstances(self) -> list[str]:
+        """Where its runs were not made under the same circumstances: another commit, another version of a package."""
+        found: dict[str, set[str]] = {"commit": {result.commit for _, result in self.runs}}
+        for _, result in self.runs:
+            for package, version in result.versions.items():  # of what the run had loaded; a method may need more
+                found.setdefault(package, set()).add(version)
+        return [
+            f"the runs differ in {name}: {', '.join(sorted(value or 'unknown' for value in values))}"
+            for name, values in found.items()
+            if len(values) > 1
+        ]
+
+    def _seeds(self) -> list[str]:
+        """Where its rows are means over different seeds, which are different hidden rules."""
+        rows: dict[tuple[int, ...], list[str]] = {}
+        for label in self.methods():
+            seeds = sorted(result.key.seed for each, result in self.runs if each == label)
+            rows.setdefault(tuple(seeds), []).append(label)
+        listed = "; ".join(
+            f"{', '.join(map(str, seeds))}: {', '.join(sorted(labels))}" for seeds, labels in sorted(rows.items())
+        )
+        return [f"the rows are of different seeds ({listed})"] if len(rows) > 1 else []
+
+    def _silence(self) -> list[str]:
+        """Where a method has no answer for what it is asked."""
+        found = []
+        mute = [m for m in sorted(self.methods()) if self._unanswered(m, "unanswered", "hidden") == 1]
+        if mute:
+            found.append(f"answered none of the hidden rules: {', '.join(mute)}")
+        few = [m for m in sorted(self.methods()) if self._unanswered(m, "unanswered_non_rules", "non_rules") > 1 / 2]
+        if few and self.protocol == "paper":
+            found.append(
+                f"more than half of the non-rules are unanswered by {', '.join(few)}: "
+                "auc then says mostly which triples a method knows; see auc_feasible"
+            )
+        return found
+
+    def _unanswered(self, label: str, part: str, whole: str) -> float:
+        return _mean(_share(result, part, whole) for each, result in self.runs if each == label)
+
+
+def boards(results: Sequence[Result]) -> list[Board]:
+    """Results sorted into lists, one for each data set (by what it holds), track, split and protocol."""
+    found: dict[tuple[str, ...], list[Result]] = {}
+    for result in results:
+        key = result.key
+        split = {name: value for name, value in key.split.items() if name != "seed"}
+        place = key.data, _text(whole_options(result)), key.track, _text(split), key.protocol, key.fingerprint
+        found.setdefault((*place, str(key.curves)), []).append(result)
+    listed = [runs for _, runs in sorted(found.items())]
+    titles = [title_of(runs[0]) for runs in listed]
+    marks = [
+        f", data {runs[0].key.fingerprint}" if titles.count(title) > 1 else ""
+        for title, runs in zip(titles, listed, strict=True)
+    ]
+    return [
+        Board(title + mark, runs[0].key.protocol, tuple(zip(labels_of(runs), runs, strict=True)), mark)
+        for title, mark, runs in zip(titles, marks, listed, strict=True)
+    ]
+
+
+def leaderboard(board: Board, metric: str, *, seed: int = 0) -> pd.DataFrame:
+    """A row per method, best first: tie group, the metric's mean over seeds with its interval over homes, and more."""
+    return ranked(board, metric, seed=seed)[0]
+
+
+def ranked(board: Board, metric: str, *, seed: int = 0) -> tuple[pd.DataFrame, Pairs]:
+    """The leaderboard, and the comparisons of all pairs that its groups come from."""
+    panel = Panel.of(board.runs, metric)
+    methods = board.methods()
+    draws = panel.resampled(resamples=resamples_for(math.comb(len(methods), 2)), seed=seed)
+    values = panel.values()
+    rows = []
+    for method in methods:
+        columns = list(panel.columns(method).values())
+        runs = [result for label, result in board.runs if label == method]
+        low, high = interval(mean_over_seeds(draws[:, columns]))
+        row: dict[str, object] = {"method": method, metric: float(values[columns].mean()), "low": low, "high": high}
+        row |= {name: _mean(r.summary.get(name) for r in runs) for name in COLUMNS[board.protocol] if name != metric}
+        row["unanswered"] = _mean(result.summary.get("unanswered") for result in runs)
+        row["hidden"] = _mean(result.summary.get("hidden") for result in runs)
+        if board.protocol == "paper":
+            row["non-rules unanswered"] = _mean(_share(result, "unanswered_non_rules", "non_rules") for result in runs)
+        row["fit s"] = _mean(result.seconds.get("fit") for result in runs)
+        row["fit MB"] = _mean(result.memory.get("fit") for result in runs)
+        row["seeds"] = len(runs)
+        row["calibrated"] = any(result.calibrated for result in runs)
+        rows.append(row)
+    table = pd.DataFrame(rows).sort_values(metric, ascending=lower_is_better(metric), kind="stable")
+    ordered = table["method"].tolist()
+    pairs = all_pairs(panel, draws, ordered)
+    table.insert(0, "group", tie_groups(pairs, ordered))
+    if board.protocol == "ranking":
+        table = table.drop(columns="calibrated")
+    return table.reset_index(drop=True), pairs
+
+
+def all_pairs(panel: Panel, draws: Floats, ordered: Sequence[str]) -> Pairs:
+    """Every method, given best first, against every one below it that it has a seed in common with."""
+    return {
+        pair: compare(panel, *pair, resampled=draws, wilcoxon=False)
+        for pair in combinations(ordered, 2)
+        if panel.columns(pair[0]).keys() & panel.columns(pair[1]).keys()
+    }
+
+
+def tie_groups(pairs: Pairs, ordered: Sequence[str]) -> list[int]:
+    """The group of each method, given best first; two methods without a common seed are not told apart."""
+    p = holm([each.p_bootstrap for each in pairs.values()])
+    adjusted = dict(zip(pairs, p, strict=True))
+    groups: list[int] = []
+    leader = ordered[0] if ordered else ""
+    for method in ordered:
+        if adjusted.get((leader, method), 1.0) < ALPHA:
+            leader = method
+            groups.append(groups[-1] + 1)
+        else:
+            groups.append(groups[-1] if groups else 1)
+    return groups
+
+
+def _share(result: Result, part: str, whole: str) -> float | None:
+    number = result.summary.get(whole)
+    return result.summary.get(part, float("nan")) / number if number else None
+
+
+def _mean(values: Iterable[float | None]) -> float:
+    """Of what was measured; infinite where one is: the others alone would look too good."""
+    there = [value for value in values if value is not None and not math.isnan(value)]
+    return float(np.mean(there)) if there else float("nan")
+
+
+def _text(values: Mapping[str, Json]) -> str:
+    return json.dumps(values, sort_keys=True)

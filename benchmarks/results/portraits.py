@@ -1,0 +1,188 @@
+"""A portrait of a data set: what it holds in numbers, and one home of it to look at (the paper's figure 1).
+
+One JSON file for each data set and its options, in the folder `data` of the results. The name is the hash of both; the
+fingerprints inside say whether the data is still the same. Same data in, same bytes out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.runs.experiment import Source, source
+from benchmarks.results.key import as_json
+from benchmarks.results.matrix_excerpt import ExampleHome, example_home
+from benchmarks.results.records import name_of, read_record, read_records, write_record
+from datasets import Homes
+from datasets.describe import distinct
+from datasets.fidelity import fidelity
+from datasets.homes import Array
+from datasets.registry import get as get_data
+
+FOLDER = "data"  # of the results
+FORMAT = 1  # goes up when a portrait of the same data would look different
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """A number of `datasets.describe` beside the published one."""
+
+    name: str
+    ours: float
+    published: float | None  # None where nobody has published it
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A number of `datasets.fidelity`."""
+
+    name: str
+    ours: float
+    published: float | None
+    verdict: str  # "met", "off", or empty where there is nothing to hold it against
+
+
+@dataclass(frozen=True, slots=True)
+class EntityType:
+    """An entity type, and what uses it."""
+
+    name: str
+    devices: int
+    homes: int
+    as_trigger: int  # rules
+    as_action: int  # rules
+
+
+@dataclass(frozen=True, slots=True)
+class RelationUse:
+    """A trigger-action pair, and what uses it."""
+
+    trigger_state: str
+    action: str
+    rules: int
+    homes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Portrait:
+    """All that reports show of a data set; counts are of the track `instances`, every device a node."""
+
+    data: str
+    options: dict[str, object]  # all of them
+    fingerprints: dict[str, str]  # "types" and "instances" -> of the homes in this track
+    statistics: tuple[Statistic, ...]
+    source: str  # of the published numbers, in words; empty where there are none
+    notes: tuple[str, ...]  # what the data set says of itself, e.g. how it differs from the paper's
+    fidelity: tuple[Judged, ...]  # of made-up data beside what it imitates; empty where nothing can be judged
+    rules_per_home: dict[int, int]  # rules -> homes with so many
+    devices_per_home: dict[int, int]
+    types: tuple[EntityType, ...]  # most devices first
+    relations: tuple[RelationUse, ...]  # most rules first
+    example: ExampleHome | None  # None where no home has a rule
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return file_of(self.data, self.options)
+
+
+def file_of(data: str, options: dict[str, object]) -> str:
+    """The name of the portrait of a data set with these options, all of them."""
+    return name_of({"data": data, "options": options})
+
+
+def portrait(of: Source) -> Portrait:
+    """Of all homes of a source, whichever its track."""
+    instances, types = (_in_track(of, track).load() for track in ("instances", "types"))
+    described = instances.describe()
+    published = described.published.statistics
+    return Portrait(
+        data=of.data,
+        options={name: as_json(value, name) for name, value in of.options.items()},
+        fingerprints=_fingerprints(of),
+        statistics=tuple(Statistic(name, float(v), published.get(name)) for name, v in described.statistics.items()),
+        source=described.published.source if published else "",
+        notes=described.provenance.notes,
+        fidelity=_judged(instances) if published and not get_data(of.data).files else (),
+        rules_per_home=_histogram(np.diff(instances.rule_start)),
+        devices_per_home=_histogram(np.diff(instances.device_start)),
+        types=_types(instances),
+        relations=_relations(instances),
+        example=example_home(instances, types),
+    )
+
+
+def save(portrait: Portrait, results: Path) -> Path:
+    """Keep a portrait among results; the file."""
+    path = results / FOLDER / portrait.file
+    write_record(path, portrait, FORMAT)
+    return path
+
+
+def load_portraits(results: Path) -> tuple[list[Portrait], list[tuple[str, str]]]:
+    """The portraits among results; name and reason of each file that is none, which is left alone."""
+    found, problems = read_records(results / FOLDER, Portrait, FORMAT)
+    return sorted(found, key=lambda each: (each.data, each.file)), problems
+
+
+def is_current(of: Source, results: Path) -> bool:
+    """Whether there is a portrait of just this data."""
+    path = results / FOLDER / file_of(of.data, of.options)
+    if not path.exists():
+        return False
+    try:
+        return read_record(path, Portrait, FORMAT).fingerprints == _fingerprints(of)
+    except ValueError:
+        return False
+
+
+def _in_track(of: Source, track: str) -> Source:
+    return source(of.data, options=of.options, track=track, path=of.path)
+
+
+def _fingerprints(of: Source) -> dict[str, str]:
+    return {track: _in_track(of, track).fingerprint() for track in ("types", "instances")}
+
+
+def _judged(homes: Homes) -> tuple[Judged, ...]:
+    table = fidelity(homes)
+    columns = table["ours"], table["published"], table["verdict"]
+    return tuple(
+        Judged(str(name), float(ours), None if np.isnan(published) else float(published), str(verdict))
+        for name, ours, published, verdict in zip(table.index, *columns, strict=True)
+    )
+
+
+def _histogram(values: Array) -> dict[int, int]:
+    value, many = np.unique(values, return_counts=True)
+    return dict(zip(value.tolist(), many.tolist(), strict=True))
+
+
+def _types(homes: Homes) -> tuple[EntityType, ...]:
+    n = len(homes.types)
+    trigger, _, action = homes.typed()
+    devices = np.bincount(homes.device_type, minlength=n)
+    columns = (
+        devices,
+        _homes_with(homes.device_type, homes.device_home, n, homes.n_homes),
+        np.bincount(trigger, minlength=n),
+        np.bincount(action, minlength=n),
+    )
+    rows = np.stack(columns, axis=1).tolist()
+    order = np.argsort(-devices, kind="stable").tolist()
+    return tuple(EntityType(homes.types[i], *rows[i]) for i in order)
+
+
+def _relations(homes: Homes) -> tuple[RelationUse, ...]:
+    n, relation = len(homes.relations), homes.rules.relation
+    rules = np.bincount(relation, minlength=n)
+    rows = np.stack([rules, _homes_with(relation, homes.rules.home, n, homes.n_homes)], axis=1).tolist()
+    order = np.argsort(-rules, kind="stable").tolist()
+    return tuple(RelationUse(*homes.relations[i], *rows[i]) for i in order)
+
+
+def _homes_with(what: Array, home: Array, n: int, n_homes: int) -> Array:
+    """[n]: how many homes have each of n things at least once."""
+    return np.bincount(distinct(what * max(n_homes, 1) + home) // max(n_homes, 1), minlength=n)

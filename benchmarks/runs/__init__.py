@@ -1,0 +1,1 @@
+"""Suites, experiments and the runs that they ask for."""

@@ -1,0 +1,1 @@
+"""Quality and speed benchmarks: `pytest benchmarks/ --benchmark-only`."""

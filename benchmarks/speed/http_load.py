@@ -1,0 +1,138 @@
+"""A real service in a process of its own, and a real load generator before it: wrk, over this machine's loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from datasets.common.whole_files import Json
+
+COMMAND = [sys.executable, "-m", "fedrule", "serve"]
+STARTS_WITHIN = 60.0  # seconds, also on a busy machine
+ENDS_WITHIN = 15.0
+# wrk goes through the bodies in turn; what it counted is its last line.
+SCRIPT = """
+local requests, at = {}, 0
+function init(_)
+  for body in io.lines("BODIES") do
+    table.insert(requests, wrk.format("POST", nil, {["Content-Type"] = "application/json"}, body))
+  end
+end
+function request()
+  at = at % #requests + 1
+  return requests[at]
+end
+"""
+TELL = """
+function done(summary, latency, _)
+  local wrong = summary.errors
+  io.write(string.format(
+    '\\n{"requests": %d, "seconds": %f, "failed": %d, "median": %f, "p99": %f}\\n',
+    summary.requests, summary.duration / 1e6,
+    wrong.connect + wrong.read + wrong.write + wrong.status + wrong.timeout,
+    latency:percentile(50) / 1e3, latency:percentile(99) / 1e3))
+end
+"""
+
+
+class Running(NamedTuple):
+    """A service that answers."""
+
+    url: str  # without a slash at its end
+    port: int
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def ended(self, *, within: float = 30.0) -> int:
+        """Its exit code, once it has ended."""
+        return self.process.wait(within)
+
+    def processor_seconds(self) -> float:
+        """What it has computed since it has started: on a busy machine this says more than the clock."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_megabytes(self) -> float:
+        """What it holds in memory now."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text("ascii")
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        return int(found[1]) / 1000 if found else float("nan")
+
+
+class Load(NamedTuple):
+    """What wrk has counted."""
+
+    requests: int
+    failed: int  # no answer, or another status than 2xx and 3xx
+    seconds: float
+    median_ms: float
+    p99_ms: float
+
+    @property
+    def per_second(self) -> float:
+        return self.requests / self.seconds
+
+
+@contextmanager
+def running(
+    models: Sequence[Path], options: Sequence[str] = (), *, environment: Mapping[str, str] | None = None
+) -> Iterator[Running]:
+    """A service of these models on a free port; it is stopped at the end."""
+    command = [*COMMAND, *map(str, models), "--port", "0", *options]
+    with tempfile.TemporaryDirectory(prefix="served") as folder:
+        log = Path(folder) / "log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=out, env=environment or dict(os.environ))
+        try:
+            port = _port(process, log)
+            yield Running(f"http://127.0.0.1:{port}", port, process, log)
+        finally:
+            process.terminate()
+            try:
+                process.wait(ENDS_WITHIN)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _port(process: subprocess.Popen[bytes], log: Path) -> int:
+    """From the line that the service begins with."""
+    until = time.monotonic() + STARTS_WITHIN
+    while time.monotonic() < until:
+        if found := re.search(r"http://127\.0\.0\.1:(\d+)\n", log.read_text("utf-8")):
+            return int(found[1])
+        if process.poll() is not None:
+            break
+        time.sleep(0.02)
+    raise RuntimeError(f"the service did not start: {log.read_text('utf-8')}")
+
+
+def has_wrk() -> bool:
+    """Debian has it in the package wrk."""
+    return shutil.which("wrk") is not None
+
+
+def load(url: str, *, seconds: int, connections: int, bodies: Sequence[Json] = ()) -> Load:
+    """Ask as often as there are answers: POST each of the bodies in turn, or GET without any."""
+    with tempfile.TemporaryDirectory(prefix="load") as folder:
+        script = TELL
+        if bodies:
+            lines = Path(folder) / "bodies"
+            lines.write_text("".join(f"{json.dumps(body)}\n" for body in bodies), "utf-8")
+            script = SCRIPT.replace("BODIES", str(lines)) + TELL
+        file = Path(folder) / "asked.lua"
+        file.write_text(script, "utf-8")
+        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", str(file), url]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + 60)
+    told = json.loads(done.stdout.strip().splitlines()[-1])
+    return Load(told["requests"], told["failed"], told["seconds"], told["median"], told["p99"])

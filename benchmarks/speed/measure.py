@@ -1,0 +1,72 @@
+"""What benchmarks share: a reference timed in the same run, growth, warm methods, the memory of a fresh process."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+import datasets
+from baselines.registry import build
+from datasets.common.streams import Stream, generator
+
+if TYPE_CHECKING:
+    from pytest_benchmark.fixture import BenchmarkFixture
+
+# The child reads its own high-water mark: what the kernel counts for it from outside includes the parent's.
+PEAK = """
+import sys
+from benchmarks.runs.circumstances import peak_megabytes
+sys.stdout.write(f"\\n{peak_megabytes()}")
+"""
+
+
+def seconds(work: Callable[[], object], *, repeats: int = 1) -> float:
+    """The shortest of `repeats` runs."""
+    best = float("inf")
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
+def note_ratio(benchmark: BenchmarkFixture, units: int, reference: float, **more: float) -> None:
+    """Write into `extra_info` how many units of work a second were done, and how many times the reference's rate.
+
+    `reference` is the seconds that the reference needs for one unit, measured in this very run.
+    """
+    if benchmark.stats is None:  # --benchmark-disable: nothing was measured
+        return
+    fastest = benchmark.stats["min"]
+    benchmark.extra_info |= {
+        "units": units,
+        "units per second": units / fastest,
+        "units per second of the reference": 1 / reference,
+        "ratio": reference * units / fastest,
+        **more,
+    }
+
+
+def note_growth(benchmark: BenchmarkFixture, times: float, few: Mapping[str, float], many: Mapping[str, float]) -> None:
+    """Write into `extra_info` how what was measured grows per 10 times the homes, given that of `times` as many."""
+    tenfold = math.log10(times)
+    for what in few.keys() & many.keys():
+        benchmark.extra_info[f"{what} per 10x"] = (many[what] / few[what]) ** (1 / tenfold)
+
+
+@cache
+def warm_up(method: str) -> None:
+    """Fit 20 homes, once in a process: what is timed behind that is neither loading nor compiling."""
+    homes = datasets.load("wyze-synthetic", homes=20).merged_types()
+    build(method).fit(homes, rng=generator(Stream.FITTING, 0))
+
+
+def peak_megabytes(program: str) -> float:
+    """The most memory that a new Python process holds while it runs this program, imports included."""
+    done = subprocess.run([sys.executable, "-c", f"{program}\n{PEAK}"], check=True, capture_output=True, text=True)
+    return float(done.stdout.splitlines()[-1])

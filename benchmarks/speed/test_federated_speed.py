@@ -1,0 +1,165 @@
+"""Federated rounds against a plain torch loop over clients, their growth with the clients, and 100 in a row.
+
+The workload is the paper's: homes of 2 to 8 devices and 2.65 rules, 11 types, 163 relations, GraphSAGE 16-16, a
+predictor of 163 units, three local steps of SGD, everybody takes part. Candidates are drawn once, for the engine as for
+the loop, except where a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+
+import numpy as np
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+import datasets
+
+pytest.importorskip("torch", reason="federated methods need the extra graph")
+pytest.importorskip("torch_geometric", reason="the loop over clients needs the extra graph")
+pytest.importorskip("numba", reason="federated methods need the extra graph")
+
+import torch
+
+from baselines.method import Fitted
+from benchmarks.references.client_by_client import ClientByClient
+from benchmarks.conftest import Peak, SavedHomes
+from benchmarks.runs.curves import Curves
+from benchmarks.references.home_by_home import asked_homes
+from benchmarks.speed.measure import note_growth, note_ratio, seconds
+from datasets.homes import Homes
+from fedrule.federated.layout import Layout
+from fedrule.methods.method import Federated, trainer_of
+from fedrule.methods.federated_methods import FedGnn, FedRule, Scaffold
+from datasets.common.threads import set_threads
+
+SAMPLE = {"smoke": 100, "default": 100, "paper": 300}  # clients that the loop goes through
+CLIENTS = {"smoke": 1_000, "default": 10_000, "paper": 10_000}
+FULL = 76_218  # homes of the paper
+# Clients; growth is measured from the first.
+SIZES = {"smoke": (300, 1_000), "default": (1_000, 10_000), "paper": (1_000, 10_000, FULL, 300_000)}
+LONG = {"smoke": 100, "default": 1_000, "paper": FULL}  # clients of 100 rounds
+METHODS = {method.NAME: method for method in (FedGnn, FedRule, Scaffold)}
+
+# Rounds as in the paper, the model measured after the first and the last as curves do.
+PROGRAM = """
+import numpy as np
+import datasets
+from baselines.registry import build
+from benchmarks.conftest import SavedHomes
+from benchmarks.runs.curves import Curves
+from datasets.common.threads import set_threads
+set_threads({threads})
+split = datasets.split(datasets.load("saved", path={path!r}), "holdout", seed=0, validation=True)
+curves = Curves.of(split, every=10, seed=0, log_odds=True)
+method = build({method!r}, rounds={rounds}, server_optimizer="plain", server_rate=1.0)
+method.fit(
+    split.train,
+    rng=np.random.default_rng(0),
+    on_round=lambda done, of, fitted, values: curves.due(done, of) and curves.measure(fitted),
+)
+"""
+FEW = 4  # rounds after which memory has been asked for all that it will be
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "size" in metafunc.fixturenames:
+        metafunc.parametrize("size", SIZES[metafunc.config.getoption("scale")])
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[int, dict[str, float]]:
+    """Clients -> seconds of a round and megabytes, as they come in; sizes grow."""
+    return {}
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    set_threads(2)
+    yield
+    set_threads(1)
+
+
+def as_in_the_paper(method: type[Federated], draws: int) -> Federated:
+    """SGD in the homes, a server that takes the mean, 100 rounds."""
+    return method(server_optimizer="plain", server_rate=1.0, learning_rate=0.1, draws=draws)
+
+
+class Rounds:
+    """Rounds of a method one after the other, as its `fit` makes them."""
+
+    def __init__(self, method: Federated, homes: Homes) -> None:
+        prepared = method.prepare(homes, np.random.default_rng(0))
+        self.initial = prepared.scorer.initial(torch.Generator().manual_seed(0))
+        self.task = method.task(prepared, Layout.of(self.initial), seed=0)
+        self.engine, self.trainer = method.engine(), trainer_of(prepared.train, self.task)
+        self.state = self.engine.begin(self.trainer, self.task.layout.flat(self.initial))
+
+    def __call__(self) -> None:
+        self.state, self.report = self.engine.step(self.trainer, self.state, seed=0, donate=True)
+
+
+@pytest.mark.parametrize("draws", [1, 0], ids=["drawn_once", "drawn_anew"])
+@pytest.mark.parametrize("method", METHODS)
+def test_federated_round(benchmark: BenchmarkFixture, saved: SavedHomes, scale: str, method: str, draws: int) -> None:
+    homes = datasets.load("saved", path=saved(CLIENTS[scale]))
+    rounds = Rounds(as_in_the_paper(METHODS[method], draws), homes)
+    rounds()  # compiles, and fills what clients remember
+    benchmark.pedantic(rounds, rounds=10 if scale == "paper" else 5, warmup_rounds=1)
+    practice = rounds.task.practices(homes.subset(np.arange(1_000))).draw(np.random.default_rng(0))
+    sample = asked_homes(practice, SAMPLE[scale])
+    loop = ClientByClient(rounds.initial, sample, steps=3, rate=0.1, correct=method != "fedgnn")
+    reference = seconds(loop.round, repeats=3) / len(sample)
+    note_ratio(benchmark, rounds.report.clients, reference, threads=1, memory_bytes=rounds.report.memory_bytes)
+
+
+def test_growth_of_a_fedrule_round(
+    benchmark: BenchmarkFixture,
+    saved: SavedHomes,
+    peak: Peak,
+    measured: dict[int, dict[str, float]],
+    scale: str,
+    size: int,
+) -> None:
+    """Drawn anew each round, as by default."""
+    rounds = Rounds(as_in_the_paper(FedRule, 0), datasets.load("saved", path=saved(size)))
+    rounds()
+    benchmark.pedantic(rounds, rounds=3 if size >= FULL else 10)
+    if benchmark.stats is None:  # --benchmark-disable: nothing was measured
+        return
+    clients = rounds.report.clients
+    del rounds  # what 300,000 clients remember is 9 GB, and the measuring process needs as much
+    held = peak(PROGRAM.format(threads=1, path=str(saved(size)), method="fedrule", rounds=FEW))
+    measured[size] = {"seconds": benchmark.stats["min"], **held}
+    benchmark.extra_info |= {"homes": size, "clients per second": clients / benchmark.stats["min"], **held}
+    first = SIZES[scale][0]
+    if size > first and first in measured:
+        note_growth(benchmark, size / first, measured[first], measured[size])
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("method", ["fedgnn", "fedrule"])
+def test_hundred_rounds_of_the_paper(
+    benchmark: BenchmarkFixture, saved: SavedHomes, peak: Peak, scale: str, method: str
+) -> None:
+    """100 rounds of 3 steps over all homes, drawn anew each round, measured every 10 rounds, on two threads."""
+    path = saved(LONG[scale])
+    split = datasets.split(datasets.load("saved", path=path), "holdout", seed=0, validation=True)
+    curves = Curves.of(split, every=10, seed=0, log_odds=True)
+    spent: list[float] = []
+
+    def on_round(done: int, of: int, fitted: Fitted, values: object) -> None:  # noqa: ARG001
+        if curves.due(done, of):
+            begin = perf_counter()
+            curves.measure(fitted)
+            spent.append(perf_counter() - begin)
+
+    def fit() -> None:
+        as_in_the_paper(METHODS[method], 0).fit(split.train, rng=np.random.default_rng(0), on_round=on_round)
+
+    benchmark.pedantic(fit, rounds=1)
+    if benchmark.stats is None:
+        return
+    held = peak(PROGRAM.format(threads=2, path=str(path), method=method, rounds=FEW))
+    benchmark.extra_info |= {"homes": LONG[scale], "threads": 2, "seconds of measuring": sum(spent), **held}

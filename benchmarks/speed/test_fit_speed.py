@@ -1,0 +1,81 @@
+"""How fitting grows with the number of homes: seconds and peak memory of every method, per ten times the homes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+import datasets
+from baselines.registry import build, get, missing_extra, names
+from benchmarks.conftest import Peak, SavedHomes
+from benchmarks.speed.measure import note_growth, warm_up
+from datasets.homes import Homes
+
+# Homes; the first is what growth is measured from.
+SIZES = {"smoke": (50, 200), "default": (100, 1_000), "paper": (1_000, 10_000, 76_218)}
+# Seconds; a method that would need more at a size, by its last one, is not run there.
+TOO_LONG = {"smoke": 30.0, "default": 60.0, "paper": 120.0}
+FEW = 4  # rounds after which memory has been asked for all that it will be
+
+PROGRAM = """
+import numpy as np
+import datasets
+from baselines.registry import build
+homes = datasets.load("saved", path={path!r})
+build({name!r}, **{parameters!r}).fit(homes, rng=np.random.default_rng(0))
+"""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    metafunc.parametrize("name", names())
+    metafunc.parametrize("size", SIZES[metafunc.config.getoption("scale")])
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, dict[int, dict[str, float]]]:
+    """Method -> homes -> seconds and megabytes, as they come in; sizes grow."""
+    return {}
+
+
+def test_fit(
+    benchmark: BenchmarkFixture,
+    saved: SavedHomes,
+    peak: Peak,
+    measured: dict[str, dict[int, dict[str, float]]],
+    scale: str,
+    name: str,
+    size: int,
+) -> None:
+    if extra := missing_extra(name):
+        pytest.skip(f'{name} needs the extra {extra}: pip install "fedrule[{extra}]"')
+    known, first = measured.setdefault(name, {}), SIZES[scale][0]
+    smaller = max((n for n in known if n < size), default=0)
+    if smaller and (expected := known[smaller]["seconds"] * size / smaller) > TOO_LONG[scale]:
+        more = "" if scale == "paper" else "; see --scale paper"
+        pytest.skip(
+            f"{name} would need about {expected:.0f} s for {size:,} homes, more than {TOO_LONG[scale]:.0f} s{more}"
+        )
+    path = saved(size, merged=True)
+    homes = datasets.load("saved", path=path)
+    warm_up(name)
+    benchmark.pedantic(fit, args=(name, homes), rounds=3 if size == first and scale == "paper" else 1)
+    if benchmark.stats is None:  # --benchmark-disable: nothing was measured
+        return
+    held = peak(PROGRAM.format(path=str(path), name=name, parameters=few_rounds(name)))
+    known[size] = {"seconds": benchmark.stats["min"], **held}
+    rate = size / benchmark.stats["min"]
+    benchmark.extra_info |= {"homes": size, "rules": homes.n_rules, "homes per second": rate, **held}
+    if size > first and first in known:
+        note_growth(benchmark, size / first, known[first], known[size])
+
+
+def fit(name: str, homes: Homes) -> None:
+    build(name).fit(homes, rng=np.random.default_rng(0))
+
+
+def few_rounds(name: str) -> dict[str, int]:
+    """Parameters by which a method stops as soon as it holds all the memory that it ever will."""
+    return {field.name: FEW for field in dataclasses.fields(get(name)) if field.name == "rounds"}  # type: ignore[arg-type]

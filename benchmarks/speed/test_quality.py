@@ -1,0 +1,161 @@
+"""How well and how fast: every method on every data set of the scale's suite, fitted and evaluated, its result kept.
+
+Fit and evaluate are two benchmarks whose `extra_info` holds the metrics of both protocols. The result goes where
+`python -m benchmarks run` keeps its own, with the same key and the same numbers, unless a finished one of the same code
+is there. Only its memory is left out: this process has held the models of others. One seed, and of the suite's entries
+those of the types track, split `holdout`, without curves and with each method's default settings.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from time import perf_counter
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from baselines.registry import missing_extra, names
+from benchmarks.evaluation.evaluate import PROTOCOLS, Evaluation
+from benchmarks.runs.experiment import Experiment
+from benchmarks.speed.measure import warm_up
+from benchmarks.runs.perform import Trained, carve, fit
+from benchmarks.results.results import Store, results_folder
+from benchmarks.runs.settings import data_options, method_parameters
+from benchmarks.runs.suite import read_suite
+from datasets.registry import get as get_data
+
+METRICS = {"ranking": ("mrr", "hr@10", "ndcg@10"), "paper": ("auc", "loss", "mr", "mr_rt")}
+ROUNDS = {"smoke": 1, "default": 1, "paper": 3}  # of evaluating; a fit is made once
+# Scale -> data -> methods left out there, the slowest: with them all of the scale would take longer than it may.
+TOO_LONG: dict[str, dict[str, tuple[str, ...]]] = {
+    "smoke": {"ifttt-synthetic": ("graphrank",)},
+    "default": {},
+    "paper": {},
+}
+
+
+class Case:
+    """One method on one data set, between its two benchmarks."""
+
+    def __init__(self, asked: Experiment) -> None:
+        self.asked, self.code = asked, asked.code
+        self.homes = asked.source.load()
+        self.parts = carve(asked, self.homes)
+        self.trained: Trained | None = None
+        self.seconds: dict[str, float] = {}
+        self.noted: list[dict[str, object]] = []  # the `extra_info` of its benchmarks
+        warm_up(asked.method)
+
+    def fit(self) -> Trained:
+        """As a run does."""
+        begin = perf_counter()
+        fitted, history = fit(self.asked, self.parts.train)
+        self.seconds["fit"] = perf_counter() - begin
+        self.trained = Trained(self.asked, self.homes, self.parts, fitted, history)
+        return self.trained
+
+    def note(self, benchmark: BenchmarkFixture) -> None:
+        """What both benchmarks say of themselves."""
+        benchmark.extra_info |= {
+            "method": self.asked.method,
+            "data": self.asked.source.data,
+            "homes": self.homes.n_homes,
+        }
+        self.noted.append(benchmark.extra_info)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    found = plain_entries(metafunc.config.getoption("scale"))
+    absent = [name for name in names() if missing_extra(name)]  # the suite leaves them out, here they are named
+    cases = [*found, *((name, data) for data in dict.fromkeys(data for _, data in found) for name in absent)]
+    # By module, so that pytest runs both benchmarks of a case before the next one and lets go of its model.
+    metafunc.parametrize(("method", "data"), cases, ids=["-".join(case) for case in cases], scope="module")
+
+
+@cache
+def plain_entries(scale: str) -> dict[tuple[str, str], Experiment]:
+    """Method and data -> the suite's run of seed 0 in default settings."""
+    found: dict[tuple[str, str], Experiment] = {}
+    for asked in read_suite(scale, seeds=[0]):
+        simple = asked.source.track == "types" and asked.split == "holdout" and not asked.curves
+        whole = set(asked.protocols) == set(PROTOCOLS)
+        if simple and whole and asked.parameters == method_parameters(asked.method, {}):
+            found.setdefault((asked.method, data_name(asked)), asked)
+    return found
+
+
+def data_name(asked: Experiment) -> str:
+    """A data set and those of its options that are not the defaults: "wyze-synthetic,homes=500"."""
+    source = asked.source
+    usual = data_options(source.data, {})
+    changed = [f"{name}={value}" for name, value in source.options.items() if value != usual[name]]
+    return ",".join([source.data, *changed])
+
+
+@pytest.fixture(scope="module")
+def case(pytestconfig: pytest.Config, method: str, data: str) -> Case:
+    if extra := missing_extra(method):
+        pytest.skip(f'{method} needs the extra {extra}: pip install "fedrule[{extra}]"')
+    scale = str(pytestconfig.getoption("scale"))
+    asked = plain_entries(scale)[method, data]
+    if reason := left_out(asked, scale):
+        pytest.skip(f"{method} on {data}: {reason}; see --scale paper, or python -m benchmarks run {scale}")
+    return Case(asked)
+
+
+def left_out(asked: Experiment, scale: str) -> str:
+    """Why a run is not part of this scale; empty if it is."""
+    data = asked.source.data
+    if scale != "paper" and get_data(data).files:
+        return f"real data takes longer than --scale {scale} may"
+    if asked.method in TOO_LONG[scale].get(data, ()):
+        return f"takes longer than --scale {scale} may"
+    return ""
+
+
+def test_fit(benchmark: BenchmarkFixture, case: Case, data: str) -> None:
+    benchmark.group = f"fit {data}"
+    case.note(benchmark)
+    benchmark.pedantic(case.fit, rounds=1)
+
+
+def test_evaluate(benchmark: BenchmarkFixture, pytestconfig: pytest.Config, scale: str, case: Case, data: str) -> None:
+    """By both protocols; probabilities are learnt before, since that may take a second fit."""
+    benchmark.group = f"evaluate {data}"
+    case.note(benchmark)
+    trained = case.trained or case.fit()  # the other benchmark may have been deselected
+    calibration, taken = {}, {}
+    for protocol in PROTOCOLS:
+        begin = perf_counter()
+        calibration[protocol] = trained.calibration(protocol)
+        taken[protocol] = case.seconds | {"calibrate": perf_counter() - begin}
+
+    def evaluate() -> dict[str, Evaluation]:
+        found = {}
+        for protocol in PROTOCOLS:
+            begin = perf_counter()
+            found[protocol] = trained.evaluate(protocol, calibration[protocol])
+            taken[protocol]["evaluate"] = perf_counter() - begin
+        return found
+
+    found = benchmark.pedantic(evaluate, rounds=ROUNDS[scale])
+    for noted in case.noted:  # that of the fit as well: one record has the seconds and what they bought
+        for protocol, metrics in METRICS.items():
+            noted.update({metric: found[protocol].summary[metric] for metric in metrics})
+    if benchmark.disabled:  # --benchmark-disable
+        return
+    store = Store(results_folder(pytestconfig.getoption("results")))
+    keys = case.asked.keys(trained.homes.fingerprint)
+    with store.claim(keys[PROTOCOLS[0]]) as ours:
+        for protocol, key in keys.items():
+            if ours and store.finished(key, case.code) is None:
+                made = trained.result(
+                    found[protocol],
+                    calibration[protocol],
+                    key=key,
+                    code=case.code,
+                    seconds=taken[protocol],
+                    memory={},
+                    threads=1,
+                )
+                store.save(made, found[protocol].homes, found[protocol].rules)

@@ -1,0 +1,1 @@
+"""What every folder uses: errors, files, options, random numbers, progress, threads; no torch."""

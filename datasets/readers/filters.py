@@ -1,0 +1,89 @@
+"""Leaving out rare relations and small homes, as papers do before they measure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from datasets.common.errors import DataError
+from datasets.homes import Homes, Mask, Rules
+
+
+def narrow(
+    homes: Homes, *, min_pair_count: int = 1, min_rules: int = 0, min_devices: int = 0, only_used_devices: bool = False
+) -> Homes:
+    """First only relations that occur often enough, then only homes that are large enough in what is left.
+
+    What is left out is counted in the provenance, types that no home owns any more leave the vocabulary, and nothing
+    left is an error. `only_used_devices` takes devices that no rule uses from their homes before those are measured.
+    """
+    if min_pair_count < 1:
+        raise DataError(f"min_pair_count={min_pair_count}: it counts how often a pair is seen, from 1 on")
+    for option, value in (("min_rules", min_rules), ("min_devices", min_devices)):
+        if value < 0:
+            raise DataError(f"{option}={value}: it counts something and cannot be negative")
+    homes = keep_common_relations(homes, min_pair_count)
+    if only_used_devices:
+        homes = keep_used_devices(homes)
+    return keep_used_types(drop_small_homes(homes, min_rules=min_rules, min_devices=min_devices))
+
+
+def keep_common_relations(homes: Homes, min_count: int) -> Homes:
+    """Only rules whose relation occurs at least `min_count` times; the other relations leave the vocabulary."""
+    count = np.bincount(homes.rules.relation, minlength=len(homes.relations))
+    keep = count >= min_count
+    if keep.all():
+        return homes
+    rules = homes.rules.take(keep[homes.rules.relation])
+    if not len(rules):
+        most = f"min_pair_count={min_count} leaves no rule: the commonest pair is seen {count.max()} times"
+        raise DataError(f"{homes.name}: {most}; choose less")
+    number = np.cumsum(keep) - 1
+    return replace(
+        homes,
+        relations=tuple(r for r, kept in zip(homes.relations, keep, strict=True) if kept),
+        rules=replace(rules, relation=number[rules.relation]),
+        provenance=homes.provenance.derived({"rules left out as their pair is rare": homes.n_rules - len(rules)}),
+    )
+
+
+def keep_used_devices(homes: Homes) -> Homes:
+    """Only devices that some rule uses: where a device is an app, one without a rule is not known to be owned."""
+    used: Mask = np.zeros(homes.n_devices, dtype=bool)
+    used[homes.rules.trigger] = used[homes.rules.action] = True
+    if used.all():
+        return homes
+    rules, number = homes.rules, np.cumsum(used) - 1
+    return replace(
+        homes,
+        device_home=homes.device_home[used],
+        device_type=homes.device_type[used],
+        device_ids=homes.device_ids[used],
+        rules=Rules(rules.home, number[rules.trigger], number[rules.action], rules.relation, rules.group),
+        provenance=homes.provenance.derived({"devices left out as no rule uses them": int((~used).sum())}),
+    )
+
+
+def drop_small_homes(homes: Homes, *, min_rules: int = 0, min_devices: int = 0) -> Homes:
+    """Only homes with at least this many rules and devices."""
+    rules, devices = np.diff(homes.rule_start), np.diff(homes.device_start)
+    enough = (rules >= min_rules) & (devices >= min_devices)
+    if enough.all():
+        return homes
+    if not enough.any():
+        raise DataError(
+            f"{homes.name}: min_rules={min_rules} and min_devices={min_devices} leave no home: the largest have "
+            f"{rules.max()} rules and {devices.max()} devices; choose less"
+        )
+    kept = homes.subset(enough)
+    left_out = {"homes left out as too small": homes.n_homes - kept.n_homes}
+    return replace(kept, provenance=kept.provenance.derived(left_out))
+
+
+def keep_used_types(homes: Homes) -> Homes:
+    """The same homes with a vocabulary of only those entity types that some home owns."""
+    used = np.bincount(homes.device_type, minlength=len(homes.types)) > 0
+    if used.all():
+        return homes
+    return homes.with_vocabulary([t for t, kept in zip(homes.types, used, strict=True) if kept], homes.relations)

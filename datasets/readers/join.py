@@ -1,0 +1,225 @@
+"""Two tables, who owns which device and which rules exist, joined into homes; every bad line is reported.
+
+A device that stands twice with one type is read once and counted; with two types it is refused. A rule that names a
+device of another home is refused (where users share device ids it cannot be told, which is noted), and so is one that
+contradicts the device table about a type. A device that occurs only in rules is added to the home if `add_devices` says
+so and the rule names its type, and refused otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from datasets.readers.assemble import DeviceColumns, RuleColumns, assemble
+from datasets.homes import Array, Homes, Ids, Mask, Provenance
+from datasets.readers.ids import ids_of_one_kind, names, refuse_missing, whole_numbers
+from datasets.readers.numbered import numbered
+from datasets.readers.problems import Problems
+from datasets.readers.text_table import TextTable
+
+log = logging.getLogger(__name__)
+
+SHARED_IDS = "Users share device ids, so rules were not checked for naming another user's device."
+DECIMAL = r"^-?[0-9]+\.0+$"
+ENDS = {"trigger_device": "trigger_type", "action_device": "action_type"}  # a rule's device and, if named, its type
+
+
+def join(
+    name: str,
+    devices: TextTable,
+    rules: TextTable,
+    *,
+    problems: Problems,
+    provenance: Provenance,
+    integer_ids: bool = False,
+    add_devices: bool = False,
+    usable: Mask | None = None,
+    group: Array | None = None,
+) -> Homes:
+    """Homes from two tables; `usable` says which rules passed the caller's own checks. Settles `problems`.
+
+    Roles of columns: devices have user, device, type; rules have user, trigger_device, trigger_state, action,
+    action_device, and may have trigger_type and action_type.
+    """
+    tables = _Tables(devices, rules, integer_ids, problems)
+    if usable is not None:
+        tables.rule_ok &= usable
+    repeated = tables.keep_each_device_once()
+    missing = {end: tables.look_up(end, add_devices) for end in ENDS}
+    added = tables.add_devices(missing)
+    skipped = problems.settle()
+    if skipped and not tables.rule_ok.any():
+        log.warning("%s: without the bad lines no rule is left", name)
+    counts = {
+        "device rows": devices.rows,
+        "rule rows": rules.rows,
+        "device rows repeated": repeated,
+        "device rows skipped": devices.rows - len(tables.known) - repeated,
+        "rule rows skipped": rules.rows - int(tables.rule_ok.sum()),
+        "devices that only rules name": len(added.id),
+    }
+    notes = provenance.notes + (() if tables.unique_ids else (SHARED_IDS,))
+    known, kept = tables.known, tables.rule_ok
+    return assemble(
+        name,
+        DeviceColumns(
+            np.concatenate([tables.device_user[known], added.user]),
+            np.concatenate([tables.device[known], added.id]),
+            tables.named(np.concatenate([tables.device_type[known], added.type])),
+        ),
+        RuleColumns(
+            tables.rule_user[kept],
+            tables.end["trigger_device"][kept],
+            names(rules["trigger_state"])[kept],
+            names(rules["action"])[kept],
+            tables.end["action_device"][kept],
+            None if group is None else group[kept],
+        ),
+        replace(
+            provenance,
+            counts=provenance.counts | {k: n for k, n in counts.items() if n},
+            skipped=skipped,
+            notes=notes,
+        ),
+    )
+
+
+class _Tables:
+    """Both tables with their ids and types as numbers of common vocabularies; `*_ok` shrink as faults are found."""
+
+    def __init__(self, devices: TextTable, rules: TextTable, integer_ids: bool, problems: Problems) -> None:
+        self.devices, self.rules, self.problems = devices, rules, problems
+        self._parse_ids(integer_ids)
+        self.device_ok &= refuse_missing(devices, "type", problems)
+        for role in ("trigger_state", "action"):
+            self.rule_ok &= refuse_missing(rules, role, problems)
+        self._number_types()
+
+    def _parse_ids(self, integer_ids: bool) -> None:
+        roles = [(self.devices, "user"), (self.rules, "user"), (self.devices, "device")]
+        roles += [(self.rules, end) for end in ENDS]
+        values: list[Ids]
+        if integer_ids:
+            parsed = [whole_numbers(table, role, self.problems) for table, role in roles]
+            values, ok = [numbers for numbers, _ in parsed], [good for _, good in parsed]
+        else:
+            columns = [table[role] for table, role in roles]
+            values = ids_of_one_kind(columns[:2]) + ids_of_one_kind(columns[2:])
+            ok = [refuse_missing(table, role, self.problems) for table, role in roles]
+        self.device_user, self.rule_user, self.device, *ends = values
+        self.end = dict(zip(ENDS, ends, strict=True))
+        self.device_ok, self.rule_ok = ok[0] & ok[2], ok[1] & ok[3] & ok[4]
+        _, user = numbered(np.concatenate(values[:2]))
+        distinct, id_ = numbered(np.concatenate(values[2:]))
+        self.n_ids = max(len(distinct), 1)
+        # One number per (user, device), the same in both tables.
+        n_devices, n_rules = len(self.devices), len(self.rules)
+        owner, of_rule = np.split(user, [n_devices])
+        owned, trigger, action = np.split(id_, [n_devices, n_devices + n_rules])
+        self.device_key = owner * self.n_ids + owned
+        self.end_key = {
+            "trigger_device": of_rule * self.n_ids + trigger,
+            "action_device": of_rule * self.n_ids + action,
+        }
+
+    def _number_types(self) -> None:
+        said = {end: names(self.rules[role]) for end, role in ENDS.items() if role in self.rules}
+        columns = [names(self.devices["type"]), *said.values()]
+        self.types = sorted({word for column in columns for word in column.categories} - {""})
+        number = {word: i for i, word in enumerate(self.types)} | {"": -1}  # -1: it is not said
+        codes = [np.array([number[w] for w in c.categories], dtype=np.int64)[c.codes] for c in columns]
+        self.device_type = codes[0]
+        self.end_type = dict.fromkeys(ENDS, np.full(len(self.rules), -1)) | dict(zip(said, codes[1:], strict=True))
+
+    def named(self, type_: Array) -> pd.Categorical:
+        """Types by their words."""
+        return pd.Categorical.from_codes(type_, categories=pd.Index(self.types, dtype=object))
+
+    def keep_each_device_once(self) -> int:
+        """Find the first row of every device; gives the number of rows that merely repeat one."""
+        rows = np.flatnonzero(self.device_ok)
+        rows, first, leader = _runs_of_equals(rows, self.device_key[rows])
+        contradicts = _mask(rows[self.device_type[rows] != self.device_type[leader]], len(self.devices))
+        self.devices.refuse(
+            contradicts,
+            "the device is listed before with another type",
+            "keep one of the lines",
+            problems=self.problems,
+            show="device",
+        )
+        self.known = rows[first]  # rows of the device table, sorted by key
+        self.owners = np.bincount(self.device_key[self.known] % self.n_ids, minlength=self.n_ids)
+        self.unique_ids = bool(self.owners.max() <= 1)  # ids numbered anew in each home say nothing about an owner
+        return len(rows) - len(self.known) - int(contradicts.sum())
+
+    def look_up(self, end: str, add_devices: bool) -> Mask:
+        """Check the devices at this end of the rules; gives the rules whose device is to be added to the home."""
+        key, named = self.end_key[end], self.end_type[end]
+        known = self.device_key[self.known]
+        place = np.searchsorted(known, key)
+        place[place == len(known)] = 0
+        found = known[place] == key if len(known) else np.zeros(len(key), dtype=bool)
+        wrong_type = found & (named >= 0)
+        wrong_type[found] &= self.device_type[self.known[place[found]]] != named[found]
+        column, file = self.rules.names[end], self.devices.file
+        self._refuse(end, wrong_type, f"{column} has another type in {file}", "correct one of the files")
+        foreign: Mask = ~found & self.unique_ids & (self.owners[key % self.n_ids] > 0)
+        remedy = "a rule joins devices of one home: correct the id"
+        self._refuse(end, foreign, f"{column} belongs to another user in {file}", remedy)
+        missing = ~found & ~foreign
+        unusable = missing & (named < 0) if add_devices else missing
+        remedy = "add the device there" + ("" if add_devices else ", or load with the option add_devices=true")
+        if unusable.any() and (decimal := self._with_decimals()):
+            remedy = f"ids are written as decimals in {decimal}: write them as whole numbers"
+        self._refuse(end, unusable, f"{column} is not among its user's devices in {file}", remedy)
+        return missing & ~unusable
+
+    def add_devices(self, missing: dict[str, Mask]) -> DeviceColumns:
+        """The devices that only good rules name, each once; a later rule that gives one another type is refused."""
+        at = {end: np.flatnonzero(mask & self.rule_ok) for end, mask in missing.items()}
+        rows = np.concatenate(list(at.values()))
+        key = np.concatenate([self.end_key[end][chosen] for end, chosen in at.items()])
+        type_ = np.concatenate([self.end_type[end][chosen] for end, chosen in at.items()])
+        id_ = np.concatenate([self.end[end][chosen] for end, chosen in at.items()])
+        by_row = np.argsort(rows, kind="stable")
+        order, _, leader = _runs_of_equals(by_row, key[by_row])
+        contradicts = _mask(rows[order[type_[order] != type_[leader]]], len(self.rules))
+        what = "an earlier rule gives a device of this one another type"
+        self.rule_ok &= self.rules.refuse(contradicts, what, "correct one of the types", problems=self.problems)
+        # A refused rule gives no device to its home, and not its other one either.
+        left = order[self.rule_ok[rows[order]]]
+        left, first, _ = _runs_of_equals(left, key[left])
+        chosen = left[first]
+        return DeviceColumns(self.rule_user[rows[chosen]], id_[chosen], type_[chosen])
+
+    def _with_decimals(self) -> str:
+        """The file that writes 7.0 for what the other calls 7, if either does."""
+        tables = (self.devices, ["user", "device"]), (self.rules, ["user", *ENDS])
+        decimal = [
+            any(pc.any(pc.match_substring_regex(table[role], DECIMAL)).as_py() for role in roles)
+            for table, roles in tables
+        ]
+        return tables[decimal.index(True)][0].file if sum(decimal) == 1 else ""
+
+    def _refuse(self, end: str, bad: Mask, what: str, remedy: str) -> None:
+        self.rule_ok &= self.rules.refuse(bad & self.rule_ok, what, remedy, problems=self.problems, show=end)
+
+
+def _runs_of_equals(rows: Array, key: Array) -> tuple[Array, Mask, Array]:
+    """The rows sorted by key, which of them begins a run of equal keys, and for each the row that begins its run."""
+    order = np.argsort(key, kind="stable")
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = np.diff(key[order]) != 0
+    rows = rows[order]
+    return rows, first, rows[first][np.cumsum(first) - 1]
+
+
+def _mask(rows: Array, length: int) -> Mask:
+    mask = np.zeros(length, dtype=bool)
+    mask[rows] = True
+    return mask

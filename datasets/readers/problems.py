@@ -1,0 +1,90 @@
+"""Bad lines, collected while reading: one error that lists the first of them, or a list of all that was skipped."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from datasets.common.errors import DataError
+
+log = logging.getLogger(__name__)
+
+SHOWN = 10  # bad lines spelled out in an error; more would bury the first
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One kind of fault in one file, and every line that has it."""
+
+    file: str
+    lines: tuple[int, ...]  # 1-based, as an editor counts them; never empty
+    what: str
+    remedy: str
+    examples: tuple[str, ...]  # the offending values of the first lines
+    unit: str = "line"  # "row" where the table is no text
+
+    def first(self, n: int) -> list[tuple[int, str]]:
+        """The first n bad lines, each with its sentence: the place, the thing and the remedy."""
+        places = heapq.nsmallest(n, range(len(self.lines)), key=self.lines.__getitem__)
+        return [(self.lines[place], self._sentence(place)) for place in places]
+
+    def skipped(self, shown: int | None = None) -> str:
+        """What was left out, with every line number or only the first few of them."""
+        lines = ", ".join(str(line) for line in self.lines[:shown])
+        rest = "" if shown is None or len(self.lines) <= shown else ", ..."
+        plural = "s" if len(self.lines) != 1 else ""
+        return f"{self.file}: {len(self.lines):,} {self.unit}{plural} skipped because {self.what}: {lines}{rest}"
+
+    def _sentence(self, place: int) -> str:
+        value = f" ({self.examples[place]})" if place < len(self.examples) else ""
+        return f"{self.file} {self.unit} {self.lines[place]}: {self.what}{value}; {self.remedy}"
+
+
+class Problems:
+    """Collects bad lines; `settle` raises them all at once or says what was skipped."""
+
+    def __init__(self, on_error: str = "raise") -> None:
+        if on_error not in ("raise", "skip"):
+            raise DataError(f'on_error={on_error!r}: it is "raise" or "skip"')
+        self.on_error = on_error
+        self.found: list[Problem] = []
+        self.files: list[str] = []  # in the order in which they are read, which is that of an error
+
+    def reading(self, file: str) -> None:
+        """Note that a file is read, so that its faults come before those of later ones whenever they are found."""
+        if file not in self.files:
+            self.files.append(file)
+
+    def add(
+        self,
+        file: str,
+        lines: Sequence[int],
+        what: str,
+        remedy: str,
+        examples: Sequence[str] = (),
+        *,
+        unit: str = "line",
+    ) -> None:
+        """Note that these lines of a file have this fault; no lines, no note."""
+        if len(lines):
+            self.reading(file)
+            self.found.append(Problem(file, tuple(int(line) for line in lines), what, remedy, tuple(examples), unit))
+
+    def settle(self) -> tuple[str, ...]:
+        """Raise if there are bad lines and none may be skipped; otherwise one sentence per kind of what was skipped."""
+        if not self.found:
+            return ()
+        if self.on_error == "raise":
+            more = sum(len(problem.lines) for problem in self.found) - SHOWN
+            rest = [f"... and {more:,} more; on_error=skip leaves bad lines out and lists them"] if more > 0 else []
+            raise DataError("\n".join(self._first() + rest))
+        for problem in self.found:
+            log.warning("%s", problem.skipped(SHOWN))
+        return tuple(problem.skipped() for problem in self.found)
+
+    def _first(self) -> list[str]:
+        """The sentences of the first bad lines in the order of files and lines; only these are spelled out."""
+        placed = [(self.files.index(problem.file), *pair) for problem in self.found for pair in problem.first(SHOWN)]
+        return [sentence for _, _, sentence in sorted(placed, key=lambda entry: entry[:2])[:SHOWN]]

@@ -1,0 +1,40 @@
+"""Which data set's layout a path has, by what it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from datasets.common.errors import DataError
+from datasets.readers.layouts import layout_of
+from datasets.readers.tables import SUFFIXES
+from datasets.readers.wyze import FILES
+
+LAYOUTS = """\
+a folder with devices.csv and rules.csv (`tables`), train_device.csv and train_rule.csv (`wyze`),
+rules and trainset (`ifttt-full`), or a .parquet file that Homes.save wrote (`saved`)"""
+TABLES = {stem + suffix for stem in ("devices", "rules") for suffix in SUFFIXES}
+WYZE = {name for files in FILES.values() for name in files}
+
+
+def recognise(path: Path) -> str:
+    """The name under which `datasets.load` reads this path."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder; expected {LAYOUTS}")
+    if path.is_file():
+        return _recognise_file(path)
+    names = {entry.name for entry in path.iterdir()}
+    if {"train_device.csv", "train_rule.csv", "rule_group.csv"} <= names:
+        return "home-assistant"
+    if names & WYZE:  # where only the test part is there, the reader says how it is asked for
+        return "wyze"
+    if names & TABLES or any(name.startswith(("devices.", "rules.")) for name in names):
+        return "tables"  # also devices.csv.gz and the like: its reader says which formats it reads
+    if names:
+        return "ifttt-full"  # its reader knows several formats by content and names them if none fits
+    raise DataError(f"{path}: the folder is empty; expected {LAYOUTS}")
+
+
+def _recognise_file(path: Path) -> str:
+    if path.name in TABLES | WYZE and (path.suffix == ".parquet" or layout_of(path) is None):
+        raise DataError(f"{path}: it is one table of several; give the folder that holds them, {path.parent}")
+    return "saved" if path.suffix == ".parquet" else "ifttt-full"

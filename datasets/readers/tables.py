@@ -1,0 +1,113 @@
+"""Bring your own: a table of devices and a table of rules, as files or DataFrames, with columns mapped by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from datasets.common.errors import DataError, unknown
+from datasets.readers.filters import narrow
+from datasets.homes import Homes, Provenance
+from datasets.readers.ids import whole_numbers
+from datasets.readers.join import join
+from datasets.common.options import refuse_wrong_type
+from datasets.readers.problems import Problems
+from datasets.registry import dataset
+from datasets.readers.text_table import Source, read_table
+
+DEVICES = ("user", "device", "type")
+RULES = ("user", "trigger_device", "trigger_state", "action", "action_device", "trigger_type", "action_type", "group")
+PER_TABLE = (*(f"devices.{role}" for role in DEVICES), *(f"rules.{role}" for role in RULES))
+OPTIONAL = ("trigger_type", "action_type", "group")
+SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
+
+
+@dataset("tables", files=("devices.csv", "rules.csv"), origin="your own databases; .tsv and .parquet are read too")
+def tables(
+    folder: Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    min_pair_count: int = 1,
+    min_rules: int = 0,
+    min_devices: int = 0,
+    add_devices: bool = False,
+    on_error: str = "raise",
+) -> Homes:
+    """Your own devices and rules: two tables in one folder, columns mapped by name.
+
+    columns: what a column is called, e.g. columns.user=household_id, or columns.rules.user=owner in one table only
+    min_pair_count: leave out trigger-action pairs that occur less often
+    min_rules, min_devices: leave out homes with fewer
+    add_devices: give homes the devices that only rules name, with the type in trigger_type or action_type
+    on_error: raise, or skip to leave bad lines out and list them
+    """
+    homes = from_tables(
+        _one_of(folder, "devices"),
+        _one_of(folder, "rules"),
+        columns=columns,
+        add_devices=add_devices,
+        on_error=on_error,
+    )
+    return narrow(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices)
+
+
+def from_tables(
+    devices: Source,
+    rules: Source,
+    *,
+    columns: Mapping[str, str] | None = None,
+    add_devices: bool = False,
+    on_error: str = "raise",
+    name: str = "tables",
+) -> Homes:
+    """Homes from two tables: paths of CSV, TSV or Parquet files, DataFrames, or pyarrow Tables.
+
+    Devices need the columns user, device and type; rules need user, trigger_device and action_device (device ids),
+    trigger_state and action. Rules may have trigger_type and action_type, which are checked against the devices, and
+    group, a whole number that rules of one automation share. `columns` says which of these are called differently,
+    e.g. {"user": "household_id"}, or {"rules.user": "owner"} for one of the tables only. Ids may be any text; where all
+    are whole numbers they are kept as such.
+    """
+    called = _checked({} if columns is None else columns)
+    problems = Problems(on_error)
+    device_columns, rule_columns = _names("devices", DEVICES, called), _names("rules", RULES, called)
+    device_table = read_table(devices, device_columns, problems=problems, label="devices")
+    # A column that is named must be there.
+    optional = [role for role in OPTIONAL if not {role, f"rules.{role}"} & called.keys()]
+    rule_table = read_table(rules, rule_columns, problems=problems, optional=optional, label="rules")
+    group, usable = whole_numbers(rule_table, "group", problems) if "group" in rule_table else (None, None)
+    return join(
+        name,
+        device_table,
+        rule_table,
+        problems=problems,
+        provenance=Provenance(source=f"{device_table.file} and {rule_table.file}"),
+        add_devices=add_devices,
+        usable=usable,
+        group=group,
+    )
+
+
+def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
+    refuse_wrong_type(columns, Mapping[str, str], "columns")
+    for role in columns:
+        if role not in DEVICES + RULES + PER_TABLE:
+            raise unknown("column role", role, {*DEVICES, *RULES, *(PER_TABLE if "." in role else ())})
+    return columns
+
+
+def _names(table: str, roles: tuple[str, ...], called: Mapping[str, str]) -> dict[str, str]:
+    """What the columns of a table are called, by role: what is said about this table goes before what is of both."""
+    return {role: called.get(f"{table}.{role}", called.get(role, role)) for role in roles}
+
+
+def _one_of(folder: Path, stem: str) -> Path:
+    """The table of this name in the folder, whatever its format."""
+    found = [folder / (stem + suffix) for suffix in SUFFIXES if (folder / (stem + suffix)).is_file()]
+    if len(found) != 1:
+        others = sorted(path.name for path in folder.iterdir() if path.name.startswith(f"{stem}.") and path.is_file())
+        have = " and ".join([path.name for path in found] or others) or "none"
+        if others and not found:
+            have += "; unpack or convert it"
+        raise DataError(f"{folder}: expected one file {stem}.csv (or .tsv, .txt, .parquet), found {have}")
+    return found[0]

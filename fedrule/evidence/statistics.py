@@ -1,0 +1,124 @@
+"""What evidence counts over all homes, as a sum of what each home adds: no home has to show what it has.
+
+First homes add up who has which typed rule, a vector of zeros and ones from each: what is not zero in the sum are the
+valid rules, and everybody is told. Then they add up the rest, again zeros and ones from each: which types it owns
+together, which patterns its rules have, which pairs of typed rules it has. Sums of such vectors can be had by secure
+aggregation (Bonawitz et al. 2017, CCS), by which the server learns the sum and no addend. A home knows what it has
+added and leaves itself out of what it is told (`leave_out` of `fedrule.evidence.evidence`) by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from baselines.cooccurrence import Cooccurrence, Matrix
+from baselines.items import Items
+from baselines.owners import homes_with_both
+from datasets.common.errors import DataError
+from datasets.homes import Array, Homes, Rules
+from datasets.valid import ValidRules
+from datasets.view import Relation
+from fedrule.evidence.evidence import Evidence
+from fedrule.evidence.patterns import Reading
+from fedrule.evidence.shares import PATTERNS, Shares
+from fedrule.evidence.tally import Tallies
+
+BYTES = 4  # of a count that is sent
+MOST_RULES = 20_000  # valid rules that evidence relates with each other: 3.2 GB for each matrix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """The sums over some homes; `+` makes those of both."""
+
+    valid: ValidRules  # the same for all
+    patterns: Tallies  # numbers of all combinations that valid rules have
+    numbers: tuple[Array, ...]  # [n_valid]  for each pattern the number of the combination that a valid rule has
+    n_homes: int
+    both: Matrix  # [n_types ** 2]  homes that own both types
+    have: tuple[Array, ...]  # for each pattern the homes with a combination, by its number
+    itself: Array  # [n_valid]  homes with a valid rule by which a device acts on itself; evidence does not need it
+    together: csr_array | None  # [n_items, n_items]  homes with both typed rules; None where nobody asked for it
+
+    @classmethod
+    def of(cls, homes: Homes, valid: ValidRules, *, whole: bool = True) -> Statistics:
+        """What these homes, one or many, add; their rules are among the valid ones.
+
+        Not `whole`: the first pattern alone, homes by typed rule, and nothing of which rules go together.
+        """
+        reading = Reading.of(homes)
+        names = PATTERNS if whole else PATTERNS[:1]
+        trigger_type, action_type, relation = valid.typed()
+        rules = reading.typed(trigger_type, relation, action_type)
+        patterns = Tallies.of(rules, names)
+        of_valid, number = patterns.find(rules), patterns.find(reading.columns(homes.rules))
+        have = tuple(_homes_with(number[p], len(patterns.count(p)), homes) for p in names)
+        alone = homes.with_rules(homes.rules.trigger == homes.rules.action)
+        itself = _homes_with(valid.number(*(alone.typed()[at] for at in (0, 2, 1))), len(valid), alone)
+        matrix = Items(valid).matrix(homes) if whole else None
+        together = None if matrix is None else matrix.T @ matrix
+        numbers = tuple(of_valid[p] for p in names)
+        return cls(valid, patterns, numbers, homes.n_homes, homes_with_both(homes), have, itself, together)
+
+    @classmethod
+    def of_nobody(
+        cls, types: tuple[str, ...], relations: tuple[Relation, ...], valid: ValidRules, *, whole: bool = True
+    ) -> Statistics:
+        """All zeros, for these vocabularies."""
+        no, nothing = np.zeros(0, dtype=np.int64), Rules(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
+        return cls.of(Homes("nobody", types, relations, no, no, no, no, nothing), valid, whole=whole)
+
+    @property
+    def with_rule(self) -> Array:
+        """[n_valid]: homes that have each valid rule."""
+        return self.have[0][1:]  # the first pattern numbers its combinations as cells of the tensor are, from 1 on
+
+    def counted_together(self) -> csr_array:
+        """`together`, which evidence needs."""
+        if self.together is None:
+            raise DataError("which rules go together was not counted, and evidence needs it; count with whole=True")
+        return self.together
+
+    def __add__(self, other: Statistics) -> Statistics:
+        return replace(
+            self,
+            n_homes=self.n_homes + other.n_homes,
+            both=self.both + other.both,
+            have=tuple(a + b for a, b in zip(self.have, other.have, strict=True)),
+            itself=self.itself + other.itself,
+            together=None if self.together is None or other.together is None else self.together + other.together,
+        )
+
+    def evidence(self) -> Evidence:
+        """What `Evidence.of` makes of the homes that these sums are over; it inverts a matrix of all valid rules."""
+        if len(self.valid) > MOST_RULES:
+            raise DataError(
+                f"evidence of {len(self.valid):,} valid rules, more than {MOST_RULES:,}, would not fit into memory; "
+                "take a method without evidence, e.g. graphrule, or name fewer types and relations"
+            )
+        both = self.both.reshape(self.valid.n_types, self.valid.n_types)
+        shares = Shares(self.n_homes, self.patterns, self.have, both)
+        together = Cooccurrence.counted(Items(self.valid), self.counted_together().toarray(), self.both, self.n_homes)
+        return Evidence(shares, together)
+
+
+def sent_bytes(evidence: Evidence) -> int:
+    """By each home in both sums, zeros and all: with secure aggregation nobody may show where they are.
+
+    A count for each cell of the valid-rule tensor; for each combination of a pattern but the first, whose are the valid
+    rules again; for each pair of types, and of valid rules.
+    """
+    valid, shares = evidence.valid, evidence.shares
+    types, items = valid.n_types, len(valid)
+    cells = types**2 * valid.n_relations
+    combinations = sum(len(have) - 1 for have in shares.have[1:])
+    return BYTES * (cells + combinations + types * (types + 1) // 2 + items * (items - 1) // 2)
+
+
+def _homes_with(number: Array, n_numbers: int, homes: Homes) -> Array:
+    """[n_numbers]: how many homes have a rule of each number."""
+    each = np.unique(number * max(homes.n_homes, 1) + homes.rules.home)
+    return np.bincount(each // max(homes.n_homes, 1), minlength=n_numbers)

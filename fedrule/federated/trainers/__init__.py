@@ -1,0 +1,1 @@
+"""How the clients of a round are trained: by torch, by evidence, or by a compiled kernel."""

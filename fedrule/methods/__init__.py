@@ -1,0 +1,1 @@
+"""The registered graph methods, central and federated."""

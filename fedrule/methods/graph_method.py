@@ -1,0 +1,192 @@
+"""What all graph methods have in common: their options, and the scorer that these make.
+
+The defaults are the paper's text: hidden 16, a predictor as wide as there are relations, all rules send messages and
+all are asked for, beside as many non-rules, by binary cross entropy. The authors' public code has other sizes (preset
+`authors-code`) and draws the non-rules once; the text does not say when, and they are drawn anew every round here. All
+other fields are what the paper lacks; each can be switched on alone, which is what the ablations do.
+
+What they do with what they cannot learn from:
+
+- Homes without rules, or with one device, train nobody and are scored like any other; a device without rules has its
+  type only. Rules of a device with itself are rules like others.
+- Without a single rule there is nothing to learn: a warning, and all scores are 0, probability 1/2 (NaN where there is
+  no score for what no home has, see below).
+- Feasible and hard non-rules are all of triples (type, relation, type) that some home has. Trained on these, a model
+  was never asked about any other and has no score for it (NaN), as user-item models have none.
+- Homes with other vocabularies than the training homes are refused, since their numbers would mean other things.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from datasets.common.errors import DataError
+from datasets.homes import Homes
+from datasets.valid import ValidRules
+from fedrule.model.bias import CountBias, LearnedBias
+from fedrule.model.context import Context
+from fedrule.model.encoder import Direction, Messages, Parameters, Sizes
+from fedrule.model.graph_model import GraphModel
+from fedrule.methods.graph_options import Asks, Biases, Encoders, Objectives, Presets, refuse_wrong_options, sizes_of
+from fedrule.methods.held_back import hold_back, watched
+from fedrule.model.model import Network
+from fedrule.training.objective import OBJECTIVES, Objective
+from fedrule.training.practice import NonRules, Practice
+from fedrule.model.scorer import Scorer
+from fedrule.training.start import Start
+from fedrule.evidence.statistics import Statistics
+from fedrule.model.term import Term
+from fedrule.model.weighed import WeighedEvidence
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """What training starts from."""
+
+    name: str  # of the method
+    train: Homes  # without the rules kept back
+    watched: Practice | None  # rules kept back
+    scorer: Scorer
+    parameters: Parameters | None = None  # to go on from; None: drawn
+
+    @property
+    def begin(self) -> Parameters | None:
+        """Parameters to go on from, in tensors of their own; None where they are to be drawn."""
+        if self.parameters is None:
+            return None
+        return {name: value.detach().float().clone() for name, value in self.parameters.items()}
+
+    def model(self, parameters: Parameters) -> GraphModel:
+        """The fitted method with these parameters."""
+        return GraphModel(self.name, self.scorer, parameters, self.train.types, self.train.relations)
+
+    def untrained(self) -> GraphModel:
+        """Where there is not one rule to learn from."""
+        parameters, outcome = self.begin, "the model stays as it was"
+        if parameters is None:
+            initial = self.scorer.initial(torch.Generator())
+            parameters = {name: torch.zeros_like(value) for name, value in initial.items()}
+            outcome = "all scores are 0" if self.scorer.answers_unseen else "it has no score for anything"
+        log.warning("%s: %s has no rule to learn from; %s", self.name, self.train.name, outcome)
+        return self.model(parameters)
+
+
+@dataclass(frozen=True)
+class GraphMethod:
+    """Devices are nodes, rules are edges, what to recommend is a missing edge."""
+
+    NAME: ClassVar[str]
+
+    preset: Presets = "paper-text"  # sizes of the paper's text (16, relations, 0) or of the authors' code (32, 32, 0.5)
+    hidden: int = -1  # size of hidden states and embeddings; 0: no network; -1, here and in the next two: the preset's
+    predictor_hidden: int = -1  # units between the predictor's two layers; 0: as many as relations
+    dropout: float = -1.0  # share of hidden states that training drops, of the encoder and of `evidence`
+    encoder: Encoders = "sage"  # the graph neural network; the paper chose sage over gcn and gat
+    self_loops: bool = False  # gcn, gat: a device hears itself too
+    heads: int = 1  # gat: attentions side by side
+    direction: Direction = "in"  # a device hears from triggers that act on it, from its actions, both or nobody (sage)
+    messages: Messages = "type"  # what a message says: the neighbour's state (the paper), or also the rule's relation
+    node_embedding: int = 0  # size of an embedding of a device's number among those of its type; 0: they look alike
+    objective: Objectives = "bce"  # cross entropy of rules and non-rules (the paper), or ranking over a home's list
+    non_rules: NonRules = "paper"  # those of the paper, feasible ones, or hard: the feasible ones that score highest
+    per_rule: int = 1  # non-rules beside each rule
+    candidates: int = 0  # non-rules of each home in place of `per_rule`, the list that ranking is about; 0: by rule
+    draws: int = 0  # draws of non-rules and hidden rules that rounds take turns with; 1: authors' code; 0: ever new
+    hidden_rules: float = 0.0  # chance that an automation sends no messages and is asked for; 0: all do and all are
+    bias: Biases = "none"  # one for each (type, relation, type): learned, or from how many homes have it
+    context: int = 0  # size of a vector for the whole home, what it has automated and owns, in the score; 0: none
+    evidence: int = 0  # hidden units of a small network on plain graph features of a candidate, in the score; 0: none
+    rounds: int = 100  # looks at every home
+    validation: float = 0.0  # share of each home's rules kept back to watch the loss on; they are not trained on
+    patience: int = 0  # rounds without a better watched loss before it stops and goes back to the best; 0: never
+
+    def __post_init__(self) -> None:
+        for name, value in sizes_of(self.preset, self.NAME)._asdict().items():
+            if getattr(self, name) == -1:  # written down in full: the parameters are the key of a result
+                object.__setattr__(self, name, value)
+        refuse_wrong_options(self)
+        self._network(n_types=1, n_relations=1)  # refuses sizes that the encoder cannot be built with
+
+    @property
+    def log_odds(self) -> bool:
+        """Whether scores are the log-odds of a rule against one of the evaluation's non-rules, as many of each."""
+        return (self.objective, self.non_rules, self.per_rule, self.candidates) == ("bce", "paper", 1, 0)
+
+    @property
+    def sees_answers(self) -> bool:
+        """Whether the score of a rule is shown the rule itself while it is asked for, as in the paper."""
+        sends = self.hidden > 0 and self.direction != "none"  # neither a bias nor the context shows a rule to itself
+        return self.hidden_rules == 0 and (sends or self.evidence > 0)
+
+    @property
+    def asks(self) -> Asks:
+        """What is drawn beside the rules that are asked for."""
+        return {"non_rules": self.non_rules, "per_rule": self.per_rule, "candidates": self.candidates}
+
+    @property
+    def objective_function(self) -> Objective:
+        return OBJECTIVES[self.objective]
+
+    def prepare(self, train: Homes, rng: np.random.Generator, *, start: Start | None = None) -> Prepared:
+        """Keep rules back where they are to be watched, and put the scorer together."""
+        practice = None
+        start = start or Start()
+        if start.validation is not None:
+            practice = watched(train, start.validation, rng=rng, **self.asks)
+        elif self.validation:
+            train, practice = hold_back(train, self.validation, rng=rng, **self.asks)
+            if practice is None:
+                small = "%s: homes of %s have too few rules to keep a share of %g back; there is no loss to watch"
+                log.warning(small, self.NAME, train.name, self.validation)
+        counts = start.counts
+        if counts is None and self.counts_homes:
+            counts = Statistics.of(train, ValidRules.of(train), whole=self.evidence > 0)
+        valid = ValidRules.of(train) if counts is None else counts.valid
+        return Prepared(self.NAME, train, practice, self.scorer(valid, counts), start.parameters)
+
+    @property
+    def counts_homes(self) -> bool:
+        """Whether a score depends on how many of the training homes have what."""
+        return self.evidence > 0 or self.bias == "counts"
+
+    def scorer(self, valid: ValidRules, counts: Statistics | None = None) -> Scorer:
+        """All of a model but its parameters, without a look at any home; `counts` where it counts homes."""
+        network = self._network(valid.n_types, valid.n_relations)
+        return Scorer(network, valid, self._terms(valid, counts), answers_unseen=self.non_rules == "paper")
+
+    def _network(self, n_types: int, n_relations: int) -> Network | None:
+        if not self.hidden:
+            return None
+        sizes = Sizes(
+            n_types,
+            n_relations,
+            hidden=self.hidden,
+            dropout=self.dropout,
+            direction=self.direction,
+            messages=self.messages,
+            node_embedding=self.node_embedding,
+            self_loops=self.self_loops,
+            heads=self.heads,
+        )
+        return Network(sizes, self.encoder, self.predictor_hidden)
+
+    def _terms(self, valid: ValidRules, counts: Statistics | None) -> tuple[Term, ...]:
+        if counts is None and self.counts_homes:
+            raise DataError(f"{self.NAME}: its score needs counts over homes; hand them in")
+        terms: list[Term] = []
+        if self.bias == "learned":
+            terms.append(LearnedBias(valid))
+        if counts is not None and self.bias == "counts":
+            terms.append(CountBias.of(counts))
+        if self.context:
+            terms.append(Context(valid, self.context))
+        if counts is not None and self.evidence:
+            terms.append(WeighedEvidence(counts.evidence(), self.evidence, self.dropout))
+        return tuple(terms)

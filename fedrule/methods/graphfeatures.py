@@ -1,0 +1,147 @@
+"""Gradient boosting on plain graph features of a candidate: the strong, simple baseline for a graph neural network.
+
+Part of each home's automations is hidden, and the trees learn to tell these from rules that the home could have and
+has not, by what the rest of the home and all other homes do (fedrule/evidence/evidence.py has the features). The trees are those
+of scikit-learn: Pedregosa et al. (2011), "Scikit-learn: machine learning in Python", JMLR.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from baselines.method import Fitted, OnRound, Scores, ignore
+from baselines.registry import register
+from datasets.common.errors import DataError
+from datasets.homes import Array, Homes, Mask, Rules
+from fedrule.evidence.evidence import NAMES, Evidence, Features
+from fedrule.model.narrowed import narrow, refuse_other_vocabulary
+from fedrule.training.practice import Practices
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 1 << 17  # candidates scored at a time: 28 MB of features, and 56 more in the trees' float64
+
+
+@register("graphfeatures")
+@dataclass(frozen=True)
+class GraphFeatures:
+    """Gradient-boosted trees on counts: what this home, this device and all homes already do that is like a rule."""
+
+    hidden_rules: float = 0.3  # chance that an automation is hidden from the features and asked for
+    folds: int = 5  # parts of the homes; the counts that one part learns from are those of the others
+    draws: int = 4  # times that other automations are hidden and other non-rules drawn
+    candidates: int = 300  # non-rules of each home that is asked, among those that it could have
+    learning_rate: float = 0.05  # weight of each tree
+    max_iter: int = 120  # trees
+    max_leaf_nodes: int = 6  # of a tree
+    min_samples_leaf: int = 100  # candidates in a leaf
+    l2: float = 1.0  # pull of a leaf's value towards zero
+
+    log_odds: ClassVar[bool] = False
+    SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
+        "hidden_rules": ("float", 0.1, 0.5),
+        "candidates": ("int", 50, 500),
+        "learning_rate": ("log", 0.01, 0.2),
+        "max_iter": ("int", 50, 500),
+        "max_leaf_nodes": ("int", 3, 16),
+        "min_samples_leaf": ("int", 20, 400),
+        "l2": ("log", 0.01, 100.0),
+    }
+
+    def __post_init__(self) -> None:
+        if not 0 < self.hidden_rules < 1:
+            raise DataError(f"graphfeatures: hidden_rules {self.hidden_rules} is not between 0 and 1, e.g. 0.3")
+        if not self.learning_rate > 0:
+            raise DataError(f"graphfeatures: learning_rate {self.learning_rate} is not above 0, e.g. 0.05")
+        if not self.l2 >= 0:
+            raise DataError(f"graphfeatures: l2 {self.l2} is negative")
+        least = {"folds": 2, "draws": 1, "candidates": 1, "max_iter": 1, "max_leaf_nodes": 2, "min_samples_leaf": 1}
+        for name, bound in least.items():
+            if getattr(self, name) < bound:
+                raise DataError(f"graphfeatures: {name} {getattr(self, name)} is below {bound}")
+
+    def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
+        """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
+        features, positive = self._examples(train, rng)
+        trees = None
+        if positive.all() or not positive.any():
+            log.warning("graphfeatures: %s has too few rules to learn from; all scores are 0", train.name)
+        else:
+            trees = self._trees(rng).fit(features, positive)
+        fitted = FeatureModel(train, Evidence.of(train), trees)
+        on_round(1, 1, fitted, {})
+        return fitted
+
+    def _examples(self, train: Homes, rng: np.random.Generator) -> tuple[Features, Mask]:
+        """The features of candidates of all homes, and which of these are rules.
+
+        What is counted over homes is counted over those of the other folds. To leave only the home itself out would
+        give the answer away: of the candidates of one typed rule, those that are rules would see one home less.
+        """
+        features, positive = [np.zeros((0, len(NAMES)), dtype=np.float32)], [np.zeros(0, dtype=np.bool_)]
+        fold = rng.permutation(train.n_homes) % self.folds
+        for number in range(min(self.folds, train.n_homes)):
+            evidence, part = Evidence.of(train.subset(fold != number)), train.subset(fold == number)
+            practices = Practices.of(
+                part, evidence.valid, hidden=self.hidden_rules, non_rules="feasible", candidates=self.candidates
+            )
+            for _ in range(self.draws):
+                drawn = practices.draw(rng)
+                trigger_type, relation, action_type = part.typed(drawn.candidates)
+                asked = evidence.valid.contains(trigger_type, action_type, relation)  # as when it is to recommend
+                features.append(evidence.features(drawn.context, drawn.candidates.take(asked)))
+                positive.append(drawn.positive[asked])
+        return np.concatenate(features), np.concatenate(positive)
+
+    def _trees(self, rng: np.random.Generator) -> HistGradientBoostingClassifier:
+        return HistGradientBoostingClassifier(
+            learning_rate=self.learning_rate,
+            max_iter=self.max_iter,
+            max_leaf_nodes=self.max_leaf_nodes,
+            min_samples_leaf=self.min_samples_leaf,
+            l2_regularization=self.l2,
+            early_stopping=False,  # it would watch candidates drawn beside those of training, of the same homes
+            random_state=int(rng.integers(2**31)),
+        )
+
+
+class FeatureModel:
+    """Scores of valid rules by trees on their features; without trees all are 0."""
+
+    def __init__(self, train: Homes, evidence: Evidence, trees: HistGradientBoostingClassifier | None) -> None:
+        self.types, self.relations = train.types, train.relations
+        self.evidence, self.trees = evidence, trees
+
+    def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
+        """Log-odds among the candidates of training; NaN for a (type, relation, type) that training never saw."""
+        refuse_other_vocabulary("graphfeatures", homes, self.types, self.relations)
+        valid = self.evidence.valid
+        trigger_type, action_type = homes.device_type[trigger], homes.device_type[action]
+        many = valid.how_many(trigger_type, action_type)
+        scores = np.full((len(trigger), valid.n_relations), np.nan, dtype=np.float32)
+        order = np.argsort(homes.device_home[trigger], kind="stable")
+        order = order[many[order] > 0]
+        end = np.cumsum(many[order])
+        first = 0
+        while first < len(order):
+            last = int(np.searchsorted(end, end[first] - many[order[first]] + AT_ONCE, side="right"))
+            some = order[first : max(last, first + 1)]
+            pair, triple = valid.of_pairs(trigger_type[some], action_type[some])
+            relation = valid.relation[triple]
+            shown, devices, others = narrow(homes, trigger[some], action[some])
+            devices, others = devices[pair], others[pair]
+            asked = Rules(shown.device_home[devices], devices, others, relation)
+            scores[some[pair], relation] = self._scores(shown, asked)
+            first += len(some)
+        return scores
+
+    def _scores(self, homes: Homes, candidates: Rules) -> npt.NDArray[np.float64]:
+        if self.trees is None:
+            return np.zeros(len(candidates))
+        return np.asarray(self.trees.decision_function(self.evidence.features(homes, candidates)))

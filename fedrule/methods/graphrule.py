@@ -1,0 +1,107 @@
+"""GraphRule, centralized: the paper's network trained on all homes at once (paper, section 3.2 and Algorithm 1).
+
+100 steps of Adam, as in the paper's text, and one default that is not the paper's, the learning rate of 0.01;
+docs/graph.md says what that changes. A learning rate that is too high stops training: see `fedrule.training.training`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from baselines.method import OnRound, ignore
+from baselines.registry import register
+from datasets.homes import Homes, Rules
+from fedrule.model.encoder import Parameters
+from fedrule.methods.graph_method import GraphMethod
+from fedrule.model.graph_model import GraphModel
+from fedrule.methods.graph_options import refuse_wrong_schedule
+from fedrule.training.practice import Practice, Practices
+from fedrule.training.start import Start
+from fedrule.training.training import Schedule, learn
+
+
+@register("graphrule")
+@dataclass(frozen=True)
+class GraphRule(GraphMethod):
+    """The paper's graph neural network: devices are nodes, rules are edges, what to recommend is a missing edge."""
+
+    NAME: ClassVar[str] = "graphrule"
+    SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
+        "hidden": ("choice", 16, 32, 64),
+        "dropout": ("float", 0.0, 0.6),
+        "learning_rate": ("log", 0.003, 0.2),
+        "rounds": ("int", 50, 400),
+        "weight_decay": ("float", 0.0, 1e-3),
+        "draws": ("choice", 0, 1, 10),
+    }
+
+    asked_homes: int = 0  # most homes that one draw asks, others in each: bounds time and memory; 0: all
+    learning_rate: float = 0.01  # of Adam; the paper has 0.1, with which its sizes do worse: docs/graph.md
+    decay: bool = False  # the learning rate falls to zero along half a cosine over all steps
+    weight_decay: float = 0.0  # of Adam: pull of all parameters towards zero
+    homes_at_once: int = 0  # homes of one step; 0: all in one packed batch
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_wrong_schedule(self)
+
+    def fit(
+        self,
+        train: Homes,
+        *,
+        rng: np.random.Generator,
+        on_round: OnRound = ignore,
+        start: Start | None = None,
+    ) -> GraphModel:
+        """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
+        prepared = self.prepare(train, rng, start=start)
+        train, scorer = prepared.train, prepared.scorer
+        if not train.n_rules:
+            return prepared.untrained()
+        practices = Practices.of(train, scorer.valid, hidden=self.hidden_rules, **self.asks)
+
+        def draw(parameters: Parameters) -> Practice:
+            def score(homes: Homes, candidates: Rules) -> npt.NDArray[np.float32]:
+                with torch.no_grad():
+                    logits: Tensor = scorer.logits_of(parameters, scorer.ask(homes, candidates))
+                return logits.numpy()
+
+            practice = practices.draw(rng, score=score)
+            asked = np.unique(practice.candidates.home)
+            if not 0 < self.asked_homes < len(asked):
+                return practice
+            return practice.part(np.sort(rng.choice(asked, self.asked_homes, replace=False)))
+
+        def told(done: int, parameters: Parameters, values: dict[str, float]) -> None:
+            on_round(done, self.rounds, prepared.model(parameters), values)
+
+        parameters = learn(
+            scorer,
+            self.objective_function,
+            self._schedule,
+            draw,
+            name=self.NAME,
+            rng=rng,
+            watched=prepared.watched,
+            told=None if on_round is ignore else told,
+            begin=prepared.begin,
+        )
+        return prepared.model(parameters)
+
+    @property
+    def _schedule(self) -> Schedule:
+        return Schedule(
+            self.rounds,
+            self.learning_rate,
+            self.weight_decay,
+            self.homes_at_once,
+            self.draws,
+            self.patience,
+            self.decay,
+        )

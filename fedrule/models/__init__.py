@@ -1,0 +1,1 @@
+"""Saved models: the file, its card, restoring, extending and training."""

@@ -1,0 +1,150 @@
+"""A fitted graph method as arrays and a card, and back: the restored model gives the same scores, bit for bit.
+
+Beside what every model file has (fedrule/models/model_file.py) a method that weighs evidence keeps all of its
+counts, which are sums over homes:
+
+    counts.patterns.<i>      homes by combination of pattern i of `fedrule.evidence.shares.PATTERNS`, the first left out
+    counts.together.*        data, indices, indptr: homes with both of two typed rules, sparse [n_valid, n_valid]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_array
+
+from baselines.discovery import listed
+from baselines.registry import build, get, missing_extra
+from datasets.common.errors import DataError
+from datasets.homes import Array
+from fedrule.model.encoder import Parameters
+from fedrule.methods.graph_method import GraphMethod
+from fedrule.model.graph_model import GraphModel
+from fedrule.models.card import Card, Scale, Taught
+from fedrule.models.fitting_weights import fitting_array, refuse_misfits
+from fedrule.models.model_file import SavedModel
+from fedrule.model.scorer import Scorer
+from fedrule.evidence.statistics import Statistics
+
+TOGETHER = ("data", "indices", "indptr")
+
+
+def saved_model(
+    fitted: GraphModel,
+    method: GraphMethod,
+    counts: Statistics,
+    *,
+    scale: Scale | None = None,
+    lessons: tuple[Taught, ...] = (),
+    metrics: Mapping[str, Mapping[str, float]] | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> SavedModel:
+    """All that is needed to use the model, and what is worth knowing of it; `counts` are over its training homes."""
+    card = Card(
+        method=fitted.name,
+        options=asdict(method),
+        types=fitted.types,
+        relations=fitted.relations,
+        scale=scale or Scale(),
+        lessons=lessons,
+        metrics={protocol: dict(values) for protocol, values in (metrics or {}).items()},
+        versions=dict(versions or {}),
+    )
+    weights = {f"weights.{name}": value.float().numpy() for name, value in fitted.parameters.items()}
+    return SavedModel(card, weights | _arrays(counts, whole=method.evidence > 0))
+
+
+def restored(saved: SavedModel) -> GraphModel:
+    """The fitted model; what does not fit the card's method and words is a `DataError`."""
+    method = method_of(saved.card)
+    scorer = method.scorer(saved.valid, counts_of(saved) if method.counts_homes else None)
+    return GraphModel(method.NAME, scorer, parameters_of(saved, scorer), saved.card.types, saved.card.relations)
+
+
+def method_of(card: Card) -> GraphMethod:
+    """The card's method with its options; unknown ones are refused."""
+    return graph_method(card.method, card.options)
+
+
+def counts_of(saved: SavedModel) -> Statistics:
+    """What was counted over the training homes; whole where the method weighs evidence."""
+    card, arrays, valid = saved.card, saved.arrays, saved.valid
+    whole = method_of(card).evidence > 0
+    nobody = Statistics.of_nobody(card.types, card.relations, valid, whole=whole)
+    have = [np.append(0, arrays["counts.have"])]
+    together = None
+    if whole:
+        have += [_counted(saved, f"counts.patterns.{at}", (len(zeros),)) for at, zeros in enumerate(nobody.have) if at]
+        together = _together(saved, len(valid))
+    both = arrays["counts.both"].astype(np.float64)
+    n_homes = int(arrays["counts.homes"][0])
+    itself = arrays["counts.itself"]
+    return replace(nobody, n_homes=n_homes, both=both, have=tuple(have), itself=itself, together=together)
+
+
+def parameters_of(saved: SavedModel, scorer: Scorer) -> Parameters:
+    """The parameters, each of the shape that the scorer has for it."""
+    weights, shapes = saved.weights, _shapes(scorer)
+    refuse_misfits(weights, shapes, saved.card)
+    return {name: torch.from_numpy(np.array(weights[name])) for name in shapes}
+
+
+def savable() -> list[str]:
+    """The names of our methods that can be saved."""
+    ours = (name for name, at in listed().items() if at.module.startswith("fedrule.") and not missing_extra(name))
+    return sorted(name for name in ours if issubclass(get(name), GraphMethod))
+
+
+def graph_method(name: str, options: Mapping[str, object]) -> GraphMethod:
+    """A method whose models can be saved, with these options; any other is refused."""
+    if not issubclass(get(name), GraphMethod):
+        what = "is no graph method: what it has learned is not a network that scores any home"
+        raise DataError(f"{name} {what}, so it is not saved; these can be: {', '.join(savable())}")
+    method = build(name, **options)
+    assert isinstance(method, GraphMethod)
+    return method
+
+
+def _shapes(scorer: Scorer) -> dict[str, tuple[int, ...]]:
+    """Of all parameters; on a device without memory, so that a wrong card asks for none."""
+    try:
+        with torch.device("meta"):
+            return {name: tuple(value.shape) for name, value in scorer.initial(torch.Generator()).items()}
+    except RuntimeError:
+        raise DataError("the options of the card make parameters that no memory could hold") from None
+
+
+def _arrays(counts: Statistics, *, whole: bool) -> dict[str, npt.NDArray[np.int64]]:
+    arrays = {
+        "valid.cell": counts.valid.cell,
+        "counts.homes": np.array([counts.n_homes]),
+        "counts.have": counts.with_rule,
+        "counts.itself": counts.itself,
+        "counts.both": counts.both,
+    }
+    if whole:
+        together = csr_array(counts.counted_together())
+        together.sort_indices()
+        arrays |= {f"counts.patterns.{at}": have for at, have in enumerate(counts.have) if at}
+        arrays |= {f"counts.together.{part}": getattr(together, part) for part in TOGETHER}
+    return {name: array.astype(np.int64) for name, array in arrays.items()}
+
+
+def _together(saved: SavedModel, n_items: int) -> csr_array:
+    start = _counted(saved, "counts.together.indptr", (n_items + 1,))
+    item = _counted(saved, "counts.together.indices", None)
+    many = _counted(saved, "counts.together.data", item.shape)
+    if start[0] != 0 or start[-1] != len(item) or np.any(np.diff(start) < 0) or np.any(item >= n_items):
+        raise DataError("counts.together.indices names typed rules that the model does not have")
+    return csr_array((many.astype(np.float64), item, start), shape=(n_items, n_items))
+
+
+def _counted(saved: SavedModel, name: str, shape: tuple[int, ...] | None) -> Array:
+    array: Array = fitting_array(saved.arrays, name, shape, np.int64)
+    if array.ndim != 1 or np.any(array < 0):
+        raise DataError(f"{name} holds what is no count")
+    return array

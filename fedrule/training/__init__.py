@@ -1,0 +1,1 @@
+"""Training examples, losses and the training loop of graph methods."""

@@ -1,0 +1,1 @@
+"""How figures are laid out, styled and labelled."""

@@ -1,0 +1,1 @@
+"""Phrases, the page's summary, and the formats of tables."""

@@ -1,0 +1,438 @@
+"""Runs: what is fitted on what, what is kept, and what happens when it goes wrong."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import benchmarks.runs.perform
+import datasets
+from baselines import registry
+from baselines.registry import build
+from benchmarks.evaluation.calibrate import Calibration, calibrate
+from benchmarks.runs.circumstances import code_of, commit, peak_megabytes, versions
+from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.runs.execute import execute
+from benchmarks.runs.experiment import experiment, source
+from benchmarks.runs.isolated import Children
+from benchmarks.results.results import Store, load_failures, load_results
+from benchmarks.runs.run import run
+from benchmarks.runs.settings import data_options, split_options
+from datasets.common.errors import DataError
+from datasets.registry import get as get_data
+from datasets.splits import SPLITS, split
+from datasets.common import threads
+from tests.support.toys import toys
+
+assert toys  # a fixture
+
+DATA = {"data": "wyze-synthetic", "data_options": {"homes": 80}}
+HOMES = {"options": {"homes": 80}}
+
+
+def tables(folder):
+    """The bytes of every table of a folder by name."""
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.parquet"))}
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_run_is_what_fitting_and_evaluating_by_hand_gives(tmp_path):
+    ranking, paper = run("toy-count", **DATA, seed=3, store=tmp_path, isolate=False)
+    homes = datasets.load("wyze-synthetic", homes=80).merged_types()
+    parts = split(homes, "holdout", seed=3)
+    fitted = build("toy-count").fit(parts.train, rng=np.random.default_rng([3, 2]))
+    assert ranking.summary == pytest.approx(evaluate(fitted, parts, "ranking").summary, nan_ok=True)
+
+    carved = split(homes, "holdout", seed=3, validation=True)
+    first = build("toy-count").fit(carved.train, rng=np.random.default_rng([3, 2]))
+    expected = evaluate(fitted, parts, "paper", seed=3, calibration=calibrate(first, carved, seed=3))
+    assert paper.summary == pytest.approx(expected.summary, nan_ok=True)
+    pd.testing.assert_frame_equal(paper.homes(), expected.homes)
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_result_says_how_it_came_about(tmp_path):
+    (result,) = run("toy-count", **DATA, parameters={"rounds": 2}, protocols=["ranking"], store=tmp_path, isolate=False)
+    assert result.key.parameters == {"rounds": 2, "noise": 0.1, "sign": 1.0}
+    assert result.key.data_options == {"preset": "paper", "homes": 80, "seed": 0}
+    assert [row["loss"] for row in result.history] == [1.0, 0.5]
+    assert [row["round"] for row in result.history] == [1.0, 2.0]
+    assert result.seconds.keys() >= {"fit", "evaluate"}
+    assert result.memory["peak"] >= result.memory["fit"] >= result.memory["before"] > 10
+    assert result.counts["homes"] == 80
+    assert result.counts["train rules"] + result.counts["hidden rules"] == result.counts["rules"]
+    assert {"python", "numpy", "pandas"} <= result.versions.keys()
+    assert result.threads == 1
+    assert not result.calibrated
+
+
+@pytest.mark.usefixtures("toys")
+def test_only_scores_that_are_not_log_odds_are_calibrated_and_only_where_probabilities_count(tmp_path):
+    calibrated = {
+        (result.key.method, result.key.protocol): result.calibrated
+        for method in ("toy-count", "toy-log-odds")
+        for result in run(method, **DATA, store=tmp_path, isolate=False)
+    }
+    assert [place for place, yes in calibrated.items() if yes] == [("toy-count", "paper")]
+
+
+@pytest.mark.usefixtures("toys")
+def test_what_has_no_score_gets_its_probability_from_validation_data_whatever_the_scores_are(tmp_path):
+    homes = datasets.load("wyze-synthetic", homes=80).merged_types()
+    parts, carved = split(homes, "holdout", seed=3), split(homes, "holdout", seed=3, validation=True)
+    fitted, first = (build("toy-silent").fit(p.train, rng=np.random.default_rng([3, 2])) for p in (parts, carved))
+    learnt = calibrate(first, carved, seed=3)
+    assert learnt.unanswered != 0
+    found = {
+        method: run(method, **DATA, seed=3, protocols=["paper"], store=tmp_path, isolate=False)[0]
+        for method in ("toy-silent", "toy-silent-log-odds")
+    }
+    assert [result.calibrated for result in found.values()] == [True, False]
+    for calibration, result in zip((learnt, Calibration(unanswered=learnt.unanswered)), found.values(), strict=True):
+        expected = evaluate(fitted, parts, "paper", seed=3, calibration=calibration)
+        assert result.summary == pytest.approx(expected.summary, nan_ok=True)
+
+
+@pytest.mark.usefixtures("toys")
+def test_log_odds_without_a_gap_are_fitted_once(tmp_path, monkeypatch):
+    fits = []
+    original = benchmarks.runs.perform.fit
+    monkeypatch.setattr(benchmarks.runs.perform, "fit", lambda *given: fits.append(1) or original(*given))
+    run("toy-log-odds", **DATA, store=tmp_path, isolate=False)
+    assert len(fits) == 1
+    run("toy-count", **DATA, store=tmp_path, isolate=False)
+    assert len(fits) == 3
+
+
+@pytest.mark.usefixtures("toys")
+def test_defaults_of_another_type_than_declared_have_one_key_everywhere(tmp_path):
+    asked = experiment("toy-careless", source("wyze-synthetic", **HOMES), parameters={}, options={})
+    assert repr((asked.parameters["strength"], asked.parameters["sizes"])) == "(1.0, (16.0, 32.0))"
+    (result,) = run("toy-careless", **DATA, protocols=["ranking"], store=tmp_path)
+    assert (result.status, result.error) == ("done", "")
+    assert result.key.hash == asked.keys(result.key.fingerprint)["ranking"].hash
+
+
+def test_defaults_of_data_and_splits_are_of_their_type(monkeypatch):
+    def careless(homes, *, seed=0, fraction: float = 1, validation=False): ...
+
+    monkeypatch.setitem(SPLITS, "careless", careless)
+    assert repr(split_options("careless", {})) == "{'fraction': 1.0}"
+    registered = replace(get_data("wyze-synthetic"), load=lambda *, size=None: size)
+    registered.load.__annotations__["size"] = float
+    registered.load.__kwdefaults__["size"] = 2
+    monkeypatch.setattr("benchmarks.runs.settings.get_data", lambda _: registered)
+    assert repr(data_options("wyze-synthetic", {})) == "{'size': 2.0}"
+
+
+@pytest.mark.parametrize("wanted", [1, 2])
+@pytest.mark.usefixtures("toys")
+def test_the_process_of_a_run_uses_as_many_threads_as_asked_for(tmp_path, wanted):
+    (result,) = run("toy-threads", **DATA, protocols=["ranking"], threads=wanted, store=tmp_path)
+    assert result.history[0]["OMP_NUM_THREADS"] == result.history[0]["OPENBLAS_NUM_THREADS"] == wanted
+    assert result.threads == wanted
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_run_that_another_process_has_finished_meanwhile_is_not_made_again(tmp_path, monkeypatch):
+    # Between the first look and the claim, the other process finishes one protocol of the first run and all of the
+    # second: what is left is one protocol of the first.
+    homes = source("wyze-synthetic", **HOMES)
+    asked = [experiment("toy-count", homes, parameters={}, options={}, seed=seed) for seed in (0, 1)]
+    original, fitted = Store.claim, []
+
+    def claim(store, key):
+        protocols = ["ranking"] if key.seed == 0 else ["ranking", "paper"]
+        run("toy-count", **DATA, seed=key.seed, protocols=protocols, store=tmp_path, isolate=False)
+        return original(store, key)
+
+    def fit_and_tell(children, some, *more, **options):
+        fitted.append((some.seed, some.protocols))
+        return made_by(children, some, *more, **options)
+
+    made_by = Children.run
+    monkeypatch.setattr(Store, "claim", claim)
+    monkeypatch.setattr(Children, "run", fit_and_tell)
+    outcome = execute(asked, store=Store(tmp_path))
+    assert fitted == [(0, ("paper",))]
+    assert (outcome.made, len(outcome.finished)) == (1, 4)
+
+
+@pytest.mark.usefixtures("toys")
+def test_runs_with_equal_keys_are_made_once_and_counted_once(tmp_path):
+    homes = source("wyze-synthetic", **HOMES)
+    asked = [
+        experiment("toy-count", homes, parameters=given, options={}, protocols=["ranking"])
+        for given in ({}, {"noise": 0.1})
+    ]
+    for made in (1, 0):
+        outcome = execute(asked, store=Store(tmp_path / "kept"))
+        assert (outcome.made, len(outcome.finished)) == (made, 1)
+
+
+@pytest.mark.usefixtures("toys")
+def test_the_key_of_a_result_holds_the_key_of_its_split(tmp_path):
+    homes = datasets.load("wyze-synthetic", homes=80).merged_types()
+    for how in SPLITS:
+        (result,) = run("toy-count", **DATA, split=how, seed=1, protocols=["ranking"], store=tmp_path, isolate=False)
+        assert result.key.split == split(homes, how, seed=1).key
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_finished_run_is_read_and_not_made_again(tmp_path):
+    first = run("toy-count", **DATA, store=tmp_path, isolate=False)
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    second = run("toy-count", **DATA, parameters={"noise": 0.1}, store=tmp_path, isolate=False)
+    assert [result.written for result in second] == [result.written for result in first]
+    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
+
+
+EDITED = """
+from dataclasses import dataclass
+from baselines.registry import register
+from tests.support.toy_methods import Count
+
+@register("edited")
+@dataclass(frozen=True)
+class Edited(Count):
+    def fit(self, *given, **more):
+        EDIT
+        return super().fit(*given, **more)
+"""
+
+
+@pytest.fixture
+def edited(tmp_path, monkeypatch):
+    """A method in a file of its own; called with a line of code, it has that line from then on."""
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "edited_method.py"
+    times = itertools.count(1_000_000_000, 10)
+
+    def edit(line):
+        file.write_text(EDITED.replace("EDIT", line))
+        when = next(times)  # compiled files go by size and full seconds: edits of one length come too fast for them
+        os.utime(file, (when, when))
+
+    edit("pass")
+    importlib.import_module("edited_method")
+    yield edit
+    del sys.modules["edited_method"]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_edited_method_is_run_again_and_says_so(tmp_path, edited, caplog, at_once):
+    homes = source("wyze-synthetic", **HOMES)
+    asked = experiment("edited", homes, parameters={}, options={}, protocols=["ranking"])
+
+    def result():
+        if not at_once:
+            return run("edited", **DATA, protocols=["ranking"], store=tmp_path / "kept")[0]
+        outcome = execute([asked], store=Store(tmp_path / "kept"), quiet=True)
+        return [*outcome.finished, *outcome.failed][0]
+
+    first = result()
+    assert (first.status, first.code) == ("done", asked.code)
+    assert result().written == first.written
+    assert caplog.text == ""
+    edited("object.__setattr__(self, 'sign', -1.0)")  # recommends the rarest
+    second = result()
+    assert "made by other code, run again" in caplog.text
+    assert second.code == asked.code != first.code
+    assert second.key == first.key
+    assert second.summary["mrr"] < first.summary["mrr"]
+    edited("raise RuntimeError('edited once more')")
+    assert result().status == "failed"
+    edited("import os; os._exit(3)")
+    assert result().error == "its process ended with code 3"
+
+
+def test_the_code_of_a_method_changes_with_what_it_uses_of_its_folder_and_with_nothing_else(tmp_path, monkeypatch):
+    folder = tmp_path / "some_folder"
+    folder.mkdir()
+    for name, text in (
+        ("__init__", ""),
+        ("method", "from some_folder.layers import deep\nclass Method: ..."),
+        ("layers", "from some_folder import deep"),
+        ("deep", "import numpy"),
+        ("other", ""),
+    ):
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    method = importlib.import_module("some_folder.method").Method
+    codes = [code_of(method)]
+    for name in ("other", "layers", "deep", "method"):
+        with (folder / f"{name}.py").open("a") as file:
+            file.write("\n# edited")
+        codes.append(code_of(method))
+    for name in ("some_folder.method", "some_folder.layers", "some_folder.deep", "some_folder"):
+        del sys.modules[name]
+    assert codes[0] == codes[1] != ""
+    assert len(set(codes)) == 4
+
+
+def test_code_without_a_file_is_empty():
+    assert code_of(type("Made", (), {"__module__": "nowhere"})) == ""
+    assert code_of(int) == ""
+
+
+def test_no_run_at_all_is_no_success(tmp_path):
+    with pytest.raises(DataError, match="nothing to run"):
+        execute([], store=Store(tmp_path))
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_run_of_its_own_process_gives_the_same_bits_as_one_here(tmp_path):
+    here = run("toy-count", **DATA, parameters={"noise": 5.0}, seed=2, store=tmp_path / "here", isolate=False)
+    there = run("toy-count", **DATA, parameters={"noise": 5.0}, seed=2, store=tmp_path / "there")
+    assert [result.key for result in there] == [result.key for result in here]
+    assert tables(tmp_path / "here") == tables(tmp_path / "there")
+    assert len(tables(tmp_path / "here")) == 4
+
+
+@pytest.mark.usefixtures("toys")
+def test_the_memory_of_a_run_is_its_own_and_not_that_of_the_process_that_started_it(tmp_path):
+    held = np.ones(300 * 2**20 // 8)  # 300 MB here are no business of the run's
+    (small,) = run("toy-count", **DATA, protocols=["ranking"], store=tmp_path)
+    (large,) = run("toy-large", **DATA, protocols=["ranking"], store=tmp_path)
+    assert held[0] == 1
+    # np.ones of 200 MB and nothing else stands between the two
+    assert 180 < large.memory["fit"] - small.memory["fit"] < 220
+    assert small.memory["peak"] < 300
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_failed_run_is_kept_with_its_error_and_tried_again(tmp_path):
+    mended = tmp_path / "mended"
+    asked = {"parameters": {"needs": str(mended)}, "store": tmp_path / "kept", "isolate": False}
+    failed = run("toy-broken", **DATA, **asked)
+    assert {result.status for result in failed} == {"failed"}
+    assert failed[0].error.endswith("RuntimeError: the weather is bad\n")
+    assert len(load_failures(tmp_path / "kept")) == 2
+    mended.touch()
+    assert {result.status for result in run("toy-broken", **DATA, **asked)} == {"done"}
+    assert load_failures(tmp_path / "kept") == []
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_process_that_is_killed_is_a_failed_run(tmp_path):
+    results = run("toy-killed", **DATA, store=tmp_path)
+    assert [result.error for result in results] == ["its process was ended by SIGKILL, perhaps for want of memory"] * 2
+    assert len(load_failures(tmp_path)) == 2
+
+
+@pytest.mark.usefixtures("toys")
+def test_many_runs_go_on_after_one_that_fails_and_start_where_they_stopped(tmp_path):
+    homes = source("wyze-synthetic", **HOMES)
+    asked = [
+        experiment(method, homes, parameters={}, options={}, seed=seed, protocols=["ranking"])
+        for method in ("toy-broken", "toy-count")
+        for seed in (0, 1)
+    ]
+    first = execute(asked, store=Store(tmp_path), jobs=2)
+    assert (first.made, len(first.failed), len(first.finished)) == (2, 2, 2)
+    second = execute(asked, store=Store(tmp_path))
+    assert (second.made, len(second.failed), len(second.finished)) == (0, 2, 2)
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path):
+    asked = experiment("toy-count", source("wyze-synthetic", **HOMES), parameters={}, options={})
+    store = Store(tmp_path)
+    key = asked.keys(asked.source.fingerprint())["ranking"]
+    with store.claim(key):
+        outcome = execute([asked], store=store)
+    assert outcome.elsewhere == ["toy-count on wyze-synthetic (types, holdout), seed 0"]
+    assert load_results(tmp_path) == []
+
+
+@pytest.mark.usefixtures("toys")
+def test_two_processes_on_one_folder_make_every_run_once_and_lose_none(tmp_path):
+    program = (
+        "import tests.support.toy_methods; from pathlib import Path; from benchmarks.runs.execute import execute\n"
+        "from benchmarks.runs.experiment import experiment, source; from benchmarks.results.results import Store\n"
+        "homes = source('wyze-synthetic', options={'homes': 80})\n"
+        "asked = [experiment('toy-count', homes, parameters={}, options={}, seed=s) for s in range(3)]\n"
+        f"print(execute(asked, store=Store(Path({str(tmp_path)!r}))).made)"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    made = [int(process.communicate()[0]) for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum(made) == 6
+    assert len(load_results(tmp_path)) == 6
+    assert load_failures(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"method": "toy-cuont"}, "unknown method 'toy-cuont'; did you mean 'toy-count'"),
+        ({"data": "wyze-sinthetic"}, "did you mean 'wyze-synthetic'"),
+        ({"data_options": {"hoems": 3}}, "unknown option of wyze-synthetic 'hoems'; did you mean 'homes'"),
+        ({"data_options": {"homes": "3"}}, "wyze-synthetic homes = '3': expected int or NoneType"),
+        ({"parameters": {"nosie": 3}}, "unknown parameter of toy-count 'nosie'; did you mean 'noise'"),
+        ({"parameters": {"rounds": 2.5}}, "toy-count.rounds = 2.5: expected int"),
+        ({"track": "type"}, "unknown track 'type'; did you mean 'types'"),
+        ({"split": "hold_out"}, "did you mean 'holdout'"),
+        ({"split_options": {"validation": True}}, "unknown option of holdout 'validation'"),
+        ({"protocols": ["rank"]}, "unknown protocol 'rank'; did you mean 'ranking'"),
+        ({"protocols": []}, "no protocol to measure by"),
+        ({"seed": -1}, "seed -1 is negative"),
+    ],
+)
+@pytest.mark.usefixtures("toys")
+def test_a_wrong_name_or_setting_is_an_error_before_anything_runs(tmp_path, wrong, complaint):
+    asked = {"method": "toy-count", **DATA, "store": tmp_path, "isolate": False, **wrong}
+    with pytest.raises(DataError) as error:
+        run(asked.pop("method"), asked.pop("data"), **asked)
+    assert complaint in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_whole_number_for_a_float_is_the_same_run():
+    homes = source("wyze-synthetic", **HOMES)
+    one, two = (experiment("toy-count", homes, parameters={"noise": n}, options={}) for n in (1, 1.0))
+    assert one.keys("f")["paper"].hash == two.keys("f")["paper"].hash
+
+
+def test_a_process_of_one_thread_says_so_to_every_library():
+    program = (
+        "from datasets.common.threads import set_threads; set_threads(1); import numpy, scipy.linalg, threadpoolctl\n"
+        "print({pool['num_threads'] for pool in threadpoolctl.threadpool_info()})"
+    )
+    pytest.importorskip("threadpoolctl", reason="comes with scikit-learn")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "{1}\n"
+
+
+def test_threads_are_set_for_libraries_that_are_loaded_already():
+    torch = pytest.importorskip("torch", reason="needs the extra graph")
+    variables = {name: os.environ.get(name) for name in threads.VARIABLES}
+    before = torch.get_num_threads()
+    try:
+        threads.set_threads(1)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+        for name, value in variables.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+
+
+def test_less_than_one_thread_is_refused():
+    with pytest.raises(DataError, match="threads 0: use 1"):
+        threads.environment(0)
+
+
+def test_the_circumstances_of_this_process_are_plausible():
+    assert versions()["numpy"] == np.__version__
+    assert peak_megabytes() > 10
+    assert commit() == "" or len(commit().split()[0]) == 40

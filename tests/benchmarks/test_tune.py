@@ -1,0 +1,131 @@
+"""Tuning: on validation data only, repeatable, and going on where it stopped."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+from baselines.registry import build
+from benchmarks import tune as module
+from benchmarks.runs.circumstances import commit
+from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.runs.experiment import source
+from benchmarks.results.results import Store
+from benchmarks.tune import Study, run_command, tune
+from datasets.common.errors import DataError
+from datasets.splits import split
+from tests.support.toys import toys
+
+assert toys  # a fixture
+pytest.importorskip("optuna", reason="needs the extra tune")
+pytestmark = pytest.mark.usefixtures("toys")
+
+
+def study(method="toy-count", **more):
+    homes = source("wyze-synthetic", options={"homes": 80})
+    values = {"fixed": {}, "sources": (homes,), "split": "holdout", "split_options": {"fraction": 0.2}, "seeds": (0,)}
+    return Study(method, **(values | more))
+
+
+def chosen(tuned):
+    return [(trial.parameters, trial.value) for trial in tuned.trials]
+
+
+def test_the_first_trial_is_the_defaults_measured_on_validation_data(tmp_path):
+    tuned = tune(study(), 1, store=Store(tmp_path))
+    homes = source("wyze-synthetic", options={"homes": 80}).load()
+    parts = split(homes, "holdout", seed=0, validation=True)
+    fitted = build("toy-count").fit(parts.train, rng=np.random.default_rng([0, 2]))
+    expected = evaluate(fitted, parts, "ranking", part="validation").summary["mrr"]
+    assert chosen(tuned) == [({}, expected)]
+
+
+def test_the_rules_hidden_for_test_are_never_asked_for(tmp_path, monkeypatch):
+    asked = []
+
+    def watch(fitted, parts, protocol, *, part, seed):
+        asked.append((protocol, part))
+        return evaluate(fitted, parts, protocol, part=part, seed=seed)
+
+    monkeypatch.setattr(module, "evaluate", watch)
+    tune(study(), 3, store=Store(tmp_path))
+    assert set(asked) == {("ranking", "validation")}
+
+
+def test_a_study_repeats_exactly_and_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    whole = tune(study(), 12, store=Store(tmp_path / "whole"))
+    tune(study(), 5, store=Store(tmp_path / "parts"))
+    tried = []
+    original = module._try
+    monkeypatch.setattr(module, "_try", lambda *given: tried.append(1) or original(*given))
+    resumed = tune(study(), 12, store=Store(tmp_path / "parts"))
+    assert chosen(resumed) == chosen(whole)
+    assert len(tried) <= 7
+    assert len({str(parameters) for parameters, _ in chosen(whole)}) > 6
+
+
+def test_the_best_trial_is_at_least_as_good_as_the_defaults_and_is_found(tmp_path):
+    tuned = tune(study(fixed={"rounds": 1}), 10, store=Store(tmp_path))
+    assert tuned.best.value == max(trial.value for trial in tuned.trials)
+    assert tuned.best.parameters.get("sign", 1.0) == 1.0  # recommending the rarest relations is worse
+    assert "rounds" not in tuned.best.parameters
+    content = json.loads(tuned.path.read_text())
+    assert content["key"]["metric"] == "mrr"
+    assert len(content["trials"]) == len({str(parameters) for parameters, _ in chosen(tuned)})
+
+
+def test_a_trial_says_under_which_commit_and_versions_it_was_made(tmp_path):
+    (trial,) = json.loads(tune(study(), 1, store=Store(tmp_path)).path.read_text())["trials"]
+    assert trial["commit"] == commit()
+    assert trial["versions"]["numpy"] == np.__version__
+
+
+def test_several_data_sets_and_seeds_are_averaged(tmp_path):
+    homes = tuple(source("wyze-synthetic", options={"homes": n}) for n in (60, 80))
+    tuned = tune(study(sources=homes, seeds=(0, 1)), 1, store=Store(tmp_path))
+    (trial,) = tuned.trials
+    assert len(trial.values) == 4
+    assert trial.value == pytest.approx(sum(trial.values) / 4)
+
+
+def test_a_trial_that_fails_is_kept_and_the_others_go_on(tmp_path, monkeypatch):
+    def fail(asked, train):
+        raise RuntimeError(f"too much noise for {asked.method} on {train.name}")
+
+    monkeypatch.setattr(module, "fit", fail)
+    tuned = tune(study(), 3, store=Store(tmp_path))
+    assert [trial.value for trial in tuned.trials] == [None] * 3
+    with pytest.raises(DataError, match="every trial failed"):
+        _ = tuned.best
+    monkeypatch.undo()
+
+
+def test_a_method_without_a_space_has_nothing_to_tune(tmp_path):
+    with pytest.raises(DataError, match="toy-large has nothing to tune"):
+        tune(study("toy-large"), 1, store=Store(tmp_path))
+
+
+def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "optuna" else real(name))
+    with pytest.raises(DataError, match=r'needs the extra tune: pip install "fedrule\[tune\]"'):
+        tune(study(), 1, store=Store(tmp_path))
+
+
+def test_a_file_of_trials_that_cannot_be_read_is_named_and_left_alone(tmp_path):
+    path = tune(study(), 1, store=Store(tmp_path)).path
+    path.write_text("half a fi")
+    with pytest.raises(DataError, match=r"cannot be read .* move it away"):
+        tune(study(), 1, store=Store(tmp_path))
+    assert path.read_text() == "half a fi"
+
+
+def test_the_command_to_paste_spells_values_as_the_command_line_reads_them():
+    values = {"noise": 0.5, "sizes": [16, 32], "limit": None, "fast": True, "solver": "a b"}
+    assert run_command("mine", values, modules=["my_methods"]) == (
+        "python -m benchmarks run default --methods mine --import my_methods --set mine.noise=0.5 "
+        "--set mine.sizes=16,32 --set mine.limit=none --set mine.fast=true --set 'mine.solver=a b'"
+    )

@@ -1,0 +1,342 @@
+"""Nobody there, nothing to learn from, clients that fail, rates that run away, and options that are wrong."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the federated engine needs the extra graph")
+pytest.importorskip("torch_geometric", reason="the federated engine needs the extra graph")
+pytest.importorskip("numba", reason="the federated engine needs the extra graph")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from baselines.registry import build
+from baselines.toy_homes import ToyHome, all_pairs, planted_homes, toy_homes
+from datasets import DataError
+from fedrule.federated import memories
+from fedrule.federated.cohort import Cohorts
+from fedrule.federated.engine import Engine
+from fedrule.federated.trainers.fast import Fast
+from fedrule.federated.trainers.one_by_one import OneByOne
+from fedrule.federated.plan import Plan
+from fedrule.federated.server import ServerOptimizer
+from fedrule.federated.state import ServerState
+from fedrule.federated.training import Run, train
+from tests.support.small_populations import Setting, control, population, populations, whole
+from tests.support.valleys import LAYOUT, Valleys
+
+METHODS = ["fedgnn", "fedprox", "fedrule", "fedgate", "scaffold"]
+TRAINERS = [OneByOne, Fast]
+PLANTED = planted_homes()
+PLANS = {
+    "sparse": Plan(2, 0.2, 0.3, correction="gate"),
+    "dense": Plan(2, 0.2, 0.3, correction="gate", phi_lambda=0.5),
+    "scaffold": Plan(2, 0.2, 0.3, correction="scaffold"),
+    "kept": Plan(2, 0.02, 0.03, "kept-adam", correction="gate", control="gradients"),
+    "fedavg": Plan(2, 0.2, 0.3),
+}
+
+
+def trainers(function):
+    return pytest.mark.parametrize("trainer", TRAINERS, ids=lambda t: t.__name__)(function)
+
+
+def plans(function):
+    return pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)(function)
+
+
+def finite(state: ServerState) -> bool:
+    """All but the bound, which is infinite before the first round."""
+    return all(np.isfinite(array).all() for name, array in state.arrays().items() if name != "bound")
+
+
+def fitted(method: str, homes=PLANTED, **options):
+    short = {"rounds": 4, "hidden": 4, "predictor_hidden": 5}
+    return build(method, **(short | options)).fit(homes, rng=np.random.default_rng(1))
+
+
+# Nobody there, or nothing to learn from
+
+
+@trainers
+@plans
+def test_a_round_of_nobody_leaves_the_model_and_says_which_it_was(trainer, plan, caplog):
+    setting = Setting(population(1), Engine(plan, cohorts=Cohorts(1e-9, "poisson")))
+    clients = trainer(setting.homes, setting.task)
+    before = setting.engine.begin(clients, setting.start)
+    with caplog.at_level(logging.WARNING):
+        state, _ = setting.engine.step(clients, before, seed=3)
+        state, report = setting.engine.step(clients, state, seed=3)
+    assert state.model.tobytes() == setting.start.tobytes()
+    assert (state.round, report.clients, np.isnan(report.loss)) == (2, 0, True)
+    assert "round 2: no update came in (0 vanished, 0 late, 0 sent no number); the model stays" in caplog.text
+    assert {name for name, a in state.arrays().items() if a.tobytes() != before.arrays()[name].tobytes()} == {"round"}
+
+
+def test_rounds_of_nobody_between_others_change_nothing_but_their_number():
+    setting = Setting(population(1), Engine(PLANS["sparse"], cohorts=Cohorts(0.15, "poisson")))
+    _, reports = setting.played(Fast(setting.homes, setting.task), 12)
+    assert {report.clients > 0 for report in reports} == {True, False}
+    server, losses = setting.expected(12)
+    state, _ = setting.played(OneByOne(setting.homes, setting.task), 12)
+    np.testing.assert_allclose(state.model, setting.task.layout.flat(server.x), rtol=0, atol=1e-5)
+    np.testing.assert_allclose([report.loss for report in reports], losses, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("participation", [1.0, 0.1])
+def test_a_population_of_one_is_trained(method, participation):
+    one = PLANTED.subset(np.array([3]))
+    assert one.n_rules
+    scores = fitted(method, one, participation=participation).score_pairs(PLANTED, *all_pairs(PLANTED))
+    assert np.isfinite(scores).all()
+
+
+@trainers
+def test_homes_without_rules_never_take_part(trainer):
+    homes = population(2, n_homes=6)
+    homes = homes.with_rules(np.isin(homes.rules.home, [1, 4]))
+    for participation in (1.0, 0.5):
+        setting = Setting(homes, Engine(PLANS["sparse"], cohorts=Cohorts(participation)))
+        state, reports = setting.played(trainer(homes, setting.task), 4)
+        assert set(np.flatnonzero(state.clients.last >= 0)) <= {1, 4}
+        assert all(report.clients == round(2 * participation) for report in reports)
+        assert not state.clients.own.dense[[0, 2, 3, 5]].any()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_a_single_rule_all_scores_are_zero_and_it_says_so(method, caplog):
+    homes = toy_homes([ToyHome(1, ("ContactSensor", "Light")), ToyHome(2, ())])
+    with caplog.at_level(logging.WARNING):
+        assert not fitted(method, homes).score_pairs(homes, *all_pairs(homes)).any()
+    assert f"{method}: toy homes has no rule to learn from; all scores are 0" in caplog.text
+
+
+# Clients that fail
+
+
+@trainers
+@plans
+def test_clients_that_fail_are_counted_left_out_and_remember_what_they_did(trainer, plan):
+    homes = population(5, n_homes=25, bare=False)
+    clean = Setting(homes, Engine(plan))
+    clients = trainer(homes, clean.task)
+    before, _ = clean.played(clients, 1)
+    faulty = replace(clean.engine, cohorts=Cohorts(drop_out=0.3, late=0.1, broken=0.1))
+    after, report = faulty.step(clients, before, seed=3)
+    cohort = faulty.cohorts.of(np.arange(25), seed=3, number=1)
+    assert (report.dropped, report.late, report.refused) == (cohort.dropped, cohort.late, int(cohort.broken.sum()))
+    assert min(report.dropped, report.late, report.refused) > 0
+    assert report.clients + report.dropped + report.late + report.refused == 25
+    good = cohort.present[~cohort.broken]
+    assert after.clients.last.tolist() == [1 if k in good else 0 for k in range(25)]
+    assert finite(after)
+    if plan.corrects:
+        same = [
+            whole(before, clean.task.layout, k).tobytes() == whole(after, clean.task.layout, k).tobytes()
+            for k in range(25)
+        ]
+        assert same == [k not in good for k in range(25)]
+        told_the_same = [
+            control(before, clean.task.layout, k, plan.correction).tobytes()
+            == control(after, clean.task.layout, k, plan.correction).tobytes()
+            for k in range(25)
+            if k not in good
+        ]
+        assert all(told_the_same)
+    if plan.optimizer == "kept-adam":
+        moved = (before.clients.second.dense != after.clients.second.dense).any(axis=1)
+        assert moved.tolist() == [k in good for k in range(25)]
+        assert after.clients.steps.tolist() == [4 if k in good else 2 for k in range(25)]
+
+
+@trainers
+def test_a_round_goes_on_as_if_those_who_failed_had_not_been_there(trainer, caplog):
+    homes = population(5, n_homes=12, bare=False)
+    faulty = Setting(homes, Engine(PLANS["sparse"], cohorts=Cohorts(drop_out=0.3, late=0.1, broken=0.2)))
+    with caplog.at_level(logging.WARNING):
+        state, reports = faulty.played(trainer(homes, faulty.task), 3)
+    server, _ = faulty.expected(3)  # asks only those that are there and whole
+    np.testing.assert_allclose(state.model, faulty.task.layout.flat(server.x), rtol=0, atol=1e-5)
+    number, report = next((n, r) for n, r in enumerate(reports, 1) if r.refused)
+    assert f"round {number} goes on without {report.refused} clients: what they sent is no number" in caplog.text
+
+
+SHARES = st.tuples(*[st.sampled_from([0.0, 0.1, 0.3, 0.6, 1.0])] * 3).filter(lambda shares: sum(shares) <= 1)
+
+
+@settings(max_examples=15)
+@given(populations(), st.sampled_from(list(PLANS)), SHARES, st.sampled_from([0.5, 1.0]), st.sampled_from([0.3, 1e30]))
+def test_nothing_that_is_no_number_ever_reaches_model_or_memories(homes, plan, shares, participation, rate):
+    plan = replace(PLANS[plan], theta_rate=rate, phi_rate=rate)
+    setting = Setting(homes, Engine(plan, cohorts=Cohorts(participation, "uniform", *shares)))
+    for trainer in TRAINERS:
+        clients = trainer(homes, setting.task)
+        state = setting.engine.begin(clients, setting.start)
+        for _ in range(3):
+            state, report = setting.engine.step(clients, state, seed=3)
+            assert finite(state)
+            assert report.clients + report.refused + report.dropped + report.late <= homes.n_homes
+
+
+# Gradients of a million times what float32 can square, and of nearly all that it can hold.
+@pytest.mark.parametrize("curvature", [1e25, 3e38])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "kept-adam"])
+@pytest.mark.parametrize("measured", ["updates", "gradients"])
+def test_numbers_too_large_to_work_with_are_refused_as_well(curvature, optimizer, measured):
+    plan = Plan(2, 1e-3, 1e-3, optimizer, "gate", theta_lambda=0.01, phi_lambda=0.01, control=measured)
+    valleys = Valleys.of([curvature, -curvature, 1], [1, 1, 1])
+    engine = Engine(plan)
+    state = engine.begin(valleys, np.full(LAYOUT.size, 1e-6, dtype=np.float32))
+    for _ in range(4):
+        state, _ = engine.step(valleys, state, seed=0)
+        assert finite(state)
+
+
+# Rates that run away
+
+
+def run_away(
+    server: str = "plain", rate: float = 1.0, rounds: int = 40, cohorts: Cohorts | None = None, a: float = 30.0
+):
+    """A quadratic whose steps grow by 1 - eta a = -2: 30 times the loss in five rounds of one step."""
+    engine = Engine(Plan(1, 0.1, 0.1), ServerOptimizer(server), cohorts or Cohorts())
+    valleys, models = Valleys.of([a, a], [1.0, 1.0]), []
+    state = engine.begin(valleys, np.zeros(LAYOUT.size, dtype=np.float32))
+
+    def told(done, model, report):
+        models.append((done, model, report))
+        return False
+
+    return train(engine, valleys, Run("fedtest", rounds, 1, rate, client_rate=0.1), state, told), models
+
+
+def test_a_rate_that_runs_away_stops_with_the_method_and_the_round_and_the_last_good_model(caplog):
+    # The loss grows by (1 - 0.1 * 30)^2 = 4 a round; it is 5 * 30 / 2 = 75 first and may be 75e4: 4^7 = 16,384, so that
+    # round 8 is the first to find the model before it out of bounds, and the one before that was in them.
+    with caplog.at_level(logging.WARNING):
+        model, models = run_away()
+    assert "fedtest: training ran away in round 8 of 40 (loss 1.229e+06)" in caplog.text
+    assert "the model after round 6 is kept. learning_rate 0.1 or server_rate" in caplog.text
+    assert model.tobytes() == models[5][1].tobytes()
+    assert [done for done, _, _ in models] == list(range(1, 9))
+    assert models[-1][1].tobytes() == model.tobytes()
+
+
+def test_where_nothing_was_learned_running_away_is_an_error():
+    # 1 - 0.1 * 3e4: the loss grows by nine million in the first round.
+    with pytest.raises(
+        DataError, match=r"fedtest: training ran away in round 2 of 40 .* had learned nothing before; learn"
+    ):
+        run_away(a=3e4)
+
+
+def test_a_loss_runs_away_also_after_a_first_round_of_nobody(caplog):
+    # Found by the loss, before it is infinite: nobody is there in the first round of this seed.
+    cohorts = Cohorts(0.4, "poisson")
+    assert not len(cohorts.of(np.arange(2), seed=1, number=0).present)
+    with caplog.at_level(logging.WARNING):
+        model, _ = run_away(cohorts=cohorts)
+    assert "training ran away" in caplog.text
+    assert np.abs(model).max() < 1e4
+
+
+def test_a_round_in_which_all_were_made_to_fail_is_no_running_away(caplog):
+    cohorts = Cohorts(0.5, broken=0.3)  # one client a round
+    with caplog.at_level(logging.WARNING):
+        _, models = run_away(a=1.0, cohorts=cohorts)
+    assert len(models) == 40
+    assert any(report.refused and not report.clients for _, _, report in models)
+    assert "ran away" not in caplog.text
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_that_run_away_say_so_in_their_own_name(method):
+    plain = {"server_optimizer": "plain", "server_rate": 1.0}
+    with pytest.raises(
+        DataError, match=rf"{method}: training ran away in round \d of 4 .*learning_rate 1e\+20 or server_rate"
+    ):
+        fitted(method, learning_rate=1e20, **plain)
+
+
+def test_a_server_that_runs_away_is_stopped_and_the_last_good_model_answers(caplog):
+    # Updates are small and a step of the server is 100,000 times as long.
+    options = {"rounds": 20, "server_optimizer": "momentum", "server_rate": 1e5, "local_steps": 1}
+    with caplog.at_level(logging.WARNING):
+        model = fitted("fedgnn", learning_rate=0.001, **options)
+    assert "fedgnn: training ran away in round" in caplog.text
+    assert np.isfinite(model.score_pairs(PLANTED, *all_pairs(PLANTED))).all()
+
+
+# What would not fit
+
+
+def test_memories_that_do_not_fit_are_an_error_before_the_first_round(monkeypatch):
+    monkeypatch.setattr(memories, "_free_bytes", lambda: 10_000)
+    fitted("fedgnn")
+    with pytest.raises(DataError, match=r"30 clients would remember [\d.e-]+ GB \(\d+ kB each\) and 1e-05 GB are free"):
+        fitted("fedrule", predictor_lambda=0.5)
+
+
+# Options that are wrong
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"client_optimizer": "sdg"}, r"unknown optimizer of clients 'sdg'; did you mean 'sgd'\?"),
+        ({"client_optimizer": "kept_adam"}, r"unknown optimizer of clients 'kept_adam'; did you mean 'kept-adam'\?"),
+        ({"server_optimizer": "adm"}, r"unknown server optimizer 'adm'; did you mean 'adam'\?"),
+        ({"sampling": "poison"}, r"unknown sampling 'poison'; did you mean 'poisson'\?"),
+        ({"weighting": "client"}, r"unknown weighting 'client'; did you mean 'clients'\?"),
+        ({"learning_rate": -0.1}, r"learning_rate -0\.1 is not above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate nan is not above 0"),
+        ({"predictor_rate": -1.0}, r"predictor_rate -1\.0 is negative"),
+        ({"server_rate": 0.0}, r"server_rate 0\.0 is not above 0"),
+        ({"server_epsilon": 0.0}, r"server epsilon 0\.0 is not above 0"),
+        ({"local_steps": 0}, "local steps 0: a client takes at least 1"),
+        ({"participation": 0.0}, r"participation 0\.0 is no share above 0, up to 1"),
+        ({"participation": 1.5}, r"participation 1\.5 is no share above 0, up to 1"),
+        ({"participation": float("nan")}, "participation nan is no share"),
+        ({"drop_out": -0.1}, r"drop_out -0\.1 is no share from 0 to 1"),
+        ({"late": 1.1}, r"late 1\.1 is no share from 0 to 1"),
+        (
+            {"drop_out": 0.5, "late": 0.3, "broken": 0.3},
+            r"drop_out 0\.5, late 0\.3 and broken 0\.3 add up to more than 1",
+        ),
+        ({"rounds": 0}, "rounds 0 is below 1"),
+    ],
+)
+@pytest.mark.parametrize("method", ["fedgnn", "fedrule"])
+def test_wrong_options_are_named_with_the_method(method, wrong, message):
+    with pytest.raises(DataError, match=f"{method}: {message}"):
+        build(method, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("method", "wrong", "message"),
+    [
+        ("fedrule", {"gnn_lambda": -0.5}, r"fedrule: gnn_lambda -0\.5 is negative"),
+        ("fedrule", {"predictor_lambda": float("nan")}, "fedrule: predictor_lambda nan is negative or no number"),
+        ("fedrule", {"control": "gradients"}, "fedrule: control 'gradients' differs with Adam"),
+        (
+            "fedrule",
+            {"control": "gradients", "client_optimizer": "adam", "gnn_lambda": 0.0, "predictor_lambda": 0.0},
+            "fedrule: control 'gradients' differs with Adam",
+        ),
+        ("fedgnn", {"server_optimizer": "plain", "server_epsilon": 0.1}, "fedgnn: server_epsilon is of adam and yogi"),
+        ("fedgnn", {"learning_rate": float("inf")}, "fedgnn: learning rate inf of the GNN is not above 0 and finite"),
+        ("fedrule", {"control": "update"}, r"fedrule: unknown control 'update'; did you mean 'updates'\?"),
+        ("fedprox", {"proximal": 0.0}, r"fedprox: proximal 0\.0 is not above 0"),
+        ("fedgate", {"predictor_rate": 0.2}, r"fedgate: predictor_rate 0\.2 differs from learning_rate; use fedrule"),
+        ("scaffold", {"control": "gradient"}, r"scaffold: unknown control 'gradient'; did you mean 'gradients'\?"),
+    ],
+)
+def test_wrong_options_of_one_method_are_named(method, wrong, message):
+    with pytest.raises(DataError, match=message):
+        build(method, **wrong)

@@ -1,0 +1,137 @@
+"""The recommended graph method trained in the homes: as good as centralized, and what leaves a home are addends."""
+
+from __future__ import annotations
+
+import functools
+import operator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+pytest.importorskip("torch", reason="fedrank needs the extra graph")
+pytest.importorskip("torch_geometric", reason="fedrank needs the extra graph")
+pytest.importorskip("numba", reason="fedrank needs the extra graph")
+
+import datasets
+from baselines.registry import build, parameters
+from baselines.toy_homes import ToyHome, planted_homes, toy_homes
+from benchmarks.evaluation.evaluate import evaluate
+from datasets import DataError
+from datasets.valid import ValidRules
+from fedrule.evidence.evidence import Evidence
+from fedrule.methods.fedrank import FedRank
+from fedrule.methods.graphrank import GraphRank
+from fedrule.evidence.statistics import Statistics, sent_bytes
+from tests.support.strategies import every_candidate, homes
+
+QUICK = {"rounds": 60, "draws": 2, "candidates": 50}
+
+
+def rng(seed=3):
+    return np.random.default_rng(seed)
+
+
+# What is counted over homes
+
+
+@settings(max_examples=40)
+@given(train=homes(min_homes=1))
+def test_the_counts_of_evidence_are_sums_of_what_each_home_adds(train):
+    valid = ValidRules.of(train)
+    each = [Statistics.of(train.subset(np.array([home])), valid) for home in range(train.n_homes)]
+    expected = Evidence.of(train)
+    candidates = every_candidate(train)
+    for parts in (each, each[::-1], [Statistics.of(train, valid)]):
+        summed = functools.reduce(operator.add, parts).evidence()
+        assert summed.shares.n_homes == expected.shares.n_homes
+        assert summed.shares.both.tobytes() == expected.shares.both.tobytes()
+        for ours, theirs in zip(summed.shares.have, expected.shares.have, strict=True):
+            assert ours.tolist() == theirs.tolist()
+        assert summed.together.inverse.tobytes() == expected.together.inverse.tobytes()
+        assert summed.together.able.tobytes() == expected.together.able.tobytes()
+        for leave_out in (None, train):
+            ours, theirs = (e.features(train, candidates, leave_out=leave_out) for e in (summed, expected))
+            assert ours.tobytes() == theirs.tobytes()
+
+
+@given(train=homes(min_homes=1))
+def test_what_a_home_adds_are_zeros_and_ones(train):
+    valid = ValidRules.of(train)
+    for home in range(train.n_homes):
+        added = Statistics.of(train.subset(np.array([home])), valid)
+        for counts in (added.both, *added.have, added.together.toarray()):
+            assert set(np.unique(counts)) <= {0, 1}
+
+
+@given(train=homes(min_homes=1))
+def test_the_valid_rules_are_what_is_not_zero_in_a_sum_over_homes(train):
+    each = [ValidRules.of(train.subset(np.array([home]))).dense().astype(int) for home in range(train.n_homes)]
+    np.testing.assert_array_equal(sum(each) > 0, ValidRules.of(train).dense())
+
+
+def test_bytes_are_counted_with_all_zeros():
+    # 5 types and 4 relations are 100 cells and 15 pairs of types. The two typed rules are from a sensor to a lamp,
+    # Open -> Power On, and from a motion sensor to a lamp, Motion -> Power On: a pair. They differ in (trigger type,
+    # action type) with state, act or nothing, in (trigger type, state), (trigger type, relation), (action type,
+    # relation) and (relation,), 7 patterns of 2, and agree in (action type, act), 1 of 1: 15 combinations.
+    rules = (("ContactSensor", 0, "Light"), ("MotionSensor", 1, "Light"))
+    evidence = Evidence.of(toy_homes([ToyHome(0, ("ContactSensor", "MotionSensor", "Light"), rules)]))
+    assert sent_bytes(evidence) == 4 * (100 + 15 + 15 + 1)
+
+
+# The method
+
+
+def test_it_has_the_model_of_graphrank():
+    ours, theirs = FedRank(), GraphRank()
+    model = ("hidden", "evidence", "dropout", "objective", "non_rules", "candidates", "draws", "hidden_rules")
+    assert [getattr(ours, name) for name in model] == [getattr(theirs, name) for name in model]
+    assert all(parameter.meaning for parameter in parameters("fedrank"))
+
+
+def test_it_finds_hidden_rules_better_than_popularity():
+    split = datasets.split(
+        datasets.load("wyze-synthetic", homes=400).merged_types(), "holdout", seed=100, validation=True
+    )
+    ours, popular = (
+        evaluate(model, split, "ranking", part="validation").summary["mrr"]
+        for model in (FedRank(**QUICK).fit(split.train, rng=rng()), build("popularity").fit(split.train, rng=rng()))
+    )
+    assert ours > popular
+
+
+def test_the_first_round_tells_the_bytes_of_the_counts_and_every_round_those_of_its_updates():
+    told = []
+    train = planted_homes()
+    FedRank(rounds=3).fit(train, rng=rng(), on_round=lambda *round: told.append(dict(round[-1])))
+    assert [("statistics_bytes" in values) for values in told] == [True, False, False]
+    assert told[0]["statistics_bytes"] == sent_bytes(Evidence.of(train))
+    # 53 direct weights, 53 x 64 and 64 x 64 with biases, 64 last ones, 4 bytes each.
+    assert {values["sent_bytes"] for values in told} == {4 * (53 + 54 * 64 + 65 * 64 + 64)}
+    assert {values["memory_bytes"] for values in told} == {0}
+
+
+def test_it_can_do_without_evidence():
+    told = []
+    without = FedRank(rounds=1, evidence=0, bias="learned")
+    without.fit(planted_homes(), rng=rng(), on_round=lambda *round: told.append(dict(round[-1])))
+    assert told[0]["statistics_bytes"] == 0
+
+
+# Cohorts of a number of homes
+
+
+def test_a_round_has_as_many_homes_as_its_cohort():
+    told = []
+    train = planted_homes()
+    for cohort in (7, 1000):
+        method = FedRank(rounds=1, cohort=cohort, hidden_rules=0.0, draws=0)
+        method.fit(train, rng=rng(), on_round=lambda *round: told.append(round[-1]["clients"]))
+    with_rules = len(np.unique(train.rules.home))
+    assert told == [7, with_rules]
+
+
+def test_a_cohort_beside_participation_is_refused():
+    with pytest.raises(DataError, match=r"fedrank: a cohort of 24 beside participation 0\.5: give one of the two"):
+        FedRank(cohort=24, participation=0.5)

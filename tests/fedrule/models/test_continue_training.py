@@ -1,0 +1,203 @@
+"""Going on from a saved model with new users' homes: what is known is kept, what is new is learned, counts add up."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import datasets
+import fedrule
+from baselines.registry import build
+from baselines.toy_homes import RELATIONS, TYPES, all_pairs, other_homes, planted_homes
+from datasets import DataError, Homes
+from datasets.splits import split
+from datasets.valid import ValidRules
+
+torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
+pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
+
+from fedrule.models.growth import added_up, grown, same_shape, same_words  # noqa: E402
+from fedrule.models.saved import counts_of, restored, saved_model  # noqa: E402
+from fedrule.evidence.statistics import Statistics  # noqa: E402
+
+# The model knows three of the five types and two of the four relations, in another order than new homes have them.
+KNOWN_TYPES = ("MotionSensor", "Light", "ContactSensor")
+KNOWN_RELATIONS = (RELATIONS[1], RELATIONS[0])
+SETTINGS = [
+    ("graphrule", {}),
+    ("fedrule", {}),
+    ("graphrank", {"candidates": 20}),
+    ("fedrank", {"candidates": 20}),
+    ("graphrule", {"encoder": "gcn", "self_loops": True, "node_embedding": 2}),
+    ("graphrule", {"encoder": "gat", "heads": 2}),
+    ("graphrule", {"direction": "both", "messages": "relation", "node_embedding": 3}),
+    ("graphrule", {"bias": "learned", "context": 3}),
+    ("graphrule", {"evidence": 4, "bias": "counts"}),
+]
+
+
+def earlier_homes() -> Homes:
+    """The planted homes that own no Plug, in the model's words."""
+    homes = planted_homes()
+    owns = np.isin(np.arange(homes.n_homes), homes.device_home[homes.device_type == TYPES.index("Plug")])
+    return homes.subset(~owns).with_vocabulary(KNOWN_TYPES, KNOWN_RELATIONS)
+
+
+def new_homes() -> Homes:
+    """Other people, some of whom own a Plug and switch it off."""
+    homes = other_homes()
+    rules = planted_homes().rules
+    return replace(homes, rules=rules, users=homes.users + 5000, name="new homes")
+
+
+EARLIER, NEW = earlier_homes(), new_homes()
+
+
+def learned(name="graphrule", **options):
+    """A model of the earlier homes, two rounds old."""
+    method = build(name, **{"rounds": 2, **options})
+    counts = Statistics.of(EARLIER, ValidRules.of(EARLIER))
+    return saved_model(method.fit(EARLIER, rng=np.random.default_rng(1)), method, counts)
+
+
+def test_known_words_keep_their_numbers_and_new_ones_that_are_used_come_behind():
+    homes = same_words(learned().card, NEW)
+    assert homes.types == (*KNOWN_TYPES, "Plug")  # nobody owns a Siren
+    assert homes.relations == (*KNOWN_RELATIONS, RELATIONS[2])  # nobody uses Open -> Ring
+    assert [str(home) for home in homes] == [str(home) for home in NEW]
+
+
+@pytest.mark.parametrize(("name", "options"), SETTINGS, ids=str)
+def test_a_model_that_has_grown_scores_earlier_homes_as_before(name, options):
+    """Also where it counts homes: with the earlier counts, renumbered, nothing is different but the words."""
+    saved = learned(name, **options)
+    method = build(name, **same_shape(saved, {}))
+    homes = same_words(saved.card, NEW)
+    nobody = homes.subset(np.zeros(0, dtype=np.int64))  # the words alone
+    counts = added_up(saved, nobody)
+    scorer = method.scorer(counts.valid, counts)
+    parameters = {key: value.double() for key, value in grown(saved, scorer, torch.Generator()).items()}
+    asked = EARLIER.with_vocabulary(homes.types, homes.relations)
+    pairs = all_pairs(asked)
+    before = restored(saved).score_pairs(EARLIER, *pairs)
+    after = scorer.score_pairs(parameters, asked, *pairs)
+    np.testing.assert_allclose(after[:, : len(KNOWN_RELATIONS)], before, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["graphrank", "graphrule"])
+def test_counts_are_those_of_earlier_and_new_homes_together(name):
+    saved = learned(name, **({"candidates": 20} if name == "graphrank" else {}))
+    homes = same_words(saved.card, NEW)
+    found = added_up(saved, homes)
+    both = together(EARLIER.with_vocabulary(homes.types, homes.relations), homes)
+    expected = Statistics.of(both, ValidRules.of(both), whole=name == "graphrank")
+    assert found.valid.cell.tolist() == expected.valid.cell.tolist()
+    assert found.n_homes == expected.n_homes == EARLIER.n_homes + NEW.n_homes
+    assert found.both.tolist() == expected.both.tolist()
+    assert [have.tolist() for have in found.have] == [have.tolist() for have in expected.have]
+    if name == "graphrank":
+        assert found.together.toarray().tolist() == expected.together.toarray().tolist()
+        ours, theirs = found.evidence(), expected.evidence()
+        assert ours.together.inverse.tobytes() == theirs.together.inverse.tobytes()
+
+
+def together(first: Homes, second: Homes) -> Homes:
+    """Both sets of homes in one, the first ones first."""
+    moved = {"home": first.n_homes, "trigger": first.n_devices, "action": first.n_devices, "relation": 0}
+    columns = {
+        name: np.concatenate([getattr(first.rules, name), getattr(second.rules, name) + by])
+        for name, by in moved.items()
+    }
+    return replace(
+        first,
+        users=np.append(first.users, second.users),
+        device_home=np.append(first.device_home, second.device_home + first.n_homes),
+        device_type=np.append(first.device_type, second.device_type),
+        device_ids=np.append(first.device_ids, second.device_ids),
+        rules=replace(first.rules, **columns),
+    )
+
+
+def test_new_types_and_relations_are_answered_after_going_on(caplog):
+    saved = fedrule.train(EARLIER, options={"rounds": 60}, test=0.4)
+    with caplog.at_level(logging.INFO):
+        model = fedrule.train(NEW, go_on_from=saved, test=0.4, options={"rounds": 60, "learning_rate": 0.03})
+    assert "1 types and 1 relations new to the model are learned: Plug, No Motion -> Power Off" in caplog.text
+    assert (model.card.types, model.card.relations) == ((*KNOWN_TYPES, "Plug"), (*KNOWN_RELATIONS, RELATIONS[2]))
+    homes = NEW.with_vocabulary(model.card.types, model.card.relations)
+    trigger, action = all_pairs(homes)
+    kinds = homes.device_type[trigger], homes.device_type[action]
+    asked = (kinds[0] == 0) & (kinds[1] == 3)  # from a MotionSensor to a Plug
+    scores = restored(model).score_pairs(homes, trigger[asked], action[asked])
+    assert (scores[:, 2].mean() > scores[:, :2].mean(axis=0)).all()  # what they do and not what others do elsewhere
+
+
+def test_a_lesson_is_added_and_the_first_one_stays():
+    saved = fedrule.train(EARLIER, options={"rounds": 3}, test=0.4)
+    model = fedrule.train(NEW, go_on_from=saved, test=0.4, seed=7)
+    first, second = model.card.lessons
+    assert first == saved.card.lessons[0]
+    assert (second.data, second.fingerprint, second.seed) == ("new homes", NEW.fingerprint, 7)
+    train = split(same_words(saved.card, NEW), "holdout", seed=7, fraction=0.4, validation=True).train
+    assert counts_of(model).n_homes == EARLIER.n_homes + train.n_homes
+
+
+def test_the_rate_is_a_tenth_in_the_second_lesson_and_stays_in_the_third():
+    saved = fedrule.train(EARLIER, options={"rounds": 2}, test=0.4)
+    second = fedrule.train(NEW, go_on_from=saved, test=0.4)
+    third = fedrule.train(NEW.subset(np.arange(NEW.n_homes - 1)), go_on_from=second, test=0.4)
+    rates = [model.card.options["learning_rate"] for model in (saved, second, third)]
+    assert rates == pytest.approx([0.01, 0.001, 0.001])
+    chosen = fedrule.train(NEW, go_on_from=saved, test=0.4, options={"learning_rate": 0.02})
+    assert chosen.card.options["learning_rate"] == 0.02
+
+
+def test_it_goes_on_from_a_file_of_any_method_as_it_does_from_the_model(tmp_path):
+    saved = fedrule.train(EARLIER, "fedrule", options={"rounds": 3}, test=0.4)
+    saved.save(tmp_path / "model.safetensors")
+    first, second = (fedrule.train(NEW, go_on_from=of, test=0.4) for of in (saved, tmp_path / "model.safetensors"))
+    assert first.card.method == "fedrule"
+    assert all(array.tobytes() == second.arrays[name].tobytes() for name, array in first.arrays.items())
+
+
+@pytest.mark.parametrize("method", ["graphrule", "fedrule"])
+def test_where_no_round_does_better_the_parameters_stay_as_they_were(method):
+    first, second = (datasets.load("wyze-synthetic", homes=200, seed=seed) for seed in (0, 1))
+    small = {"hidden": 4, "predictor_hidden": 8}
+    saved = fedrule.train(first, method, options=small | {"rounds": 15})
+    # Rates at which every step is far too long.
+    rates = {"learning_rate": 3.0} if method == "graphrule" else {"server_rate": 3.0}
+    model = fedrule.train(second, go_on_from=saved, patience=2, options=rates)
+    assert model.card.lessons[-1].rounds == 0
+    known = saved.weights["phi.relation"]
+    assert model.weights["phi.relation"][: len(known)].tobytes() == known.tobytes()
+
+
+def test_the_predictor_stays_as_wide_as_it_was():
+    saved = learned()
+    width = saved.weights["phi.relation"].shape[1]
+    assert (saved.card.options["predictor_hidden"], same_shape(saved, {})["predictor_hidden"]) == (0, width)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"method": "fedrule"}, "of graphrule and cannot become one of fedrule"),
+        ({"options": {"hidden": 8}}, "hidden 8 decides what a model is, and this one has 16"),
+        ({"options": {"bias": "counts"}}, "bias counts decides"),
+        ({"options": {"roundz": 8}}, "did you mean 'rounds'"),
+    ],
+)
+def test_a_model_cannot_become_another_one(arguments, says):
+    with pytest.raises(DataError, match=says):
+        fedrule.train(NEW, go_on_from=learned(), **arguments)
+
+
+def test_homes_that_the_model_has_learned_from_are_refused():
+    # Their test rules would be rules that it was told.
+    first = fedrule.train(NEW, "graphrule", options={"rounds": 2}, patience=0)
+    with pytest.raises(DataError, match="the model has learned from these very homes on "):
+        fedrule.train(NEW, go_on_from=first, seed=5)

@@ -1,0 +1,278 @@
+"""A model file is whole, unaltered and fits itself, or it is refused in words; its card likewise."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save
+
+from datasets import DataError
+from fedrule.inference import Card, Recommender, SavedModel
+from fedrule.models import model_file as of_files
+from fedrule.models.card import FORMAT, Scale, Taught
+from tests.support.random_models import cases
+from tests.support.small_model import small_model
+
+LESSON = Taught("toy", "0" * 16, homes=100, rules=197, seed=0, rounds=3, made="2026-01-01T00:00:00Z")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The bytes of a good file."""
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    small_model().save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+def assert_same(left, right):
+    assert left.card == right.card
+    assert left.arrays.keys() == right.arrays.keys()
+    for name, array in left.arrays.items():
+        assert array.dtype == right.arrays[name].dtype
+        np.testing.assert_array_equal(array, right.arrays[name])
+    assert left.digest == right.digest
+
+
+def written(path, model, *, card=None, **arrays):
+    """A file of other parts, with the digest that they have; None leaves an array out."""
+    text = model.card.json() if card is None else card
+    parts = {name: array for name, array in {**model.arrays, **arrays}.items() if array is not None}
+    path.write_bytes(save(parts, metadata={"card": text, "sha256": of_files._digest(text, parts)}))
+    return path
+
+
+def altered_card(**changes):
+    """The card of the small model with other fields; ... takes one away."""
+    content = {**json.loads(small_model().card.json()), **changes}
+    return json.dumps({name: value for name, value in content.items() if value is not ...})
+
+
+@given(cases(min_homes=0, max_homes=1))
+@settings(max_examples=30)
+def test_what_is_read_is_what_was_saved(tmp_path_factory, case):
+    path = tmp_path_factory.mktemp("any") / "model.safetensors"
+    full = replace(case.saved.card, lessons=(LESSON, LESSON), metrics={"ranking": {"mrr": 0.1}}, versions={"a": "1"})
+    model = SavedModel(full, case.saved.arrays)
+    model.save(path)
+    assert_same(SavedModel.load(path), model)
+    assert Card.of(full.json()) == full
+
+
+def test_the_same_model_is_the_same_bytes(path, whole):
+    small_model().save(path)
+    assert path.read_bytes() == whole
+
+
+def test_the_digest_changes_with_any_number_and_any_word():
+    model = small_model()
+    digests = {model.digest}
+    for name, array in model.arrays.items():
+        other = array.copy()
+        other.flat[-1] += 1
+        digests.add(SavedModel(model.card, {**model.arrays, name: other}).digest)
+    digests.add(SavedModel(replace(model.card, types=(*model.card.types[:-1], "Kettle")), model.arrays).digest)
+    digests.add(SavedModel(replace(model.card, scale=Scale(1.0, 1e-9)), model.arrays).digest)
+    assert len(digests) == 1 + len(model.arrays) + 2
+    assert all(len(digest) == 64 and set(digest) <= set("0123456789abcdef") for digest in digests)
+
+
+@given(st.data())
+@settings(max_examples=150)
+def test_a_file_that_was_cut_off_is_refused(tmp_path_factory, whole, data):
+    path = tmp_path_factory.mktemp("cut") / "model.safetensors"
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    with pytest.raises(DataError, match=rf"^{path}: .*; train it again or fetch it anew$"):
+        SavedModel.load(path)
+
+
+@given(st.data())
+@settings(max_examples=150)
+def test_a_file_with_a_flipped_bit_is_refused(tmp_path_factory, whole, data):
+    path = tmp_path_factory.mktemp("flipped") / "model.safetensors"
+    place = data.draw(st.integers(0, 8 * len(whole) - 1))
+    content = bytearray(whole)
+    content[place // 8] ^= 1 << place % 8
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"^{path}: "):
+        SavedModel.load(path)
+
+
+@given(st.binary(max_size=300) | st.binary(max_size=300).map(lambda rest: struct.pack("<Q", len(rest)) + rest))
+def test_what_is_no_model_is_refused(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("any") / "model.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="it is no model of fedrule, or the beginning of one that was cut off"):
+        SavedModel.load(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{}",
+        "[]",
+        "5",
+        '{"__metadata__": 5}',
+        '{"__metadata__": {"card": "{}"}}',
+        '{"__metadata__": {"card": 5, "sha256": "0"}}',
+        '{"__metadata__": {"card": "{}", "sha256": 5}}',
+        '{"__metadata__": {"card": null, "sha256": null}}',
+        '{"__metadata__": ' + "[" * 100_000,
+    ],
+)
+def test_a_header_of_anything_else_is_refused(path, header):
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode())
+    with pytest.raises(DataError, match="it is no model of fedrule"):
+        SavedModel.load(path)
+
+
+def test_safetensors_of_others_are_refused(path):
+    path.write_bytes(save({"weight": np.zeros(3, dtype=np.float32)}))
+    with pytest.raises(DataError, match="it is no model of fedrule"):
+        SavedModel.load(path)
+
+
+def test_a_missing_file_says_how_to_make_one(path):
+    with pytest.raises(DataError, match=f"{path}: no such model; make one with `python -m fedrule train"):
+        SavedModel.load(path)
+
+
+def test_a_folder_is_no_model(tmp_path):
+    with pytest.raises(DataError, match=f"{tmp_path}: cannot be read"):
+        SavedModel.load(tmp_path)
+    with pytest.raises(DataError, match=f"{tmp_path}: it is a folder; name a file, e.g. {tmp_path}/model.safetensors"):
+        small_model().save(tmp_path)
+
+
+def test_a_file_too_large_to_be_a_model_is_not_read(path, whole, monkeypatch):
+    path.write_bytes(whole)
+    monkeypatch.setattr(of_files, "MOST_BYTES", len(whole) - 1)
+    with pytest.raises(DataError, match=f"{len(whole):,} bytes are no model"):
+        SavedModel.load(path)
+
+
+def test_a_failed_save_leaves_the_old_file_and_nothing_else(path, whole, monkeypatch):
+    path.write_bytes(whole)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        small_model(seed=1).save(path)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert path.read_bytes() == whole
+
+
+def test_a_save_makes_the_folder_and_takes_the_place_of_the_old_file(tmp_path):
+    path = tmp_path / "new" / "model.safetensors"
+    small_model().save(path)
+    small_model(seed=1).save(path)
+    assert SavedModel.load(path).digest == small_model(seed=1).digest
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+# The small model has 7 types and 6 relations: 7 * 7 * 6 = 294 cells, of which 9 are valid.
+LAST = np.iinfo(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"valid.cell": None}, "the model lacks valid.cell"),
+        ({"counts.have": None, "counts.both": None}, "the model lacks counts.have"),
+        ({"valid.cell": np.arange(9.0)}, "valid.cell is float64 of shape"),
+        ({"valid.cell": np.arange(9)[:, None]}, "valid.cell is no sorted list of cells"),
+        ({"valid.cell": np.arange(9)[::-1].copy()}, "valid.cell is no sorted list of cells"),
+        ({"valid.cell": np.zeros(9, dtype=np.int64)}, "valid.cell is no sorted list of cells"),
+        ({"valid.cell": np.array([0, LAST.max, LAST.min, -1, 5])}, "valid.cell is no sorted list of cells"),
+        ({"valid.cell": np.arange(286, 295)}, "valid.cell names rules beyond 7 types and 6 relations"),
+        ({"valid.cell": np.arange(-1, 8)}, "valid.cell names rules beyond 7 types and 6 relations"),
+        ({"counts.have": np.ones(8, dtype=np.int64)}, r"counts.have .*\(9,\) is expected"),
+        ({"counts.both": np.ones((7, 7), dtype=np.int64)}, r"counts.both .*\(49,\) is expected"),
+        ({"counts.homes": np.ones(1)}, "counts.homes "),
+        ({"counts.more": np.ones(3, dtype=np.int32)}, "counts.more holds int32, which no model has"),
+        ({"counts.more": np.array([1.0, np.nan])}, "counts.more holds what is no finite number"),
+        ({"weights.phi.relation": np.full((6, 16), np.inf, np.float32)}, "phi.relation holds what is no finite number"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_though_their_digest_is_right(path, arrays, message):
+    with pytest.raises(DataError, match=f"^{path}: .*{message}"):
+        SavedModel.load(written(path, small_model(), **arrays))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": FORMAT + 1}, f"not of format {FORMAT}"),
+        ({"format": ...}, f"not of format {FORMAT}"),
+        ({"colour": "red", "age": 3}, "has age, colour, which this version does not know"),
+        ({"types": ..., "method": ...}, "lacks method, types"),
+        ({"method": 5}, "method holds int where str is expected"),
+        ({"options": []}, "options holds list where dict is expected"),
+        ({"types": "Lamp"}, "types holds str where list is expected"),
+        ({"types": ["Lamp", 5]}, "types holds int where str is expected"),
+        ({"types": ["Lamp", "Lamp"]}, "types names 'Lamp' twice"),
+        ({"relations": {"a": "b"}}, "relations holds dict where list is expected"),
+        ({"relations": ["ab"]}, "relations holds str where list is expected"),
+        ({"relations": [["Open", 5]]}, "relations holds int where str is expected"),
+        ({"relations": [["Open"]]}, "not as this version writes it"),
+        ({"relations": [["Open", "On", "Off"]]}, "not as this version writes it"),
+        ({"relations": [["Open", "On"], ["Open", "On"]]}, "relations names 'Open -> On' twice"),
+        ({"scale": [1, 0]}, "scale holds list where dict is expected"),
+        ({"scale": {"slope": "steep"}}, "scale holds str where float is expected"),
+        ({"scale": {"slope": True}}, "scale holds bool where float is expected"),
+        ({"scale": {"slope": float("nan")}}, "NaN"),
+        ({"scale": {"steepness": 1.0}}, "not as this version writes it"),
+        ({"lessons": {}}, "lessons holds dict where list is expected"),
+        ({"lessons": ["first"]}, "lessons holds str where dict is expected"),
+        ({"lessons": [{"data": "toy"}]}, "not as this version writes it"),
+        ({"metrics": [1]}, "metrics holds list where dict is expected"),
+        ({"metrics": {"ranking": 0.5}}, "metrics holds float where dict is expected"),
+        ({"metrics": {"ranking": {"mrr": "high"}}}, "metrics holds str where float is expected"),
+        ({"versions": "1.0"}, "versions holds str where dict is expected"),
+        ({"versions": {"numpy": 2}}, "versions holds int where str is expected"),
+    ],
+)
+def test_a_card_with_a_wrong_field_is_refused(path, changes, message):
+    text = altered_card(**changes)
+    with pytest.raises(DataError, match=message):
+        Card.of(text)
+    with pytest.raises(DataError, match=f"^{path}: .*{message}"):
+        SavedModel.load(written(path, small_model(), card=text))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000, '{"format": ' + "1" * 5000 + "}"])
+def test_a_card_of_anything_else_is_refused(text):
+    with pytest.raises(DataError, match="the card is n"):
+        Card.of(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "arrays", "message"),
+    [
+        ({"options": {}}, {}, "hidden"),
+        ({"options": {**small_model().card.options, "direction": "up"}}, {}, "direction"),
+        ({"options": {**small_model().card.options, "messages": "relation"}}, {}, "lacks weights.theta.relation_in1"),
+        ({}, {"weights.theta.in2": None}, "lacks weights.theta.in2"),
+        ({}, {"weights.theta.self1": np.zeros((6, 16), np.float32)}, "weights.theta.self1"),
+        ({}, {"weights.theta.bias2": np.zeros(15, np.float32)}, "weights.theta.bias2"),
+        ({}, {"weights.phi.action": np.zeros((16, 15), np.float32)}, "weights.phi.action"),
+        ({}, {"weights.phi.relation": np.zeros((5, 16), np.float32)}, "weights.phi.relation"),
+        ({}, {"weights.phi.relation_bias": np.zeros((6, 1), np.float32)}, "weights.phi.relation_bias"),
+    ],
+)
+def test_a_network_that_does_not_fit_its_card_is_refused_before_it_is_asked(path, changes, arrays, message):
+    written(path, small_model(), card=altered_card(**changes), **arrays)
+    with pytest.raises(DataError, match=f"^{path}: .*{message}"):
+        Recommender.load(path)

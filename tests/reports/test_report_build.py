@@ -1,0 +1,165 @@
+"""`python -m reports.build` on results of real runs: same bytes, stale files, broken and missing results."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.results.results import Store, load_results
+from benchmarks.runs.run import run
+from reports.build import main
+from reports.material import Material
+from reports.outputs import OUTPUTS, chosen_outputs
+from reports.site import site
+
+HOMES = {"homes": 60}
+METHODS = ("random", "popularity", "ease")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Three methods on two seeds of 60 homes, by both protocols, and curves by round of one."""
+    folder = tmp_path_factory.mktemp("results")
+    for method in METHODS:
+        for seed in (0, 1):
+            run(method, "wyze-synthetic", data_options=HOMES, seed=seed, store=folder, isolate=False)
+    few = {"parameters": {"rounds": 2}, "protocols": ["paper"], "curves": 1}
+    run("graphrule", "wyze-synthetic", data_options=HOMES, store=folder, isolate=False, **few)
+    return folder
+
+
+@pytest.fixture
+def copied(results, tmp_path):
+    """The results in a folder of one's own, to be spoiled."""
+    return shutil.copytree(results, tmp_path / "results")
+
+
+def build(folder, out, *more):
+    return main(["--no-run", "--results", str(folder), "--out", str(out), *more])
+
+
+def everything(out):
+    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+
+
+def test_the_same_results_give_the_same_bytes_and_check_agrees(results, tmp_path):
+    assert build(results, tmp_path / "a") == 0
+    assert build(results, tmp_path / "b") == 0
+    assert everything(tmp_path / "a") == everything(tmp_path / "b")
+    assert {"index.html", "manifest.json", "figures/hit-rate.svg"} <= everything(tmp_path / "a").keys()
+    assert build(results, tmp_path / "a", "--check") == 0
+
+
+def test_check_names_what_is_stale_or_missing_and_writes_nothing(results, tmp_path, caplog):
+    out = tmp_path / "report"
+    assert build(results, out, "--only", "hit-rate") == 0
+    (out / "figures" / "hit-rate.svg").write_text("edited")
+    (out / "figures" / "hit-rate.pdf").unlink()
+    before = everything(out)
+    with caplog.at_level("INFO"):
+        assert build(results, out, "--only", "hit-rate", "--check") == 1
+    assert f"{out / 'figures' / 'hit-rate.svg'} is stale" in caplog.text
+    assert f"{out / 'figures' / 'hit-rate.pdf'} is missing" in caplog.text
+    assert "hit-rate.png" not in caplog.text
+    assert everything(out) == before
+
+
+def test_every_output_is_in_the_manifest_with_its_runs_or_with_what_is_missing(results, tmp_path):
+    assert build(results, tmp_path) == 0
+    listed = json.loads((tmp_path / "manifest.json").read_text())
+    assert listed.keys() == {output.name for output in OUTPUTS}
+    there = {path.name for path in results.rglob("*.json")}
+    for name, entry in listed.items():
+        if "missing" in entry:
+            assert entry["missing"], name
+            assert entry["command"].startswith(("python -m", "pytest")), name
+        else:
+            assert entry["sources"], name
+            assert {source.rpartition("/")[2] for source in entry["sources"]} <= there, name
+            assert all((tmp_path / path).is_file() for path in entry["files"]), name
+    # Of popularity and ease, two seeds each; the other methods of that figure were not run.
+    assert len(listed["hit-rate"]["sources"]) == 4
+
+
+def test_only_one_output_is_made_and_a_wrong_name_is_answered_with_the_right_one(results, tmp_path, capsys):
+    assert build(results, tmp_path, "--only", "hit-rate") == 0
+    assert {path.split(".")[0] for path in everything(tmp_path)} == {"figures/hit-rate", "figures/hit-rate-phone"}
+    assert build(results, tmp_path, "--only", "hit-rates") == 1
+    assert "unknown output 'hit-rates'; did you mean 'hit-rate'?" in capsys.readouterr().err
+
+
+def test_an_output_that_was_asked_for_and_cannot_be_made_is_a_failure_that_says_what_to_run(results, tmp_path, caplog):
+    assert build(results, tmp_path, "--only", "rounds-ifttt") == 1
+    assert "rounds-ifttt is not made: no curves by round" in caplog.text
+    assert "python -m benchmarks run default" in caplog.text
+
+
+def test_no_results_at_all_still_give_a_page_that_says_what_to_run(tmp_path):
+    assert build(tmp_path / "none", tmp_path / "report") == 0
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "python -m benchmarks run default" in page
+    assert not (tmp_path / "report" / "figures").exists()
+
+
+def test_a_file_that_cannot_be_read_is_named_on_the_page_and_left_alone(copied, tmp_path):
+    half = copied / "0123456789abcdef.json"
+    half.write_text('{"format": 2, "key": {"meth')
+    old = sorted(copied.glob("*.json"))[1]
+    spoiled = json.loads(old.read_text()) | {"format": 1}
+    old.write_text(json.dumps(spoiled))
+    assert build(copied, tmp_path / "report") == 0
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert half.name in page
+    assert old.name in page
+    assert "it has format 1, this version reads 2" in page
+    assert half.read_text() == '{"format": 2, "key": {"meth'
+    assert json.loads(old.read_text()) == spoiled
+
+
+def test_results_of_different_data_are_refused_and_the_rest_is_built(copied, tmp_path, caplog):
+    store = Store(copied)
+    kept = next(run for run in load_results(copied) if run.key.method == "ease" and run.key.protocol == "ranking")
+    store.save(replace(kept, key=replace(kept.key, fingerprint="f" * 16)), kept.homes(), kept.rules())
+    assert build(copied, tmp_path / "report") == 1
+    assert "hit-rate is not made: wyze-synthetic: results of different data cannot be compared" in caplog.text
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "results of different data cannot be compared" in page
+
+
+def test_failed_runs_are_named_on_the_page(copied, tmp_path):
+    kept = load_results(copied)[0]
+    error = "Traceback\nMemoryError: too many factors"
+    broken = replace(kept, key=replace(kept.key, method="mf"), error=error, digests={})
+    Store(copied).fail(broken)
+    assert build(copied, tmp_path / "report") == 0
+    assert "MemoryError: too many factors" in (tmp_path / "report" / "index.html").read_text()
+
+
+def test_a_method_that_nobody_knows_is_shown_like_any_other(copied):
+    store = Store(copied)
+    for kept in load_results(copied):
+        if kept.key.method == "ease":
+            other = replace(kept, key=replace(kept.key, method="a-method-of-yours", parameters={"power": 2.0}))
+            store.save(other, kept.homes(), kept.rules())
+    built = site(chosen_outputs([]), Material.read(copied))
+    assert b"a-method-of-yours" in built.files["index.html"]
+
+
+def test_wrong_arguments_are_one_message(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["--no-run", "--suite", "smoke"])
+    assert "not allowed with argument" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--jobs", "0"])
+    assert "'0' is not a whole number, 1 or more" in capsys.readouterr().err
+    file = tmp_path / "file"
+    file.write_text("")
+    assert main(["--no-run", "--out", str(file)]) == 1
+    assert "is a file, not a folder; the report is many files" in capsys.readouterr().err
+    assert main(["--no-run", "--results", str(file)]) == 1
+    assert "is a file, not a folder" in capsys.readouterr().err
+    assert main(["--suite", "smok", "--results", str(tmp_path / "new")]) == 1
+    assert "unknown suite 'smok'; did you mean 'smoke'?" in capsys.readouterr().err
