@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from datasets.common.modules import add_import, import_all
+from datasets.common.cli import add_import, import_all
 from datasets.common.threads import set_threads
 
 

@@ -20,7 +20,7 @@ from benchmarks.runs.suite import read_suite
 from datasets.common.errors import DataError, unknown
 from datasets.common.options import parse_options
 from datasets.registry import get as get_data
-from datasets.common.whole_files import moved_to
+from datasets.common.files import moved_to
 
 log = logging.getLogger(__name__)
 

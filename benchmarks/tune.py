@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from baselines.registry import get
-from benchmarks.runs.circumstances import commit, versions
+from benchmarks.runs.environment import commit, versions
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.runs.experiment import Experiment, Source, experiment
 from benchmarks.results.key import as_json
@@ -40,7 +40,7 @@ from benchmarks.runs.perform import fit
 from benchmarks.results.results import Store
 from datasets.common.errors import DataError, unknown
 from datasets.splits import Split, split
-from datasets.common.whole_files import Json, write_json
+from datasets.common.files import Json, write_json
 from datasets.common.progress import progress
 
 if TYPE_CHECKING:

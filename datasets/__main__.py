@@ -13,7 +13,7 @@ from datasets.describe import number
 from datasets.common.errors import DataError
 from datasets.homes import Homes
 from datasets.common.options import parse_options, spell_option
-from datasets.readers.recognise import TABLES, WYZE, recognise
+from datasets.readers.detect import TABLES, WYZE, recognise
 from datasets.registry import get, load, names
 
 

@@ -14,7 +14,7 @@ from datasets.readers.delimited import write_delimited
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask, Rules
 from datasets.readers.ids import plain_numbers, whole_numbers
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 from datasets.readers.text_table import TextTable, read_table
 from datasets.readers.wyze import RULE_PARTS
 from datasets.readers.wyze_files import refuse_text_ids, rule_columns, source_codes, spelled

@@ -12,12 +12,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fedrule.models.fitting import train
+    from fedrule.models.train import train
     from fedrule.inference import Recommender as Recommender
 
 __all__ = ["Recommender", "train"]
 
-_WHERE = {"train": "fedrule.models.fitting", "Recommender": "fedrule.inference"}
+_WHERE = {"train": "fedrule.models.train", "Recommender": "fedrule.inference"}
 
 
 def __getattr__(name: str) -> object:

@@ -71,7 +71,7 @@ def _build(chosen: argparse.Namespace) -> int:
 
 
 def _run_missing(chosen: argparse.Namespace, folder: Path) -> None:
-    from benchmarks.results.prepare import prepare
+    from benchmarks.results.report_inputs import prepare
     from benchmarks.results.results import Store
 
     prepared = prepare(chosen.suite, store=Store(folder), jobs=chosen.jobs, quiet=chosen.quiet)
@@ -82,7 +82,7 @@ def _run_missing(chosen: argparse.Namespace, folder: Path) -> None:
 
 
 def _write(files: Mapping[Path, bytes]) -> list[Path]:
-    from datasets.common.whole_files import moved_to
+    from datasets.common.files import moved_to
 
     for path, content in files.items():
         with moved_to(path) as temporary:

@@ -10,7 +10,7 @@ from benchmarks.results.leaderboard import Board
 from datasets.common.errors import DataError
 from reports.main_rows import main_rows, ranking_of, runs_of, with_rows
 from reports.material import Material
-from reports.places import ROLES
+from reports.selection import ROLES
 from reports.standings import Standing, standing_of
 
 METRICS = {"ranking": ("mrr",), "paper": ("auc", "loss")}  # the first that a list has

@@ -9,7 +9,7 @@ from benchmarks.results.leaderboard import Board
 from benchmarks.results.results import Result
 from reports.material import Material
 from reports.text.phrases import seeds
-from reports.places import Place, Role, place_of, places
+from reports.selection import Place, Role, place_of, places
 
 
 def main_rows(board: Board) -> list[str]:

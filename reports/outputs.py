@@ -7,22 +7,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from datasets.common.errors import unknown
-from reports.figures import (
-    breakdown,
-    by_round,
-    formulations,
-    hit_rates,
-    home_counts,
-    inference,
-    leaderboards,
-    scaling,
-    sensitivity,
-    tradeoffs,
-)
-from reports.made import Drawing, Missing, Table
+from reports.figures import breakdown, by_round, formulations, hit_rates, home_counts, inference, leaderboard as leaderboards, scaling, sensitivity, tradeoffs
+from reports.output_types import Drawing, Missing, Table
 from reports.material import Material
-from reports.places import IFTTT, INSTANCES, WYZE
-from reports.tables import data_statistics, environment, example, final_results, leaderboard, settings
+from reports.selection import IFTTT, INSTANCES, WYZE
+from reports.tables import data as data_statistics, environment, example, final_results, leaderboard, settings
 
 Make: TypeAlias = Callable[[Material], Drawing] | Callable[[Material], Table]
 

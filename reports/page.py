@@ -15,13 +15,13 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks.results.results import Result
-from reports.made import About, Missing, Table
+from reports.output_types import About, Missing, Table
 from reports.main_lists import main_lists
 from reports.material import Material
 from reports.outputs import Made
 from reports.text.phrases import listed
 from reports.text.table_formats import as_html
-from reports.text.words import summary
+from reports.text.summary import summary
 
 FIRST = "leaderboard"  # the output that stands right below the summary
 NARROW = "-phone.svg"

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.results.results import Result
 from datasets.common.errors import DataError
 from reports.text.cells import NONE, figure
-from reports.made import RUN, About, Cell, Drawing, Missing, Table, sources_of
+from reports.output_types import RUN, About, Cell, Drawing, Missing, Table, sources_of
 from reports.main_lists import MainList, Row, main_lists
 from reports.main_rows import seeds_of
 from reports.material import Material
@@ -22,7 +22,7 @@ from reports.outputs import chosen_outputs
 from reports.drawing.sheet import laid_out, written
 from reports.standings import TOLD_APART
 from reports.text.table_formats import as_markdown
-from reports.text.words import BRACKETS
+from reports.text.summary import BRACKETS
 
 README = "readme"
 COMMAND = "python -m reports.build --no-run --only readme"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from datasets.common.errors import DataError
 from datasets.common.progress import Progress, progress
-from reports.made import BUILD, Drawing, Missing, Table
+from reports.output_types import BUILD, Drawing, Missing, Table
 from reports.material import Material
 from reports.outputs import Made, Output
 from reports.page import NARROW, page

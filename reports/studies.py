@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.tune import Trial
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 
 FOLDER = "tuning"  # of the results
 STRANGE = "not a study of `python -m benchmarks tune`"

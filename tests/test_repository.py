@@ -25,7 +25,7 @@ MAY_IMPORT = {
         "datasets.common.errors",
         "datasets.common.progress",
         "datasets.common.threads",
-        "datasets.common.whole_files",
+        "datasets.common.files",
         # What reads result files, and what makes the missing ones.
         *(f"benchmarks.{what}" for what in ("results", "compare", "leaderboard", "naming", "histories")),
         *(f"benchmarks.{what}" for what in ("speeds", "records")),
@@ -34,7 +34,7 @@ MAY_IMPORT = {
     },
 }
 # Evaluation is written once: what is trained to be used is measured by it.
-BESIDES = {"fedrule/models/fitting.py": {f"benchmarks.{what}" for what in ("evaluate", "calibrate", "circumstances")}}
+BESIDES = {"fedrule/models/train.py": {f"benchmarks.{what}" for what in ("evaluate", "calibrate", "circumstances")}}
 SOURCES = [path for folder in MAY_IMPORT for path in sorted((ROOT / folder).rglob("*.py"))]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from datasets.homes import Array
 from fedrule.inference.graph import Graph
 from fedrule.models.model_file import SavedModel
-from fedrule.inference.numpy_network import NumpyNetwork
+from fedrule.inference.network import NumpyNetwork
 
 
 class DenseSearch:

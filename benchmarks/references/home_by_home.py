@@ -18,7 +18,7 @@ from torch_geometric.nn import SAGEConv
 
 from datasets.homes import Homes
 from fedrule.model.encoder import Parameters
-from fedrule.training.practice import Practice
+from fedrule.training.examples import Practice
 
 
 class HomeGraph(NamedTuple):

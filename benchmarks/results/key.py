@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from datasets.common.errors import DataError
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 
 
 @dataclass(frozen=True, slots=True)

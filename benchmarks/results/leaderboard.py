@@ -20,7 +20,7 @@ from benchmarks.results.compare import ALPHA, Comparison, Floats, Panel, base_na
 from benchmarks.results.naming import data_of, labels_of, split_of, title_of, whole_options
 from benchmarks.results.results import Result
 from datasets.common.errors import DataError
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 
 COLUMNS = {
     "ranking": ("mrr", "hr@1", "hr@10", "ndcg@10", "mrr, all", "hr@10, all"),

@@ -8,7 +8,7 @@ from benchmarks.results.key import as_json
 from benchmarks.results.results import Result
 from benchmarks.runs.settings import data_options, method_parameters, split_options
 from datasets.common.errors import DataError
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 
 
 def title_of(result: Result) -> str:

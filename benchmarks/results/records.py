@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.results.key import as_json
-from datasets.common.whole_files import Json, write_json
+from datasets.common.files import Json, write_json
 
 R = TypeVar("R")
 

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from benchmarks.results.key import Key
 from datasets.common.errors import DataError
-from datasets.common.whole_files import Json, moved_to, write_json
+from datasets.common.files import Json, moved_to, write_json
 
 log = logging.getLogger(__name__)
 

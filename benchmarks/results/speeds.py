@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.results.results import results_folder
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 
 SPEED = "speed"  # the folder within that of the results
 

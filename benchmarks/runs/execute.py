@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.runs.experiment import Experiment
 from benchmarks.runs.isolated import Children, hand_over
 from benchmarks.results.results import Result, Store
-from benchmarks.runs.resumed import Checkpoints, refuse_wrong
+from benchmarks.runs.resume import Checkpoints, refuse_wrong
 from datasets.common.errors import DataError
 from datasets.common.progress import Progress, progress
 
@@ -56,7 +56,7 @@ def execute(
 ) -> Outcome:
     """Run what is not finished; Ctrl-C ends the runs under way and comes through as KeyboardInterrupt.
 
-    With `checkpoints` every so many rounds, runs go on from the last one; see `benchmarks.runs.resumed`.
+    With `checkpoints` every so many rounds, runs go on from the last one; see `benchmarks.runs.resume`.
     """
     refuse_wrong(checkpoints)
     if not experiments:

@@ -10,13 +10,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from baselines.registry import get
-from benchmarks.runs.circumstances import code_of
+from benchmarks.runs.environment import code_of
 from benchmarks.evaluation.evaluate import PROTOCOLS
 from benchmarks.results.key import Key, as_json
 from benchmarks.runs.settings import data_options, method_parameters, split_options
 from datasets import Homes, load
 from datasets.common.errors import DataError, unknown
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 
 TRACKS = ("types", "instances")
 SEEDS = (0, 1, 2, 3, 4)

@@ -28,7 +28,7 @@ from benchmarks.results.results import Result, Store
 from benchmarks.runs.rounds import Told, nobody
 from datasets.common.errors import DataError
 from datasets.storage import load_file
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 from datasets.common.threads import environment, set_threads
 
 TAIL = 4000  # characters of what a crashed process said last

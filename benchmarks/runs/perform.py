@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from baselines.method import Fitted
 from baselines.registry import build
 from benchmarks.evaluation.calibrate import Calibration, calibrate
-from benchmarks.runs.circumstances import commit, peak_megabytes, versions
+from benchmarks.runs.environment import commit, peak_megabytes, versions
 from benchmarks.runs.curves import Curves
 from benchmarks.evaluation.evaluate import Evaluation, evaluate
 from benchmarks.runs.experiment import Experiment
 from benchmarks.results.key import Key
 from benchmarks.results.results import Result, Store
-from benchmarks.runs.resumed import Checkpoints, is_resumable
+from benchmarks.runs.resume import Checkpoints, is_resumable
 from benchmarks.runs.rounds import History, Rounds, Told, nobody
 from datasets.common.streams import Stream, generator
 from datasets import Homes
@@ -34,7 +34,7 @@ def perform(
 ) -> list[Result]:
     """Fit, evaluate by each protocol and keep the results, here and now; an error is kept as well.
 
-    With `checkpoints` every so many rounds what is needed to go on is kept, see `benchmarks.runs.resumed`.
+    With `checkpoints` every so many rounds what is needed to go on is kept, see `benchmarks.runs.resume`.
     """
     made: list[Result] = []
     keys, code = asked.keys(homes.fingerprint), asked.code

@@ -11,7 +11,7 @@ from benchmarks.runs.experiment import experiment, source
 from benchmarks.runs.isolated import Children, hand_over
 from benchmarks.runs.perform import perform
 from benchmarks.results.results import Result, Store, results_folder
-from benchmarks.runs.resumed import Checkpoints, refuse_wrong
+from benchmarks.runs.resume import Checkpoints, refuse_wrong
 from datasets.common.threads import set_threads
 
 
@@ -38,7 +38,7 @@ def run(
     A run that fails is a result with status "failed" and is tried again by the next call. It happens in a process of
     its own, so that its memory is its own and no crash is shared; `isolate=False` runs it here. With `curves` the model
     is measured every so many rounds, see `benchmarks.runs.curves`. With `checkpoints` methods that can keep every so many
-    rounds what they need to go on, and a call after one that was killed goes on from there, see `benchmarks.runs.resumed`.
+    rounds what they need to go on, and a call after one that was killed goes on from there, see `benchmarks.runs.resume`.
     """
     refuse_wrong(checkpoints)
     homes_of = source(data, options=data_options or {}, track=track, path=path)

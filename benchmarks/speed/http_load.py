@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 
 COMMAND = [sys.executable, "-m", "fedrule", "serve"]
 STARTS_WITHIN = 60.0  # seconds, also on a busy machine

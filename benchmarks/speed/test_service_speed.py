@@ -16,7 +16,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import datasets
 import fedrule
 from benchmarks.speed.http_load import Load, Running, has_wrk, load, running
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 from fedrule.inference import AskedHome
 
 pytestmark = [

@@ -15,7 +15,7 @@ import pandas as pd
 from datasets.common.errors import DataError
 from datasets.readers.lines import Faults, lines_of
 from datasets.readers.recipes import COLUMNS, Recipes
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 
 UR_FIELDS = (
     "id",

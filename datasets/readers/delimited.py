@@ -22,7 +22,7 @@ import pyarrow.csv as pa_csv
 
 from datasets.common.errors import DataError
 from datasets.homes import Array
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 
 DELIMITERS = ",;\t|"
 LINE_BREAK = r"[\r\n]"

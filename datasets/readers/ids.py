@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datasets.homes import Array, Ids, Mask
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 from datasets.readers.text_table import TextTable
 
 WHOLE = r"^(0|-?[1-9][0-9]*)$"  # "007", "-0" and "7.0" are other texts than "7" and "0": as numbers they would collide

@@ -19,7 +19,7 @@ from datasets.readers.assemble import DeviceColumns, RuleColumns, assemble
 from datasets.homes import Array, Homes, Ids, Mask, Provenance
 from datasets.readers.ids import ids_of_one_kind, names, refuse_missing, whole_numbers
 from datasets.readers.numbered import numbered
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 from datasets.readers.text_table import TextTable
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from datasets.common.errors import DataError
 from datasets.readers import crawls, recrules
 from datasets.readers.lines import shortened
 from datasets.readers.recipes import Recipes
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 
 LAYOUTS = {
     "RecRules": recrules.looks_like_rules,

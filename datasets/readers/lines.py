@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datasets.common.errors import DataError
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 
 
 class Faults:

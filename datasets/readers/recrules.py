@@ -17,7 +17,7 @@ from datasets.common.errors import DataError, unknown
 from datasets.readers.lines import Faults, Line, lines_of
 from datasets.readers.recipes import COLUMNS, RULE, Recipes
 from datasets.readers.services import service_and_event
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 
 PARTS = ("trainset", "testset", "validationset")
 LAYOUT = "rule id TAB trigger_<service>_<trigger>;action_<service>_<action>"

@@ -11,7 +11,7 @@ from datasets.homes import Homes, Provenance
 from datasets.readers.ids import whole_numbers
 from datasets.readers.join import join
 from datasets.common.options import refuse_wrong_type
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 from datasets.registry import dataset
 from datasets.readers.text_table import Source, read_table
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from datasets.readers.delimited import LINE_BREAK, Delimited, open_delimited
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Mask
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 
 ABSENT = ["", "nan", "NaN", "NAN"]
 LONGEST_ABSENT = max(map(len, ABSENT))

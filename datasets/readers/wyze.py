@@ -18,7 +18,7 @@ from datasets.readers.filters import narrow
 from datasets.homes import Array, Homes, Mask, Provenance
 from datasets.readers.ids import refuse_missing, whole_numbers
 from datasets.readers.join import join
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 from datasets.registry import dataset
 from datasets.readers.text_table import TextTable, read_table
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from datasets.common.errors import DataError
 from datasets.homes import Homes
 from datasets.common.options import parse_options
-from datasets.readers.recognise import recognise
+from datasets.readers.detect import recognise
 from datasets.registry import get, load, names
 
 METAVAR = "NAME|PATH[:KEY=VALUE,...]"

@@ -13,7 +13,7 @@ import numpy as np
 from datasets.common.errors import DataError
 from datasets.homes import Homes
 from fedrule.commands import homes as asked_homes
-from datasets.common.modules import add_import, import_all
+from datasets.common.cli import add_import, import_all
 from fedrule.inference import AskedHome, BadHome, Ranked, Recommendation, Recommendations, Recommender
 from fedrule.inference.numbered_home import Unknown
 from datasets.common.progress import Progress, progress

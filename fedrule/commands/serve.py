@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from datasets.common.errors import DataError
-from datasets.common.modules import add_import, import_all
+from datasets.common.cli import add_import, import_all
 from fedrule.serving.limits import ABOUT, Limits
 
 VARIABLE = "FEDRULE_TOKEN"

@@ -11,7 +11,7 @@ from pathlib import Path
 from datasets.common.errors import DataError
 from datasets.common.options import parse_parameter
 from fedrule.commands import homes as asked_homes
-from datasets.common.modules import add_import, import_all
+from datasets.common.cli import add_import, import_all
 from datasets.common.progress import Progress, progress
 from datasets.common.threads import set_threads
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Train, save, and say how well it does."""
     set_threads(chosen.threads)
-    from fedrule.models.fitting import train
+    from fedrule.models.train import train
     from fedrule.models.model_file import SavedModel, refuse_unwritable
 
     import_all(chosen.modules)

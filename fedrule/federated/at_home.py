@@ -20,8 +20,8 @@ from fedrule.federated.cohort import Purpose
 from fedrule.federated.layout import Layout, Vector
 from fedrule.federated.plan import Plan
 from fedrule.methods.graph_options import Asks
-from fedrule.training.objective import Objective
-from fedrule.training.practice import Practices, Score
+from fedrule.training.losses import Objective
+from fedrule.training.examples import Practices, Score
 from fedrule.model.scorer import Scorer
 from fedrule.training.training import Lesson, Teacher
 

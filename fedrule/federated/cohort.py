@@ -16,7 +16,7 @@ Sampling: TypeAlias = Literal["uniform", "poisson"]
 
 
 class Purpose(IntEnum):
-    """What a client's numbers of a round are drawn for; those of `fedrule.training.practice` count from 0."""
+    """What a client's numbers of a round are drawn for; those of `fedrule.training.examples` count from 0."""
 
     SAMPLING = 100
     FAULTS = 101

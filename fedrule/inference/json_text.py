@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from datasets.common.errors import DataError
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 
 
 class BadJson(DataError):

@@ -15,7 +15,7 @@ import numpy as np
 from datasets.candidates import Pairs
 from datasets.homes import Array, Homes, Mask, runs
 from fedrule.inference.graph import LARGEST, Found, Graph, Matrix, Scores, best_of_each
-from fedrule.inference.numpy_network import NumpyNetwork
+from fedrule.inference.network import NumpyNetwork
 
 ROWS = 1024  # pairs whose hidden vectors are worked out at a time: few enough for a cache
 FINEST = 2.0**-45  # relative difference of z that makes no difference to a score in float32

@@ -14,7 +14,7 @@ import numpy as np
 
 from datasets.homes import Array, Mask
 from fedrule.inference.graph import LARGEST, Found, Graph, Matrix, Numbers, not_below, nothing
-from fedrule.inference.numpy_network import NumpyNetwork
+from fedrule.inference.network import NumpyNetwork
 
 CANDIDATES = 1 << 19  # scores kept at a time, 2 MB; larger homes are searched part by part
 CELLS = 1 << 17  # of hidden vectors at a time, 0.5 MB: few enough for a cache

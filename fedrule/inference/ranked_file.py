@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from datasets.common.errors import DataError
-from datasets.common.whole_files import moved_to
+from datasets.common.files import moved_to
 from fedrule.inference.ranked import Ranked
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 from fedrule.inference.asked_home import Id
 
 

@@ -15,7 +15,7 @@ from datasets.view import Relation
 from fedrule.inference.graph import LARGEST, Found, Graph, Search, nothing
 from fedrule.inference.many_homes import search_homes
 from fedrule.models.model_file import SavedModel
-from fedrule.inference.numpy_network import NumpyNetwork, is_network_alone
+from fedrule.inference.network import NumpyNetwork, is_network_alone
 from fedrule.inference.one_home import search_home
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def search_of(saved: SavedModel) -> Search:
     card = saved.card
     if is_network_alone(card.options):
         return NetworkSearch(NumpyNetwork.of(saved), saved.itself)
-    from fedrule.models.saved import restored
+    from fedrule.models.restore import restored
 
     return ScorerSearch(restored(saved), saved.valid, saved.itself, card.types, card.relations)
 

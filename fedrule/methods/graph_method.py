@@ -35,8 +35,8 @@ from fedrule.model.graph_model import GraphModel
 from fedrule.methods.graph_options import Asks, Biases, Encoders, Objectives, Presets, refuse_wrong_options, sizes_of
 from fedrule.methods.held_back import hold_back, watched
 from fedrule.model.model import Network
-from fedrule.training.objective import OBJECTIVES, Objective
-from fedrule.training.practice import NonRules, Practice
+from fedrule.training.losses import OBJECTIVES, Objective
+from fedrule.training.examples import NonRules, Practice
 from fedrule.model.scorer import Scorer
 from fedrule.training.start import Start
 from fedrule.evidence.statistics import Statistics

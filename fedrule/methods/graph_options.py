@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypedDict, get
 
 from datasets.common.errors import DataError, unknown
 from fedrule.model.encoder import Direction, Messages
-from fedrule.training.practice import NonRules
+from fedrule.training.examples import NonRules
 
 if TYPE_CHECKING:
     from fedrule.methods.graph_method import GraphMethod

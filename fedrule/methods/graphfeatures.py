@@ -21,7 +21,7 @@ from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask, Rules
 from fedrule.evidence.evidence import NAMES, Evidence, Features
 from fedrule.model.narrowed import narrow, refuse_other_vocabulary
-from fedrule.training.practice import Practices
+from fedrule.training.examples import Practices
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from fedrule.model.encoder import Parameters
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.model.graph_model import GraphModel
 from fedrule.methods.graph_options import refuse_wrong_schedule
-from fedrule.training.practice import Practice, Practices
+from fedrule.training.examples import Practice, Practices
 from fedrule.training.start import Start
 from fedrule.training.training import Schedule, learn
 

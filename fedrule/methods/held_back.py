@@ -10,7 +10,7 @@ from datasets.homes import Homes
 from datasets.negatives import Feasible
 from datasets.splits import Hidden, split
 from datasets.valid import ValidRules
-from fedrule.training.practice import NonRules, Practice, how_many
+from fedrule.training.examples import NonRules, Practice, how_many
 
 
 def hold_back(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.methods.graph_options import Objectives
-from fedrule.training.practice import NonRules
+from fedrule.training.examples import NonRules
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from torch_geometric.nn import GATConv, GCNConv
 from datasets.common.errors import DataError
 from fedrule.model.encoder import MOST_PLACES, Direction, Parameters, Sizes, dropped, refuse
 from fedrule.model.initial import uniform
-from fedrule.model.packed import Packed
+from fedrule.model.batch import Packed
 
 
 @dataclass(frozen=True, slots=True)

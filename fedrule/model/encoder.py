@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from datasets.common.errors import DataError, unknown
-from fedrule.model.packed import Packed
+from fedrule.model.batch import Packed
 
 Parameters: TypeAlias = dict[str, Tensor]
 Direction = Literal["in", "out", "both", "none"]

@@ -23,7 +23,7 @@ from datasets.common.errors import DataError, unknown
 from fedrule.model.convolutions import Gat, Gcn
 from fedrule.model.encoder import Encoder, Parameters, Sizes
 from fedrule.model.initial import uniform
-from fedrule.model.packed import Packed
+from fedrule.model.batch import Packed
 from fedrule.model.sage import Sage
 from fedrule.model.triples import Predictor, triple_logits
 

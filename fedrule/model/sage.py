@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.functional import relu
 
 from fedrule.model.encoder import MOST_PLACES, Parameters, Sizes, dropped, first_product, refuse
-from fedrule.inference.numpy_network import WAYS
+from fedrule.inference.network import WAYS
 from fedrule.model.initial import uniform
-from fedrule.model.packed import Packed
+from fedrule.model.batch import Packed
 
 
 @dataclass(frozen=True, slots=True)

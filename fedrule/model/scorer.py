@@ -21,7 +21,7 @@ from fedrule.model.encoder import Parameters
 from fedrule.inference.graph import LARGEST
 from fedrule.model.model import Network
 from fedrule.model.narrowed import narrow
-from fedrule.model.packed import Packed
+from fedrule.model.batch import Packed
 from fedrule.model.term import Observed, Term
 
 CELLS_AT_ONCE = 1 << 20  # scores worked out at a time, 8 MB each in the predictor's two layers

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from datasets.common.errors import DataError
 from datasets.view import Relation
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 
 Word = TypeVar("Word", str, Relation)
 

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from datasets.common.errors import DataError
 from datasets.homes import Mask, frozen
 from datasets.valid import ValidRules
-from datasets.common.whole_files import moved_to
+from datasets.common.files import moved_to
 from fedrule.models.card import Card
 from fedrule.models.fitting_weights import fitting_array
 

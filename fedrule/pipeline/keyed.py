@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from datasets.homes import Mask
-from datasets.readers.problems import Problem, Problems
+from datasets.readers.bad_rows import Problem, Problems
 from datasets.readers.text_table import TextTable
 from fedrule.pipeline.decode import UNREADABLE
 

@@ -15,7 +15,7 @@ from datasets.homes import Homes, Provenance
 from datasets.readers.ids import whole_numbers
 from datasets.readers.join import join
 from datasets.common.options import refuse_wrong_type
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 from fedrule.pipeline.canonical import canonical
 from fedrule.pipeline.cut import Sorted, in_parts
 from fedrule.pipeline.database import Database

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datasets.homes import Mask
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 from datasets.readers.text_table import read_table
 from fedrule.pipeline.decode import unreadable
 from fedrule.pipeline.keyed import IDS, KeyedTable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from datasets.homes import Homes
-from datasets.readers.problems import Problems
+from datasets.readers.bad_rows import Problems
 from datasets.readers.text_table import read_table
 from datasets.view import Relation
 from fedrule.pipeline.decode import UNREADABLE

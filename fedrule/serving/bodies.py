@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from fastapi import Request
 
 from fedrule.serving.limits import Limits
-from fedrule.serving.refusals import JSON, ClientGone, Refused
+from fedrule.serving.errors import JSON, ClientGone, Refused
 
 DRAINED = 4  # times the limit that is read and dropped, so that a client in the midst of sending reads the answer
 CLOSE = {"Connection": "close"}  # what is still on its way is not the next request

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fedrule.serving.limits import Limits
-from fedrule.serving.measured import Measured
-from fedrule.serving.refusals import JSON, Refused
+from fedrule.serving.metrics import Measured
+from fedrule.serving.errors import JSON, Refused
 
 HEADER_BYTES = 65_536
 LINES = {

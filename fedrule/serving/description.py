@@ -9,12 +9,12 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from fedrule.serving.answers import ErrorAnswer
-from fedrule.serving.asked import Batch, Recommend
-from fedrule.serving.gate import PROTECTED
+from fedrule.serving.responses import ErrorAnswer
+from fedrule.serving.requests import Batch, Recommend
+from fedrule.serving.middleware import PROTECTED
 from fedrule.serving.limits import Limits
-from fedrule.serving.measured import KIND
-from fedrule.serving.refusals import JSON
+from fedrule.serving.metrics import KIND
+from fedrule.serving.errors import JSON
 
 REF = "#/components/schemas/"
 ABOUT = "Which automation should this home set up next? Homes in, ranked rules out."

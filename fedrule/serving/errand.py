@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from fedrule.serving.refusals import ClientGone, Refused
+from fedrule.serving.errors import ClientGone, Refused
 
 
 class Errand:

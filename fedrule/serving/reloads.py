@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pydantic_core import to_json
 
 from datasets.common.errors import DataError
-from fedrule.serving.measured import Measured
-from fedrule.serving.refusals import Refused
+from fedrule.serving.metrics import Measured
+from fedrule.serving.errors import Refused
 from fedrule.serving.shelf import Shelf
 
 log = logging.getLogger(__name__)

@@ -10,15 +10,15 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from fedrule.serving.answers import BatchAnswer, Health, ModelAnswer, RecommendAnswer, ReloadAnswer, RulesAnswer
-from fedrule.serving.asked import Batch, Recommend
+from fedrule.serving.responses import BatchAnswer, Health, ModelAnswer, RecommendAnswer, ReloadAnswer, RulesAnswer
+from fedrule.serving.requests import Batch, Recommend
 from fedrule.serving.bodies import refuse_other_than_json
 from fedrule.serving.description import NAME, answers, asks, describe
-from fedrule.serving.gate import Gate
+from fedrule.serving.middleware import Gate
 from fedrule.serving.limits import Limits
-from fedrule.serving.measured import KIND, Measured
+from fedrule.serving.metrics import KIND, Measured
 from fedrule.serving.page_files import add_page
-from fedrule.serving.refusals import JSON, Refused
+from fedrule.serving.errors import JSON, Refused
 from fedrule.serving.service import Service
 from fedrule.serving.shelf import Shelf
 

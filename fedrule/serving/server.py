@@ -17,8 +17,8 @@ import uvicorn
 
 from datasets.common.errors import DataError
 from fedrule.serving.connection import connections
-from fedrule.serving.gate import Gate
-from fedrule.serving.refusals import Refused
+from fedrule.serving.middleware import Gate
+from fedrule.serving.errors import Refused
 
 GRACE = 10  # seconds for what is being answered when the service is told to end
 STOP, GIVE_UP = 0.7, 0.9  # of it: batches go no further, and clients are told that there is no answer

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from fastapi import Request
 from pydantic_core import to_json
 
-from datasets.common.whole_files import Json
+from datasets.common.files import Json
 from fedrule.inference.asked_home import BadHome
 from fedrule.inference.json_text import BadJson, parsed
-from fedrule.serving.asked import Choice, Envelope, HomeBody, Recommend, Whose, asked_home, checked, length
+from fedrule.serving.requests import Choice, Envelope, HomeBody, Recommend, Whose, asked_home, checked, length
 from fedrule.serving.bodies import Bodies
 from fedrule.serving.errand import Errand
 from fedrule.serving.limits import Limits
-from fedrule.serving.measured import Measured
-from fedrule.serving.refusals import Refused
+from fedrule.serving.metrics import Measured
+from fedrule.serving.errors import Refused
 from fedrule.serving.reloads import Reloads
 from fedrule.serving.shelf import Served, Shelf
 from fedrule.serving.workers import Workers

@@ -20,7 +20,7 @@ from fedrule.models.model_file import SavedModel
 from fedrule.inference.recommender import Recommender
 from fedrule.serving.effort import Effort
 from fedrule.serving.limits import Limits
-from fedrule.serving.refusals import Refused
+from fedrule.serving.errors import Refused
 
 QUICK = 0.002  # seconds for a small home; a slower model is asked in a thread, or others would wait for it
 

@@ -14,7 +14,7 @@ from fastapi import Request
 
 from fedrule.serving.errand import Errand, ending
 from fedrule.serving.limits import Limits
-from fedrule.serving.refusals import ClientGone, Refused
+from fedrule.serving.errors import ClientGone, Refused
 
 THREADS = 2
 

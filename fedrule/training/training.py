@@ -18,8 +18,8 @@ from torch import Tensor
 
 from datasets.common.errors import DataError
 from fedrule.model.encoder import Parameters
-from fedrule.training.objective import Objective
-from fedrule.training.practice import Practice
+from fedrule.training.losses import Objective
+from fedrule.training.examples import Practice
 from fedrule.model.scorer import Asked, Scorer
 
 log = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ from benchmarks.results.results import Result
 from reports.drawing.families import NO_LINE
 from reports.figures.hit_rates import FORMULATIONS
 from reports.drawing.looks import Look, looks_of
-from reports.made import RUN, About, Drawing, Missing, sources_of
+from reports.output_types import RUN, About, Drawing, Missing, sources_of
 from reports.main_rows import defaults_of, heading, runs_of, seeds_of
 from reports.material import Material
 from reports.text.phrases import seeds
-from reports.places import IFTTT, WYZE
+from reports.selection import IFTTT, WYZE
 from reports.drawing.sheet import Block, Panel, Sheet
 
 SIZE = "devices "  # begins the name of a slice of homes

@@ -8,10 +8,10 @@ from dataclasses import replace
 from benchmarks.results.results import Result
 from reports.curves import sheet
 from reports.drawing.lines import Row, rows
-from reports.made import RUN, About, Drawing, Missing, sources_of
+from reports.output_types import RUN, About, Drawing, Missing, sources_of
 from reports.material import Material
 from reports.text.paper import PAPER_METHODS
-from reports.places import WYZE, Place, Role, place_of
+from reports.selection import WYZE, Place, Role, place_of
 
 ENCODERS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
 PARTS = ("train", "test")

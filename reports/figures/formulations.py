@@ -13,9 +13,9 @@ from benchmarks.results.portraits import FOLDER, Portrait
 from benchmarks.results.records import Owned, TypedRule
 from reports.figures.home_graph import BADGE, IDLE, LANE, THIS, WANTED, Edge, badge, draw_graph, in_inches
 from reports.drawing.looks import FAINT, INK
-from reports.made import BUILD, About, Drawing, Missing
+from reports.output_types import BUILD, About, Drawing, Missing
 from reports.material import Material
-from reports.places import WYZE
+from reports.selection import WYZE
 from reports.drawing.sheet import Block, Panel, Sheet
 from reports.drawing.text_width import fitted
 

@@ -1,6 +1,6 @@
 """What fitting took with different numbers of homes.
 
-Read from what `benchmarks/speed/test_fit_speed.py` has measured (and `test_federated_speed.py` for single rounds); where that
+Read from what `benchmarks/speed/test_fit.py` has measured (and `test_federated_speed.py` for single rounds); where that
 is missing, from runs on wyze-synthetic by the same code with the same settings.
 """
 
@@ -14,13 +14,13 @@ from statistics import median
 from benchmarks.results.compare import refuse_mixed
 from benchmarks.results.results import Result
 from benchmarks.results.speeds import Speed
-from reports.made import sources_of
+from reports.output_types import sources_of
 from reports.material import Material
 from reports.measured import circumstances, comparable, files_of, number_of
-from reports.places import places
+from reports.selection import places
 
 COMMAND = "pytest benchmarks/ --benchmark-only --scale default"
-FIT, ROUND = "benchmarks/speed/test_fit_speed.py::", "benchmarks/speed/test_federated_speed.py::test_growth_of_a_fedrule_round"
+FIT, ROUND = "benchmarks/speed/test_fit.py::", "benchmarks/speed/test_federated.py::test_growth_of_a_fedrule_round"
 ONE_ROUND = "fedrule, 1 round"
 DATA = "wyze-synthetic"
 BRIEF = 0.01  # seconds; what a machine does besides weighs as much

@@ -13,11 +13,11 @@ from benchmarks.results.leaderboard import Board
 from benchmarks.results.results import Result
 from reports.drawing.lines import Floats
 from reports.drawing.looks import Look, looks_of
-from reports.made import RUN, About, Drawing, Missing, sources_of
+from reports.output_types import RUN, About, Drawing, Missing, sources_of
 from reports.main_rows import defaults_of, place_title, runs_of, seeds_of
 from reports.material import Material
 from reports.text.paper import HIT_RATE_AT_40, PAPER_METHODS
-from reports.places import IFTTT, WYZE, Role
+from reports.selection import IFTTT, WYZE, Role
 from reports.drawing.sheet import Block, Panel, Sheet
 
 LONGEST = 50

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks.results.portraits import FOLDER, Portrait
 from reports.drawing.looks import Look, looks_of
-from reports.made import BUILD, About, Drawing, Missing
+from reports.output_types import BUILD, About, Drawing, Missing
 from reports.material import Material
 from reports.drawing.sheet import Block, Panel, Sheet
 

@@ -19,14 +19,14 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from benchmarks.results.speeds import Speed
 from reports.drawing.lines import Floats
 from reports.drawing.looks import COLOURS, INK, Dash, Look, looks_of
-from reports.made import About, Drawing, Missing
+from reports.output_types import About, Drawing, Missing
 from reports.material import Material
 from reports.measured import as_number, circumstances, comparable, files_of, number_of
 from reports.text.paper import INFERENCE_MEGABYTES, INFERENCE_MILLISECONDS
 from reports.drawing.sheet import Block, Panel, Sheet
 
 GROUP = "inference"
-COMMAND = "pytest benchmarks/speed/test_inference_speed.py --benchmark-only"
+COMMAND = "pytest benchmarks/speed/test_inference.py --benchmark-only"
 OF_HOMES = "megabytes of homes"
 PAPER = f"The paper's marks of {INFERENCE_MILLISECONDS} ms and {INFERENCE_MEGABYTES} MB are of its own server and data."
 BARS = 30

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from reports.drawing.families import FEDERATED, METHODS
 from reports.figures.growth import COMMAND, ONE_ROUND, Point, fits, growth, tenfold
 from reports.drawing.looks import FAINT, INK, Look, looks_of
-from reports.made import About, Drawing, Missing
+from reports.output_types import About, Drawing, Missing
 from reports.material import Material
 from reports.text.phrases import plain
 from reports.drawing.sheet import Block, Panel, Sheet

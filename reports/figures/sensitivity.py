@@ -15,11 +15,11 @@ from benchmarks.results.results import Result
 from reports.curves import LOG_SCALE, METRICS, ROOM, logarithmic
 from reports.drawing.families import sends
 from reports.drawing.looks import FAINT, Look, looks_of
-from reports.made import RUN, About, Drawing, Missing, sources_of
+from reports.output_types import RUN, About, Drawing, Missing, sources_of
 from reports.main_rows import heading
 from reports.material import Material
 from reports.text.phrases import listed, seeds
-from reports.places import IFTTT, WYZE, Role, place_of, places
+from reports.selection import IFTTT, WYZE, Role, place_of, places
 from reports.drawing.sheet import Block, Panel, Sheet
 
 RATE = "learning_rate"

@@ -12,13 +12,13 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.results import Result
 from reports.figures.costs import Point, front, in_bytes, in_seconds, points, seconds, sent
-from reports.drawing.direct_labels import Named, add_names, in_lines
+from reports.drawing.labels import Named, add_names, in_lines
 from reports.drawing.families import FEDERATED, LOOKS, legend, sends
 from reports.drawing.looks import DASHES, Look
-from reports.made import RUN, About, Drawing, Missing, sources_of
+from reports.output_types import RUN, About, Drawing, Missing, sources_of
 from reports.main_rows import main_rows, place_title, ranking_of, seeds_of, with_rows
 from reports.material import Material
-from reports.places import IFTTT, WYZE, Role, place_of
+from reports.selection import IFTTT, WYZE, Role, place_of
 from reports.drawing.sheet import Block, Panel, Sheet
 
 METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from benchmarks.results.results import Result
 from benchmarks.results.speeds import SPEED, Speed
 from reports.text.cells import whole
-from reports.made import BUILD, About, Cell, Missing, Table, sources_of
+from reports.output_types import BUILD, About, Cell, Missing, Table, sources_of
 from reports.material import Material
 
 UNKNOWN = "unknown"

@@ -10,9 +10,9 @@ from benchmarks.results.example_lists import LONGEST, Entry
 from benchmarks.results.examples import FOLDER, Example, Recommended
 from benchmarks.results.records import HomeRule
 from reports.text.cells import whole
-from reports.made import BUILD, About, Cell, Missing, Table
+from reports.output_types import BUILD, About, Cell, Missing, Table
 from reports.material import Material
-from reports.places import IFTTT, WYZE
+from reports.selection import IFTTT, WYZE
 
 HIDDEN, IMPOSSIBLE = "hidden", "impossible"  # marks of cells
 

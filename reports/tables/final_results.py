@@ -13,12 +13,12 @@ from datasets.common.errors import DataError
 from reports.text.cells import NONE, figure, interval, whole, written_out
 from reports.text.failures import failure_notes
 from reports.drawing.families import FEDERATED, family_of
-from reports.made import RUN, About, Cell, Missing, Table, sources_of
+from reports.output_types import RUN, About, Cell, Missing, Table, sources_of
 from reports.main_rows import place_title, runs_of
 from reports.material import Material
 from reports.text.paper import METRICS, RESULTS
 from reports.text.phrases import plain
-from reports.places import Role, place_of
+from reports.selection import Role, place_of
 from reports.standings import MIDDLE, standing_of
 
 TITLES = {"loss": ("loss", 4), "auc": ("AUC", 4), "mr": ("MR", 3), "mr_rt": ("MR(RT)", 3)}  # and digits

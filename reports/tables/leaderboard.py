@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from benchmarks.results.leaderboard import Board
 from reports.text.cells import figure, interval, whole
 from reports.text.failures import failure_notes
-from reports.made import RUN, About, Cell, Missing, Table, sources_of
+from reports.output_types import RUN, About, Cell, Missing, Table, sources_of
 from reports.material import Material
-from reports.places import ROLES
+from reports.selection import ROLES
 from reports.standings import MIDDLE, TOLD_APART, Standing, standings, unlisted
 
 FIRST, LAST = ("data", "method", "group"), ("homes", "hidden rules")

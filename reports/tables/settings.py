@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.results.results import Result
 from reports.text.cells import NONE, figure, whole
 from reports.text.failures import failure_notes
-from reports.made import RUN, About, Cell, Missing, Table, sources_of
+from reports.output_types import RUN, About, Cell, Missing, Table, sources_of
 from reports.material import Material
 from reports.studies import FOLDER, Study
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from reports.made import Cell, Table
+from reports.output_types import Cell, Table
 
 NONE = "–"  # noqa: RUF001
 WORDS = {"hidden": "hidden rule", "impossible": "cannot be carried out"}  # marks, where there is no colour

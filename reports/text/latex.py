@@ -6,7 +6,7 @@ Long texts wrap, a wide table is shrunk to the width of the text, and one that i
 from __future__ import annotations
 
 from reports.text.cells import numeric, worded
-from reports.made import Cell, Table
+from reports.output_types import Cell, Table
 
 SIGNS = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
 SIGNS |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"}

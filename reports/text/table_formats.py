@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from reports.text.cells import WORDS, Interval, numeric, worded
 from reports.text.latex import as_latex
-from reports.made import Cell, Table
+from reports.output_types import Cell, Table
 
 MARKDOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\n": " ", "\r": " "} | {sign: f"\\{sign}" for sign in "\\|*_`~$"}
 

@@ -10,7 +10,7 @@ import pytest
 
 from baselines.registry import build
 from benchmarks import tune as module
-from benchmarks.runs.circumstances import commit
+from benchmarks.runs.environment import commit
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.runs.experiment import source
 from benchmarks.results.results import Store

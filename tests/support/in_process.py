@@ -7,7 +7,7 @@ from types import TracebackType
 
 import httpx
 
-from fedrule.serving.gate import Gate
+from fedrule.serving.middleware import Gate
 
 
 class Client:

@@ -17,8 +17,8 @@ from fedrule.model.encoder import Parameters
 from fedrule.federated.plan import Plan
 from fedrule.federated.server import ServerOptimizer
 from fedrule.model.model import Network
-from fedrule.model.packed import Packed
-from fedrule.training.practice import Practice
+from fedrule.model.batch import Packed
+from fedrule.training.examples import Practice
 
 Loss = Callable[[Parameters], Tensor]
 

@@ -18,7 +18,7 @@ from fedrule.federated.plan import Plan
 from fedrule.federated.state import ServerState
 from fedrule.federated.work import Trainer
 from fedrule.model.model import Network
-from fedrule.training.objective import bce
+from fedrule.training.losses import bce
 from fedrule.model.scorer import Scorer
 from tests.support.plain_federated import Loss, Server, loss_of
 

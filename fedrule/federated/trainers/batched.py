@@ -23,7 +23,7 @@ from fedrule.federated.population import Population
 from fedrule.federated.server import Precise
 from fedrule.federated.side_by_side import Moments, train_side_by_side
 from fedrule.federated.work import Work
-from fedrule.training.objective import bce, ranking
+from fedrule.training.losses import bce, ranking
 from fedrule.model.weighed import WeighedEvidence
 
 AT_ONCE = 64  # clients whose vectors stand side by side: 2 MB each of model, slope and what else a step needs

@@ -112,7 +112,7 @@ def turn_back(slope: Floats, h: Floats, of_bias: Floats, scale: np.float32) -> N
 
 @compiled
 def ranking(s: Floats, positive: Mask, of_s: Floats) -> float:
-    """`fedrule.training.objective.ranking` of one home, whose rules all weigh the same: their mean. `of_s` comes as zeros."""
+    """`fedrule.training.losses.ranking` of one home, whose rules all weigh the same: their mean. `of_s` comes as zeros."""
     rules = positive.sum()
     if rules == 0 or rules == len(s):
         return 0.0
@@ -135,7 +135,7 @@ def ranking(s: Floats, positive: Mask, of_s: Floats) -> float:
 
 @compiled
 def cross_entropy(s: Floats, positive: Mask, of_s: Floats) -> float:
-    """`fedrule.training.objective.bce` of one home: the mean over its candidates, -log p of a rule and -log (1 - p) else."""
+    """`fedrule.training.losses.bce` of one home: the mean over its candidates, -log p of a rule and -log (1 - p) else."""
     loss = 0.0
     for i in range(len(s)):
         logit = float(s[i])

@@ -15,8 +15,8 @@ from fedrule.federated.layout import Layout, Vector
 from fedrule.federated.population import Population
 from fedrule.federated.work import Work
 from fedrule.model.model import Network
-from fedrule.training.objective import bce
-from fedrule.training.practice import Practice, Practices
+from fedrule.training.losses import bce
+from fedrule.training.examples import Practice, Practices
 
 
 def is_fast(task: Task) -> bool:

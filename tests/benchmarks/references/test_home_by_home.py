@@ -19,8 +19,8 @@ import torch
 from benchmarks.references.home_by_home import HomeByHome, asked_homes, whole_homes
 from fedrule.model.encoder import Sizes
 from fedrule.model.model import Network
-from fedrule.training.objective import bce
-from fedrule.training.practice import Practices
+from fedrule.training.losses import bce
+from fedrule.training.examples import Practices
 from fedrule.model.scorer import Scorer
 from fedrule.training.training import Lesson, Teacher
 

@@ -16,7 +16,7 @@ from benchmarks.results.compare import Panel, bootstrap_p, compare, holm, interv
 from benchmarks.results.leaderboard import all_pairs, boards, leaderboard, tie_groups
 from benchmarks.results.results import Result, Store, load_results
 from datasets.common.errors import DataError
-from tests.benchmarks.results.test_results import KEY
+from tests.benchmarks.results.test_store import KEY
 from tests.support.toys import toys
 
 assert toys  # a fixture

@@ -25,7 +25,7 @@ from benchmarks.evaluation.sampled import Examples
 from benchmarks.runs.suite import read_suite
 from datasets import DataError, Homes, Rules
 from datasets.splits import SPLITS, Hidden, Split, split
-from tests.benchmarks.results.test_results import KEY
+from tests.benchmarks.results.test_store import KEY
 from tests.support.toy_methods import ByRelation
 from tests.support.toys import toys
 

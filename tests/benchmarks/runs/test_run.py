@@ -18,7 +18,7 @@ import datasets
 from baselines import registry
 from baselines.registry import build
 from benchmarks.evaluation.calibrate import Calibration, calibrate
-from benchmarks.runs.circumstances import code_of, commit, peak_megabytes, versions
+from benchmarks.runs.environment import code_of, commit, peak_megabytes, versions
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.runs.execute import execute
 from benchmarks.runs.experiment import experiment, source

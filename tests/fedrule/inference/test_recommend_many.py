@@ -151,7 +151,7 @@ def test_several_threads_give_the_same_lists(some_homes, monkeypatch):
 
 def test_a_scorer_gives_the_same_lists_too(some_homes, monkeypatch):
     pytest.importorskip("torch", reason="scorers are torch's")
-    from fedrule.models.saved import restored
+    from fedrule.models.restore import restored
 
     saved = random_model(some_homes.types, some_homes.relations, valid=0.05)
     network, scorer, card = Recommender(saved), Recommender(saved), saved.card

@@ -14,7 +14,7 @@ from datasets import Relation
 from fedrule.inference import many_homes, one_home, searches
 from fedrule.inference.graph import LARGEST, Graph, best_of_each, not_below
 from fedrule.models.model_file import SavedModel
-from fedrule.inference.numpy_network import NumpyNetwork
+from fedrule.inference.network import NumpyNetwork
 from fedrule.inference.searches import NetworkSearch, ScorerSearch, search_of
 from tests.support.random_models import cases, random_model
 
@@ -29,7 +29,7 @@ def network_search(saved):
 
 def scorer_search(saved):
     pytest.importorskip("torch", reason="scorers are torch's")
-    from fedrule.models.saved import restored
+    from fedrule.models.restore import restored
 
     card = saved.card
     return ScorerSearch(restored(saved), saved.valid, saved.itself, card.types, card.relations)

@@ -17,7 +17,7 @@ geometric = pytest.importorskip("torch_geometric.nn", reason="the graph formulat
 
 from fedrule.model.convolutions import Gat, Gcn, messages  # noqa: E402
 from fedrule.model.encoder import Sizes  # noqa: E402
-from fedrule.model.packed import Packed  # noqa: E402
+from fedrule.model.batch import Packed  # noqa: E402
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 EVERY_WAY = pytest.mark.parametrize("direction", ["in", "out", "both"])

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="the graph formulation needs the ext
 geometric = pytest.importorskip("torch_geometric.nn", reason="the graph formulation needs the extra graph")
 
 from fedrule.model.encoder import MOST_PLACES, Sizes, dropped  # noqa: E402
-from fedrule.model.packed import Packed  # noqa: E402
+from fedrule.model.batch import Packed  # noqa: E402
 from fedrule.model.sage import Sage  # noqa: E402
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}

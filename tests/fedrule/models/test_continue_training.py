@@ -19,8 +19,8 @@ from datasets.valid import ValidRules
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.models.growth import added_up, grown, same_shape, same_words  # noqa: E402
-from fedrule.models.saved import counts_of, restored, saved_model  # noqa: E402
+from fedrule.models.extend import added_up, grown, same_shape, same_words  # noqa: E402
+from fedrule.models.restore import counts_of, restored, saved_model  # noqa: E402
 from fedrule.evidence.statistics import Statistics  # noqa: E402
 
 # The model knows three of the five types and two of the four relations, in another order than new homes have them.

@@ -1,0 +1,116 @@
+"""Going on from a saved model with new users' homes: how well new and earlier users are answered, and how fast.
+
+Of each home a share of the rules is hidden once, and every model is asked for them. One model learns from the homes of
+the earlier users and goes on with those of the new ones, a fifth of all; another learns anew from all of them. What is
+told are means over the seeds, each with other homes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+import datasets
+import fedrule
+from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.speed.measure import seconds
+from datasets.homes import Homes
+from datasets.splits import Split, split
+from fedrule.inference import SavedModel
+from fedrule.models.restore import restored
+
+HOMES = {"smoke": 300, "default": 4_000, "paper": 20_000}
+SEEDS = {"smoke": 1, "default": 3, "paper": 5}
+SLOW = {"graphrank": 4}  # so many times fewer homes: it asks each for hundreds of candidates
+OPTIONS: Mapping[str, Mapping[str, object]] = {"graphrule": {}, "fedrule": {}, "graphrank": {"rounds": 10}}
+QUICK = {"rounds": 5}  # at the scale smoke
+HIDDEN, NEW = 0.2, 0.2  # of the rules of each home, and of the homes
+
+
+class Users(NamedTuple):
+    """Homes with hidden rules, some of whom come later."""
+
+    parts: Split
+    later: set[int]  # the new ones
+
+    @classmethod
+    def of(cls, many: int, seed: int) -> Users:
+        parts = split(datasets.load("wyze-synthetic", homes=many, seed=seed), "holdout", seed=seed, fraction=HIDDEN)
+        users = parts.train.users
+        new = np.random.default_rng(seed).permutation(len(users))[: round(NEW * len(users))]
+        return cls(parts, set(users[new].tolist()))
+
+    def homes(self, *, later: bool) -> Homes:
+        """Those of the new users, or of the others, without their hidden rules."""
+        train = self.parts.train
+        return train.subset(np.array([(user in self.later) == later for user in train.users.tolist()]))
+
+    def hidden_of_new(self) -> int:
+        """How many hidden rules are new users'."""
+        test = self.parts.test
+        return int(np.isin(test.homes.users[test.rules.home], list(self.later)).sum())
+
+    def asked(self, model: SavedModel) -> dict[str, float]:
+        """How well a model finds the hidden rules of new and of earlier users: of the rules, and AUC of the homes."""
+        fitted, found = restored(model), {}
+        ranking, paper = (evaluate(fitted, self.parts, protocol).homes for protocol in ("ranking", "paper"))
+        for whose, later in (("new users", True), ("earlier users", False)):
+            lists, sampled = (homes[homes["user"].isin(self.later) == later] for homes in (ranking, paper))
+            for metric, name in (("mrr", "MRR"), ("hr@10", "HR@10")):
+                found[f"{whose}: {name}"] = float(np.average(lists[metric], weights=lists["n_hidden"]))
+            found[f"{whose}: AUC"] = float(sampled["auc"].mean())
+        return found
+
+
+@pytest.mark.parametrize("method", OPTIONS)
+@pytest.mark.benchmark(group="going on")
+def test_going_on_with_new_users(benchmark: BenchmarkFixture, scale: str, method: str) -> None:
+    """Timed is the going on, from the model in memory to the next one with its card; the reference is training anew."""
+    options = {**OPTIONS[method], **(QUICK if scale == "smoke" else {})}
+    many = HOMES[scale] // SLOW.get(method, 1)
+    everybody = [Users.of(many, seed) for seed in range(SEEDS[scale])]
+    before = [fedrule.train(users.homes(later=False), method, options=options) for users in everybody]
+    turns = iter(zip(everybody, before, strict=True))
+    after: list[SavedModel] = []
+
+    def next_turn() -> tuple[tuple[Homes, SavedModel], dict[str, object]]:
+        users, model = next(turns)
+        return (users.homes(later=True), model), {}
+
+    def go_on(homes: Homes, model: SavedModel) -> None:
+        after.append(fedrule.train(homes, go_on_from=model))
+
+    benchmark.pedantic(go_on, setup=next_turn, rounds=len(everybody))
+    if benchmark.stats is None:  # --benchmark-disable: nothing was measured
+        return
+    anew: list[SavedModel] = []
+    reference = [
+        seconds(lambda users=users: anew.append(fedrule.train(users.parts.train, method, options=options)))  # type: ignore[misc]
+        for users in everybody
+    ]
+    benchmark.extra_info |= {
+        "method": method,
+        "homes": many,
+        "seeds": len(everybody),
+        "hidden rules": sum(len(users.parts.test) for users in everybody),
+        "hidden rules of new users": sum(users.hidden_of_new() for users in everybody),
+        "seconds": benchmark.stats["mean"],
+        "seconds anew": float(np.mean(reference)),
+        "ratio": float(np.mean(reference)) / benchmark.stats["mean"],  # how many times as long training anew takes
+    }
+    asked = {"before": before, "went on": after, "anew": anew}
+    found = {
+        when: [users.asked(model) for users, model in zip(everybody, models, strict=True)]
+        for when, models in asked.items()
+    }
+    for name in found["before"][0]:
+        by_seed = {when: np.array([each[name] for each in of_seeds]) for when, of_seeds in found.items()}
+        benchmark.extra_info |= {f"{when}, {name}": float(values.mean()) for when, values in by_seed.items()}
+        for other in ("before", "anew") if len(everybody) > 1 else ():
+            gain = by_seed["went on"] - by_seed[other]
+            error = float(gain.std(ddof=1) / np.sqrt(len(gain)))
+            benchmark.extra_info[f"standard error of went on - {other}, {name}"] = error

@@ -1,0 +1,124 @@
+"""A saved model made larger, so that it can go on with homes that have other words: what it knows keeps its place.
+
+Entity types and relations that the model knows keep their numbers and new ones come behind them. Parameters of what is
+known are kept; those of a new type, of a new relation and of a typed rule that is new are drawn as they are for a first
+training. The predictor stays as wide as it was. Counts over homes are sums, so that those of earlier homes and of new
+ones add up: nothing of the earlier homes but these sums is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array, csr_array
+
+from datasets.common.errors import DataError
+from datasets.homes import Array, Homes
+from datasets.valid import ValidRules
+from fedrule.model.encoder import Parameters
+from fedrule.models.card import Card
+from fedrule.models.model_file import SavedModel
+from fedrule.models.restore import counts_of, restored
+from fedrule.model.scorer import Scorer
+from fedrule.evidence.statistics import Statistics
+
+# Options that decide what a model is; all others are how it is trained, which may change from one lesson to the next.
+SHAPE = (
+    *("preset", "hidden", "predictor_hidden", "encoder", "self_loops", "heads", "direction", "messages"),
+    *("node_embedding", "bias", "context", "evidence"),
+)
+# What the rows of a parameter stand for; the columns, where its name begins with the third.
+ROWS = {
+    "features": ("theta.self1", "theta.in1", "theta.out1"),
+    "relations": ("theta.relation_", "phi.relation"),
+    "items": ("bias.item", "context.rule", "context.candidate"),
+    "types": ("context.type",),
+}
+COLUMNS_ARE_FEATURES = "theta.layer1."  # of torch-geometric's layers
+
+
+def same_words(card: Card, homes: Homes) -> Homes:
+    """The homes numbered by the words of a model, with those that it lacks and they use behind."""
+    owned, used = (np.unique(column).tolist() for column in (homes.device_type, homes.rules.relation))
+    types = dict.fromkeys([*card.types, *(homes.types[number] for number in owned)])
+    relations = dict.fromkeys([*card.relations, *(homes.relations[number] for number in used)])
+    return homes.with_vocabulary(tuple(types), tuple(relations))
+
+
+def same_shape(saved: SavedModel, options: Mapping[str, object]) -> dict[str, object]:
+    """The options of a model with these of its training changed; the model itself stays what it is."""
+    card = saved.card
+    for name in SHAPE:
+        if name in options and options[name] != card.options[name]:
+            raise DataError(
+                f"{name} {options[name]} decides what a model is, and this one has {card.options[name]}; leave it out, "
+                "or train anew"
+            )
+    width = saved.weights["phi.relation"].shape[1] if "phi.relation" in saved.weights else 0
+    kept = card.options | ({"predictor_hidden": width} if width else {})  # 0 would grow with the relations
+    return kept | {name: value for name, value in options.items() if name not in SHAPE}
+
+
+def added_up(saved: SavedModel, train: Homes) -> Statistics:
+    """Counts over the homes of a model and over these, which have its words; valid is what either has."""
+    earlier = counts_of(saved)
+    n_types, n_relations = len(train.types), len(train.relations)
+    known = _moved(earlier.valid, n_types, n_relations)
+    valid = ValidRules.of_cells(n_types, n_relations, np.union1d(known, ValidRules.of(train).cell))
+    later = Statistics.of(train, valid, whole=earlier.together is not None)
+    return _renumbered(earlier, later, np.searchsorted(valid.cell, known)) + later
+
+
+def grown(saved: SavedModel, scorer: Scorer, chance: torch.Generator) -> Parameters:
+    """The parameters of a model, put into those that are drawn for a scorer with more words."""
+    valid = scorer.valid
+    n_types, n_relations = len(saved.card.types), len(saved.card.relations)
+    known = np.searchsorted(valid.cell, _moved(saved.valid, valid.n_types, valid.n_relations))
+    place = {
+        "types": np.arange(n_types),
+        "relations": np.arange(n_relations),
+        "items": np.append(known, len(valid)),  # the last is of all that training never saw
+    }
+    earlier, parameters = restored(saved).parameters, scorer.initial(chance)
+    for name, value in earlier.items():
+        if name.startswith(COLUMNS_ARE_FEATURES) and value.ndim == 2:
+            parameters[name][:, _features(value.shape[1], n_types, valid.n_types)] = value.float()
+        else:
+            kind = next((kind for kind, names in ROWS.items() if name.startswith(names)), "")
+            rows = _features(len(value), n_types, valid.n_types) if kind == "features" else place.get(kind, slice(None))
+            parameters[name][rows] = value.float()
+    return parameters
+
+
+def _features(size: int, n_types: int, more_types: int) -> Array:
+    """Where inputs [one-hot type ; embedding of the number] are among those with more types."""
+    return np.append(np.arange(n_types), np.arange(size - n_types) + more_types)
+
+
+def _moved(valid: ValidRules, n_types: int, n_relations: int) -> Array:
+    """The cells of valid rules in a tensor of more types and relations; sorted, since the order stays."""
+    trigger_type, action_type, relation = valid.typed()
+    return np.asarray((trigger_type * n_types + action_type) * n_relations + relation)
+
+
+def _renumbered(earlier: Statistics, like: Statistics, item: Array) -> Statistics:
+    """Earlier counts by the numbers of others; `item` is where each earlier typed rule is among theirs."""
+    both = np.zeros((like.valid.n_types, like.valid.n_types))
+    n_types = earlier.valid.n_types
+    both[:n_types, :n_types] = earlier.both.reshape(n_types, n_types)
+    have = []
+    for zeros, old, new, counted in zip(like.have, earlier.numbers, like.numbers, earlier.have, strict=True):
+        moved = np.zeros_like(zeros)
+        moved[new[item]] = counted[old]  # typed rules with the same combination agree
+        have.append(moved)
+    itself = np.zeros_like(like.itself)
+    itself[item] = earlier.itself
+    together = None
+    if earlier.together is not None:
+        each = coo_array(earlier.together)
+        size = (len(like.valid), len(like.valid))
+        together = csr_array(coo_array((each.data, (item[each.row], item[each.col])), shape=size))
+    return replace(like, n_homes=earlier.n_homes, both=both.ravel(), have=tuple(have), itself=itself, together=together)

@@ -1,0 +1,168 @@
+"""The leaderboard as a figure: each method's reciprocal rank with its interval, in groups that cannot be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from benchmarks.results.leaderboard import Board
+from benchmarks.results.results import Result
+from datasets.common.errors import DataError
+from reports.drawing.labels import in_lines
+from reports.drawing.families import LOOKS, family_of, legend
+from reports.drawing.looks import FAINT, INK
+from reports.output_types import RUN, About, Drawing, Missing, sources_of
+from reports.main_rows import main_rows, place_title, runs_of, seeds_of, with_rows
+from reports.material import Material
+from reports.selection import IFTTT, WYZE, Place, place_of, places
+from reports.drawing.sheet import Block, Panel, Sheet
+from reports.standings import MIDDLE, TOLD_APART, Standing, standing_of
+from reports.drawing.text_width import inches
+
+METRIC = "mrr"
+MOST_PANELS = 4
+MOST_ROWS = 14  # where there are more, methods are shown with their defaults only
+LETTERS = 20  # of a line of a method's label
+ROW, LINE, BESIDE = 0.22, 0.13, 0.22  # inches: a row of one line, each line more, what is beside a label
+NOTE = (
+    f"Dot: mean over seeds; bar: {MIDDLE} interval over resampled homes. Number: group; its methods cannot be told "
+    f"apart from the first of them ({TOLD_APART})."
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listed:
+    """What one panel shows."""
+
+    standing: Standing
+    families: dict[str, str]  # of each label
+    left_out: int = 0  # rows with other settings
+
+
+def intervals(material: Material) -> Drawing:
+    """The ranking boards of the main data: smart homes, recipes, and what else there is."""
+    shown, notes = [], []
+    for place in _main_places(material):
+        try:
+            shown.append(_listed(material, place.board("ranking")))
+        except DataError as error:  # other data, tables that are gone, or not of the same hidden rules
+            notes.append(f"Left out: {place.data}: {str(error).removeprefix(f'{place.data}: ')}")
+    if not shown:
+        raise Missing(" ".join(["no rankings on smart homes or recipes that can be listed", *notes]), RUN)
+    notes += [
+        f"{each.standing.board.title}: {each.left_out} more rows with other settings than the defaults are not shown; "
+        "the groups are of the rows that are."
+        for each in shown
+        if each.left_out
+    ]
+    panels = [Panel(partial(_panel, listed=each), place_title(each.standing.board)) for each in shown]
+    labels = [label for each in shown for label in each.standing.ordered]
+    boards = [each.standing.board for each in shown]
+    sheet = Sheet(
+        (Block("", tuple(panels)),),
+        legend(family for each in shown for family in each.families.values()),
+        f"{NOTE} {'; '.join(f'{board.data}: {seeds_of(board)}' for board in boards)}.",
+        columns=min(len(panels), 2),
+        height=max(_height(each.standing.ordered) for each in shown),
+        left=max(map(_inches, labels)) + BESIDE,
+    )
+    sources = sources_of([run for board in boards for _, run in board.runs])
+    caption = " ".join(_caption(each.standing) for each in shown)
+    return Drawing(sheet, About(caption, sources, RUN, tuple(notes)))
+
+
+def _main_places(material: Material) -> list[Place]:
+    """Those of the two roles, then of each other data set the one with the most methods."""
+    found = [place for role in (WYZE, IFTTT) if (place := place_of(role, material, _is_ranking))]
+    others: dict[str, Place] = {}
+    for place in places([run for run in material.runs if _is_ranking(run)]):
+        key = place.runs[0].key
+        if key.track != "types" or key.split["split"] != "holdout" or key.data in {each.data for each in found}:
+            continue
+        if key.data not in others or _many(place) > _many(others[key.data]):
+            others[key.data] = place
+    ordered = sorted(others.values(), key=lambda place: (-_many(place), place.data))
+    return [*found, *ordered][:MOST_PANELS]
+
+
+def _is_ranking(run: Result) -> bool:
+    return run.key.protocol == "ranking" and not run.key.curves
+
+
+def _many(place: Place) -> int:
+    return len({run.key.method for run in place.runs})
+
+
+def _listed(material: Material, board: Board) -> Listed:
+    every = board.methods()
+    kept = every if len(every) <= MOST_ROWS else main_rows(board)
+    board = with_rows(board, kept)
+    families = {label: family_of(runs_of(board, label)[0]) for label in kept}
+    return Listed(standing_of(material, board, METRIC), families, len(every) - len(kept))
+
+
+def _panel(axes: Axes, *, listed: Listed) -> None:
+    table = listed.standing.table
+    numbers = table[[METRIC, "low", "high"]].to_numpy(np.float64)
+    finite = numbers[np.isfinite(numbers)]
+    least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+    margin = 0.06 * (most - least or 1)
+    axes.set_xlim(max(least - margin, 0), most + 2.5 * margin)  # groups are numbered at the right
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.set_ylim(len(table) - 0.5, -0.5)
+    groups = table["group"].tolist()
+    for group in dict.fromkeys(groups):
+        first, last = groups.index(group), len(groups) - 1 - groups[::-1].index(group)
+        if group % 2:
+            axes.axhspan(first - 0.5, last + 0.5, color="#eef1f5", linewidth=0, zorder=0)
+        axes.text(
+            0.985,
+            (first + last) / 2,
+            str(group),
+            transform=axes.get_yaxis_transform(),
+            ha="right",
+            va="center",
+            color=INK,
+        ).set_fontsize(9)
+    for row, (label, (mean, low, high)) in enumerate(zip(table["method"], numbers, strict=True)):
+        look = LOOKS[listed.families[label]]
+        axes.plot([low, high], [row, row], color=look.colour, linewidth=1.6, solid_capstyle="butt")
+        axes.plot(mean, row, color=look.colour, marker=look.marker, markersize=look.size, linestyle="none")
+    axes.set_yticks(range(len(table)), [_wrapped(label) for label in table["method"]])
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    axes.grid(visible=False, axis="y")
+    axes.spines["left"].set_color(FAINT)
+    axes.set_xlabel("mean reciprocal rank", labelpad=1)
+
+
+def _wrapped(label: str) -> str:
+    return in_lines(label, LETTERS)
+
+
+def _inches(label: str) -> float:
+    return max(0.3, *map(inches, _wrapped(label).split("\n")))
+
+
+def _height(labels: Sequence[str]) -> float:
+    """Inches for rows of equal height, each as high as the highest needs."""
+    lines = max(_wrapped(label).count("\n") + 1 for label in labels)
+    return max(len(labels) * (ROW + LINE * (lines - 1)), 1.2)
+
+
+def _caption(standing: Standing) -> str:
+    """Who leads, by how much, and who is tied with the leader."""
+    table, data = standing.table, standing.board.runs[0][1].key.data
+    first = table.iloc[0]
+    says = f"On {data} {first['method']} leads with {first[METRIC]:.4f} ({first['low']:.4f} to {first['high']:.4f})"
+    if len(table) == 1:
+        return f"{says}; nothing else was run there."
+    second = table.iloc[1]
+    says += f", {first[METRIC] - second[METRIC]:.4f} before {second['method']}"
+    if standing.tied:
+        return f"{says}; it cannot be told apart from {', '.join(standing.tied)}."
+    return f"{says}, {'from which it differs' if standing.clear else 'on one seed only'}."

@@ -1,0 +1,86 @@
+"""Rankings on disk: what is written comes back, and is evaluated like the model that made it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation.rank_lists import Rankings, best_rules, read_rankings, write_rankings
+from datasets import DataError
+from tests.support.strategies import triples
+from tests.benchmarks.evaluation.test_evaluate import Fixed, cases, lamp_and_switch
+
+
+@settings(max_examples=30, deadline=None)
+@given(cases(), st.booleans(), st.sampled_from([1, 25, 10**6]))
+def test_a_full_ranking_finds_what_its_model_finds_where_nothing_ties(case, valid, chunk):
+    fitted, made, part = case
+
+    class Untied:
+        """The score in steps of 0.25, and below them the place of the rule in its home."""
+
+        def score_pairs(self, homes, trigger, action):
+            first = homes.device_start[homes.device_home[trigger]]
+            place = ((trigger - first) * 4 + action - first)[:, None] * 4 + np.arange(len(homes.relations))
+            return fitted.score_pairs(homes, trigger, action) - np.float32(0.0005) * place.astype(np.float32)
+
+    homes, ranked = best_rules(Untied(), made, part=part, n=1000, valid=valid, chunk=chunk)
+    name = "rank" if valid else "rank, all"
+    again = evaluate(Rankings(homes, ranked), made, part=part).rules[name]
+    assert again.tolist() == evaluate(Untied(), made, part=part).rules[name].tolist()
+
+
+@pytest.mark.parametrize("name", ["rankings.csv", "rankings.parquet"])
+def test_what_is_written_comes_back(tmp_path, name):
+    # The list of both homes: lamp -> switch 0 (2.0), then level at 1.0 switch -> lamp 1 and lamp -> switch 1.
+    made = lamp_and_switch()
+    homes, ranked = best_rules(Fixed(), made, n=3, valid=False)
+    assert ranked.rank.tolist() == [1, 2, 3, 1, 2, 3]
+    assert triples(ranked.rules)[:3] == [(0, 1, 0, 0), (0, 0, 1, 1), (0, 1, 0, 1)]
+    write_rankings(homes, ranked, tmp_path / name)
+    again = read_rankings(made.test.homes, tmp_path / name)
+    assert triples(again.ranked.rules) == triples(ranked.rules)
+    found = evaluate(again, made)
+    # Home 7's hidden rule is second in the file; home 8's is not in it.
+    assert found.rules["rank, all"].tolist() == [2.0, np.inf]
+    assert found.summary["unanswered"] == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("user", 99, "row 2 (and 0 more): the user is not in the data"),
+        ("action_device", "2b", "row 2 (and 0 more): action_device is not a whole number"),
+        ("trigger_device", 5, "row 2 (and 0 more): its user has no such device"),
+        ("action", "Explode", "row 2 (and 0 more): no rule has this trigger state with this action"),
+        ("rank", 0, "row 2 (and 0 more): the rank is not a number from 1 on"),
+    ],
+)
+def test_a_wrong_row_is_named(tmp_path, column, value, message):
+    made, path = lamp_and_switch(), tmp_path / "rankings.csv"
+    write_rankings(*best_rules(Fixed(), made), path)
+    table = pd.read_csv(path, dtype=object)
+    table.loc[1, column] = value
+    table.to_csv(path, index=False)
+    with pytest.raises(DataError) as caught:
+        read_rankings(made.test.homes, path)
+    assert message in str(caught.value)
+
+
+def test_a_rule_ranked_twice_a_missing_column_and_another_format_are_errors(tmp_path):
+    made, path = lamp_and_switch(), tmp_path / "rankings.csv"
+    homes, ranked = best_rules(Fixed(), made)
+    write_rankings(homes, ranked, path)
+    table = pd.read_csv(path)
+    pd.concat([table, table.head(1)]).to_csv(path, index=False)
+    with pytest.raises(DataError, match="has this rule twice"):
+        read_rankings(made.test.homes, path)
+    table.drop(columns="rank").to_csv(path, index=False)
+    with pytest.raises(DataError, match="no column rank; a ranking has user, trigger_device"):
+        read_rankings(made.test.homes, path)
+    with pytest.raises(DataError, match=r"\.csv or \.parquet"):
+        write_rankings(homes, ranked, tmp_path / "rankings.txt")

@@ -1,0 +1,229 @@
+"""`fedrule.train`: what is kept back stays unseen, training stops in time, and the card says what happened."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import datasets
+import fedrule
+from baselines import registry
+from baselines.method import ignore
+from baselines.toy_homes import ToyHome, planted_homes, toy_homes
+from benchmarks.evaluation.evaluate import evaluate
+from datasets import DataError
+from datasets.splits import split
+from datasets.valid import ValidRules
+
+pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
+pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
+
+from fedrule.methods.graph_method import GraphMethod
+from fedrule.methods.graphrule import GraphRule
+from fedrule.models.card import Scale
+from fedrule.models.restore import counts_of, restored
+from fedrule.training.start import Start
+from fedrule.evidence.statistics import Statistics
+
+HOMES = datasets.load("wyze-synthetic", homes=200, seed=4)
+QUICK = {"rounds": 12, "hidden": 4, "predictor_hidden": 8}
+EVIDENCE = {"rounds": 2, "candidates": 20, "asked_homes": 40}
+
+
+@pytest.fixture(scope="module")
+def quick():
+    return fedrule.train(HOMES, options=QUICK, patience=3)
+
+
+def told_rounds(**arguments):
+    """The watched losses by round, and the model."""
+    losses = []
+
+    def told(done, of, fitted, values):  # noqa: ARG001
+        losses.append(values["watched_loss"])
+
+    return losses, fedrule.train(HOMES, on_round=told, **arguments)
+
+
+def test_the_card_says_what_it_was_trained_on_and_how_well_it_does(quick):
+    card, lesson = quick.card, quick.card.lessons[0]
+    assert (card.method, len(card.lessons)) == ("graphrule", 1)
+    assert (card.types, card.relations) == (HOMES.types, HOMES.relations)
+    assert (lesson.data, lesson.fingerprint) == ("wyze-synthetic", HOMES.fingerprint)
+    assert (lesson.homes, lesson.rules, lesson.seed) == (HOMES.n_homes, HOMES.n_rules, 0)
+    assert {"fedrule", "python", "torch", "numpy"} <= card.versions.keys()
+    assert set(card.metrics["ranking"]) == {"mrr", "hr@1", "hr@5", "hr@10", "ndcg@10", "hidden", "homes"}
+    assert set(card.metrics["paper"]) == {"loss", "auc", "mr", "mr_rt", "hidden"}
+
+
+def test_the_metrics_are_those_of_the_benchmark_on_the_rules_kept_for_the_test(quick):
+    parts = split(HOMES, "holdout", seed=0, fraction=0.2, validation=True)
+    expected = evaluate(restored(quick), parts, "ranking").summary
+    assert quick.card.metrics["ranking"]["mrr"] == expected["mrr"]
+    assert quick.card.metrics["ranking"]["hidden"] == len(parts.test)
+
+
+def test_rules_kept_for_the_test_or_to_watch_are_in_no_count():
+    model = fedrule.train(HOMES, "graphrank", options=EVIDENCE)
+    parts = split(HOMES, "holdout", seed=0, fraction=0.2, validation=True)
+    expected = Statistics.of(parts.train, ValidRules.of(parts.train))
+    found = counts_of(model)
+    assert found.with_rule.sum() < Statistics.of(HOMES, ValidRules.of(HOMES)).with_rule.sum()
+    assert found.valid.cell.tolist() == expected.valid.cell.tolist()
+    assert [have.tolist() for have in found.have] == [have.tolist() for have in expected.have]
+
+
+def test_a_model_does_not_depend_on_the_rules_kept_for_the_test():
+    # The same homes without the rules kept for the test, split so that the same rules are watched, give the same model.
+    parts = split(HOMES, "holdout", seed=0, fraction=0.2, validation=True)
+    method = GraphRule(**QUICK, validation=0.2, patience=3)
+    alone = method.fit(parts.train, rng=np.random.default_rng([0, 2]), start=Start(validation=parts.validation))
+    model = fedrule.train(HOMES, options=QUICK, patience=3)
+    for name, value in alone.parameters.items():
+        assert value.float().numpy().tobytes() == model.weights[name].tobytes()
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_one_others(quick):
+    again, other = (fedrule.train(HOMES, options=QUICK, patience=3, seed=seed) for seed in (0, 1))
+    assert all(array.tobytes() == again.arrays[name].tobytes() for name, array in quick.arrays.items())
+    assert quick.weights["phi.relation"].tobytes() != other.weights["phi.relation"].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("graphrule", {"learning_rate": 0.3, "rounds": 60}), ("fedrule", {"server_rate": 0.3, "rounds": 60})],
+)
+def test_it_stops_when_the_watched_loss_has_not_become_better_and_goes_back_to_the_best(method, options):
+    losses, model = told_rounds(method=method, options={"hidden": 4, "predictor_hidden": 8, **options}, patience=4)
+    best = int(np.argmin(losses)) + 1
+    assert len(losses) == best + 4 < 60
+    assert model.card.lessons[0].rounds == best
+
+
+def test_without_patience_it_trains_all_rounds_and_keeps_the_last():
+    losses, model = told_rounds(options={**QUICK, "rounds": 6}, patience=0)
+    assert (len(losses), model.card.lessons[0].rounds) == (6, 6)
+    assert model.card.scale.slope != 1  # nobody stopped it, so that its scores are turned into log-odds
+
+
+def test_a_rate_that_falls_to_zero_is_never_stopped_and_the_best_round_is_kept():
+    losses, model = told_rounds(method="graphrank", options={**EVIDENCE, "rounds": 5})
+    assert len(losses) == 5
+    assert model.card.lessons[0].rounds == int(np.argmin(losses)) + 1
+    assert model.card.scale.slope != 1  # a ranking's scores are no log-odds
+
+
+def test_homes_too_small_to_keep_anything_back_still_make_a_model(caplog):
+    rule = ("ContactSensor", 0, "Light")
+    homes = toy_homes([ToyHome(user, ("ContactSensor", "Light"), (rule,)) for user in range(5)])
+    with caplog.at_level(logging.WARNING):
+        model = fedrule.train(homes, options={"rounds": 3})
+    assert "too few rules to keep any back for a test; the model has no metrics" in caplog.text
+    assert "to watch; it trains all rounds" in caplog.text
+    assert (model.card.metrics, model.card.lessons[0].rounds) == ({}, 3)
+    assert len(model.valid) == 1
+
+
+def test_homes_without_a_rule_are_refused():
+    homes = toy_homes([ToyHome(1, ("Light",))])
+    with pytest.raises(DataError, match="toy homes: not one rule to learn from"):
+        fedrule.train(homes)
+
+
+def test_devices_of_one_type_are_merged_on_demand():
+    model = fedrule.train(HOMES, options=QUICK, patience=3, merge_types=True)
+    lesson = model.card.lessons[0]
+    assert lesson.rules == HOMES.merged_types().n_rules < HOMES.n_rules
+    assert lesson.fingerprint == HOMES.fingerprint  # of the homes as they were given
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"method": "mf"}, "no graph method"),
+        ({"method": "graphfeatures"}, "no graph method"),
+        ({"method": "graphrul"}, "did you mean 'graphrule'"),
+        ({"options": {"hiden": 3}}, "did you mean 'hidden'"),
+        ({"options": {"rounds": "many"}}, "rounds"),
+        ({"options": {"validation": 0.1}}, "say it by `test`"),
+        ({"test": 0.0}, "test 0.0"),
+        ({"test": 1.0}, "test 1.0"),
+        ({"patience": -1}, "patience"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, says):
+    with pytest.raises(DataError, match=says):
+        fedrule.train(planted_homes(), **arguments)
+
+
+@pytest.fixture
+def own_methods(monkeypatch):
+    """The registry is shared: what a test registers is gone after it."""
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    return registry.register
+
+
+@dataclass(frozen=True)
+class Backwards(GraphMethod):
+    """Somebody's own graph method, neither centralized nor federated as ours: it scores the wrong way round."""
+
+    NAME: ClassVar[str] = "backwards"
+
+    def fit(self, train, *, rng, on_round=ignore, start=None):
+        learned = GraphRule(rounds=30, hidden=self.hidden).fit(train, rng=rng, start=Start(counts=start.counts))
+        turned = {
+            name: -value if name.startswith("phi.relation") else value for name, value in learned.parameters.items()
+        }
+        fitted = self.prepare(train, rng, start=start).model(turned)
+        on_round(1, 1, fitted, {"loss": 0.0})
+        return fitted
+
+
+def test_any_graph_method_whose_fit_takes_a_start_is_trained(own_methods):
+    own_methods("backwards")(Backwards)
+    model = fedrule.train(HOMES, "backwards", patience=0)
+    assert (model.card.method, model.card.lessons[0].rounds) == ("backwards", 1)
+    again = fedrule.train(HOMES.subset(np.arange(HOMES.n_homes - 1)), go_on_from=model, patience=0)
+    assert len(again.card.lessons) == 2
+
+
+def test_probabilities_never_rise_down_the_list(own_methods):
+    own_methods("backwards")(Backwards)
+    model = fedrule.train(HOMES, "backwards", patience=0)
+    assert model.card.metrics["paper"]["auc"] < 0.5
+    assert model.card.scale == Scale(0.0, 0.0)  # a slope below 0 would fit best
+    assert model.card.metrics["paper"]["loss"] == pytest.approx(np.log(2))  # all are as likely as not
+
+
+def test_a_graph_method_whose_fit_takes_no_start_is_refused_with_what_it_needs(own_methods):
+    @own_methods("closed")
+    @dataclass(frozen=True)
+    class Closed(GraphMethod):
+        NAME: ClassVar[str] = "closed"
+
+        def fit(self, train, *, rng, on_round=ignore):  # noqa: ARG002
+            raise AssertionError("not to be called")
+
+    with pytest.raises(DataError, match="closed: Closed needs a `fit` that takes `start`"):
+        fedrule.train(HOMES, "closed")
+
+
+def test_a_start_with_rules_of_other_homes_is_refused():
+    parts = split(HOMES, "holdout", validation=True)
+    other = replace(parts.train, users=parts.train.users + 1)
+    with pytest.raises(DataError, match="not kept back of these homes"):
+        GraphRule(rounds=1).fit(other, rng=np.random.default_rng(0), start=Start(validation=parts.validation))
+
+
+def test_importing_the_package_loads_no_torch():
+    code = "import sys, fedrule; assert 'torch' not in sys.modules; assert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="trian"):
+        _ = fedrule.trian

@@ -1,0 +1,161 @@
+"""What accuracy costs: the figures of training time and of bytes sent, and names beside their points."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from matplotlib.text import Text
+
+from benchmarks.results.leaderboard import boards
+from reports.figures.costs import Point, front, in_bytes, in_seconds, points, seconds, sent
+from reports.drawing.labels import Named, add_names, in_lines
+from reports.figures import tradeoffs
+from reports.material import Material
+from reports.drawing.sheet import Block, Panel, Sheet, laid_out
+from tests.support.made_runs import rounds, run
+from tests.support.seen import dots, inscriptions, panels
+
+
+def test_seconds_and_accuracy_are_means_over_seeds():
+    material = Material(
+        (
+            run("ease", 0, summary={"mrr": 0.2}, seconds={"fit": 1.0}),
+            run("ease", 1, summary={"mrr": 0.4}, seconds={"fit": 3.0}),
+            run("mf", 0, summary={"mrr": 0.25}, seconds={"fit": 8.0}),
+        )
+    )
+    drawing = tradeoffs.time(material)
+    (axes,) = panels(drawing).values()
+    # ease: (1 + 3) / 2 = 2 seconds, (0.2 + 0.4) / 2 = 0.3
+    assert set(dots(axes)) == {(2.0, 0.3), (8.0, 0.25)}
+    assert sorted(inscriptions(axes)) == ["ease", "mf"]
+    assert "ease is the best (0.300) and trains in 2 s" in drawing.about.caption
+
+
+def test_the_caption_names_the_fastest_that_is_nearly_as_good():
+    runs = [
+        run("graphrank", summary={"mrr": 0.4}, seconds={"fit": 60.0}),
+        run("ease", summary={"mrr": 0.39}, seconds={"fit": 0.5}),
+        run("popularity", summary={"mrr": 0.1}, seconds={"fit": 0.01}),
+    ]
+    caption = tradeoffs.time(Material(tuple(runs))).about.caption
+    # 0.39 / 0.4 = 97.5 %, which is written 98 %; 60 / 0.5 = 120
+    assert caption.endswith("ease has 98% of that in 0.5 s, 120.0 times faster.")
+
+
+@pytest.mark.parametrize("broken", [{"seconds": {}}, {"seconds": {"fit": 0.0}}, {"summary": {"mrr": math.nan}}])
+def test_a_method_without_time_or_rank_is_named_and_not_drawn(broken):
+    drawing = tradeoffs.time(Material((run("ease"), run("toy", **broken))))
+    (axes,) = panels(drawing).values()
+    assert inscriptions(axes) == ["ease"]
+    assert "wyze-synthetic, 40 homes: no time or no rank of toy." in drawing.about.notes
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_a_seed_without_a_number_is_never_left_out_of_a_mean_in_silence(value):
+    runs = run("ease"), run("toy", 0, summary={"mrr": 0.9}), run("toy", 1, summary={"mrr": value})
+    (_, toy) = sorted(points(boards(runs)[0], "mrr", seconds), key=lambda point: point.label)
+    assert str(toy.accuracy) == str(value)
+    drawing = tradeoffs.time(Material(runs))
+    assert inscriptions(*panels(drawing).values()) == ["ease"]
+    assert "wyze-synthetic, 40 homes: no time or no rank of toy (1 of 2 seeds)." in drawing.about.notes
+
+
+def test_a_federated_method_without_accuracy_is_named_beside_the_others():
+    runs = [
+        run("fedrule", history=rounds(1)),
+        run("fedgnn", 0, history=rounds(1)),
+        run("fedgnn", 1, history=rounds(1), summary={}),
+        run("ease"),
+        run("mf", summary={}),
+    ]
+    drawing = tradeoffs.bytes_sent(Material(tuple(runs)))
+    assert sorted(inscriptions(*panels(drawing).values())) == ["ease", "fedrule"]
+    assert "wyze-synthetic, 40 homes: no bytes or no rank of fedgnn (1 of 2 seeds), mf." in drawing.about.notes
+
+
+def test_homes_that_were_not_counted_are_left_out_of_the_title():
+    assert list(panels(tradeoffs.time(Material((run("ease", counts={}),))))) == ["wyze-synthetic"]
+
+
+def test_nobody_on_the_front_is_both_slower_and_worse():
+    cheap, good, bad = Point("a", "graph", 1, 0.2), Point("b", "graph", 5, 0.4), Point("c", "graph", 3, 0.1)
+    assert front([bad, good, cheap]) == [cheap, good]
+
+
+def test_a_home_sends_only_in_rounds_of_its_cohort_and_counts_once():
+    # 3 rounds of 100 bytes, 10 of 40 homes in each: 3 * 100 * 10 / 40 = 75; and 1000 before.
+    federated = run("toy", history=rounds(3, clients=10, first={"statistics_bytes": 1000.0}))
+    assert sent(federated) == 1075
+    assert math.isnan(sent(run("toy")))
+
+
+def test_bytes_stand_beside_the_best_central_method_of_each_kind():
+    runs = [
+        run("fedrule", summary={"mrr": 0.2}, history=rounds(10)),
+        run("fedgnn", summary={"mrr": 0.1}, history=rounds(10, sends=50.0)),
+        run("ease", summary={"mrr": 0.3}),
+        run("mf", summary={"mrr": 0.25}),
+    ]
+    drawing = tradeoffs.bytes_sent(Material(tuple(runs)))
+    (axes,) = panels(drawing).values()
+    assert set(dots(axes)) == {(1000.0, 0.2), (500.0, 0.1)}
+    assert sorted(inscriptions(axes)) == ["ease", "fedgnn", "fedrule"]
+    (line,) = [line for line in axes.lines if len(line.get_xdata()) == 2]
+    assert list(line.get_ydata()) == [0.3, 0.3]
+    assert drawing.about.caption == (
+        "On wyze-synthetic a home sends 1 kB for MRR 0.200 with fedrule, 500 bytes for 0.100 with fedgnn; ease, "
+        "central, has 0.300."
+    )
+    assert len(drawing.about.sources) == 3  # without mf, which is not shown
+
+
+def test_bytes_are_shown_with_auc_where_no_federated_method_was_ranked():
+    runs = [
+        run("ease"),
+        run("fedrule", protocol="paper", curves=10, summary={"auc": 0.9}, history=rounds(2)),
+        run("graphrule", protocol="paper", curves=10, summary={"auc": 0.8}),
+        run("graphrule", protocol="paper", summary={"auc": 0.7}),  # fitted to more rules, so not in the same list
+    ]
+    drawing = tradeoffs.bytes_sent(Material(tuple(runs)))
+    (axes,) = panels(drawing).values()
+    assert axes.get_ylabel() == "AUC, mean over homes"
+    assert set(dots(axes)) == {(200.0, 0.9)}
+    assert "graphrule, central, has 0.800" in drawing.about.caption
+    assert any("AUC by protocol paper" in note for note in drawing.about.notes)
+
+
+def test_numbers_are_said_as_people_say_them():
+    assert [in_bytes(each) for each in (12, 1500, 2.5e6, 3e9)] == ["12 bytes", "1.5 kB", "2.5 MB", "3 GB"]
+    # 999,960 bytes are 1,000 kB in three digits.
+    assert [in_bytes(each) for each in (999, 999_960, 4e12, 2e15)] == ["999 bytes", "1 MB", "4 TB", "2,000 TB"]
+    assert [in_seconds(each) for each in (0.00001, 0.0123, 9.9, 99.9)] == ["0.00001 s", "0.012 s", "9.9 s", "100 s"]
+    # 70,000 / 3,600 = 19.44; 7,199 / 60 = 119.98; 4,000,000 / 3,600 = 1,111.1
+    assert [in_seconds(each) for each in (100, 119, 180, 7_199)] == ["100 s", "119 s", "3 min", "120 min"]
+    assert [in_seconds(each) for each in (70_000, 4e6)] == ["19.4 h", "1,111 h"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(1e-3, 1e4), (0.9, 1.1e3), (2.1, 6.0), (900.0, 1100.0)])
+def test_an_axis_has_few_round_numbers_and_at_least_one(low, high):
+    found = tradeoffs.ticks(low, high)
+    assert 1 <= len(found) <= tradeoffs.MOST_TICKS
+    assert all(low <= value <= high for value in found)
+
+
+def test_a_long_label_is_broken_between_its_settings():
+    assert in_lines("toy (rate=0.5, optimizer=kept-adam)", 16) == "toy (rate=0.5,\noptimizer=\nkept-adam)"
+
+
+def test_names_beside_points_cover_neither_points_nor_each_other():
+    points = [Named(f"method-{n}", 0.5 + 0.02 * (n % 3), 0.5 + 0.015 * n) for n in range(8)]
+    (axes,) = laid_out(Sheet((Block("", (Panel(lambda axes: add_names(axes, points)),)),), columns=1, height=3)).axes
+    for text in axes.texts:
+        text.get_window_extent()  # which also moves it to its place
+    boxes = [Text.get_window_extent(text) for text in axes.texts]  # without the lines to their points
+    assert len(boxes) == 8
+    for number, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[number + 1 :])
+        assert not any(box.contains(*axes.transData.transform((point.x, point.y))) for point in points)
+        assert axes.get_window_extent().containsx(box.x0)
+        assert axes.get_window_extent().containsx(box.x1)

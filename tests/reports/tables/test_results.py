@@ -1,0 +1,285 @@
+"""The tables of results: who leads, what cannot be told apart, and the paper's numbers beside ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.results.compare import ALPHA, LEVEL
+from reports.text.cells import NONE
+from reports.drawing.families import FEDERATED, METHODS
+from reports.output_types import Missing
+from reports.main_lists import main_lists
+from reports.main_rows import ranking_of, with_rows
+from reports.material import Material
+from reports.selection import IFTTT, WYZE
+from reports.standings import standing_of, standings, unlisted
+from reports.tables.final_results import final_results
+from reports.tables.leaderboard import leaderboard, paper_protocol
+from tests.support.made_runs import HOMES, keep, keep_failure
+from tests.support.seen import column, texts
+
+# Means over 40 homes: 0.5; (20 x 0 + 20 x 0.9) / 40 = 0.45; 0.1. The second goes up and down by 0.45 around its mean,
+# 0.07 for the mean of 40 homes, so that 0.05 less than the first is nothing; the third is less in every home.
+STEADY, WILD, POOR = [0.5] * HOMES, [0.0, 0.9] * (HOMES // 2), [0.1] * HOMES
+RANKING = {"hr@1": 0.25, "hr@10": 0.75, "ndcg@10": 0.5, "mrr, all": 0.125, "unanswered": 10.0}
+
+
+@pytest.fixture
+def ranked(tmp_path):
+    """Three methods on one data set, none of them known."""
+    for method, values in (("toy-steady", STEADY), ("toy-wild", WILD), ("toy-poor", POOR)):
+        keep(tmp_path, method, {"mrr": values}, summary=RANKING)
+    return tmp_path
+
+
+def paper(folder, method, *, loss=0.2, auc=0.9, mr=3.0, mr_rt=2.0, data="ifttt-fedrule", **key):
+    """A run by the paper's protocol with the same numbers in every home."""
+    by_home = {"loss": [loss] * HOMES, "auc": [auc] * HOMES, "mr": [mr] * HOMES, "mr_rt": [mr_rt] * HOMES}
+    return keep(folder, method, by_home, summary={"mr_paper": mr - 1}, protocol="paper", data=data, **key)
+
+
+def test_the_best_is_bold_what_ties_with_it_underlined_and_the_rest_plain(ranked):
+    table = leaderboard(Material.read(ranked))
+    assert [cell.text for cell in column(table, "method")] == ["toy-steady", "toy-wild", "toy-poor"]
+    assert [cell.text for cell in column(table, "group")] == ["1", "1", "2"]
+    assert [(cell.strong, cell.underlined) for cell in column(table, "MRR")] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
+    assert table.sortable
+
+
+def test_a_row_says_what_was_measured_where_and_at_which_cost(ranked):
+    table = leaderboard(Material.read(ranked))
+    assert dict(zip(table.columns, texts(table)[0], strict=True)) == {
+        "data": "wyze-synthetic",
+        "homes": "40",
+        "hidden rules": "40",
+        "group": "1",
+        "method": "toy-steady",
+        "MRR": "0.5000 [0.5000, 0.5000]",
+        "HR@1": "0.250",
+        "HR@10": "0.750",
+        "NDCG@10": "0.500",
+        "MRR, no valid filter": "0.1250",
+        "fit s": "1.50",
+        "fit MB": "100",
+        "seeds": "2",
+        "unanswered": "0.250",  # 10 of 40
+    }
+
+
+def test_the_caption_names_leader_and_ties_in_numbers(ranked):
+    about = leaderboard(Material.read(ranked)).about
+    assert "toy-steady 0.500 on wyze-synthetic (1 of 2 others in its group)" in about.caption
+    assert len(about.sources) == 6
+    assert not any(note.startswith("One seed only") for note in about.notes)
+
+
+def test_a_single_seed_is_said(tmp_path):
+    keep(tmp_path, "toy", {"mrr": STEADY}, seeds=(3,))
+    notes = leaderboard(Material.read(tmp_path)).about.notes
+    assert any(note.startswith("One seed only") and "wyze-synthetic, 40 homes" in note for note in notes)
+
+
+def test_the_levels_are_said_as_they_are(ranked):
+    said = " ".join(leaderboard(Material.read(ranked)).about.notes)
+    assert f"[{100 * LEVEL:g} % interval over homes]" in said
+    assert f"p < {ALPHA:g}" in said
+
+
+def test_options_of_data_and_split_stand_in_the_row_and_the_caption(tmp_path):
+    keep(tmp_path, "toy", {"mrr": STEADY}, options={"cut": 6}, split={"fraction": 0.5})
+    table = leaderboard(Material.read(tmp_path))
+    assert texts(table)[0][0] == "wyze-synthetic (cut=6), holdout (fraction=0.5)"
+    assert "on wyze-synthetic (cut=6), holdout (fraction=0.5) (alone)" in table.about.caption
+
+
+def test_an_option_that_did_not_exist_yet_makes_no_list_of_its_own(tmp_path):
+    usual = {"min_pair_count": 8, "part": "all", "on_error": "raise"}
+    keep(tmp_path, "toy-old", {"mrr": STEADY}, data="ifttt-fedrule", options=usual)
+    keep(tmp_path, "toy-new", {"mrr": STEADY}, data="ifttt-fedrule", options=usual | {"cut": 0})
+    assert {row[0] for row in texts(leaderboard(Material.read(tmp_path)))} == {"ifttt-fedrule"}
+    assert len(standings(Material.read(tmp_path))) == 1
+
+
+def test_a_metric_that_a_method_lacks_is_a_dash(tmp_path):
+    keep(tmp_path, "toy", {"mrr": STEADY})
+    table = leaderboard(Material.read(tmp_path))
+    assert column(table, "HR@10")[0].text == column(table, "NDCG@10")[0].text == NONE
+    assert not column(table, "MRR")[0].strong  # alone it leads nobody
+
+
+def test_a_method_without_any_answer_stands_last_and_is_named(ranked):
+    keep(ranked, "toy-mute", {"mrr": [0.0] * HOMES}, summary={"unanswered": float(HOMES)})
+    table = leaderboard(Material.read(ranked))
+    assert column(table, "method")[-1].text == "toy-mute"
+    assert column(table, "unanswered")[-1].text == "1.000"
+    assert any("answered none of the hidden rules: toy-mute" in note for note in table.about.notes)
+
+
+def test_runs_with_curves_are_left_out_and_said(ranked):
+    keep(ranked, "toy-steady", {"mrr": STEADY}, curves=10)
+    table = leaderboard(Material.read(ranked))
+    assert len(table.rows) == 3
+    assert any("curves by round are left out (2 on wyze-synthetic)" in note for note in table.about.notes)
+
+
+def test_failed_runs_are_named_with_the_last_line_of_their_error(ranked):
+    keep_failure(ranked, "toy-broken", "Traceback\nValueError: no such thing")
+    notes = leaderboard(Material.read(ranked)).about.notes
+    assert any("toy-broken on wyze-synthetic" in note and "ValueError: no such thing" in note for note in notes)
+
+
+def test_a_board_that_cannot_be_compared_does_not_take_the_others_with_it(ranked):
+    gone = keep(ranked, "toy-gone", {"mrr": STEADY}, data="ifttt-synthetic", fingerprint="a" * 16)
+    material = Material.read(ranked)
+    (ranked / f"{gone[0].key.hash}.homes.parquet").unlink()  # after it was found to be whole
+    assert len(standings(material)) == 1
+    (note,) = unlisted(material)
+    assert "ifttt-synthetic" in note
+    assert note in leaderboard(material).about.notes
+
+
+def test_rows_of_data_that_has_changed_are_told_apart(ranked):
+    keep(ranked, "toy-steady", {"mrr": STEADY}, fingerprint="a" * 16)
+    table = leaderboard(Material.read(ranked))
+    assert {cell.text for cell in column(table, "data")} == {
+        "wyze-synthetic, data aaaaaaaaaaaaaaaa",
+        "wyze-synthetic, data ffffffffffffffff",
+    }
+
+
+def test_data_of_unknown_size_has_a_dash_for_its_homes(tmp_path):
+    keep(tmp_path, "toy", {"mrr": STEADY}, counts={})
+    table = leaderboard(Material.read(tmp_path))
+    assert texts(table)[0][-2:] == [NONE, "40"]
+
+
+def test_a_list_is_worked_out_once_for_a_material(ranked):
+    material = Material.read(ranked)
+    (listed,) = standings(material)
+    assert standing_of(material, listed.board, "mrr") is listed
+    assert standing_of(material, listed.board, "mrr").table is listed.table
+    assert standing_of(Material.read(ranked), listed.board, "mrr") is not listed
+
+
+def test_the_words_and_the_figure_share_the_list_of_the_table(ranked):
+    material = Material.read(ranked)
+    (listed,) = standings(material)
+    ((of_words,), _) = main_lists(material)
+    assert of_words.standing is listed
+    place = ranking_of(WYZE, material)
+    assert standing_of(material, with_rows(place, place.methods()), "mrr") is listed
+
+
+def test_two_methods_are_compared_either_way_round(ranked):
+    (listed,) = standings(Material.read(ranked))
+    there, back = listed.against("toy-steady", "toy-poor"), listed.against("toy-poor", "toy-steady")
+    # 0.5 - 0.1 = 0.4 in every home
+    assert (there.difference, there.low, there.high) == pytest.approx((0.4, 0.4, 0.4))
+    assert (back.difference, back.low, back.high) == pytest.approx((-0.4, -0.4, -0.4))
+    assert (back.a, back.b, back.value_a, back.value_b) == ("toy-poor", "toy-steady", pytest.approx(0.1), 0.5)
+
+
+@pytest.mark.parametrize(("seeds", "common"), [((0, 1), 2), ((1, 2), 1), ((2, 3), 0)])
+def test_a_leader_is_clear_only_where_it_shares_several_seeds_with_the_next(tmp_path, seeds, common):
+    keep(tmp_path, "toy-steady", {"mrr": STEADY})
+    keep(tmp_path, "toy-poor", {"mrr": POOR}, seeds=seeds)
+    (listed,) = standings(Material.read(tmp_path))
+    assert (listed.seeds, listed.clear) == (common, common > 1)
+
+
+@pytest.mark.parametrize("make", [leaderboard, paper_protocol, final_results(WYZE), final_results(IFTTT)])
+def test_without_runs_a_table_says_what_to_run(make):
+    with pytest.raises(Missing) as error:
+        make(Material())
+    assert error.value.command == "python -m benchmarks run default"
+
+
+def test_the_paper_protocol_is_sorted_by_auc_and_says_what_was_calibrated(tmp_path):
+    paper(tmp_path, "toy-low", auc=0.8)
+    paper(tmp_path, "toy-high", auc=0.9, calibrated=True)
+    table = paper_protocol(Material.read(tmp_path))
+    assert [cell.text for cell in column(table, "method")] == ["toy-high", "toy-low"]
+    assert [cell.text for cell in column(table, "calibrated")] == ["yes", "no"]
+    assert [cell.text for cell in column(table, "mr_paper")] == ["2.00", "2.00"]
+
+
+@pytest.fixture
+def federated(tmp_path):
+    """The paper's methods without FedRule, one of somebody else's, and one that has no place here."""
+    paper(tmp_path, "toy-federated", auc=0.85, parameters={"participation": 1.0})
+    paper(tmp_path, "toy-central", auc=0.99)
+    for method, auc in (("graphrule", 0.95), ("fedgnn", 0.9)):
+        paper(tmp_path, method, auc=auc)
+    return tmp_path
+
+
+def test_our_numbers_stand_above_the_papers(federated):
+    table = final_results(IFTTT)(Material.read(federated))
+    rows = [row[:4] for row in texts(table)]
+    assert rows == [
+        ["graphrule", "here", "0.2000 [0.2000, 0.2000]", "0.9500 [0.9500, 0.9500]"],
+        ["graphrule", "paper", "0.3238", "0.9491"],
+        ["fedgnn", "here", "0.2000 [0.2000, 0.2000]", "0.9000 [0.9000, 0.9000]"],
+        ["fedgnn", "paper", "0.4905", "0.9072"],
+        ["toy-federated", "here", "0.2000 [0.2000, 0.2000]", "0.8500 [0.8500, 0.8500]"],
+        ["fedrule", "paper", "0.3614", "0.9417"],
+    ]
+    assert column(table, "AUC")[0].strong
+    assert [cell.text for cell in column(table, "mr_paper")][:2] == ["2.000", NONE]
+
+
+def test_differences_from_the_paper_are_said_with_their_reasons(federated):
+    about = final_results(IFTTT)(Material.read(federated)).about
+    # 9.6997 - 3 = 6.7 and 9.6745 - 2 = 7.7; the AUCs of 0.95 and 0.9491 are the same within a hundredth.
+    assert "graphrule, against the paper: loss below by 0.12, MR below by 6.7, MR(RT) below by 7.7." in about.notes
+    assert "graphrule AUC 0.950 (paper 0.949), MR(RT) 2.00 (paper 9.67)" in about.caption
+    assert "Not run on ifttt-fedrule: fedrule." in about.notes
+    assert any("ifttt-fedrule, 40 homes here" in note for note in about.notes)
+    assert any("counts from 0" in note for note in about.notes)
+
+
+def test_every_method_of_the_federated_family_is_shown(tmp_path):
+    for method in METHODS[FEDERATED]:
+        paper(tmp_path, method)
+    table = final_results(IFTTT)(Material.read(tmp_path))
+    assert {row[0] for row in texts(table) if row[1] == "here"} == set(METHODS[FEDERATED])
+
+
+def test_a_number_that_one_seed_lacks_is_a_dash_and_no_mean_of_the_others(tmp_path):
+    for seed, ranks in ((0, 3.0), (1, float("nan"))):
+        paper(tmp_path, "graphrule", mr=ranks, seeds=(seed,))
+    table = final_results(IFTTT)(Material.read(tmp_path))
+    assert column(table, "mr_paper")[0].text == column(table, "MR")[0].text == NONE
+
+
+def test_a_large_difference_from_the_paper_has_no_exponent(tmp_path):
+    # 109.6997 - 9.6997 = 100 and 3009.6745 - 9.6745 = 3000
+    paper(tmp_path, "graphrule", loss=0.3238, auc=0.9491, mr=109.6997, mr_rt=3009.6745)
+    notes = final_results(IFTTT)(Material.read(tmp_path)).about.notes
+    assert "graphrule, against the paper: MR above by 100, MR(RT) above by 3,000." in notes
+
+
+def test_homes_that_were_not_counted_are_not_said_to_be_none(tmp_path):
+    paper(tmp_path, "graphrule", counts={})
+    notes = final_results(IFTTT)(Material.read(tmp_path)).about.notes
+    assert any(note.endswith(": ifttt-fedrule here.") for note in notes)
+
+
+def test_a_federated_run_that_failed_is_named(federated):
+    keep_failure(federated, "fedrule", "MemoryError", protocol="paper", data="ifttt-fedrule")
+    notes = final_results(IFTTT)(Material.read(federated)).about.notes
+    assert any("fedrule on ifttt-fedrule" in note and "MemoryError" in note for note in notes)
+
+
+def test_a_loss_that_ran_away_breaks_nothing(tmp_path):
+    paper(tmp_path, "toy-a", loss=float("inf"), parameters={"participation": 1.0})
+    paper(tmp_path, "toy-b", loss=1e30, parameters={"participation": 1.0})
+    table = final_results(IFTTT)(Material.read(tmp_path))
+    losses = {row[0]: row[2] for row in texts(table) if row[1] == "here"}
+    assert losses == {"toy-a": "∞", "toy-b": "1.00e+30"}
+    assert "Without intervals, since some run has no number for some home: loss." in table.about.notes
+    assert "0.9000 [0.9000, 0.9000]" in [cell.text for cell in column(table, "AUC")]

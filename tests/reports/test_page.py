@@ -1,0 +1,187 @@
+"""The page holds everything in one file, says what is missing, and cannot be broken by what results say."""
+
+from __future__ import annotations
+
+import base64
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from reports.figures import hit_rates
+from reports.output_types import About, Cell, Missing, Table
+from reports.material import Material
+from reports.outputs import Output
+from reports.page import page
+from reports.site import site
+from tests.support.made_runs import small_results
+
+NOT_CLOSED = {"meta", "link", "source", "img", "br", "input"}
+
+
+class Read(HTMLParser):
+    """Every element with its attributes, and that all are closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self._open = [], []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in NOT_CLOSED:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def all(self, tag, name):
+        """An attribute of every element of a kind that has it."""
+        return [attributes[name] for each, attributes in self.elements if each == tag and name in attributes]
+
+
+def board(_):
+    about = About("Best first & <last>.", ("0.json", "1.json", "data/2.json"), "python -m benchmarks run smoke")
+    return Table(("method", "MRR"), ((Cell("a<b"), Cell("0.5", 0.5)),), about, sortable=True)
+
+
+def noted(_):
+    return Table(("x",), ((Cell("1"),),), About("Notes.", ("0.json",), "run", tuple(f"note {n}" for n in range(6))))
+
+
+def nothing(_):
+    raise Missing("no runs of <gcmc>", "python -m benchmarks run paper")
+
+
+OUTPUTS = (
+    Output("hit-rate", "Hit rate", "The list", "figure", hit_rates.formulations),
+    Output("noted", "With notes", "The rest", "table", noted),
+    Output("leaderboard", "Leaderboard", "The list", "table", board),
+    Output("lost", "Lost & gone", "The rest", "figure", nothing),
+)
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    return Material.read(small_results(tmp_path_factory.mktemp("results")))
+
+
+@pytest.fixture(scope="module")
+def built(material):
+    return site(OUTPUTS, material)
+
+
+@pytest.fixture(scope="module")
+def text(built):
+    return built.files["index.html"].decode()
+
+
+def visible(text):
+    """The words of a piece of the page without its marks."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
+
+
+def test_the_page_is_whole_and_its_links_lead_somewhere(text, built):
+    read = Read(text)
+    ids = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    inside = {link[1:] for link in read.all("a", "href") if link.startswith("#")}
+    assert inside <= set(ids)
+    assert {"page-summary", "leaderboard", "page-missing", "page-contents", "page-foot", "hit-rate"} <= inside
+    beside = {link for link in read.all("a", "href") if not link.startswith("#")}
+    assert beside == set(built.files) - {"index.html", "manifest.json"}
+
+
+def test_nothing_is_fetched(text):
+    read = Read(text)
+    addresses = [*read.all("img", "src"), *read.all("source", "srcset"), *read.all("link", "href")]
+    assert all(address.startswith("data:") for address in addresses)
+    assert read.all("script", "src") == []
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_a_figure_is_there_for_both_widths_with_its_words(text, built):
+    read = Read(text)
+    ((tag, phone), (image, wide)) = [each for each in read.elements if each[0] in ("source", "img")]
+    assert (tag, image) == ("source", "img")
+    assert phone["media"] == "(max-width: 640px)"
+    # 3.9 inches at 96 pixels an inch are 374; two panels side by side are 8.4 inches, 806 pixels.
+    assert (int(phone["width"]), int(wide["width"])) == (374, 806)
+    assert wide["alt"].startswith("Hit rate. On wyze-synthetic graphrank finds ")
+    drawing = base64.b64decode(wide["src"].partition("base64,")[2])
+    assert drawing.startswith(b"<svg ")
+    curves = re.findall(rb' d="([^"]*)"', built.files["figures/hit-rate.svg"])
+    assert [b" ".join(curve.split()) for curve in curves] == [c.strip() for c in re.findall(rb' d="([^"]*)"', drawing)]
+
+
+def test_the_leaderboard_comes_right_after_the_summary_and_then_what_is_missing(text):
+    order = [
+        "page-summary",
+        "leaderboard",
+        "page-missing",
+        "page-contents",
+        "section-the-list",
+        "hit-rate",
+        "section-the-rest",
+        "noted",
+    ]
+    places = [text.index(f' id="{name}"') for name in order]
+    assert places == sorted(places)
+    assert text.count('id="leaderboard"') == 1
+
+
+def test_what_is_missing_is_named_with_its_reason_and_remedy(text):
+    part = text[text.index('id="page-missing"') : text.index('id="page-contents"')]
+    words = visible(part)
+    assert "Lost &amp; gone : no runs of &lt;gcmc&gt; To get it: python -m benchmarks run paper" in words
+    assert "gcmc on wyze-synthetic, types, ranking, seed 0: MemoryError: 12 GB are not there" in words
+    assert "Traceback" not in words
+    assert "broken.json : " in words
+
+
+def test_a_page_that_lacks_nothing_says_so(material):
+    whole = page(Material(material.runs), []).decode()
+    assert "Nothing: every figure and table is here, no run failed and every file could be read." in whole
+    assert "Nothing: every figure" not in page(material, []).decode()
+
+
+def test_an_output_says_how_to_make_it_again_and_of_what(text):
+    part = text[text.index('id="leaderboard"') : text.index('id="page-missing"')]
+    assert "Made of 2 runs and 1 other file; how to make it again" in visible(part)
+    assert "<code>python -m reports.build --no-run --only leaderboard</code>" in part
+    assert "<code>python -m benchmarks run smoke</code>" in part
+    assert [f"<span>{name}</span>" in part for name in ("0.json", "1.json", "data/2.json")] == [True] * 3
+
+
+def test_many_notes_are_folded_and_none_is_lost(text):
+    part = text[text.index('id="noted"') :]
+    assert re.findall(r"<li>(note \d)</li>", part) == [f"note {n}" for n in range(6)]
+    assert part.index("note 2<") < part.index("3 more notes") < part.index("note 3<")
+
+
+def test_what_results_say_cannot_become_part_of_the_page(text):
+    assert "a&lt;b</td>" in text
+    assert "Best first &amp; &lt;last&gt;." in text
+    assert "their-<b>" not in text
+    assert "their-&lt;b&gt;own&lt;/b&gt;" in text  # in the summary, as a method
+
+
+def test_the_foot_says_when_and_with_what_the_runs_were_made(text):
+    foot = visible(text[text.index("<footer") :])
+    # Seeds 0 and 1 were written on the 10th and the 11th.
+    assert "oldest run 2026-11-10T10:00:00+00:00 newest run 2026-11-11T10:00:00+00:00 commit 0123456789" in foot
+    assert "numpy 2.4.6 python 3.11.7" in foot
+
+
+def test_the_same_results_give_the_same_page(text, material):
+    again = Material(material.runs, material.failed, unreadable=material.unreadable)
+    assert site(OUTPUTS, again).files["index.html"].decode() == text
+
+
+def test_a_page_of_nothing_is_a_page():
+    empty = page(Material(), []).decode()
+    Read(empty)
+    assert "No run has finished." in empty
+    assert "that could be spoken of yet" in empty

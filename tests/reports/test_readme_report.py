@@ -1,0 +1,129 @@
+"""What the README shows of the results is made from them, and an edit by hand is noticed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from datasets.common.errors import DataError
+from reports import outputs, readme
+from reports.text.cells import NONE
+from reports.figures import hit_rates, leaderboard as leaderboards
+from reports.material import Material
+from reports.outputs import Output
+from reports.readme import BEGIN, END, digest, part_of, readme_files
+from tests.support.made_runs import keep, small_results
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def figures(monkeypatch):
+    """The two figures by their names, whatever else is registered."""
+    shown = (
+        Output("leaderboard-intervals", "Intervals", "The list", "figure", leaderboards.intervals),
+        Output("hit-rate", "Hit rate", "The list", "figure", hit_rates.formulations),
+    )
+    monkeypatch.setattr(outputs, "OUTPUTS", shown)
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "README.md").write_text(f"# Ours\n\nBefore.\n\n{BEGIN}\nold\n{END}\n\nAfter.\n")
+    return tmp_path
+
+
+@pytest.fixture
+def material(tmp_path):
+    return Material.read(small_results(tmp_path / "results"))
+
+
+def write(files):
+    for path, content in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def test_the_lists_stand_between_the_markers_and_the_rest_is_left_alone(root, material):
+    files = readme_files(material, root)
+    assert sorted(str(path.relative_to(root)) for path in files) == [
+        "README.md",
+        "docs/report/hit-rate.svg",
+        "docs/report/leaderboard.svg",
+        "docs/report/manifest.json",
+    ]
+    text = files[root / "README.md"].decode()
+    assert text.startswith(f"# Ours\n\nBefore.\n\n{BEGIN}\n")
+    assert text.endswith(f"\n{END}\n\nAfter.\n")
+    assert "old" not in part_of(text).split()
+    # 8 methods of two seeds; the newest was written on the 11th. HR@10 as made up: 0.30 * 10^0.3 = 0.5986.
+    assert "Made by `python -m reports.build --no-run --only readme` from 16 runs, the newest of 2026-11-11 (" in text
+    assert "| method | wyze-synthetic (40 homes): MRR | HR@10 | ifttt-synthetic (40 homes): MRR | HR@10 |" in text
+    lines = text.splitlines()
+    first = next(line for line in lines if line.startswith("| graphrank |"))
+    fields = [field.strip() for field in first.strip("|").split("|")]
+    value, low, high = map(float, re.findall(r"[0-9.]+", fields[1]))
+    assert (value, fields[2:]) == (0.3, ["0.599", NONE, NONE])  # it was not run on recipes
+    assert fields[1].startswith("**0.300")
+    assert 0.28 <= low < 0.3 < high <= 0.32  # no home has less than 0.28 or more than 0.32
+    assert "](docs/report/leaderboard.svg)" in text
+    assert "](docs/report/hit-rate.svg)" in text
+
+
+def test_what_is_written_is_up_to_date_and_stays_the_same(root, material):
+    files = readme_files(material, root)
+    write(files)
+    assert readme_files(material, root) == files
+    assert disagreeing(root) == []
+
+
+def test_an_edit_by_hand_is_noticed(root, material):
+    write(readme_files(material, root))
+    path = root / "README.md"
+    path.write_text(path.read_text().replace("| graphrank | **0.300", "| graphrank | **0.900"))
+    assert disagreeing(root) == ["README.md"]
+    figure = root / "docs" / "report" / "hit-rate.svg"
+    figure.write_bytes(figure.read_bytes() + b" ")
+    assert disagreeing(root) == ["README.md", "docs/report/hit-rate.svg"]
+
+
+def test_the_manifest_names_the_runs_behind_each(root, material):
+    manifest = json.loads(readme_files(material, root)[root / "docs" / "report" / "manifest.json"])
+    assert manifest["command"] == readme.COMMAND
+    assert manifest["files"]["README.md"]["sources"] == sorted(f"{run.key.hash}.json" for run in material.runs)
+    assert all(each["sources"] for each in manifest["files"].values())
+
+
+@pytest.mark.parametrize("text", ["", BEGIN, f"{END}\n{BEGIN}", f"{BEGIN}{END}{BEGIN}{END}"])
+def test_a_readme_without_the_markers_is_an_error_that_names_them(root, material, text):
+    (root / "README.md").write_text(text)
+    with pytest.raises(DataError, match=r"README\.md: .* <!-- leaderboard: begin --> and <!-- leaderboard: end -->"):
+        readme_files(material, root)
+
+
+def test_without_results_the_command_is_named(root):
+    with pytest.raises(DataError, match=r"no finished run.*python -m benchmarks run default"):
+        readme_files(Material(), root)
+
+
+def test_a_figure_that_cannot_be_made_is_named(root):
+    keep(root / "results", "their-own", 0.3, data="their-homes")
+    with pytest.raises(DataError, match=r"README\.md shows (leaderboard-intervals|hit-rate): no.*To get it: python"):
+        readme_files(Material.read(root / "results"), root)
+
+
+def test_the_readme_and_its_figures_are_as_they_were_made():
+    assert disagreeing(ROOT) == [], f"edited by hand; make them again: {readme.COMMAND}"
+
+
+def disagreeing(root):
+    """The files that are not what the manifest says, in order."""
+    manifest = json.loads((root / "docs" / "report" / "manifest.json").read_text())
+    found = {}
+    for name in manifest["files"]:
+        content = (root / name).read_bytes()
+        found[name] = digest(part_of(content.decode()).encode() if name == "README.md" else content)
+    return sorted(name for name, made in manifest["files"].items() if found[name] != made["digest"])
