@@ -11,25 +11,262 @@ asks for those (0 is the paper). And non-rules have to be drawn, since nobody st
 
 from __future__ import annotations
 
-import copy
+import math
+from typing import Literal, NamedTuple, TypeAlias
+import torch
+from torch import Generator, Tensor, nn
+from torch_geometric.nn import MessagePassing
 from dataclasses import dataclass
+import numpy as np
+from scipy.sparse import csr_array
+from baselines.items import Items
+from datasets.homes import Array, Homes
+import copy
 from functools import cached_property
 from typing import ClassVar, get_args
-
-import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 from torch.nn.functional import softplus
-
-from baselines.gcmc_layers import LEVELS, Accumulation, Normalisation
-from baselines.gcmc_network import Graph, Network, Sizes, automations, device_features
 from baselines.items import Items, UserItemModel
 from baselines.method import OnRound, ignore
-from baselines.non_rules import NonRules
+from baselines.items import NonRules
 from baselines.registry import register
 from datasets.common.errors import DataError, unknown
-from datasets.homes import Array, Homes
+
+
+# --- The layers of GC-MC: per-level messages over a bipartite graph, a dense layer, and a bilinear decoder.
+#
+# R. van den Berg, T. Kipf and M. Welling, Graph Convolutional Matrix Completion, 2017, https://arxiv.org/abs/1706.02263.
+# All initial weights come from the generator that is handed in; torch's own random state is never touched.
+
+LEVELS = 2  # 0: a sampled non-rule, 1: has the rule
+Accumulation: TypeAlias = Literal["stack", "sum"]
+Normalisation: TypeAlias = Literal["left", "symmetric"]
+
+
+class Edges(NamedTuple):
+    """Edges of the bipartite graph, pointing at the nodes that gather."""
+
+    source: Tensor  # [n_edges]
+    target: Tensor  # [n_edges]
+    level: Tensor  # [n_edges]
+    strength: Tensor  # [n_edges]  how many messages it stands for: 1, or the expected number
+    source_degree: Tensor  # [n_sources]  at least 1
+    target_degree: Tensor  # [n_targets]  at least 1
+
+
+class LevelMessages(MessagePassing):  # type: ignore[misc]  # torch-geometric ships no types
+    """h_i = relu(accumulated over levels r: the sum over neighbours j at level r of W_r x_j / c_ij).
+
+    The input x_j is one-hot, so W_r x_j is a row of W_r: every node has a row for each level. c_ij is |N_i| ("left")
+    or sqrt(|N_i| |N_j|) ("symmetric"), with neighbours of both levels. `stack` gives each level its own part of h_i,
+    `sum` adds them.
+    """
+
+    def __init__(
+        self, n_sources: int, channels: int, accumulation: Accumulation, normalisation: Normalisation, rng: Generator
+    ) -> None:
+        super().__init__(aggr="sum")
+        self.channels = channels
+        self.stacked = accumulation == "stack"
+        self.symmetric = normalisation == "symmetric"
+        width = channels // LEVELS if self.stacked else channels
+        self.weight = nn.Parameter(glorot(LEVELS, n_sources, width, rng=rng))
+
+    def forward(self, edges: Edges, kept: Tensor | None = None) -> Tensor:
+        """[n_targets, channels]. `kept` [n_sources] scales all messages of a source: node dropout in training."""
+        n_sources, n_targets = self.weight.shape[1], len(edges.target_degree)
+        norm = edges.target_degree[edges.target]
+        if self.symmetric:
+            norm = (norm * edges.source_degree[edges.source]).sqrt()
+        weight = edges.strength / norm
+        if kept is not None:
+            weight = weight * kept[edges.source]
+        # The row of the level is the message; where levels are stacked, each (node, level) gathers on its own.
+        row = edges.level * n_sources + edges.source
+        place = edges.target * LEVELS + edges.level if self.stacked else edges.target
+        gathered: Tensor = self.propagate(
+            torch.stack([row, place]),
+            x=(self.weight.flatten(0, 1), None),
+            weight=weight,
+            size=(LEVELS * n_sources, n_targets * (LEVELS if self.stacked else 1)),
+        )
+        return torch.relu(gathered.reshape(n_targets, self.channels))
+
+    def message(self, x_j: Tensor, weight: Tensor) -> Tensor:
+        """W_r x_j / c_ij: [n_edges, width]."""
+        return x_j * weight[:, None]
+
+
+class Dense(nn.Module):
+    """z_i = W h_i + W_2 f_i with f_i = relu(W_1 x_i + b), the second part only where nodes have side features x_i."""
+
+    def __init__(self, channels: int, dimension: int, n_features: int, rng: Generator) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(glorot(channels, dimension, rng=rng))
+        inner = channels if n_features else 0
+        self.inner = nn.Parameter(glorot(n_features, inner, rng=rng))
+        self.bias = nn.Parameter(torch.zeros(inner))
+        self.outer = nn.Parameter(glorot(inner, dimension, rng=rng))
+
+    def forward(self, hidden: Tensor, features: Tensor | None = None) -> Tensor:
+        """[n, dimension]."""
+        embedding = hidden @ self.weight
+        if features is None:
+            return embedding
+        return embedding + torch.relu(features @ self.inner + self.bias) @ self.outer
+
+
+class BilinearDecoder(nn.Module):
+    """p(level r) = softmax over r of u^T Q_r v + b_r(v), where Q_r is the sum over bases s of a_rs P_s.
+
+    With two levels the softmax depends on the difference of their logits alone, which is the log-odds of having the
+    rule. The rule's bias b, which carries its popularity, is not in the paper's equation.
+    """
+
+    def __init__(self, dimension: int, bases: int, n_items: int, rng: Generator) -> None:
+        super().__init__()
+        self.basis = nn.Parameter(glorot(bases, dimension, dimension, rng=rng))
+        self.coefficient = nn.Parameter(glorot(LEVELS, bases, rng=rng))
+        self.bias = nn.Parameter(torch.zeros(LEVELS, n_items))
+
+    def levels(self) -> Tensor:
+        """Q: [LEVELS, dimension, dimension]."""
+        return torch.einsum("rs,sij->rij", self.coefficient, self.basis)
+
+    def pairs(self, homes: Tensor, items: Tensor, home: Tensor, item: Tensor) -> Tensor:
+        """Log-odds [n] of having the rule, for n pairs of a row of `homes` and a row of `items`."""
+        turned, bias = self._difference(homes)
+        return (turned.index_select(0, home) * items.index_select(0, item)).sum(dim=1) + bias[item]
+
+    def grid(self, homes: Tensor, items: Tensor) -> Tensor:
+        """Log-odds [n_homes, n_items] of every home with every item."""
+        turned, bias = self._difference(homes)
+        return turned @ items.T + bias
+
+    def _difference(self, homes: Tensor) -> tuple[Tensor, Tensor]:
+        non_rule, rule = self.levels()
+        return homes @ (rule - non_rule), self.bias[1] - self.bias[0]
+
+
+def glorot(*shape: int, rng: Generator) -> Tensor:
+    """Uniform within sqrt(6 / (rows + columns)) of the last two axes."""
+    bound = math.sqrt(6 / max(shape[-1] + shape[-2], 1))
+    return (torch.rand(*shape, generator=rng) * 2 - 1) * bound
+
+
+# --- The graph of homes and rules, and the network of GC-MC upon it: an encoder each way and one decoder.
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """The bipartite graph: an edge between a home and an item for each rule and for some non-rules."""
+
+    home: Tensor  # [n_edges]
+    item: Tensor  # [n_edges]
+    level: Tensor  # [n_edges]
+    strength: Tensor  # [n_edges]
+    home_degree: Tensor  # [n_homes]
+    item_degree: Tensor  # [n_items]
+
+    @classmethod
+    def of(cls, n_homes: int, n_items: int, rules: tuple[Array, Array], non_rules: tuple[Array, Array]) -> Graph:
+        """From home and item of each edge of the two levels."""
+        home = torch.from_numpy(np.concatenate([non_rules[0], rules[0]]))
+        item = torch.from_numpy(np.concatenate([non_rules[1], rules[1]]))
+        level = torch.from_numpy(np.repeat([0, 1], [len(non_rules[0]), len(rules[0])]))
+        degree = torch.bincount(home, minlength=n_homes), torch.bincount(item, minlength=n_items)
+        at_least_one = [count.clamp(min=1).float() for count in degree]
+        return cls(home, item, level, torch.ones(len(home)), *at_least_one)
+
+    @classmethod
+    def expected(cls, rules: csr_array, candidates: csr_array, per_rule: int, item_degree: Tensor) -> Graph:
+        """Of homes to answer for: their non-rules are not drawn, but each has its expected number of draws.
+
+        So a home's answer hangs neither on chance nor on which other homes are asked about. `item_degree` is that of
+        the graph the items' embeddings come from.
+        """
+        n_rules, n_free = np.diff(rules.indptr), np.diff(candidates.indptr)
+        # A draw hits each candidate alike, the rules among them too, and is then left out.
+        rate = per_rule * n_rules / np.maximum(n_rules + n_free, 1)
+        non_rule_home = np.repeat(np.arange(len(n_free)), n_free)
+        home = np.concatenate([non_rule_home, np.repeat(np.arange(len(n_rules)), n_rules)])
+        item = np.concatenate([candidates.indices, rules.indices])
+        level = np.repeat([0, 1], [len(non_rule_home), rules.nnz])
+        strength = np.concatenate([rate[non_rule_home], np.ones(rules.nnz)])
+        degree = np.bincount(home, weights=strength, minlength=len(n_rules))
+        return cls(
+            torch.from_numpy(home),
+            torch.from_numpy(item.astype(np.int64)),
+            torch.from_numpy(level),
+            torch.from_numpy(strength),
+            torch.from_numpy(np.maximum(degree, 1.0)),
+            item_degree,
+        )
+
+    def to_homes(self) -> Edges:
+        """Messages from items to homes."""
+        return Edges(self.item, self.home, self.level, self.strength, self.item_degree, self.home_degree)
+
+    def to_items(self) -> Edges:
+        """Messages from homes to items."""
+        return Edges(self.home, self.item, self.level, self.strength, self.home_degree, self.item_degree)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the layers are built with."""
+
+    channels: int
+    dimension: int
+    bases: int
+    accumulation: Accumulation
+    normalisation: Normalisation
+
+
+class Network(nn.Module):
+    """Homes gather from their rules, rules from their homes; a decoder compares the two embeddings."""
+
+    def __init__(self, sizes: Sizes, n_homes: int, n_items: int, n_features: int, rng: Generator) -> None:
+        super().__init__()
+        how = sizes.channels, sizes.accumulation, sizes.normalisation
+        self.from_items = LevelMessages(n_items, *how, rng)
+        self.from_homes = LevelMessages(n_homes, *how, rng)
+        self.home_layer = Dense(sizes.channels, sizes.dimension, n_features, rng)
+        self.item_layer = Dense(sizes.channels, sizes.dimension, 0, rng)
+        self.decoder = BilinearDecoder(sizes.dimension, sizes.bases, n_items, rng)
+
+    def homes(self, graph: Graph, features: Tensor | None, kept: Tensor | None = None) -> Tensor:
+        """[n_homes, dimension]; `kept` scales what each item sends."""
+        embedding: Tensor = self.home_layer(self.from_items(graph.to_homes(), kept), features)
+        return embedding
+
+    def items(self, graph: Graph, kept: Tensor | None = None) -> Tensor:
+        """[n_items, dimension]; `kept` scales what each home sends."""
+        embedding: Tensor = self.item_layer(self.from_homes(graph.to_items(), kept))
+        return embedding
+
+
+def device_features(homes: Homes) -> Tensor:
+    """[n_homes, n_types]: log(1 + devices of each type), scaled to length 1."""
+    counts = np.zeros((homes.n_homes, len(homes.types)), dtype=np.float32)
+    np.add.at(counts, (homes.device_home, homes.device_type), 1)
+    counts = np.log1p(counts)
+    length = np.linalg.norm(counts, axis=1, keepdims=True)
+    return torch.from_numpy(counts / np.where(length > 0, length, 1))
+
+
+def automations(homes: Homes, items: Items) -> Array:
+    """[n_entries of the matrix of rules]: entries of one automation share a number; without groups each is its own.
+
+    An entry that several automations make is of the first one. Numbers are from 0 on without a gap.
+    """
+    rules = homes.rules
+    entry, first = np.unique(rules.home * len(items) + items.number(homes), return_index=True)
+    if rules.group is None:
+        return np.arange(len(entry))
+    pairs = np.stack([rules.home[first], rules.group[first]], axis=1)
+    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+
 
 HOMES_AT_ONCE = 512  # when answering: a few hundred messages of non-rules for each, in memory at the same time
 

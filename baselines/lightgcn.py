@@ -24,7 +24,7 @@ from torch_geometric.nn.models import LightGCN
 
 from baselines.items import Items, UserItemModel
 from baselines.method import OnRound, ignore
-from baselines.non_rules import NonRules
+from baselines.items import NonRules
 from baselines.registry import register
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes

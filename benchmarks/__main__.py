@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     set_threads(getattr(chosen, "threads", 1))
     # Only now, so that the libraries that count find their number of threads when they are loaded.
     from benchmarks import commands
-    from benchmarks.printed import NoReader
+    from benchmarks.commands import NoReader
     from datasets.common.errors import DataError
 
     try:

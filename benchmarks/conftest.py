@@ -14,7 +14,7 @@ import pytest
 
 import datasets
 from benchmarks.speed.measure import peak_megabytes
-from benchmarks.results.results import results_folder
+from benchmarks.results.store import results_folder
 from benchmarks.results.speeds import SPEED
 from datasets.common.errors import DataError
 from datasets.common.threads import set_threads

@@ -35,9 +35,9 @@ from baselines.registry import get
 from benchmarks.runs.environment import commit, versions
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.runs.experiment import Experiment, Source, experiment
-from benchmarks.results.key import as_json
-from benchmarks.runs.perform import fit
-from benchmarks.results.results import Store
+from benchmarks.results.store import as_json
+from benchmarks.runs.run import fit
+from benchmarks.results.store import Store
 from datasets.common.errors import DataError, unknown
 from datasets.splits import Split, split
 from datasets.common.files import Json, write_json

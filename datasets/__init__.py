@@ -6,13 +6,13 @@ import importlib
 from typing import TYPE_CHECKING
 
 from datasets import negatives
-from datasets.align import align
+from datasets.vocabulary import align
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Provenance, Rules
 from datasets.registry import dataset, load, names
 from datasets.splits import Hidden, Split, split
 from datasets.valid import ValidRules
-from datasets.view import Home, Relation
+from datasets.homes import Home, Relation
 
 if TYPE_CHECKING:
     from datasets import submission as submission

@@ -174,8 +174,8 @@ def _generate(chosen: argparse.Namespace) -> int:
 
 
 def _write_csv(homes: Homes, folder: Path, layout: str | None) -> None:
-    from datasets.readers.table_files import write_tables
-    from datasets.readers.wyze_files import write_wyze
+    from datasets.readers.tables import write_tables
+    from datasets.readers.wyze import write_wyze
 
     whole = homes.users.dtype.kind == homes.device_ids.dtype.kind == "i"
     layout = layout or ("wyze" if whole else "tables")
@@ -187,7 +187,7 @@ def _write_csv(homes: Homes, folder: Path, layout: str | None) -> None:
 
 
 def _fidelity(chosen: argparse.Namespace) -> int:
-    from datasets.fidelity import fidelity, report
+    from datasets.describe import fidelity, report
 
     if not chosen.real and (chosen.real_data or chosen.real_set):
         raise DataError("--real-data and --real-set say how --real NAME is loaded; name it, e.g. --real wyze")

@@ -6,20 +6,137 @@ each rule (v_i, v_j, r) an edge from the trigger device to the action device wit
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+import numpy as np
+import numpy.typing as npt
+from datasets.common.errors import DataError
+from typing import TYPE_CHECKING, NamedTuple
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
-
-from datasets.common.errors import DataError
-from datasets.invariants import check
-from datasets.view import Home, Relation, spell_out
+import hashlib
+import json
 
 if TYPE_CHECKING:
     from datasets.describe import Description
+
+
+# --- What holds for all homes, checked once when they are made, so that no later step has to look again.
+
+def check(homes: Homes) -> None:
+    """Raise the first thing that does not hold."""
+    for problem in _broken(homes):
+        raise DataError(f"{homes.name}: {problem}")
+
+
+def _broken(homes: Homes) -> Iterator[str]:
+    rules, n_devices = homes.rules, homes.n_devices
+    if len(set(homes.types)) != len(homes.types):
+        yield "an entity type is listed twice"
+    if len(set(homes.relations)) != len(homes.relations):
+        yield "a relation is listed twice"
+    if _repeats(np.zeros(homes.n_homes, dtype=np.int64), homes.users):
+        yield "a user has two homes"
+    if not len(homes.device_home) == len(homes.device_type) == len(homes.device_ids):
+        yield "the columns of devices differ in length"
+    for values, bound, problem in (
+        (homes.device_home, homes.n_homes, "a device names a home that is not there"),
+        (homes.device_type, len(homes.types), "a device names a type that is not there"),
+        (rules.relation, len(homes.relations), "a rule names a relation that is not there"),
+        (rules.home, homes.n_homes, "a rule names a home that is not there"),
+        (rules.trigger, n_devices, "a rule names a device that is not there"),
+        (rules.action, n_devices, "a rule names a device that is not there"),
+    ):
+        if not _within(values, bound):
+            yield problem
+    if np.any(np.diff(homes.device_home) < 0):
+        yield "devices are not sorted by home"
+    if _repeats(homes.device_home, homes.device_ids):
+        yield "a home has two devices of one id"
+    if np.any(np.diff(rules.home) < 0):
+        yield "rules are not sorted by home"
+    if np.any(homes.device_home[rules.trigger] != rules.home) or np.any(homes.device_home[rules.action] != rules.home):
+        yield "a rule names a device of another home"
+    if np.any(np.diff(np.sort(rules.keys(n_devices, len(homes.relations)))) == 0):
+        yield "a home has one rule twice"
+
+
+def _within(values: npt.NDArray[np.int64], bound: int) -> bool:
+    return len(values) == 0 or bool(values.min() >= 0 and values.max() < bound)
+
+
+def _repeats(home: npt.NDArray[np.int64], ids: Ids) -> bool:
+    """Whether an id stands twice in a home, given sorted homes."""
+    if not np.any((home[1:] == home[:-1]) & (ids[1:] <= ids[:-1])):  # in order, as most sources have them
+        return False
+    import pandas as pd  # takes long to load, and most never need it
+
+    number, distinct = pd.factorize(np.asarray(ids, dtype=np.int64 if ids.dtype.kind == "i" else object))
+    return bool(np.any(np.diff(np.sort(home * len(distinct) + number)) == 0))
+
+
+# --- One home spelled out, for people and tests; code that computes uses the arrays of `Homes`.
+
+class Relation(NamedTuple):
+    """A trigger-action pair, e.g. ("Open", "Power On")."""
+
+    trigger: str
+    action: str
+
+    def __str__(self) -> str:
+        return f"{self.trigger} -> {self.action}"
+
+
+class Device(NamedTuple):
+    """One device of one home."""
+
+    id: int | str
+    type: str
+
+
+class Rule(NamedTuple):
+    """One rule of one home."""
+
+    trigger: Device
+    relation: Relation
+    action: Device
+
+    def __str__(self) -> str:
+        return f"<{self.trigger.type} {self.trigger.id}, {self.relation}, {self.action.type} {self.action.id}>"
+
+
+class Home(NamedTuple):
+    """One home: what it owns and what it has automated."""
+
+    user: int | str
+    devices: tuple[Device, ...]
+    rules: tuple[Rule, ...]
+
+    def __str__(self) -> str:
+        owned = ", ".join(f"{device.type} {device.id}" for device in self.devices)
+        return "\n  ".join([f"home of {self.user}: {owned or 'no devices'}", *map(str, self.rules)])
+
+
+def spell_out(homes: Homes, index: int) -> Home:
+    """The home at a position; negative ones count from the end."""
+    if not -homes.n_homes <= index < homes.n_homes:
+        raise IndexError(f"home {index} of {homes.n_homes}")
+    index %= homes.n_homes
+    first, last = np.searchsorted(homes.device_home, [index, index + 1])
+    devices = tuple(
+        Device(id_, homes.types[type_])
+        for id_, type_ in zip(homes.device_ids[first:last].tolist(), homes.device_type[first:last], strict=True)
+    )
+    begin, end = np.searchsorted(homes.rules.home, [index, index + 1])
+    rules = homes.rules.take(np.arange(begin, end))
+    spelled = tuple(
+        Rule(devices[t - first], homes.relations[r], devices[a - first])
+        for t, r, a in zip(rules.trigger, rules.relation, rules.action, strict=True)
+    )
+    return Home(homes.users[index : index + 1].tolist()[0], devices, spelled)
+
 
 Array: TypeAlias = npt.NDArray[np.int64]
 Ids: TypeAlias = npt.NDArray[Any]  # int64, or numpy's StringDType where the source's ids are text
@@ -83,7 +200,7 @@ class Provenance:
     skipped: tuple[str, ...] = ()  # one sentence per kind of bad line, with every line number
     notes: tuple[str, ...] = ()  # e.g. how a preset differs from the paper
     codes: dict[str, dict[str, int]] = field(default_factory=dict)  # the source's numbers for states and actions
-    published: str = ""  # the entry of datasets.published to lay the description beside
+    published: str = ""  # the entry of datasets.describe to lay the description beside
 
     def __post_init__(self) -> None:
         # Copies: whoever fills its own dict afterwards changes nothing here.
@@ -197,20 +314,20 @@ class Homes:
 
     def merged_types(self) -> Homes:
         """One device per entity type and home, duplicate rules dropped: the `types` track."""
-        from datasets.merge import merge_types
+        from datasets.vocabulary import merge_types
 
         return merge_types(self)
 
     def with_vocabulary(self, types: Sequence[str], relations: Sequence[tuple[str, str]]) -> Homes:
         """The same homes numbered by these vocabularies, which must hold every type and relation that is used."""
-        from datasets.align import with_vocabulary
+        from datasets.vocabulary import with_vocabulary
 
         return with_vocabulary(self, types, relations)
 
     @property
     def fingerprint(self) -> str:
         """16 hex digits that are the same everywhere and change with any device, rule or vocabulary entry."""
-        from datasets.fingerprint import fingerprint
+        pass
 
         return fingerprint(self)
 
@@ -272,3 +389,25 @@ def runs(start: Array, chosen: Array) -> Array:
     length = start[chosen + 1] - start[chosen]
     offset = np.repeat(start[chosen] - (np.cumsum(length) - length), length)
     return offset + np.arange(length.sum())
+
+
+# --- A short name for the exact contents of homes, the same in every process and on every machine.
+
+def fingerprint(homes: Homes) -> str:
+    """16 hex digits over vocabularies, ids, devices, rules and groups; the name and the provenance do not count."""
+    digest = hashlib.sha256(json.dumps([homes.types, homes.relations], ensure_ascii=False).encode())
+    rules = homes.rules
+    columns = [homes.users, homes.device_home, homes.device_type, homes.device_ids]
+    columns += [rules.home, rules.trigger, rules.action, rules.relation]
+    columns += [] if rules.group is None else [rules.group]
+    for column in columns:
+        content = _bytes(column)
+        digest.update(f"{column.dtype.kind}{len(column)}:{len(content)};".encode())
+        digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+def _bytes(column: Ids) -> bytes:
+    if column.dtype.kind == "i":
+        return column.astype("<i8").tobytes()
+    return json.dumps(np.asarray(column, dtype=object).tolist(), ensure_ascii=False).encode()

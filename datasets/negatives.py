@@ -2,7 +2,7 @@
 
 Candidates are never listed one by one: they are numbered home by home, the taken ones (known, positive or forbidden)
 are skipped by their position in a sorted array, and distinct numbers are drawn for all homes at once. With keyed
-chance (`datasets.common.chance.Keyed`) a home gets the same as if it were alone.
+chance (`datasets.common.random.Keyed`) a home gets the same as if it were alone.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from datasets.candidates import Pairs, has_self_rules
-from datasets.common.chance import Chance, chance_of
-from datasets.common.distinct import distinct, draw_distinct, how_many_free, nth_not_in
+from datasets.common.random import Chance, chance_of
+from datasets.common.random import distinct, draw_distinct, how_many_free, nth_not_in
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules

@@ -14,7 +14,7 @@ from datasets.homes import Homes
 from datasets.common.options import refuse_wrong_type
 
 # Imported on first use, so that `import datasets` does no work. A module outside joins by being imported.
-ADAPTERS = ("datasets.readers.wyze", "datasets.ifttt", "datasets.readers.tables", "datasets.saved", "datasets.synthetic")
+ADAPTERS = ("datasets.readers.wyze", "datasets.ifttt", "datasets.readers.tables", "datasets.storage", "datasets.synthetic")
 
 Loader = Callable[..., Homes]
 

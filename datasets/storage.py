@@ -8,15 +8,16 @@ import uuid
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Ids, Provenance, Rules, starts
-from datasets.view import Relation
+from datasets.homes import Relation
+from datasets.homes import Homes
+from datasets.registry import dataset
+
 
 FORMAT = 1
 KEY = b"fedrule.homes"
@@ -150,3 +151,16 @@ def _flat(column: pa.ChunkedArray) -> tuple[Array, dict[str, pa.Array]]:
     struct = lists.flatten()
     start = np.concatenate([[0], np.cumsum(pc.list_value_length(lists).to_numpy())]).astype(np.int64)
     return start, {field.name: struct.field(i) for i, field in enumerate(struct.type)}
+
+
+# --- Homes that were saved before, as a data set by name.
+
+@dataset(
+    "saved",
+    files=("FILE.parquet",),
+    origin="`python -m datasets generate NAME --out FILE.parquet`",
+    keeps_name=True,
+)
+def saved(path: Path) -> Homes:
+    """A file written by Homes.save or `python -m datasets generate`."""
+    return load_file(path)

@@ -40,9 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _build(chosen: argparse.Namespace) -> int:
     """Run what is missing, make the files, and write them or compare them with those that are there."""
-    from benchmarks.results.results import results_folder
+    from benchmarks.results.store import results_folder
     from datasets.common.errors import DataError
-    from reports.material import Material
+    from reports.inputs import Material
     from reports.outputs import chosen_outputs
     from reports.readme import README, readme_files
     from reports.site import site
@@ -72,7 +72,7 @@ def _build(chosen: argparse.Namespace) -> int:
 
 def _run_missing(chosen: argparse.Namespace, folder: Path) -> None:
     from benchmarks.results.report_inputs import prepare
-    from benchmarks.results.results import Store
+    from benchmarks.results.store import Store
 
     prepared = prepare(chosen.suite, store=Store(folder), jobs=chosen.jobs, quiet=chosen.quiet)
     there = len(prepared.runs.finished) - prepared.runs.made

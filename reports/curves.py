@@ -19,10 +19,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from benchmarks.results.results import load_results, results_folder
+from benchmarks.results.store import load_results, results_folder
 from reports.drawing.lines import MOST_LINES, PARTS, Floats, Row, one_of, rows
-from reports.drawing.looks import FAINT, Look, looks_of
-from reports.drawing.sheet import WITHOUT_DATE, Block, Panel, Sheet, laid_out, written
+from reports.drawing.styles import FAINT, Look, looks_of
+from reports.drawing.layout import WITHOUT_DATE, Block, Panel, Sheet, laid_out, written
 
 log = logging.getLogger(__name__)
 

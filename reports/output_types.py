@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.results.results import Result
-from reports.drawing.sheet import Sheet
+from benchmarks.results.store import Result
+from reports.drawing.layout import Sheet
 
 RUN = "python -m benchmarks run default"  # makes the runs of most outputs
 BUILD = "python -m reports.build"  # makes what stands beside runs as well

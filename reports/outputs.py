@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from datasets.common.errors import unknown
-from reports.figures import breakdown, by_round, formulations, hit_rates, home_counts, inference, leaderboard as leaderboards, scaling, sensitivity, tradeoffs
+from reports.figures import ranking as breakdown, by_round, data as formulations, ranking as hit_rates, data as home_counts, inference, leaderboard as leaderboards, scaling, by_round as sensitivity, tradeoffs
 from reports.output_types import Drawing, Missing, Table
-from reports.material import Material
+from reports.inputs import Material
 from reports.selection import IFTTT, INSTANCES, WYZE
-from reports.tables import data as data_statistics, environment, example, final_results, leaderboard, settings
+from reports.tables import data as data_statistics, settings as environment, example, results as final_results, results as leaderboard, settings
 
 Make: TypeAlias = Callable[[Material], Drawing] | Callable[[Material], Table]
 

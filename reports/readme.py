@@ -11,17 +11,17 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.results.results import Result
+from benchmarks.results.store import Result
 from datasets.common.errors import DataError
-from reports.text.cells import NONE, figure
+from reports.text.formats import NONE, figure
 from reports.output_types import RUN, About, Cell, Drawing, Missing, Table, sources_of
-from reports.main_lists import MainList, Row, main_lists
-from reports.main_rows import seeds_of
-from reports.material import Material
+from reports.boards import MainList, Row, main_lists
+from reports.boards import seeds_of
+from reports.inputs import Material
 from reports.outputs import chosen_outputs
-from reports.drawing.sheet import laid_out, written
-from reports.standings import TOLD_APART
-from reports.text.table_formats import as_markdown
+from reports.drawing.layout import laid_out, written
+from reports.boards import TOLD_APART
+from reports.text.formats import as_markdown
 from reports.text.summary import BRACKETS
 
 README = "readme"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from benchmarks.results.compare import refuse_mixed
 from benchmarks.results.leaderboard import Board, boards
-from benchmarks.results.naming import changed_options, whole_options
-from benchmarks.results.results import Result
-from reports.material import Material
+from benchmarks.results.leaderboard import changed_options, whole_options
+from benchmarks.results.store import Result
+from reports.inputs import Material
 
 CARVED = ("seed", "validation")  # of a split: belong to a run and to curves
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from baselines.method import Fitted
-from benchmarks.evaluation.calibrate import Calibration
-from benchmarks.evaluation.evaluation import Evaluation
-from benchmarks.evaluation.paper_protocol import evaluate_paper
-from benchmarks.evaluation.ranking_protocol import evaluate_ranking
+from benchmarks.evaluation.paper import Calibration
+from benchmarks.evaluation.scoring import Evaluation
+from benchmarks.evaluation.paper import evaluate_paper
+from benchmarks.evaluation.ranking import evaluate_ranking
 from benchmarks.evaluation.scoring import CHUNK
 from datasets.common.errors import unknown
 from datasets.splits import Split

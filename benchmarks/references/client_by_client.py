@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks.references.home_by_home import HomeGraph
-from fedrule.model.encoder import Parameters
+from fedrule.model.encoders import Parameters
 
 
 class ClientByClient:

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from benchmarks.evaluation.evaluation import COUNTS, OVER_HOMES
-from benchmarks.results.results import Result
-from datasets.common.streams import Stream, generator
+from benchmarks.evaluation.scoring import COUNTS, OVER_HOMES
+from benchmarks.results.store import Result
+from datasets.common.random import Stream, generator
 from datasets.common.errors import DataError, unknown
 
 Floats = npt.NDArray[np.float64]

@@ -15,28 +15,186 @@ non-rules of the protocol `paper` would not do: nearly all of them are no item, 
 
 from __future__ import annotations
 
+import numpy as np
+from benchmarks.results.store import HomeRule, Owned, TypedRule
+from datasets import Home, Homes
+from datasets.homes import Array
+from dataclasses import dataclass, replace
+from baselines.method import Fitted, Scores
+from benchmarks.evaluation.paper import Calibration
+from benchmarks.evaluation.scoring import score
+from datasets.candidates import Pairs, has_self_rules
+from datasets.homes import Array, Homes, Mask, Rules
+from datasets.splits import Hidden
+from datasets.valid import ValidRules
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-
 from baselines.items import Items, UserItemModel
-from benchmarks.evaluation.calibrate import Calibration
-from benchmarks.results.example_lists import Listed, list_of
 from benchmarks.runs.experiment import Experiment, Source
-from benchmarks.results.key import as_json
-from benchmarks.runs.perform import fit, has_log_odds
-from benchmarks.results.readable import beyond, in_words, owned
-from benchmarks.results.records import HomeRule, Owned, name_of, read_record, read_records, write_record
-from benchmarks.evaluation.sampled import sampled_rules
+from benchmarks.results.store import as_json
+from benchmarks.runs.run import fit, has_log_odds
+from benchmarks.results.store import HomeRule, Owned, name_of, read_record, read_records, write_record
+from benchmarks.evaluation.paper import sampled_rules
 from benchmarks.evaluation.scoring import CHUNK
 from datasets import Homes
 from datasets.common.errors import DataError
 from datasets.homes import Mask
 from datasets.splits import Hidden, split
-from datasets.valid import ValidRules
 from datasets.common.progress import Progress, Silent
+
+
+# --- Homes that a page can show: a handful of devices and rules, and rules in words.
+
+Window = tuple[int, int]  # from and to, both included
+
+
+def beyond(homes: Homes, *, devices: Window, rules: Window) -> Array:
+    """[n_homes]: by how many devices and rules each home is too small or too large for these windows; 0 is inside."""
+    distance = np.zeros(homes.n_homes, dtype=np.int64)
+    for many, (least, most) in ((np.diff(homes.device_start), devices), (np.diff(homes.rule_start), rules)):
+        distance += np.maximum(least - many, 0) + np.maximum(many - most, 0)
+    return distance
+
+
+def owned(home: Home) -> tuple[Owned, ...]:
+    """What a home has."""
+    return tuple(Owned(device.id, device.type) for device in home.devices)
+
+
+def in_words(home: Home) -> tuple[HomeRule, ...]:
+    """What a home has automated."""
+    return tuple(
+        HomeRule(
+            Owned(rule.trigger.id, rule.trigger.type),
+            rule.relation.trigger,
+            rule.relation.action,
+            Owned(rule.action.id, rule.action.type),
+        )
+        for rule in home.rules
+    )
+
+
+def typed_rule(homes: Homes, trigger_type: int, relation: int, action_type: int) -> TypedRule:
+    """A typed rule by its numbers."""
+    words = homes.relations[relation]
+    return TypedRule(homes.types[trigger_type], words.trigger, words.action, homes.types[action_type])
+
+
+# --- The top of a model's list for one home with one hidden rule, and the rank of that rule.
+#
+# Candidates are as in `benchmarks.evaluation.ranking`: ordered pairs of devices x relations minus the known rules, with and without
+# the filter of typed rules seen in training; ties take the average rank, and what has no score is listed by nobody.
+
+LONGEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A recommended rule."""
+
+    trigger_type: str
+    trigger_id: int | str | None  # None for a type of which the home has no device
+    trigger_state: str
+    action: str
+    action_type: str
+    action_id: int | str | None
+    probability: float
+    owned: bool  # the home has the devices for it
+    seen: bool  # some home has this typed rule in training
+    hidden: bool  # it is the rule that was left out
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A list: its top, how long it is, and where the hidden rule stands."""
+
+    rank: float | None  # None where the hidden rule is not in the list or got no score
+    candidates: int
+    top: tuple[Entry, ...]  # 20, or fewer where fewer have a score
+
+
+def list_of(
+    fitted: Fitted, hidden: Hidden, *, valid: ValidRules, calibration: Calibration, all_types: bool
+) -> tuple[Listed, Listed]:
+    """Of the one home that has the hidden rule: the filtered list, and that of all candidates.
+
+    With `all_types` the home is given a device of every type it lacks. Homes are of the track `types`.
+    """
+    (which,) = hidden.rules.home.tolist()
+    self_pairs = has_self_rules(hidden.homes.rules, hidden.rules)
+    home, rule = _example_lists_alone(hidden.homes, hidden.rules, which)
+    n_own = home.n_devices
+    shown = with_every_type(home) if all_types else home
+    pairs = Pairs.of(shown, self_pairs=self_pairs)
+    _, trigger, action = pairs.devices(np.arange(pairs.start[-1]))
+    scores = score(fitted, shown, trigger, action)
+    candidate = np.ones(scores.shape, dtype=np.bool_)
+    candidate[pairs.number(shown.rules), shown.rules.relation] = False
+    types = shown.device_type
+    relations = np.arange(len(shown.relations))
+    seen = valid.contains(types[trigger][:, None], types[action][:, None], relations)
+    target = int(pairs.number(rule)[0]), int(rule.relation[0])
+    ids = [*home.device_ids.tolist(), *[None] * (shown.n_devices - n_own)]
+
+    def entry(place: int) -> Entry:
+        pair, relation = divmod(place, len(relations))
+        begin, end = int(trigger[pair]), int(action[pair])
+        words = typed_rule(shown, int(types[begin]), relation, int(types[end]))
+        odds = float(calibration.apply(np.array([scores[pair, relation]], dtype=np.float64))[0])
+        return Entry(
+            words.trigger_type,
+            ids[begin],
+            words.trigger_state,
+            words.action,
+            words.action_type,
+            ids[end],
+            round(0.5 + 0.5 * float(np.tanh(odds / 2)), 6),  # the logistic function, which never overflows so
+            max(begin, end) < n_own,
+            bool(seen[pair, relation]),
+            (pair, relation) == target,
+        )
+
+    def listed(among: Mask) -> Listed:
+        rank = _rank(scores, among, target)
+        return Listed(rank, int(among.sum()), tuple(entry(int(place)) for place in _top(scores, among)))
+
+    return listed(candidate & seen), listed(candidate)
+
+
+def with_every_type(home: Homes) -> Homes:
+    """One home with a device more for every type it lacks, behind its own; the rules stay."""
+    lacking = np.setdiff1d(np.arange(len(home.types)), home.device_type)
+    n_devices = home.n_devices + len(lacking)
+    return replace(
+        home,
+        device_home=np.zeros(n_devices, dtype=np.int64),
+        device_type=np.concatenate([home.device_type, lacking]),
+        device_ids=np.arange(n_devices),  # nobody asks: a user-item model knows types only
+        provenance=home.provenance.derived(),
+    )
+
+
+def _example_lists_alone(homes: Homes, rules: Rules, which: int) -> tuple[Homes, Rules]:
+    """A home without its neighbours, and a rule of it that counts devices from its first."""
+    first = homes.device_start[which]
+    moved = Rules(rules.home - which, rules.trigger - first, rules.action - first, rules.relation)
+    return homes.subset(np.array([which])), moved
+
+
+def _rank(scores: Scores, among: Mask, target: tuple[int, int]) -> float | None:
+    own = scores[target]
+    if not among[target] or np.isnan(own):
+        return None
+    others = scores[among]
+    return float(np.count_nonzero(others > own) + np.count_nonzero(others >= own) + 1) / 2
+
+
+def _top(scores: Scores, among: Mask) -> Array:
+    """Cells by falling score; of equal ones the first pair and relation first."""
+    places = np.flatnonzero(among & ~np.isnan(scores))
+    return places[np.argsort(-scores.ravel()[places], kind="stable")][:LONGEST]
+
 
 FOLDER = "examples"  # of the results
 FORMAT = 1  # goes up when an example by the same methods would look different

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from benchmarks.runs.curves import NAMES
-from benchmarks.results.key import Key
-from benchmarks.results.results import Result
+from benchmarks.runs.history import NAMES
+from benchmarks.results.store import Key
+from benchmarks.results.store import Result
 
 COLUMNS = (
     *("data", "data_options", "fingerprint", "track", "split", "method", "parameters", "seed", "curves"),

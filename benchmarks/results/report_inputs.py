@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.results import examples, portraits
-from benchmarks.runs.execute import Outcome, execute
+from benchmarks.results import examples, dataset_summary as portraits
+from benchmarks.runs.scheduler import Outcome, execute
 from benchmarks.runs.experiment import Experiment, Source
-from benchmarks.results.results import Store
+from benchmarks.results.store import Store
 from benchmarks.runs.suite import read_examples, read_suite
 from datasets.common.progress import progress
 from datasets.common.threads import set_threads

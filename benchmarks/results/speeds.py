@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.results.results import results_folder
+from benchmarks.results.store import results_folder
 from datasets.common.files import Json
 
 SPEED = "speed"  # the folder within that of the results

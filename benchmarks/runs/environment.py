@@ -12,7 +12,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from baselines.discovery import files_of
+from baselines.registry import files_of
 
 ROOT = Path(__file__).parents[1]
 # Import name -> distribution, for what can change a number.

@@ -4,7 +4,7 @@
     <results>/checkpoints/<hash>.calibration.npz  of the second fit, where probabilities need one
 
 The hash is that of the result's key without the protocol, since all protocols measure one fit. Methods keep checkpoints
-if their `fit` takes `saves` (`fedrule.federated.training.Saves`); all others run as ever. How often is no part of the
+if their `fit` takes `saves` (`fedrule.federated.rounds.Saves`); all others run as ever. How often is no part of the
 key: a run that went on is the run that was never killed, its seconds apart. When its results are written, its
 checkpoints go. Those of other code are not used.
 """
@@ -21,13 +21,13 @@ import numpy as np
 
 from baselines.method import Fitted, Method, OnRound, ignore
 from benchmarks.runs.experiment import Experiment
-from benchmarks.results.results import Store
-from benchmarks.runs.rounds import Rounds
+from benchmarks.results.store import Store
+from benchmarks.runs.history import Rounds
 from datasets.common.errors import DataError
 from datasets.homes import Homes
 
 if TYPE_CHECKING:
-    from fedrule.federated.training import Saves
+    from fedrule.federated.rounds import Saves
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ protocols = ["ranking", "paper"]
 track = "types"
 split = "holdout"
 split_options = { fraction = 0.2 }
-curves = 10                                          # measure the model every 10 rounds, see `benchmarks.runs.curves`
+curves = 10                                          # measure the model every 10 rounds, see `benchmarks.runs.history`
 
 [[data]]                                             # once for each data set
 name = "wyze-synthetic"

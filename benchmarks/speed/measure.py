@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import datasets
 from baselines.registry import build
-from datasets.common.streams import Stream, generator
+from datasets.common.random import Stream, generator
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture

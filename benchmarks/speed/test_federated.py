@@ -25,13 +25,13 @@ import torch
 from baselines.method import Fitted
 from benchmarks.references.client_by_client import ClientByClient
 from benchmarks.conftest import Peak, SavedHomes
-from benchmarks.runs.curves import Curves
+from benchmarks.runs.history import Curves
 from benchmarks.references.home_by_home import asked_homes
 from benchmarks.speed.measure import note_growth, note_ratio, seconds
 from datasets.homes import Homes
-from fedrule.federated.layout import Layout
-from fedrule.methods.method import Federated, trainer_of
-from fedrule.methods.federated_methods import FedGnn, FedRule, Scaffold
+from fedrule.federated.vectors import Layout
+from fedrule.methods.federated import Federated, trainer_of
+from fedrule.methods.federated import FedGnn, FedRule, Scaffold
 from datasets.common.threads import set_threads
 
 SAMPLE = {"smoke": 100, "default": 100, "paper": 300}  # clients that the loop goes through
@@ -48,7 +48,7 @@ import numpy as np
 import datasets
 from baselines.registry import build
 from benchmarks.conftest import SavedHomes
-from benchmarks.runs.curves import Curves
+from benchmarks.runs.history import Curves
 from datasets.common.threads import set_threads
 set_threads({threads})
 split = datasets.split(datasets.load("saved", path={path!r}), "holdout", seed=0, validation=True)

@@ -13,8 +13,8 @@ from benchmarks.conftest import Peak
 from benchmarks.speed.measure import note_ratio, seconds
 from datasets.homes import Homes
 from datasets.synthetic.catalogue import Catalogue, catalogue
-from datasets.synthetic.presets import PRESETS, Preset
-from datasets.synthetic.vocabulary import INTENT_USE, INTENTS, PROFILES
+from datasets.synthetic.wyze import PRESETS, Preset
+from datasets.synthetic.catalogue import INTENT_USE, INTENTS, PROFILES
 from datasets.synthetic.wiring import SAME_ZONE
 
 SAMPLE = 2_000  # homes that the loop makes

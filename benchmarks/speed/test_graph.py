@@ -29,13 +29,13 @@ from benchmarks.evaluation.scoring import CHUNK, pairs_at_once, score
 from datasets.candidates import Pairs, has_self_rules
 from datasets.homes import Homes
 from datasets.valid import ValidRules
-from fedrule.model.encoder import Parameters, Sizes
+from fedrule.model.encoders import Parameters, Sizes
 from fedrule.methods.graphrule import GraphRule
-from fedrule.model.model import Network
+from fedrule.model.network import Network
 from fedrule.training.losses import bce
 from fedrule.training.examples import Practice, Practices
-from fedrule.model.scorer import Scorer
-from fedrule.training.training import Lesson, Teacher
+from fedrule.model.score import Scorer
+from fedrule.training.loop import Lesson, Teacher
 
 SAMPLE = {"smoke": 100, "default": 300, "paper": 300}  # homes that the loops go through
 FULL = 76_218  # homes of the paper

@@ -15,7 +15,7 @@ import datasets
 from benchmarks.conftest import Peak
 from benchmarks.speed.measure import note_ratio, seconds
 from datasets.homes import Array, Homes, Ids, Rules
-from datasets.view import Relation
+from datasets.homes import Relation
 
 ROUNDS = 2  # of either, the fastest counts
 SIZES = {"smoke": 5_000, "default": 50_000, "paper": 272_664}  # homes; the last are those of the public data

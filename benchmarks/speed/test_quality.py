@@ -18,9 +18,9 @@ from baselines.registry import missing_extra, names
 from benchmarks.evaluation.evaluate import PROTOCOLS, Evaluation
 from benchmarks.runs.experiment import Experiment
 from benchmarks.speed.measure import warm_up
-from benchmarks.runs.perform import Trained, carve, fit
-from benchmarks.results.results import Store, results_folder
-from benchmarks.runs.settings import data_options, method_parameters
+from benchmarks.runs.run import Trained, carve, fit
+from benchmarks.results.store import Store, results_folder
+from benchmarks.runs.experiment import data_options, method_parameters
 from benchmarks.runs.suite import read_suite
 from datasets.registry import get as get_data
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from datasets.common.errors import DataError
-from datasets.readers.layouts import layout_of
+from datasets.readers.ifttt_files import layout_of
 from datasets.readers.tables import SUFFIXES
 from datasets.readers.wyze import FILES
 

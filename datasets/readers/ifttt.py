@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from datasets.readers.cut import cut as pieces
+from datasets.readers.filters import cut as pieces
 from datasets.describe import number, statistics
 from datasets.common.errors import DataError
 from datasets.homes import Homes
-from datasets.readers.layouts import read
-from datasets.readers.recipes import Recipes, to_homes
+from datasets.readers.ifttt_files import read
+from datasets.readers.ifttt_files import Recipes, to_homes
 from datasets.readers.bad_rows import Problems
-from datasets.published import PUBLISHED
+from datasets.describe import PUBLISHED
 from datasets.registry import dataset
 
-PAPER = "ifttt-paper"  # the entry of datasets.published
+PAPER = "ifttt-paper"  # the entry of datasets.describe
 FILES = ("rules", "trainset", "testset", "validationset")
 ORIGIN = (
     "RecRules (Corno et al. 2019); the TSV of Ur et al. 2016 or the recipes.json of Mi et al. 2017 is read as well. "

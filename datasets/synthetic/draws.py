@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from typing import TypeAlias
-
 import numpy as np
 import numpy.typing as npt
-
 from datasets.homes import Array
+from datasets.common.errors import DataError
+
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -45,3 +45,15 @@ def spread_out(start: Array, stop: Array) -> tuple[Array, Array, Array]:
 def any_of(start: Array, stop: Array, rng: np.random.Generator) -> Array:
     """For each run start..stop, none of them empty, any position of it."""
     return start + ((stop - start) * rng.random(len(start))).astype(np.int64)
+
+
+# --- Numbers that a generator is asked for, such as homes or a seed: whole, in range, or an error that says so.
+
+LARGEST_SEED = 2**63 - 1
+
+
+def whole(of: str, what: str, value: object, *, least: int, most: int) -> int:
+    """The value as an int if it is a whole number from `least` to `most`; `of` is the data set that is asked."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise DataError(f"{of}: {what}={value!r} is not a whole number from {least:,} to {most:,}")
+    return int(value)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-
 import numpy as np
-
 from datasets.homes import Array
 from datasets.synthetic.catalogue import Catalogue
 from datasets.synthetic.draws import Floats, accumulate, pick, pick_along, spread_out
 from datasets.synthetic.households import ANYWHERE, Households
-from datasets.synthetic.vocabulary import INTENT_USE, INTENTS
+from datasets.synthetic.catalogue import INTENT_USE, INTENTS
+from datasets.synthetic.households import Households
+
 
 SAME_ZONE = 7.0  # how much likelier a device acts on one in its own zone than on the same thing elsewhere
 ITSELF = 0.6  # how readily a device acts on itself, as a camera does that records what it sees, beside its zone
@@ -170,3 +170,36 @@ def _parts(n_options: Array) -> list[slice]:
     block = np.cumsum(n_options) // OPTIONS_AT_ONCE
     edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), len(n_options)]
     return [slice(a, b) for a, b in pairwise(edges)]
+
+
+# --- How many rules a home has room for, and numbers of rules that fit.
+
+def room(lived: Households, catalogue: Catalogue) -> Array:
+    """[n_homes]: how many different rules a home could have."""
+    n = lived.n_types
+    offered = np.diff(catalogue.pair_start).reshape(n, n)
+    alone = np.bincount(catalogue.trigger_type[catalogue.alone], minlength=n)
+    owned = lived.owned()
+    rules: Array = np.einsum("ht,tu,hu->h", owned, offered, owned) - owned @ (np.diagonal(offered) - alone)
+    return rules
+
+
+def roomy(n_rules: Array, capacity: Array) -> Array:
+    """The same numbers of rules, changed between homes with several so that none has more than about its room allows.
+
+    A home keeps its number unless it would use a third of all it could have: those change with the roomiest homes.
+    """
+    several = np.flatnonzero(n_rules >= 2)
+    crowded = several[n_rules[several] > np.maximum(capacity[several] // 3, 1)]
+    if not len(crowded):
+        return n_rules
+    roomiest = several[np.argsort(-capacity[several], kind="stable")[: 2 * len(crowded)]]
+    pool = np.union1d(crowded, roomiest)
+    result = n_rules.copy()
+    result[pool[np.argsort(capacity[pool], kind="stable")]] = np.sort(n_rules[pool])
+    excess = np.maximum(result - capacity, 0)  # only ever where a handful of homes are asked for
+    result -= excess
+    order = np.argsort(result - capacity, kind="stable")
+    before = np.cumsum((capacity - result)[order]) - (capacity - result)[order]
+    result[order] += np.clip(excess.sum() - before, 0, (capacity - result)[order])
+    return result

@@ -30,19 +30,170 @@ is wired to already differ clearly and none gets nearly everything right. No tra
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 import numpy as np
-
+from datasets.homes import Array
+from datasets.synthetic.draws import Floats
 from datasets.common.errors import unknown
 from datasets.homes import Homes, Provenance, Rules
 from datasets.registry import dataset
 from datasets.synthetic.catalogue import Catalogue, catalogue
-from datasets.synthetic.exact import every_rule_once, often_seen
+from datasets.synthetic.match_counts import every_rule_once, often_seen
 from datasets.synthetic.households import Households, furnish
-from datasets.synthetic.presets import PRESETS, rules_by_rank, sizes
-from datasets.synthetic.room import room, roomy
-from datasets.synthetic.settle import settle
-from datasets.synthetic.whole import LARGEST_SEED, whole
+from datasets.synthetic.wiring import room, roomy
+from datasets.synthetic.match_counts import settle
+from datasets.synthetic.draws import LARGEST_SEED, whole
 from datasets.synthetic.wiring import Draft, Wirer, draft
+
+
+# --- How many devices or rules each home has: counts that meet published shares, a mean and a longest tail at once.
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """A distribution of whole numbers given by a few points of it: the share of homes with at most so many.
+
+    Between two points log P(X > x) is straight in log x, as in a power law; beyond the last one the tail bends as much
+    as the total asks for and ends at `largest`.
+    """
+
+    at_most: dict[int, float]  # rising; the first number is the smallest count
+    largest: int
+
+    def quantiles(self, n: int, bend: float, longest: int) -> Array:
+        """[n]: rising counts, the middle of each of n equal shares; of `longest` of them the last is `largest`."""
+        above = 1 - (np.arange(n) + 0.5) / n  # P(X > x) at each
+        knots, share = np.array(list(self.at_most)), 1 - np.array(list(self.at_most.values()))
+        inside = np.interp(-np.log(above), -np.log(share), np.log(knots))
+        reach = np.log(share[-1] / above) / np.log(share[-1] * 2 * max(n, longest))
+        tail = np.log(knots[-1]) + np.log(self.largest / knots[-1]) * np.clip(reach, 0, 1) ** bend
+        counts = np.exp(np.where(above < share[-1], tail, inside))
+        whole: Array = np.ceil(np.maximum(counts, knots[0]) - 1e-9).astype(np.int64)
+        return whole
+
+    def to_total(self, n: int, total: int, longest: int) -> Array:
+        """[n]: rising counts that sum to `total`; `longest` is how many homes it takes to see the largest."""
+        if n == 0:
+            return np.zeros(0, dtype=np.int64)
+        low, high = 0.05, 20.0  # a larger bend makes a thinner tail
+        for _ in range(25):
+            bend = (low + high) / 2
+            low, high = (bend, high) if self.quantiles(n, bend, longest).sum() > total else (low, bend)
+        return np.sort(_settle(self.quantiles(n, high, longest), total, min(self.at_most), self._fixed(n, longest)))
+
+    def _fixed(self, n: int, longest: int) -> int:
+        """How many of the largest counts must not move: the one that is published as the largest."""
+        return 1 if n >= longest else 0
+
+
+def _settle(counts: Array, total: int, smallest: int, fixed: int) -> Array:
+    """Rising counts moved by one here and there, the larger ones first, until they sum to `total`."""
+    counts = counts.copy()
+    while (missing := total - int(counts.sum())) != 0:
+        movable = np.flatnonzero(counts[: len(counts) - fixed] + np.sign(missing) >= smallest)[::-1]
+        if not len(movable) and not fixed:
+            raise AssertionError(f"{len(counts)} counts of at least {smallest} cannot sum to {total}")
+        fixed = fixed if len(movable) else 0
+        counts[movable[: abs(missing)]] += np.sign(missing)
+    return counts
+
+
+def paired(first: Array, second: Array, likeness: float, rng: np.random.Generator) -> Array:
+    """The rising counts of `second` put in an order that goes with `first`: likeness 0 is by chance, 1 by rank."""
+    order = np.argsort(np.argsort(first + rng.random(len(first)))) / max(len(first), 1)
+    score: Floats = likeness * order + (1 - likeness) * rng.random(len(first))
+    return second[np.argsort(np.argsort(score))]
+
+
+# --- The published Wyze sets to imitate: their counts, and shapes for what was not published.
+
+BOTH = "Camera ContactSensor Light Lock MeshLight MotionSensor OutdoorPlug Plug Thermostat"  # in either set
+SIZE_AND_RULES = 0.6  # how closely the number of rules goes with the number of devices
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A published set to imitate at full size."""
+
+    published: str  # the entry of datasets.describe
+    types: tuple[str, ...]
+    homes: int
+    rules: int
+    devices: int
+    homes_with_several_rules: int  # all others have one
+    devices_with_several_rules: float  # mean of those homes
+    rules_each: Counts  # of homes with several rules
+    devices_each: Counts  # of homes with several rules
+    devices_with_one_rule: Counts
+    n_relations: int
+    n_typed: int
+    rules_by_rank: dict[int, float]  # of the commonest relation, the second, ...: a line through these in logs
+    every_typed: bool = False  # every typed rule of the catalogue occurs
+    seen_often: int = 0  # relations that occur at least 20 times; 0 leaves that to chance
+    most: int = 0  # rules of the commonest relation, where `seen_often` is given
+    cloud: float = 0.0  # share of homes, among those with two devices or more, that use Cloud
+
+
+PRESETS = {
+    "paper": Preset(
+        published="wyze-paper",
+        types=tuple(f"{BOTH} ChimeSensor OutdoorCamera".split()),
+        homes=76_218,
+        rules=201_940,
+        devices=304_872,  # 4 per home
+        homes_with_several_rules=41_900,
+        devices_with_several_rules=4.5,
+        rules_each=Counts({2: 0.42, 3: 0.64, 5: 0.84, 10: 0.963}, 80),
+        devices_each=Counts({1: 0.03, 2: 0.23, 3: 0.47, 5: 0.77, 8: 0.93}, 40),
+        devices_with_one_rule=Counts({1: 0.10, 2: 0.40, 3: 0.66, 5: 0.89, 8: 0.97}, 30),
+        n_relations=163,
+        n_typed=1_207,
+        rules_by_rank={1: 21_000, 2: 18_000, 10: 6_500, 40: 900, 80: 250, 163: 25},
+        every_typed=True,
+    ),
+    "public": Preset(
+        published="wyze-public",
+        types=tuple(f"{BOTH} ClimateSensor Cloud Irrigation LeakSensor LightStrip RobotVacuum Switch".split()),
+        homes=272_664,
+        rules=852_072,
+        devices=1_354_098,
+        homes_with_several_rules=149_558,
+        devices_with_several_rules=6.19,
+        rules_each=Counts({2: 0.371, 3: 0.56, 5: 0.777, 10: 0.925}, 446),
+        devices_each=Counts({1: 0.10, 2: 0.34, 3: 0.53, 5: 0.705, 10: 0.835}, 154),
+        devices_with_one_rule=Counts({1: 0.14, 2: 0.45, 3: 0.68, 5: 0.88, 10: 0.965}, 60),
+        n_relations=791,
+        n_typed=3_000,
+        rules_by_rank={1: 67_500, 2: 61_500, 10: 29_800, 11: 19_500, 395: 121, 552: 32, 553: 10, 791: 1.5},
+        seen_often=552,
+        most=65_218,
+        cloud=0.24,
+    ),
+}
+
+
+def sizes(preset: Preset, n_homes: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Rules and devices of each home: homes with several rules own more, and the more rules the more devices."""
+    scale = n_homes / preset.homes
+    several = round(preset.homes_with_several_rules * scale)
+    n_rules, n_devices = max(round(preset.rules * scale), n_homes), max(round(preset.devices * scale), n_homes)
+    full = preset.homes_with_several_rules
+    rules = preset.rules_each.to_total(several, n_rules - (n_homes - several), full)
+    owned = round(preset.devices_with_several_rules * several)
+    owned = n_devices if several == n_homes else owned
+    devices = paired(rules, preset.devices_each.to_total(several, owned, full), SIZE_AND_RULES, rng)
+    others = preset.devices_with_one_rule.to_total(n_homes - several, n_devices - owned, preset.homes - full)
+    shuffled = rng.permutation(n_homes)
+    rules = np.concatenate([rules, np.ones(n_homes - several, dtype=np.int64)])
+    return rules[shuffled], np.concatenate([devices, others])[shuffled]
+
+
+def rules_by_rank(preset: Preset) -> Floats:
+    """[n_relations]: how many rules the commonest relation has at full size, the second, and so on."""
+    ranks, rules = list(preset.rules_by_rank), list(preset.rules_by_rank.values())
+    by_rank = np.exp(np.interp(np.log(np.arange(1, preset.n_relations + 1)), np.log(ranks), np.log(rules)))
+    scaled: Floats = by_rank * (preset.rules / by_rank.sum())
+    return scaled
+
 
 NAME = "wyze-synthetic"
 MOST_HOMES = 10_000_000  # beyond this, numbers that stand for (device, device, relation) would not fit 63 bits

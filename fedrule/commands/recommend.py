@@ -15,7 +15,7 @@ from datasets.homes import Homes
 from fedrule.commands import homes as asked_homes
 from datasets.common.cli import add_import, import_all
 from fedrule.inference import AskedHome, BadHome, Ranked, Recommendation, Recommendations, Recommender
-from fedrule.inference.numbered_home import Unknown
+from fedrule.inference.encode import Unknown
 from datasets.common.progress import Progress, progress
 
 USERS_AT_ONCE = 20_000  # of a database: some 100 MB
@@ -62,7 +62,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _all(recommender: Recommender, chosen: argparse.Namespace) -> int:
-    from fedrule.inference.ranked_file import refuse_other_endings, write_all  # brings pandas, which one home need not
+    from fedrule.inference.output import refuse_other_endings, write_all  # brings pandas, which one home need not
 
     refuse_other_endings(chosen.out)
     lost = {"homes": 0, "devices": 0, "rules": 0}

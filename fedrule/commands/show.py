@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from fedrule.models.model_file import SavedModel
+from fedrule.models.file import SavedModel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -52,7 +52,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Train, save, and say how well it does."""
     set_threads(chosen.threads)
     from fedrule.models.train import train
-    from fedrule.models.model_file import SavedModel, refuse_unwritable
+    from fedrule.models.file import SavedModel, refuse_unwritable
 
     import_all(chosen.modules)
     refuse_unwritable(chosen.out)

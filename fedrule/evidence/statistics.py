@@ -4,7 +4,7 @@ First homes add up who has which typed rule, a vector of zeros and ones from eac
 valid rules, and everybody is told. Then they add up the rest, again zeros and ones from each: which types it owns
 together, which patterns its rules have, which pairs of typed rules it has. Sums of such vectors can be had by secure
 aggregation (Bonawitz et al. 2017, CCS), by which the server learns the sum and no addend. A home knows what it has
-added and leaves itself out of what it is told (`leave_out` of `fedrule.evidence.evidence`) by itself.
+added and leaves itself out of what it is told (`leave_out` of `fedrule.evidence.features`) by itself.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csr_array
 
-from baselines.cooccurrence import Cooccurrence, Matrix
+from baselines.ease import Cooccurrence, Matrix
 from baselines.items import Items
-from baselines.owners import homes_with_both
+from baselines.items import homes_with_both
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
-from datasets.view import Relation
-from fedrule.evidence.evidence import Evidence
-from fedrule.evidence.patterns import Reading
-from fedrule.evidence.shares import PATTERNS, Shares
-from fedrule.evidence.tally import Tallies
+from datasets.homes import Relation
+from fedrule.evidence.features import Evidence
+from fedrule.evidence.counts import Reading
+from fedrule.evidence.counts import PATTERNS, Shares
+from fedrule.evidence.counts import Tallies
 
 BYTES = 4  # of a count that is sent
 MOST_RULES = 20_000  # valid rules that evidence relates with each other: 3.2 GB for each matrix

@@ -7,6 +7,14 @@ that whoever is killed in the middle leaves the old file or the new one, and nev
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+import numpy as np
+import torch
+from fedrule.federated.vectors import Vector
+from fedrule.federated.states import AnyArray
+from fedrule.training.loop import Watch
 import glob
 import json
 import logging
@@ -20,12 +28,51 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-
 from datasets.common.errors import DataError
-from fedrule.federated.beside import Remembers
-from fedrule.federated.state import AnyArray, ServerState
+from fedrule.federated.states import AnyArray, ServerState
+
+
+# --- What a run remembers beside the server's state, and needs again as it was when it goes on from a checkpoint.
+
+class Remembers(Protocol):
+    """Something that changes from round to round, e.g. the history that a listener writes."""
+
+    def arrays(self) -> Mapping[str, AnyArray]:
+        """All that it remembers, by name."""
+
+    def recall(self, arrays: Mapping[str, AnyArray]) -> None:
+        """Remember this from now on; KeyError where something is missing."""
+
+
+@dataclass(slots=True, eq=False)
+class LastGood:
+    """The last model whose loss was in bounds, and after which round that was: the result of a run that runs away."""
+
+    model: Vector
+    round: int = 0
+
+    def arrays(self) -> dict[str, AnyArray]:
+        return {"model": self.model, "round": np.asarray(self.round)}
+
+    def recall(self, arrays: Mapping[str, AnyArray]) -> None:
+        self.model, self.round = arrays["model"], int(arrays["round"])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WatchBeside:
+    """The loss on rules kept back: the best one so far, and the parameters that it belongs to."""
+
+    watch: Watch
+
+    def arrays(self) -> dict[str, AnyArray]:
+        best = {f"best.{name}": value.numpy() for name, value in self.watch.best.items()}
+        return {"lowest": np.asarray(self.watch.lowest), "lowest_round": np.asarray(self.watch.lowest_round), **best}
+
+    def recall(self, arrays: Mapping[str, AnyArray]) -> None:
+        self.watch.lowest, self.watch.lowest_round = float(arrays["lowest"]), int(arrays["lowest_round"])
+        best = {name.removeprefix("best."): value for name, value in arrays.items() if name.startswith("best.")}
+        self.watch.best = {name: torch.from_numpy(value) for name, value in best.items()}
+
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +88,7 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFErro
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
-    """Where the state of one run is kept, for one process at a time; see `fedrule.federated.training.Saves`."""
+    """Where the state of one run is kept, for one process at a time; see `fedrule.federated.rounds.Saves`."""
 
     path: Path
     every: int = 10  # rounds from one to the next; the last round is kept in any case

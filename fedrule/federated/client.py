@@ -1,63 +1,117 @@
-"""The local training of one client on plain vectors: `side_by_side` for a client that stands alone."""
+"""The client's part: one pure function of the model, the home, what the client remembers, and a key.
+
+A device that has only its own home can run it, and so can another framework: nothing here knows of other homes but what
+the server tells everybody, the vocabularies, which triples are valid, and the statistics of terms where these are used.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from fedrule.federated.layout import Layout, Vector
-from fedrule.federated.plan import Plan
-from fedrule.federated.server import Precise
-from fedrule.federated.side_by_side import Moments, train_side_by_side
-
-# The model and the number of the step, from 0; the loss and its gradient.
-Gradient: TypeAlias = Callable[[Vector, int], tuple[float, Vector]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Memory:
-    """What a client keeps from one round to the next."""
-
-    own: Vector | None = None  # own_k; None where nothing is corrected, or before the first round
-    moments: Moments | None = None  # of kept-adam, likewise; a row of one
-
-    @property
-    def finite(self) -> bool:
-        vectors = [] if self.own is None else [self.own]
-        if self.moments is not None:
-            vectors += [self.moments.first, self.moments.second]
-        return all(bool(np.isfinite(vector).all()) for vector in vectors)
+from datasets.common.random import Keyed
+from datasets.homes import Array, Homes, Rules
+from fedrule.model.encoders import Parameters
+from fedrule.federated.algorithm import Gradient, Memory, Sent, train_locally
+from fedrule.federated.cohort import Purpose
+from fedrule.federated.vectors import Layout, Vector
+from fedrule.federated.algorithm import Plan
+from fedrule.methods.graph_method import Asks
+from fedrule.training.losses import Objective
+from fedrule.training.examples import Practices, Score
+from fedrule.model.score import Scorer
+from fedrule.training.loop import Lesson, Teacher
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sent:
-    """What a client sends to the server."""
+class Task:
+    """What every home is told once: what the model is, how it is trained, and what it is asked about."""
 
-    update: Vector  # Delta_k
-    progress: Vector  # p_k; sent only where the server cannot tell it from the update
-    loss: float  # of the model that it was sent
+    scorer: Scorer
+    objective: Objective
+    plan: Plan
+    layout: Layout
+    asks: Asks
+    hidden: float  # chance that an automation is taken out of messages and asked for; 0: all send, all are asked for
+    self_pairs: bool  # whether a device may act on itself
+    seed: int
+    draws: int = 0  # draws that rounds take turns with; 0: anew every round
 
-    @property
-    def finite(self) -> bool:
-        return bool(np.isfinite(self.loss) and np.isfinite(self.update).all() and np.isfinite(self.progress).all())
+    def turn(self, number: int) -> int | None:
+        """Which of the draws round `number` takes; None where each is drawn anew and none comes again."""
+        return number % self.draws if self.draws else None
+
+    def key(self, number: int, clients: Array) -> Keyed:
+        """What is asked in round `number` is drawn by this key."""
+        turn = self.turn(number)
+        return Keyed(self.seed, number if turn is None else turn, clients)
+
+    def practices(self, homes: Homes) -> Practices:
+        """Of these homes."""
+        return Practices.of(homes, self.scorer.valid, hidden=self.hidden, self_pairs=self.self_pairs, **self.asks)
+
+    def score(self, model: Vector) -> Score:
+        """Candidates by a model: which of them are hard depends on it."""
+        parameters = self.layout.parameters(model)
+
+        def score(homes: Homes, candidates: Rules) -> Vector:
+            with torch.no_grad():
+                logits: Tensor = self.scorer.logits_of(parameters, self.scorer.ask(homes, candidates))
+            return logits.numpy()
+
+        return score
 
 
-def train_locally(
-    plan: Plan, layout: Layout, model: Vector, gradient: Gradient, memory: Memory, shared: Vector | None
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a client's random numbers depend on beside the seed."""
+
+    round: int
+    client: int
+
+
+def train_at_home(
+    task: Task, model: Vector, home: Homes, memory: Memory, *, shared: Vector | None, key: Key
+) -> tuple[Sent, Memory] | None:
+    """What the client sends, and what it remembers if that is counted; None where it has nothing to learn from.
+
+    `home` is one home; `shared` is what the server tells it beside the model for its correction.
+    """
+    lesson = ask_at_home(task, model, home, key)
+    return None if lesson is None else learn_at_home(task, model, lesson, memory, shared=shared, key=key)
+
+
+def ask_at_home(task: Task, model: Vector, home: Homes, key: Key) -> Lesson | None:
+    """What the home is asked about in a round."""
+    practice = task.practices(home).draw(task.key(key.round, np.array([key.client])), score=task.score(model))
+    return Lesson.of(task.scorer, practice) if len(practice.candidates) else None
+
+
+def learn_at_home(
+    task: Task, model: Vector, lesson: Lesson, memory: Memory, *, shared: Vector | None, key: Key
 ) -> tuple[Sent, Memory]:
-    """What the client sends, and what it remembers if its update was counted; nothing that it was given is changed."""
+    """The local steps on a lesson."""
+    return train_locally(task.plan, task.layout, model, gradient(task, lesson, key), memory, shared)
 
-    def alone(x: Vector, step: int) -> tuple[Precise, Vector]:
-        loss, found = gradient(x[0], step)
-        return np.array([loss]), found[None]
 
-    off = None
-    if plan.corrects:  # delta_k
-        own = np.zeros_like(model) if memory.own is None else memory.own
-        off = (own - (0 if shared is None else shared))[None]
-    trained = train_side_by_side(plan, layout, model, alone, n=1, off=off, moments=memory.moments)
-    sent = Sent(trained.update[0], trained.progress[0], float(trained.loss[0]))
-    return sent, Memory(None if trained.own is None else trained.own[0], trained.moments)
+def gradient(task: Task, lesson: Lesson, key: Key) -> Gradient:
+    """The loss of a lesson and its gradient as functions of a vector."""
+    drops = Keyed(task.seed, key.round, np.array([key.client])).stream(Purpose.DROPOUT)
+    seeds = drops.below(np.zeros(task.plan.steps, dtype=np.int64), np.full(task.plan.steps, 2**62))
+
+    def found(vector: Vector, step: int) -> tuple[float, Vector]:
+        chance = torch.Generator().manual_seed(int(seeds[step]))
+        parameters = {name: value.requires_grad_() for name, value in task.layout.parameters(vector).items()}
+        loss = Teacher(task.scorer, task.objective, chance).loss(parameters, lesson)
+        torch.autograd.backward(loss)
+        return loss.item(), task.layout.flat(_slopes(parameters))
+
+    return found
+
+
+def _slopes(parameters: Parameters) -> Parameters:
+    """The gradients; zeros for what the loss does not depend on."""
+    return {n: torch.zeros_like(v) if v.grad is None else v.grad for n, v in parameters.items()}

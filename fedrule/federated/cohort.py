@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from datasets.common.chance import Keyed
+from datasets.common.random import Keyed
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Mask
 

@@ -18,9 +18,9 @@ from datasets.common.errors import DataError
 from datasets.homes import Array
 from datasets.valid import ValidRules
 from fedrule.models.card import Card
-from fedrule.models.fitting_weights import refuse_misfits
-from fedrule.inference.graph import Graph, Matrix, Scores
-from fedrule.models.model_file import SavedModel
+from fedrule.models.file import refuse_misfits
+from fedrule.inference.encode import Graph, Matrix, Scores
+from fedrule.models.file import SavedModel
 
 # Along which rules hear; none at all leaves a device its type only, the ablation of the graph.
 WAYS = {"in": ("in",), "out": ("out",), "both": ("in", "out"), "none": ()}

@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from baselines.registry import register
-from fedrule.federated.engine import Weighting
-from fedrule.methods.method import Federated
+from fedrule.federated.rounds import Weighting
+from fedrule.methods.federated import Federated
 from fedrule.methods.graph_method import Prepared
-from fedrule.methods.ranking_options import RankingOptions
+from fedrule.methods.graphrank import RankingOptions
 from fedrule.evidence.statistics import sent_bytes
-from fedrule.model.weighed import WeighedEvidence
+from fedrule.model.terms import WeighedEvidence
 
 log = logging.getLogger(__name__)
 

@@ -18,30 +18,172 @@ What they do with what they cannot learn from:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypedDict, get_args
+from datasets.common.errors import DataError, unknown
+from fedrule.model.encoders import Direction, Messages
+from fedrule.training.examples import NonRules
+import numpy as np
+from datasets import negatives
+from datasets.common.errors import DataError
+from datasets.homes import Homes
+from datasets.negatives import Feasible
+from datasets.splits import Hidden, split
+from datasets.valid import ValidRules
+from fedrule.training.examples import NonRules, Practice, how_many
 import logging
 from dataclasses import dataclass
 from typing import ClassVar
-
-import numpy as np
 import torch
-
-from datasets.common.errors import DataError
-from datasets.homes import Homes
-from datasets.valid import ValidRules
-from fedrule.model.bias import CountBias, LearnedBias
-from fedrule.model.context import Context
-from fedrule.model.encoder import Direction, Messages, Parameters, Sizes
-from fedrule.model.graph_model import GraphModel
-from fedrule.methods.graph_options import Asks, Biases, Encoders, Objectives, Presets, refuse_wrong_options, sizes_of
-from fedrule.methods.held_back import hold_back, watched
-from fedrule.model.model import Network
+from fedrule.model.terms import CountBias, LearnedBias
+from fedrule.model.terms import Context
+from fedrule.model.encoders import Direction, Messages, Parameters, Sizes
+from fedrule.model.score import GraphModel
+from fedrule.model.network import Network
 from fedrule.training.losses import OBJECTIVES, Objective
 from fedrule.training.examples import NonRules, Practice
-from fedrule.model.scorer import Scorer
-from fedrule.training.start import Start
+from fedrule.model.score import Scorer
+from fedrule.training.loop import Start
 from fedrule.evidence.statistics import Statistics
-from fedrule.model.term import Term
-from fedrule.model.weighed import WeighedEvidence
+from fedrule.model.terms import Term
+from fedrule.model.terms import WeighedEvidence
+
+if TYPE_CHECKING:
+    from fedrule.methods.graphrule import GraphRule
+
+
+# --- The choices of `graphrule`, the sizes that the authors published, and which options do not go together.
+
+Encoders: TypeAlias = Literal["sage", "gcn", "gat"]
+Presets: TypeAlias = Literal["paper-text", "authors-code"]
+Objectives: TypeAlias = Literal["bce", "ranking"]
+Biases: TypeAlias = Literal["none", "learned", "counts"]
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "encoder": get_args(Encoders),
+    "objective": get_args(Objectives),
+    "bias": get_args(Biases),
+    "direction": get_args(Direction),
+    "messages": get_args(Messages),
+    "non_rules": get_args(NonRules),
+}
+
+
+class Asks(TypedDict):
+    """What is drawn beside the rules that are asked for."""
+
+    non_rules: NonRules
+    per_rule: int
+    candidates: int
+
+
+class Preset(NamedTuple):
+    """Sizes that the authors published."""
+
+    hidden: int
+    predictor_hidden: int  # 0: as many as relations
+    dropout: float
+
+
+PRESETS = {"paper-text": Preset(16, 0, 0.0), "authors-code": Preset(32, 32, 0.5)}
+# Options that only the network has, with their defaults.
+NETWORK_ONLY = {"encoder": "sage", "self_loops": False, "heads": 1, "messages": "type", "node_embedding": 0}
+
+
+def sizes_of(preset: str, method: str) -> Preset:
+    """The sizes of a preset; an unknown one is answered with those there are."""
+    if preset not in PRESETS:
+        raise unknown(f"preset of {method}", preset, PRESETS)
+    return PRESETS[preset]
+
+
+def refuse_wrong_options(method: GraphMethod) -> None:
+    """An error for a value that is none, and for one that would have no effect beside the others."""
+    for name, choices in CHOICES.items():
+        if getattr(method, name) not in choices:
+            raise unknown(f"{name} of {method.NAME}", getattr(method, name), choices)
+    refuse_wrong_numbers(
+        method,
+        at_least_one=("rounds", "per_rule"),
+        not_negative=("candidates", "context", "draws", "evidence", "patience"),
+        shares=("dropout", "hidden_rules", "validation"),
+    )
+    if method.patience and not method.validation:
+        raise DataError(f"{method.NAME}: patience {method.patience} has nothing to watch; set validation, e.g. 0.1")
+    if method.non_rules == "hard" and method.draws:
+        raise DataError(f"{method.NAME}: draws {method.draws}, but what is hard changes with the model; set draws to 0")
+    if method.hidden_rules and method.draws == 1:
+        raise DataError(
+            f"{method.NAME}: with draws 1 most rules are never hidden and never asked for; use 0 or e.g. 10"
+        )
+    if not (method.hidden or method.context or method.evidence or method.bias != "none"):
+        raise DataError(f"{method.NAME}: without a network (hidden 0) set bias, context or evidence to score by")
+    if not method.hidden:
+        for name, value in NETWORK_ONLY.items():
+            if getattr(method, name) != value:
+                raise DataError(f"{method.NAME}: {name} is of the network, and with hidden 0 there is none")
+
+
+def refuse_wrong_schedule(method: GraphRule) -> None:
+    """The same for what only centralized training has."""
+    not_negative = ("asked_homes", "homes_at_once", "weight_decay")
+    refuse_wrong_numbers(method, not_negative=not_negative, positive=("learning_rate",))
+
+
+def refuse_wrong_numbers(
+    method: GraphMethod,
+    *,
+    at_least_one: tuple[str, ...] = (),
+    not_negative: tuple[str, ...] = (),
+    shares: tuple[str, ...] = (),
+    positive: tuple[str, ...] = (),
+) -> None:
+    """An error for the first of these options that is out of its range."""
+    for names, words, wrong in (
+        (at_least_one, "below 1", lambda value: value < 1),
+        (not_negative, "negative or no number", lambda value: not value >= 0),
+        (shares, "no share from 0 to below 1", lambda value: not 0 <= value < 1),
+        (positive, "not above 0, e.g. 0.01", lambda value: not value > 0),
+    ):
+        for name in names:
+            if wrong(getattr(method, name)):
+                raise DataError(f"{method.NAME}: {name} {getattr(method, name)} is {words}")
+
+
+# --- Rules of the training homes that are kept back, to see whether training still gets better on what it is not told.
+
+def hold_back(
+    train: Homes, share: float, *, non_rules: NonRules, per_rule: int, candidates: int, rng: np.random.Generator
+) -> tuple[Homes, Practice | None]:
+    """The homes to train on, and the rules kept back beside non-rules; None where homes are too small to keep any.
+
+    Whole automations are kept back.
+    """
+    parts = split(train, "holdout", seed=int(rng.integers(2**31)), fraction=share)
+    if not len(parts.test):
+        return train, None
+    asks = {"per_rule": per_rule, "candidates": candidates}
+    return parts.train, watched(parts.train, parts.test, non_rules=non_rules, **asks, rng=rng)
+
+
+def watched(
+    train: Homes, kept: Hidden, *, non_rules: NonRules, per_rule: int, candidates: int, rng: np.random.Generator
+) -> Practice | None:
+    """Rules that are kept back of homes whose other rules are `train`, beside non-rules; None where none are.
+
+    Non-rules are those of training, drawn once, so that rounds can be compared; for hard ones they are the feasible
+    ones, since what is hard changes with the model.
+    """
+    if not len(kept):
+        return None
+    if kept.homes is not train and kept.homes.fingerprint != train.fingerprint:
+        raise DataError(f"{train.name}: the rules to watch are not kept back of these homes; split them once for both")
+    wanted = how_many(kept.rules, train.n_homes, per_rule=per_rule, candidates=candidates)
+    if non_rules == "paper":
+        drawn = negatives.paper(train, kept.rules, rng=rng, wanted=wanted)
+    else:
+        drawn = Feasible.of(train, ValidRules.of(train), taken=[train.rules, kept.rules]).draw(wanted, rng)
+    return Practice.of(train, kept.rules, drawn, train)
+
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Gradient boosting on plain graph features of a candidate: the strong, simple baseline for a graph neural network.
 
 Part of each home's automations is hidden, and the trees learn to tell these from rules that the home could have and
-has not, by what the rest of the home and all other homes do (fedrule/evidence/evidence.py has the features). The trees are those
+has not, by what the rest of the home and all other homes do (fedrule/evidence/features.py has the features). The trees are those
 of scikit-learn: Pedregosa et al. (2011), "Scikit-learn: machine learning in Python", JMLR.
 """
 
@@ -19,8 +19,8 @@ from baselines.method import Fitted, OnRound, Scores, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask, Rules
-from fedrule.evidence.evidence import NAMES, Evidence, Features
-from fedrule.model.narrowed import narrow, refuse_other_vocabulary
+from fedrule.evidence.features import NAMES, Evidence, Features
+from fedrule.model.score import narrow, refuse_other_vocabulary
 from fedrule.training.examples import Practices
 
 log = logging.getLogger(__name__)

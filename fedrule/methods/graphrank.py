@@ -10,11 +10,28 @@ evidence; `hidden=16` brings it back.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fedrule.methods.graph_method import GraphMethod
+from fedrule.methods.graph_method import Objectives
+from fedrule.training.examples import NonRules
 from typing import ClassVar
-
 from baselines.registry import register
 from fedrule.methods.graphrule import GraphRule
-from fedrule.methods.ranking_options import RankingOptions
+
+
+# --- The options that win the list a person sees, for `graphrank` and for `fedrank`, which is trained in the homes.
+
+@dataclass(frozen=True)
+class RankingOptions(GraphMethod):
+    """Weighed evidence, learned by hiding part of a home's automations and putting them above all it could have."""
+
+    hidden: int = 0  # no network; 16 is the paper's
+    dropout: float = 0.3  # of the network that weighs the evidence; 200 homes are few
+    objective: Objectives = "ranking"
+    non_rules: NonRules = "feasible"
+    candidates: int = 300  # of up to 100,000 that a large home has
+    draws: int = 8  # evidence is costly to gather, so each draw is used several times
+    hidden_rules: float = 0.3
+    evidence: int = 64
 
 
 @register("graphrank")

@@ -1,7 +1,7 @@
 """GraphRule, centralized: the paper's network trained on all homes at once (paper, section 3.2 and Algorithm 1).
 
 100 steps of Adam, as in the paper's text, and one default that is not the paper's, the learning rate of 0.01;
-docs/graph.md says what that changes. A learning rate that is too high stops training: see `fedrule.training.training`.
+docs/graph.md says what that changes. A learning rate that is too high stops training: see `fedrule.training.loop`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from torch import Tensor
 from baselines.method import OnRound, ignore
 from baselines.registry import register
 from datasets.homes import Homes, Rules
-from fedrule.model.encoder import Parameters
+from fedrule.model.encoders import Parameters
 from fedrule.methods.graph_method import GraphMethod
-from fedrule.model.graph_model import GraphModel
-from fedrule.methods.graph_options import refuse_wrong_schedule
+from fedrule.model.score import GraphModel
+from fedrule.methods.graph_method import refuse_wrong_schedule
 from fedrule.training.examples import Practice, Practices
-from fedrule.training.start import Start
-from fedrule.training.training import Schedule, learn
+from fedrule.training.loop import Start
+from fedrule.training.loop import Schedule, learn
 
 
 @register("graphrule")

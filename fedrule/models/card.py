@@ -1,6 +1,6 @@
 """What a saved model says about itself: its method and words, what it was trained on, how well it did.
 
-The card is the JSON in the header of a model file (fedrule/models/model_file.py). Everything that a reader needs to
+The card is the JSON in the header of a model file (fedrule/models/file.py). Everything that a reader needs to
 use the numbers beside it is here: which word each type and relation number stands for, and with which options the
 method was built.
 """
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from datasets.common.errors import DataError
-from datasets.view import Relation
+from datasets.homes import Relation
 from datasets.common.files import Json
 
 Word = TypeVar("Word", str, Relation)

@@ -1,9 +1,9 @@
 """A fitted graph method as arrays and a card, and back: the restored model gives the same scores, bit for bit.
 
-Beside what every model file has (fedrule/models/model_file.py) a method that weighs evidence keeps all of its
+Beside what every model file has (fedrule/models/file.py) a method that weighs evidence keeps all of its
 counts, which are sums over homes:
 
-    counts.patterns.<i>      homes by combination of pattern i of `fedrule.evidence.shares.PATTERNS`, the first left out
+    counts.patterns.<i>      homes by combination of pattern i of `fedrule.evidence.counts.PATTERNS`, the first left out
     counts.together.*        data, indices, indptr: homes with both of two typed rules, sparse [n_valid, n_valid]
 """
 
@@ -17,17 +17,17 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 
-from baselines.discovery import listed
+from baselines.registry import listed
 from baselines.registry import build, get, missing_extra
 from datasets.common.errors import DataError
 from datasets.homes import Array
-from fedrule.model.encoder import Parameters
+from fedrule.model.encoders import Parameters
 from fedrule.methods.graph_method import GraphMethod
-from fedrule.model.graph_model import GraphModel
+from fedrule.model.score import GraphModel
 from fedrule.models.card import Card, Scale, Taught
-from fedrule.models.fitting_weights import fitting_array, refuse_misfits
-from fedrule.models.model_file import SavedModel
-from fedrule.model.scorer import Scorer
+from fedrule.models.file import fitting_array, refuse_misfits
+from fedrule.models.file import SavedModel
+from fedrule.model.score import Scorer
 from fedrule.evidence.statistics import Statistics
 
 TOGETHER = ("data", "indices", "indptr")

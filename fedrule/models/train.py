@@ -27,12 +27,12 @@ from datasets.common.options import refuse_wrong_type
 from datasets.splits import Split, split
 from datasets.valid import ValidRules
 from fedrule.methods.graph_method import GraphMethod
-from fedrule.model.graph_model import GraphModel
+from fedrule.model.score import GraphModel
 from fedrule.models.extend import added_up, grown, same_shape, same_words
 from fedrule.models.card import Scale, Taught
-from fedrule.models.model_file import SavedModel
+from fedrule.models.file import SavedModel
 from fedrule.models.restore import graph_method, saved_model
-from fedrule.training.start import Start
+from fedrule.training.loop import Start
 from fedrule.evidence.statistics import Statistics
 
 log = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ def _fit_of(method: GraphMethod) -> _Fit:
     fit = getattr(method, "fit", None)
     if fit is None or "start" not in inspect.signature(fit).parameters:
         raise DataError(
-            f"{method.NAME}: {type(method).__name__} needs a `fit` that takes `start` (fedrule/training/start.py) and returns a "
+            f"{method.NAME}: {type(method).__name__} needs a `fit` that takes `start` (fedrule/training/loop.py) and returns a "
             "GraphModel, as that of GraphRule does"
         )
     return cast(_Fit, fit)
@@ -173,7 +173,7 @@ def _measured(
     fitted: GraphModel, built: GraphMethod, parts: Split, seed: int
 ) -> tuple[Scale, dict[str, dict[str, float]]]:
     """How scores become log-odds, from the watched rules, and the metrics on those kept for the test."""
-    from benchmarks.evaluation.calibrate import Calibration, calibrate
+    from benchmarks.evaluation.paper import Calibration, calibrate
     from benchmarks.evaluation.evaluate import evaluate
 
     calibration = Calibration()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from datasets.common.errors import DataError
 
 if TYPE_CHECKING:
-    from fedrule.pipeline.errors import DatabaseError as DatabaseError
+    from fedrule.pipeline.database import DatabaseError
     from fedrule.pipeline.pipeline import Pipeline as Pipeline
     from fedrule.pipeline.settings import TableAt as TableAt
-    from fedrule.pipeline.vocabulary import Vocabulary as Vocabulary
+    from fedrule.pipeline.pipeline import Vocabulary
 
 __all__ = ["DatabaseError", "Pipeline", "TableAt", "Vocabulary"]
 

@@ -2,18 +2,155 @@
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+from datasets.common.errors import DataError
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote, quote_plus
+from sqlalchemy import URL
+from sqlalchemy.engine.interfaces import DBAPIModule
+from sqlalchemy.exc import SQLAlchemyError, StatementError
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
-from pathlib import Path
 from urllib.parse import quote
-
 from sqlalchemy import Connection, Engine, Executable, NullPool, create_engine
 
-from datasets.common.errors import DataError
-from fedrule.pipeline.address import HOST, read_address
-from fedrule.pipeline.errors import in_our_words
+
+# --- The address of a database, taken apart without a word of it in an error: the password is in there somewhere.
+
+VARIABLE = re.compile(r"\$\{([^}]*)\}")
+FILES = (".db", ".sqlite", ".sqlite3")
+EXAMPLES = "homes.db, sqlite:///homes.db or postgresql://USER:PASSWORD@HOST/DATABASE"
+POSTGRESQL = "postgresql+psycopg"
+ELSEWHERE = ("mariadb", "mssql", "mysql", "oracle")  # may be named in an error: these words are nobody's password
+PORTS = 65_535
+SHAPE = re.compile(r"([^/?]*)([^?]*)(.*)", re.DOTALL)  # server, path, options
+HOST = re.compile(r"[\w.:,-]*")  # names, addresses of IPv4 and IPv6, several of them
+MARKS = "=&;"  # in the name of a database: options that do not stand behind a ?
+DRIVE = 2  # the colon of C:\homes.db is within so many characters
+
+
+def read_address(address: str, *, folder: Path, key: str) -> URL:
+    """The URL behind `address`, which may be the path of an SQLite file; `key` is what messages call it."""
+    text = _filled_in(address, key).strip()
+    if "://" in text:
+        url = _taken_apart(text, key)
+    elif text.endswith(FILES) and ":" not in text[DRIVE:]:  # ann:PASSWORD@host/homes.db is no path
+        url = URL.create("sqlite", database=text)
+    else:
+        raise DataError(f"{key}: it is no address of a database; write e.g. {EXAMPLES}")
+    if url.drivername in ("postgresql", "postgres", POSTGRESQL):
+        return url.set(drivername=POSTGRESQL)
+    if url.drivername in ("sqlite", "sqlite+pysqlite"):
+        if not url.database or url.database == ":memory:":
+            raise DataError(f"{key}: a database in memory is empty; name a file")
+        return url.set(database=str(folder / url.database), query={})
+    kind = next((kind for kind in ELSEWHERE if url.drivername.partition("+")[0] == kind), "this kind")
+    raise DataError(f"{key}: {kind} of database is not known here; sqlite, postgresql and {POSTGRESQL} are")
+
+
+def _filled_in(address: str, key: str) -> str:
+    """The address with ${NAME} replaced by that environment variable."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in os.environ:
+            raise DataError(f"{key}: the environment variable {found[1]} is not set; export it")
+        return os.environ[found[1]]
+
+    return VARIABLE.sub(value, address)
+
+
+def _taken_apart(text: str, key: str) -> URL:
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        url = None
+    if url is None or (url.get_backend_name() != "sqlite" and _is_misread(url, text)):
+        remedy = "special characters of a name or password are written %XX, e.g. %40 for @ and %2F for /"
+        raise DataError(f"{key}: the address cannot be taken apart; {remedy}. Examples: {EXAMPLES}")
+    if any("\0" in word for word in _words(url)):
+        raise DataError(f"{key}: there is a NUL character (%00) in it, which no database takes; delete it")
+    return url
+
+
+def _is_misread(url: URL, text: str) -> bool:
+    """Whether a part of the password may have been taken for the host, the port or the database, which are shown."""
+    server, path, options = SHAPE.fullmatch(text.partition("://")[2]).groups("")  # type: ignore[union-attr]
+    return (
+        server.count("@") > 1
+        or "@" in path + options  # of p@ss or p/s@s only what is behind the @ would be the host
+        or not HOST.fullmatch(url.host or "")
+        or not 0 <= (url.port or 0) <= PORTS
+        or any(mark in path for mark in MARKS)
+    )
+
+
+def _words(url: URL) -> list[str]:
+    """Every part of an address, with what %XX stands for."""
+    options = [word for key, values in url.normalized_query.items() for word in (key, *values)]
+    return [*(str(part or "") for part in (url.username, url.password, url.host, url.database)), *options]
+
+
+# --- What a database's error becomes: one sentence that names the place and holds no password.
+
+SECRET = ("pass", "secret", "key")  # parts of the names of options that hold one, e.g. sslpassword
+SHORTEST = 4  # a password of fewer characters cannot be cut out of a sentence without giving it away
+
+
+class DatabaseError(DataError):
+    """A database that cannot be reached or read; `passing` where another try may succeed."""
+
+    def __init__(self, message: str, *, passing: bool = False) -> None:
+        super().__init__(message)
+        self.passing = passing
+
+
+@contextmanager
+def in_our_words(url: URL, place: str, driver: DBAPIModule) -> Iterator[None]:
+    """Turn whatever SQLAlchemy or a driver raises into a `DatabaseError` about `place`.
+
+    The original is not chained: drivers quote what they were given to connect with, and a traceback would show it.
+    """
+    try:
+        yield
+    except DataError:
+        raise
+    # Drivers refuse some of what they are told by Python's own errors, e.g. a part of a host's name that is too long.
+    except (SQLAlchemyError, driver.Error, ValueError, TypeError, OverflowError) as error:
+        cause = error.orig if isinstance(error, StatementError) and error.orig is not None else error
+        # The first line of what the driver says; not the statement and its parameters, which SQLAlchemy appends.
+        lines = str(cause).strip().splitlines() or [type(cause).__name__]
+        words = without_secrets(" ".join(lines[0].split()), url)
+        passing = isinstance(cause, driver.OperationalError | driver.InterfaceError)
+        raise DatabaseError(f"{place}: {words}", passing=passing) from None
+
+
+def secrets(url: URL) -> list[str]:
+    """Every password of a URL as it may be written: as it is, and quoted; the longest first."""
+    given = [(key, value) for key, values in url.normalized_query.items() for value in values]
+    plain = {str(url.password or ""), *(value for key, value in given if any(word in key for word in SECRET))} - {""}
+    # Settings for the server, `-c name=value`, whose error repeats the value.
+    settings = {word for key, value in given if key == "options" for word in re.split(r"[\s=]+", value)}
+    plain |= {word for word in settings if len(word) >= SHORTEST}
+    written = {form for word in plain for form in (word, quote(word, safe=""), quote_plus(word), repr(word)[1:-1])}
+    return sorted(written, key=len, reverse=True)
+
+
+def without_secrets(text: str, url: URL) -> str:
+    """The text with the passwords of this URL starred out, and the user's name where it is quoted."""
+    hidden = secrets(url)
+    if any(len(word) < SHORTEST for word in hidden):
+        return "the driver's message is withheld, since it may hold the short password"
+    for word in hidden:
+        text = text.replace(word, "***")
+    return text.replace(f'"{url.username}"', '"***"') if url.username else text
+
 
 LOCKED = 1  # seconds to wait for a writer of an SQLite file, each time that it is tried
 SECONDS = 10  # to wait for a server that does not answer, unless the URL says connect_timeout=

@@ -2,29 +2,106 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+import numpy as np
+from datasets.homes import Array, Homes, Ids, Rules
+from dataclasses import dataclass
+import pyarrow as pa
+from datasets.homes import Homes
+from datasets.readers.bad_rows import Problems
+from datasets.readers.csv import read_table
+from datasets.homes import Relation
+from fedrule.pipeline.rows import UNREADABLE
+from fedrule.pipeline.tables import Source
+from fedrule.pipeline.stream import Reader
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-
-import pyarrow as pa
-
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Provenance
-from datasets.readers.ids import whole_numbers
+from datasets.readers.csv import whole_numbers
 from datasets.readers.join import join
 from datasets.common.options import refuse_wrong_type
-from datasets.readers.bad_rows import Problems
-from fedrule.pipeline.canonical import canonical
-from fedrule.pipeline.cut import Sorted, in_parts
+from fedrule.pipeline.stream import Sorted, in_parts
 from fedrule.pipeline.database import Database
-from fedrule.pipeline.keyed import KeyedTable
+from fedrule.pipeline.rows import KeyedTable
 from fedrule.pipeline.settings import TableAt, read_settings
-from fedrule.pipeline.sound import WHOLE, joined, sound
-from fedrule.pipeline.source import Source, find
+from fedrule.pipeline.stream import WHOLE, joined, sound
+from fedrule.pipeline.tables import Source, find
 from fedrule.pipeline.stream import Patience, Reader
-from fedrule.pipeline.vocabulary import Vocabulary, vocabulary
+
+
+# --- One order for the same homes, whatever the database and the part of it that was read.
+
+def canonical(homes: Homes, *, whole_users: bool, whole_devices: bool) -> Homes:
+    """Homes by user, devices by id, rules by their devices and relation.
+
+    Ids are numbers where the columns are declared so and text otherwise: were it decided by their values, the ids of
+    one user alone could be of another kind than in a read of all.
+    """
+    if not whole_users and homes.users.dtype.kind == "i":
+        order = np.argsort(_as_text(homes.users), kind="stable")
+        homes = homes.subset(order)
+        homes = replace(homes, users=_as_text(homes.users))
+    if not whole_devices and homes.device_ids.dtype.kind == "i":
+        homes = _with_devices(homes, _as_text(homes.device_ids))
+    order = np.argsort(homes.rules.keys(homes.n_devices, len(homes.relations)), kind="stable")
+    return replace(homes, rules=homes.rules.take(order))
+
+
+def _with_devices(homes: Homes, ids: Ids) -> Homes:
+    """The same devices under these ids, sorted by them within each home."""
+    order = np.argsort(ids, kind="stable")
+    order = order[np.argsort(homes.device_home[order], kind="stable")]
+    place: Array = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    rules = homes.rules
+    return replace(
+        homes,
+        device_type=homes.device_type[order],
+        device_ids=ids[order],
+        rules=Rules(rules.home, place[rules.trigger], place[rules.action], rules.relation, rules.group),
+    )
+
+
+def _as_text(ids: Ids) -> Ids:
+    return ids.astype(np.dtypes.StringDType())
+
+
+# --- The types and relations that occur in a database, so that homes read part by part are numbered alike.
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Entity types and relations, each sorted."""
+
+    types: tuple[str, ...]
+    relations: tuple[Relation, ...]
+
+    def number(self, homes: Homes) -> Homes:
+        """The same homes numbered by this vocabulary."""
+        return homes.with_vocabulary(self.types, self.relations)
+
+
+def vocabulary(reader: Reader, devices: Source, rules: Source, *, add_devices: bool) -> Vocabulary:
+    """Ask both tables for what is distinct in them; types that only rules name count where these add devices."""
+    columns = [(devices, "type")]
+    if add_devices:
+        columns += [(rules, role) for role in ("trigger_type", "action_type") if role in rules.names]
+    types = {word for source, role in columns for (word,) in _complete(reader.distinct(source, role))}
+    pairs = _complete(reader.distinct(rules, "trigger_state", "action"))
+    return Vocabulary(tuple(sorted(types)), tuple(sorted({Relation(state, action) for state, action in pairs})))
+
+
+def _complete(table: pa.Table) -> list[tuple[str, ...]]:
+    """The rows that have every value, trimmed as when homes are read."""
+    if not table.num_rows:
+        return []
+    text = read_table(table, {name: name for name in table.schema.names}, problems=Problems(), label="vocabulary")
+    rows = zip(*(text[name].to_pylist() for name in text.columns), strict=True)
+    return [row for row in rows if None not in row and not any(word.startswith(UNREADABLE) for word in row)]
+
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,23 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-
 import pyarrow as pa
+from fedrule.pipeline.rows import Row, decode
+from fedrule.pipeline.database import DatabaseError
+from fedrule.pipeline.tables import Source, Statement
+from dataclasses import replace
+import numpy as np
+import pyarrow.compute as pc
+from datasets.homes import Mask
+from datasets.readers.bad_rows import Problems
+from datasets.readers.csv import read_table
+from fedrule.pipeline.rows import unreadable
+from fedrule.pipeline.rows import IDS, KeyedTable
+from fedrule.pipeline.tables import Source
+from collections.abc import Iterator
+from datasets.common.errors import DataError
+from fedrule.pipeline.rows import KeyedTable
 
-from fedrule.pipeline.decode import Row, decode
-from fedrule.pipeline.errors import DatabaseError
-from fedrule.pipeline.source import Source, Statement
 
 log = logging.getLogger(__name__)
 
@@ -121,3 +132,120 @@ def _whole_users(rows: Sequence[Row]) -> int:
     while whole and rows[whole - 1][0] == last:
         whole -= 1
     return whole
+
+
+# --- A part of a table checked for what a database allows and homes do not, before its rows are joined with others.
+
+WHOLE = r"^(0|-?[1-9][0-9]*)$"
+
+
+def sound(part: pa.Table, source: Source, problems: Problems, *, before: int) -> KeyedTable:
+    """The rows whose values can be read and whose user is known; `before` is the number of rows ahead of them.
+
+    A user with blanks around it is refused: in another row, or in the other table, it would be another user. In a
+    column that is declared INTEGER only whole numbers are good; SQLite keeps any text there.
+    """
+    table = _trimmed(part, source, problems, before)
+    good: Mask = np.ones(len(table), dtype=bool)
+
+    def refuse(role: str, bad: Mask, what: str, remedy: str) -> None:
+        nonlocal good
+        good &= table.refuse(good & bad, f"{table.names[role]} {what}", remedy, problems=problems, show=role)
+
+    for role in table.columns:
+        refuse(role, unreadable(table[role]), "is no text in UTF-8", "correct it")
+    refuse("user", _mask(table["user"].is_null()), "is missing", "fill it in or delete the row")
+    written = part["user"].combine_chunks()
+    blanks = good & _mask(pc.not_equal(written, table["user"]))
+    as_written = replace(table, columns={**table.columns, "user": written})
+    what, remedy = f"{table.names['user']} has blanks around it", "trim it in the database"
+    good &= as_written.refuse(blanks, what, remedy, problems=problems)
+    for role in IDS:
+        if role in table and source.is_whole(role):
+            refuse(role, _no_number(table[role]), "is not a whole number, as its column's type says", "correct it")
+    return table.keep(good)
+
+
+def empty(source: Source) -> KeyedTable:
+    """The table without any row."""
+    columns = {role: pa.array([], pa.string()) for role in source.names}
+    return KeyedTable(source.label, columns, np.arange(0), dict(source.names), 0)
+
+
+def joined(parts: list[KeyedTable], source: Source) -> KeyedTable:
+    """Parts of one table as one."""
+    if not parts:
+        return empty(source)
+    columns = {role: pa.concat_arrays([part[role] for part in parts]) for role in source.names}
+    record = np.concatenate([part.record for part in parts])
+    return KeyedTable(source.label, columns, record, dict(source.names), sum(part.rows for part in parts))
+
+
+def _trimmed(part: pa.Table, source: Source, problems: Problems, before: int) -> KeyedTable:
+    """As every other table is read: without surrounding blanks, nothing as null."""
+    if not part.num_rows:
+        return empty(source)
+    text = read_table(part, {role: role for role in source.names}, problems=problems, label=source.label)
+    return KeyedTable(source.label, text.columns, before + text.record, dict(source.names), part.num_rows)
+
+
+def _no_number(column: pa.Array) -> Mask:
+    try:
+        column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return ~_mask(pc.fill_null(pc.match_substring_regex(column, WHOLE), True))
+    return np.zeros(len(column), dtype=bool)
+
+
+def _mask(column: pa.Array) -> Mask:
+    return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+# --- Two streams sorted by user, cut at the same users: every part has so many users, with all their rows of both.
+
+class Sorted:
+    """A table that comes in parts sorted by user; those rows wait here that were not taken yet."""
+
+    def __init__(self, parts: Iterator[KeyedTable], source: Source, *, whole_users: bool) -> None:
+        self._parts, self._source, self._whole = parts, source, whole_users
+        self._waiting = joined([], source)
+
+    def users(self, size: int) -> pa.Array:
+        """The first `size` users or more; all of them where fewer are left."""
+        users = self._distinct()
+        while len(users) < size and (part := next(self._parts, None)) is not None:
+            self._waiting = joined([self._waiting, part], self._source)
+            users = self._distinct()
+        return users
+
+    def take(self, last: pa.Scalar) -> KeyedTable:
+        """The rows of all users up to this one."""
+        taken = pc.less_equal(self._keys(), last).to_numpy(zero_copy_only=False)
+        table, self._waiting = self._waiting.keep(taken), self._waiting.keep(~taken)
+        # Rows that were refused on reading are counted with the first part that comes behind them.
+        rows = table.rows - len(self._waiting) if len(self._waiting) else table.rows
+        self._waiting = replace(self._waiting, rows=len(self._waiting))
+        return replace(table, rows=rows)
+
+    def _keys(self) -> pa.Array:
+        users = self._waiting["user"]
+        return users.cast(pa.int64()) if self._whole else users
+
+    def _distinct(self) -> pa.Array:
+        keys = self._keys()
+        if len(keys) and pc.any(pc.greater(keys[:-1], keys[1:])).as_py():
+            raise DataError(f"{self._source.place}: users do not come sorted by their bytes; is its encoding UTF-8?")
+        return pc.unique(keys)
+
+
+def in_parts(devices: Sorted, rules: Sorted, *, size: int) -> Iterator[tuple[KeyedTable, KeyedTable]]:
+    """Devices and rules of `size` users at a time, in the order of their ids."""
+    while True:
+        # Of either table the first `size` users are here, so that the first `size` of both together are.
+        # Rules are asked for first: a device that is added meanwhile is seen with its rule.
+        both = pc.unique(pa.concat_arrays([rules.users(size), devices.users(size)]))
+        if not len(both):
+            return
+        both = both.take(pc.array_sort_indices(both))
+        last = both[min(size, len(both)) - 1]
+        yield devices.take(last), rules.take(last)

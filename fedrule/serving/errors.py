@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fastapi import Response
 from pydantic_core import to_json
 
-from fedrule.inference.asked_home import BadHome
+from fedrule.inference.request import BadHome
 
 JSON = "application/json"
 

@@ -1,13 +1,123 @@
-"""The reference page at /docs, written from the OpenAPI description; it loads nothing from elsewhere.
-
-The usual pages for this fetch their scripts from other hosts, and are empty where there is no way out.
-"""
+"""The OpenAPI description: bodies, answers and errors of every route, with the limits that this service has."""
 
 from __future__ import annotations
 
+from typing import Any
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+from fedrule.serving.responses import ErrorAnswer
+from fedrule.serving.requests import Batch, Recommend
+from fedrule.serving.middleware import PROTECTED
+from fedrule.serving.limits import Limits
+from fedrule.serving.metrics import KIND
+from fedrule.serving.errors import JSON
 import json
 from html import escape
-from typing import Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from fastapi import FastAPI, Request, Response
+
+
+REF = "#/components/schemas/"
+ABOUT = "Which automation should this home set up next? Homes in, ranked rules out."
+NAME = {
+    "parameters": [
+        {
+            "name": "name",
+            "in": "query",
+            "required": False,
+            "description": "Name of a model; the first one unless given.",
+            "schema": {"type": "string"},
+        }
+    ]
+}
+EXAMPLE = {
+    "devices": [
+        {"id": "door", "type": "ContactSensor", "name": "Front door"},
+        {"id": "lamp", "type": "Light", "name": "Hall light"},
+    ],
+    "rules": [{"trigger": "door", "trigger_state": "Open", "action": "Power On", "action_device": "lamp"}],
+    "k": 5,
+}
+EXAMPLES: dict[type[BaseModel], object] = {
+    Recommend: EXAMPLE,
+    Batch: {"homes": [{"user": "ann", "devices": EXAMPLE["devices"]}], "k": 5},
+}
+STATUS = {
+    400: "No JSON.",
+    401: "No token, or another.",
+    404: "No such model.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    415: "Another content type than JSON, or an encoded body.",
+    422: "What is asked for cannot be answered; the error says where and why.",
+    503: "Too many requests at once; try again after the seconds in Retry-After.",
+}
+
+
+def answers(model: type[BaseModel] | None, *refusals: int) -> dict[int | str, dict[str, Any]]:
+    """The answers of a route: a model, or text; and its errors, by their status."""
+    if model is None:
+        good: dict[str, Any] = {"content": {KIND: {"schema": {"type": "string"}}}}
+    else:
+        good = {"model": model, "description": (model.__doc__ or "").strip()}
+    return {200: good, **{status: {"model": ErrorAnswer, "description": STATUS[status]} for status in refusals}}
+
+
+def asks(model: type[BaseModel]) -> dict[str, Any]:
+    """The body of a route."""
+    content = {"schema": {"$ref": f"{REF}{model.__name__}"}, "example": EXAMPLES[model]}
+    return {"requestBody": {"required": True, "content": {JSON: content}}}
+
+
+def describe(app: FastAPI, limits: Limits, *, protected: bool) -> None:
+    """Make `app` describe itself in full."""
+
+    def description() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            made = get_openapi(title="fedrule", version="1", description=ABOUT, routes=app.routes)
+            _add_bodies(made, limits)
+            if protected:
+                _add_token(made)
+            app.openapi_schema = made
+        return app.openapi_schema
+
+    app.openapi = description  # type: ignore[method-assign]
+
+
+def _add_bodies(made: dict[str, Any], limits: Limits) -> None:
+    _, bodies = models_json_schema([(Recommend, "validation"), (Batch, "validation")], ref_template=REF + "{model}")
+    schemas = made["components"]["schemas"]
+    schemas.update(bodies["$defs"])
+    for name in ("Recommend", "HomeBody"):
+        schemas[name]["properties"]["devices"].update(minItems=1, maxItems=limits.devices)
+        schemas[name]["properties"]["rules"]["maxItems"] = limits.rules
+    for name in ("Recommend", "Batch"):
+        schemas[name]["properties"]["k"].update(maximum=limits.k, default=min(10, limits.k))
+    schemas["Batch"]["properties"]["homes"]["maxItems"] = limits.homes
+    parts = [part for name in ("Device", "Rule") for part in schemas[name]["properties"].values()]
+    parts += [schemas[name]["properties"]["user"] for name in ("Recommend", "HomeBody")]
+    for part in parts:
+        for kind in [part, *part.get("anyOf", [])]:
+            if kind.get("type") == "string":
+                kind["maxLength"] = limits.text
+
+
+def _add_token(made: dict[str, Any]) -> None:
+    made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    error = {"description": STATUS[401], "content": {JSON: {"schema": {"$ref": f"{REF}ErrorAnswer"}}}}
+    for path, methods in made["paths"].items():
+        if path.startswith(PROTECTED):
+            for operation in methods.values():
+                operation["security"] = [{"token": []}]
+                operation["responses"]["401"] = error
+
+
+# --- The reference page at /docs, written from the OpenAPI description; it loads nothing from elsewhere.
+#
+# The usual pages for this fetch their scripts from other hosts, and are empty where there is no way out.
 
 HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -92,3 +202,42 @@ def _kind(schema: dict[str, Any]) -> str:
         if name in schema and schema[name] < 2**62:
             kind += f", {words} {schema[name]:,}"
     return kind
+
+
+# --- The page at /, its style and its scripts, and the reference at /docs: files of ours only, nothing from elsewhere.
+
+FOLDER = Path(__file__).parent
+PAGE = FOLDER / "page"
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# Scripts, styles and requests of this very service and nothing inline, so that a name which somebody gave a device
+# can never become code.
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def add_page(app: FastAPI) -> None:
+    """Add the routes that people open in a browser."""
+    parts = {f"/page/{path.name}": path for path in sorted(PAGE.iterdir()) if path.suffix in (".js", ".css", ".svg")}
+    for route, path in {"/": PAGE / "index.html", "/docs.css": FOLDER / "reference.css", **parts}.items():
+        app.add_api_route(route, _file(path), include_in_schema=False)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(_: Request) -> Response:
+        return Response(reference(app.openapi()), headers=HEADERS, media_type=KINDS[".html"])
+
+
+def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
+    async def file(_: Request) -> Response:
+        return Response(path.read_bytes(), headers=HEADERS, media_type=KINDS[path.suffix])
+
+    return file

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
-from fedrule.inference.asked_home import AskedHome, Automated, BadHome, Owned
+from fedrule.inference.request import AskedHome, Automated, BadHome, Owned
 from fedrule.serving.limits import Limits
 from fedrule.serving.errors import Refused
 

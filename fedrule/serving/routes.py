@@ -12,15 +12,15 @@ from starlette.exceptions import HTTPException
 
 from fedrule.serving.responses import BatchAnswer, Health, ModelAnswer, RecommendAnswer, ReloadAnswer, RulesAnswer
 from fedrule.serving.requests import Batch, Recommend
-from fedrule.serving.bodies import refuse_other_than_json
-from fedrule.serving.description import NAME, answers, asks, describe
+from fedrule.serving.limits import refuse_other_than_json
+from fedrule.serving.reference import NAME, answers, asks, describe
 from fedrule.serving.middleware import Gate
 from fedrule.serving.limits import Limits
 from fedrule.serving.metrics import KIND, Measured
-from fedrule.serving.page_files import add_page
+from fedrule.serving.reference import add_page
 from fedrule.serving.errors import JSON, Refused
 from fedrule.serving.service import Service
-from fedrule.serving.shelf import Shelf
+from fedrule.serving.model_store import Shelf
 
 ERRORS = {  # what the framework says without being asked, in our words
     404: ("no_such_page", "there is nothing here; /docs has the routes"),

@@ -4,7 +4,7 @@ The paper (section 3.2) lets all rules of a home send messages and asks for all 
 non-rules. A model trained so may learn to repeat what it is told; `hidden` takes part of a home's automations out of
 message passing and asks for those only.
 
-With keyed chance (`datasets.common.chance.Keyed`) a client draws for itself what it would get among all the others.
+With keyed chance (`datasets.common.random.Keyed`) a client draws for itself what it would get among all the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from datasets import negatives
 from datasets.candidates import has_self_rules
-from datasets.common.chance import Chance, chance_of
+from datasets.common.random import Chance, chance_of
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes, Mask, Rules, runs, starts
 from datasets.negatives import Feasible

@@ -16,8 +16,8 @@ from typing import TypeAlias
 from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
-from reports.drawing.looks import FAINT, INK
-from reports.drawing.text_width import inches
+from reports.drawing.styles import FAINT, INK
+from reports.drawing.layout import inches
 
 Box: TypeAlias = tuple[float, float, float, float]  # left, bottom, right, top
 

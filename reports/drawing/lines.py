@@ -15,7 +15,7 @@ import pandas as pd
 
 from benchmarks.results.histories import histories
 from benchmarks.results.leaderboard import boards
-from benchmarks.results.results import Result
+from benchmarks.results.store import Result
 from datasets.common.errors import unknown
 from reports.text.phrases import seeds
 

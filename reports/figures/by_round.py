@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-
-from benchmarks.results.results import Result
+from benchmarks.results.store import Result
 from reports.curves import sheet
 from reports.drawing.lines import Row, rows
 from reports.output_types import RUN, About, Drawing, Missing, sources_of
-from reports.material import Material
-from reports.text.paper import PAPER_METHODS
+from reports.inputs import Material
+from reports.text.phrases import PAPER_METHODS
 from reports.selection import WYZE, Place, Role, place_of
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from benchmarks.results.leaderboard import Board, boards
+from reports.curves import LOG_SCALE, METRICS, ROOM, logarithmic
+from reports.drawing.styles import sends
+from reports.drawing.styles import FAINT, Look, looks_of
+from reports.boards import heading
+from reports.text.phrases import listed, seeds
+from reports.selection import IFTTT, WYZE, Role, place_of, places
+from reports.drawing.layout import Block, Panel, Sheet
+
 
 ENCODERS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
 PARTS = ("train", "test")
@@ -101,3 +115,198 @@ def _is_measured(run: Result, methods: Sequence[str]) -> bool:
 def _encoder(run: Result) -> str:
     loops = run.key.parameters.get("self_loops")
     return ENCODERS[str(run.key.parameters["encoder"])] + (", self loops" if loops else "")
+
+
+# --- How much the federated methods depend on the learning rate of the homes: where training ends, for each rate.
+
+RATE = "learning_rate"
+MARKERS = ("o", "^", "s", "D", "v", "P")
+MOST_TICKS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where one run ended."""
+
+    rate: float
+    values: Mapping[str, float]
+    ran_away: bool  # it ended before its rounds were over, or one of its numbers is infinite or its loss none
+
+
+Ends = dict[str, list[End]]  # by method
+
+
+def learning_rates(material: Material) -> Drawing:
+    """Test loss, AUC and mean rank on smart homes and recipes; all other settings are the defaults."""
+    swept = _swept(material)
+    shown = []
+    notes = []
+    for role in (WYZE, IFTTT):
+        board = _board(role, material, swept)
+        if board is None:
+            notes.append(f"{role.title}: not run with several learning rates on {' or '.join(role.data)}.")
+        else:
+            shown.append((board, ends := _ends(board)))
+            notes += _gaps(board.runs[0][1].key.data, ends)
+    if not shown:
+        raise Missing("no federated method was run with several learning rates of the homes", RUN)
+    looks = _looks(method for _, ends in shown for method in ends)
+    blocks = [
+        Block(
+            heading(board, _seeds(ends)),
+            tuple(Panel(partial(_panel, ends=ends, metric=metric, looks=looks)) for metric in METRICS),
+        )
+        for board, ends in shown
+    ]
+    caption = " ".join(_sensitivity_caption(board.runs[0][1].key.data, ends) for board, ends in shown)
+    sources = sources_of([run for board, _ in shown for _, run in board.runs])
+    note = _note([end for _, ends in shown for each in ends.values() for end in each])
+    sheet = Sheet(tuple(blocks), looks, note, columns=3, height=2.1, left=0.92)
+    return Drawing(sheet, About(caption, sources, RUN, tuple(notes)))
+
+
+def _swept(material: Material) -> set[int]:
+    """The runs, by identity, of methods that were run with several rates in one place, and nothing else changed."""
+    found: set[int] = set()
+    for place in places([run for run in material.runs if _is_wanted(run, material)]):
+        rates: dict[tuple[str, int], dict[float, list[int]]] = {}
+        for run in place.runs:
+            rates.setdefault((run.key.method, run.key.curves), {}).setdefault(_rate(run), []).append(id(run))
+        for by_rate in rates.values():
+            if len(by_rate) > 1:
+                found |= {each for runs in by_rate.values() for each in runs}
+    return found
+
+
+def _is_wanted(run: Result, material: Material) -> bool:
+    if run.key.protocol != "paper" or not sends(run) or not math.isfinite(_rate(run)):
+        return False
+    label = material.label(run)
+    return label == run.key.method or label == f"{run.key.method} ({RATE}={run.key.parameters[RATE]})"
+
+
+def _board(role: Role, material: Material, swept: set[int]) -> Board | None:
+    place = place_of(role, material, lambda run: id(run) in swept)
+    # With and without curves are fits to different rules: the list with more runs.
+    return max(boards(place.runs), key=lambda board: len(board.runs)) if place else None
+
+
+def _ends(board: Board) -> Ends:
+    ends: Ends = {}
+    for _, run in sorted(board.runs, key=lambda each: (each[1].key.method, _rate(each[1]), each[1].key.seed)):
+        values = {metric: run.summary.get(metric, math.nan) for metric in METRICS}
+        planned = run.key.parameters.get("rounds")
+        short = isinstance(planned, int) and run.history[-1].get("round", planned) < planned
+        broken = ("loss" in run.summary and math.isnan(values["loss"])) or any(map(math.isinf, values.values()))
+        ends.setdefault(run.key.method, []).append(End(_rate(run), values, short or broken))
+    return ends
+
+
+def _panel(axes: Axes, *, ends: Ends, metric: str, looks: Mapping[str, Look]) -> None:
+    rates = sorted({end.rate for each in ends.values() for end in each})
+    for method, each in ends.items():
+        by_rate, look = _by_rate(each), looks[method]
+        # A rate at which a seed has no number leaves a gap: the mean of the others would look better than it is.
+        values = [[e.values[metric] for e in at] if _is_whole(at, metric) else [math.nan] for at in by_rate.values()]
+        means, own = [sum(v) / len(v) for v in values], list(by_rate)
+        axes.plot(own, means, color=look.colour, linestyle=look.dash, marker=look.marker)
+        axes.fill_between(own, [min(v) for v in values], [max(v) for v in values], color=look.colour, alpha=0.1, lw=0)
+    axes.set_xscale("log")
+    axes.set_xlim(rates[0] / ROOM**2, rates[-1] * ROOM**2)
+    axes.xaxis.set_major_locator(FixedLocator(rates[:: -(-len(rates) // MOST_TICKS)]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlabel("learning rate of the homes", labelpad=1)
+    axes.set_ylabel(f"test {METRICS[metric]}", linespacing=1.3)
+    _scale(axes, metric, [end for each in ends.values() for end in each])
+    limits = axes.get_ylim()
+    for method, each in ends.items():
+        for end in each:
+            value = end.values[metric]
+            if end.ran_away:  # what is no number is on the edge
+                place = min(max(value, limits[0]), limits[1]) if math.isfinite(value) else limits[metric != "auc"]
+                colour = looks[method].colour
+                axes.plot(end.rate, place, color=colour, marker="x", markersize=7, markeredgewidth=1.8, clip_on=False)
+    axes.set_ylim(limits)  # crosses at the edge would move it
+
+
+def _scale(axes: Axes, metric: str, ends: Sequence[End]) -> None:
+    """A loss goes as high as the runs that went to their end; logarithms where numbers of many sizes are drawn."""
+    values = [end.values[metric] for end in ends if math.isfinite(end.values[metric])]
+    if not values:
+        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=FAINT)
+        return
+    finished = [end.values[metric] for end in ends if math.isfinite(end.values[metric]) and not end.ran_away]
+    low, high = min(values), max((finished if metric == "loss" else values) or values)
+    if metric in LOG_SCALE and not logarithmic(axes, low, high):
+        axes.set_ylim(0, high * ROOM if high > 0 else 1)
+
+
+def _sensitivity_caption(data: str, ends: Ends) -> str:
+    """How far the AUC of each method moves between its best and its worst rate, and who ran away."""
+    says = []
+    for method, each in ends.items():
+        whole = {rate: at for rate, at in _by_rate(each).items() if _is_whole(at, "auc")}
+        means = {rate: sum(end.values["auc"] for end in at) / len(at) for rate, at in whole.items()}
+        if means:
+            best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
+            says.append(f"{method} {means[best]:.3f} at rate {best:g} and {means[worst]:.3f} at {worst:g}")
+    away = {method: sum(end.ran_away for end in each) for method, each in ends.items()}
+    lost = [f"{many} of {len(ends[method])} runs of {method}" for method, many in away.items() if many]
+    caption = f"Best and worst test AUC on {data}: {'; '.join(says)}." if says else f"No AUC on {data}."
+    return f"{caption} {listed(lost)} ended early or without a finite loss." if lost else caption
+
+
+def _gaps(data: str, ends: Ends) -> list[str]:
+    """Rates without a mean, since some of their seeds have no number; a metric that a method lacks altogether."""
+    found = []
+    for metric in METRICS:
+        gaps = []
+        for method, each in ends.items():
+            if all(math.isnan(end.values[metric]) for end in each):
+                gaps.append(f"{method} at all rates")
+                continue
+            for rate, at in _by_rate(each).items():
+                if lost := sum(not math.isfinite(end.values[metric]) for end in at):
+                    gaps.append(f"{method} at {rate:g} ({lost} of {seeds([len(at)])})")
+        if gaps:
+            found.append(f"{data}: no {metric}, and so no mean, of {listed(gaps)}.")
+    return found
+
+
+def _note(ends: Sequence[End]) -> str:
+    note = "Everything else as by default. Line: mean over seeds; band: smallest to largest seed."
+    if any(end.ran_away for end in ends):
+        note += " Cross: a run that ended before its rounds were over, or has an infinite number or no loss; it counts "
+        note += "with its last model."
+    if not all(math.isfinite(value) for end in ends for value in end.values.values()):
+        note += " A line has a gap where a seed has no number."
+    return note
+
+
+def _by_rate(ends: Sequence[End]) -> dict[float, list[End]]:
+    """The seeds of a method, rates growing."""
+    return {rate: [end for end in ends if end.rate == rate] for rate in sorted({end.rate for end in ends})}
+
+
+def _is_whole(seeds_at: Sequence[End], metric: str) -> bool:
+    return all(math.isfinite(end.values[metric]) for end in seeds_at)
+
+
+def _seeds(ends: Ends) -> str:
+    """How many a dot is the mean of."""
+    return seeds(len(each) for by_rate in map(_by_rate, ends.values()) for each in by_rate.values())
+
+
+def _looks(methods: Iterable[str]) -> dict[str, Look]:
+    """Each method with a marker of its own."""
+    plain = looks_of({method: method for method in methods})
+    return {
+        method: Look(look.colour, look.dash, MARKERS[number % len(MARKERS)], 4.5)
+        for number, (method, look) in enumerate(plain.items())
+    }
+
+
+def _rate(run: Result) -> float:
+    rate = run.key.parameters.get(RATE)
+    return float(rate) if isinstance(rate, int | float) and rate > 0 else math.nan

@@ -11,18 +11,18 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from benchmarks.results.leaderboard import Board
-from benchmarks.results.results import Result
+from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.drawing.labels import in_lines
-from reports.drawing.families import LOOKS, family_of, legend
-from reports.drawing.looks import FAINT, INK
+from reports.drawing.styles import LOOKS, family_of, legend
+from reports.drawing.styles import FAINT, INK
 from reports.output_types import RUN, About, Drawing, Missing, sources_of
-from reports.main_rows import main_rows, place_title, runs_of, seeds_of, with_rows
-from reports.material import Material
+from reports.boards import main_rows, place_title, runs_of, seeds_of, with_rows
+from reports.inputs import Material
 from reports.selection import IFTTT, WYZE, Place, place_of, places
-from reports.drawing.sheet import Block, Panel, Sheet
-from reports.standings import MIDDLE, TOLD_APART, Standing, standing_of
-from reports.drawing.text_width import inches
+from reports.drawing.layout import Block, Panel, Sheet
+from reports.boards import MIDDLE, TOLD_APART, Standing, standing_of
+from reports.drawing.layout import inches
 
 METRIC = "mrr"
 MOST_PANELS = 4

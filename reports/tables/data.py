@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from benchmarks.results.portraits import FOLDER, Portrait
-from reports.text.cells import NONE, whole, written_out
+from benchmarks.results.dataset_summary import FOLDER, Portrait
+from reports.text.formats import NONE, whole, written_out
 from reports.output_types import BUILD, About, Cell, Missing, Table
-from reports.material import Material
+from reports.inputs import Material
 
 LONGEST = 40  # rows of one data set
 PARTS = ("mean", "median", "%", "share")  # in the name of a statistic that is no count

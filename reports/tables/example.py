@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from benchmarks.results.example_lists import LONGEST, Entry
+from benchmarks.results.examples import LONGEST, Entry
 from benchmarks.results.examples import FOLDER, Example, Recommended
-from benchmarks.results.records import HomeRule
-from reports.text.cells import whole
+from benchmarks.results.store import HomeRule
+from reports.text.formats import whole
 from reports.output_types import BUILD, About, Cell, Missing, Table
-from reports.material import Material
+from reports.inputs import Material
 from reports.selection import IFTTT, WYZE
 
 HIDDEN, IMPOSSIBLE = "hidden", "impossible"  # marks of cells

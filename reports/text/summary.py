@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.results.compare import Comparison, lower_is_better
-from reports.drawing.families import METHODS
-from reports.main_lists import NAMES, MainList, Row
-from reports.main_rows import seeds_of
+from reports.drawing.styles import METHODS
+from reports.boards import NAMES, MainList, Row
+from reports.boards import seeds_of
 from reports.text.phrases import listed
-from reports.standings import MIDDLE, TOLD_APART
+from reports.boards import MIDDLE, TOLD_APART
 
 USER_ITEM = METHODS["user-item"]
 FLOOR = "popularity"

@@ -15,7 +15,7 @@ from baselines.contract import CLAUSES, check_method
 from baselines.method import ignore
 from baselines.popularity import Popularity
 from baselines.registry import build, missing_extra, names
-from baselines.toy_homes import PLANTED, RELATIONS, TYPES, all_pairs, planted_homes
+from baselines.contract import PLANTED, RELATIONS, TYPES, all_pairs, planted_homes
 
 
 @pytest.mark.parametrize("name", names())

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import baselines.cooccurrence
-from baselines.cooccurrence import Cooccurrence
+import baselines.ease
+from baselines.ease import Cooccurrence
 from baselines.ease import Ease
-from baselines.toy_homes import planted_homes
+from baselines.contract import planted_homes
 from tests.support.strategies import homes
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-10}
@@ -60,7 +60,7 @@ def test_scores_do_not_depend_on_how_many_homes_are_scored_at_a_time(some, seed,
     leave_out = some if left_out else None
     at_once = together.scores(known, home[asked], item[asked], leave_out=leave_out)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(baselines.cooccurrence, "CELLS", 1)
+        patch.setattr(baselines.ease, "CELLS", 1)
         one_by_one = together.scores(known, home[asked], item[asked], leave_out=leave_out)
     np.testing.assert_allclose(one_by_one, at_once, **CLOSE)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 
 from baselines.items import Items
-from baselines.non_rules import NonRules
-from baselines.toy_homes import PLANTED, ToyHome, all_pairs, planted_homes, toy_homes
+from baselines.items import NonRules
+from baselines.contract import PLANTED, ToyHome, all_pairs, planted_homes, toy_homes
 from datasets import DataError, Rules
 from tests.support.strategies import homes as random_homes
 
@@ -18,8 +18,8 @@ torch = pytest.importorskip("torch", reason="gcmc needs the extra graph")
 pytest.importorskip("torch_geometric", reason="gcmc needs the extra graph")
 
 from baselines.gcmc import Gcmc  # noqa: E402
-from baselines.gcmc_layers import BilinearDecoder, Dense, LevelMessages  # noqa: E402
-from baselines.gcmc_network import Graph, automations, device_features  # noqa: E402
+from baselines.gcmc import BilinearDecoder, Dense, LevelMessages  # noqa: E402
+from baselines.gcmc import Graph, automations, device_features  # noqa: E402
 
 SHORT = Gcmc(epochs=5)
 CONTACT_LIGHT = ("ContactSensor", "Light")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from baselines.items import Items
-from baselines.toy_homes import PLANTED, ToyHome, all_pairs, planted_homes, toy_homes
+from baselines.contract import PLANTED, ToyHome, all_pairs, planted_homes, toy_homes
 from datasets import DataError
 from tests.support.strategies import homes as random_homes
 

@@ -13,13 +13,13 @@ from scipy.sparse import csr_array
 from scipy.special import expit, logit
 
 from baselines.ease import Ease
-from baselines.fold_in import logistic_fold_in, ranking_fold_in
+from baselines.mf import logistic_fold_in, ranking_fold_in
 from baselines.itemknn import ItemNeighbours
 from baselines.items import Items, UserItemModel
 from baselines.popularity import Popularity
 from baselines.random import RandomOrder
 from baselines.registry import build
-from baselines.toy_homes import PLANTED, RELATIONS, TYPES, ToyHome, all_pairs, planted_homes, toy_homes
+from baselines.contract import PLANTED, RELATIONS, TYPES, ToyHome, all_pairs, planted_homes, toy_homes
 from datasets import DataError, Rules
 from tests.support.strategies import homes as random_homes
 
@@ -233,7 +233,7 @@ def test_fold_in_does_not_depend_on_how_homes_are_divided(monkeypatch):
     for fold_in in (ranking_fold_in, logistic_fold_in):
         whole = fold_in(HAVE, items, SHARE, learning_rate=0.2, regularization=0.1, rounds=20)
         with monkeypatch.context() as small:
-            small.setattr("baselines.fold_in.CELLS", 5)
+            small.setattr("baselines.mf.CELLS", 5)
             divided = fold_in(HAVE, items, SHARE, learning_rate=0.2, regularization=0.1, rounds=20)
         assert divided == pytest.approx(whole, rel=1e-12)
 

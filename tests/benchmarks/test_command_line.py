@@ -17,8 +17,8 @@ import pytest
 from baselines import registry
 from benchmarks.__main__ import main
 from benchmarks.results.leaderboard import Board
-from benchmarks.printed import show_board
-from benchmarks.results.results import Result, Store, load_failures, load_results
+from benchmarks.commands import show_board
+from benchmarks.results.store import Result, Store, load_failures, load_results
 from benchmarks.tune import Trial, Tuned
 from datasets.common.errors import DataError
 from datasets.common import progress as module
@@ -224,7 +224,7 @@ def test_a_list_says_how_many_of_the_hidden_rules_are_unanswered_and_whose_log_o
     summary = {"auc": 0.5, "unanswered": 22.0, "hidden": 580.0}
     table = pd.DataFrame([{"method": "a", "low": 0.4, "high": 0.6, "seeds": 1, "calibrated": False, **summary}])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("benchmarks.printed.leaderboard", lambda *_: table)
+        patched.setattr("benchmarks.commands.leaderboard", lambda *_: table)
         show_board(Board("somewhere", "paper", ()), "auc")
     last = capsys.readouterr().out.splitlines()[-1]
     assert "22 of 580" in last

@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from benchmarks.results.examples import load_examples
-from benchmarks.results.portraits import load_portraits
+from benchmarks.results.dataset_summary import load_portraits
 from benchmarks.results.report_inputs import prepare
-from benchmarks.results.results import Store, load_results
+from benchmarks.results.store import Store, load_results
 from datasets.common.errors import DataError
 from tests.support.toys import toys
 

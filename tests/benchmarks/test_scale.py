@@ -11,8 +11,8 @@ import pytest
 
 from baselines.registry import names
 from benchmarks.runs.experiment import experiment, source
-from benchmarks.results.results import load_results
-from benchmarks.runs.run import run
+from benchmarks.results.store import load_results
+from benchmarks.runs.scheduler import run
 from benchmarks.results.speeds import load_speeds
 from benchmarks.runs.suite import read_suite
 from datasets.registry import names as data_names

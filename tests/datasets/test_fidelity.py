@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from datasets.fidelity import fidelity, marginals, report
+from datasets.describe import fidelity, marginals, report
 from datasets.homes import Homes, Provenance, Rules
-from datasets.published import PUBLISHED, Published
+from datasets.describe import PUBLISHED, Published
 from datasets.registry import load, names
 from datasets.synthetic.ifttt import ifttt_synthetic
 from datasets.synthetic.wyze import wyze_synthetic
-from datasets.view import Relation
+from datasets.homes import Relation
 from tests.support.strategies import homes as any_homes
 
 REAL = Path(os.environ.get("FEDRULE_DATA", "")) / "home-assistant"

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 import datasets
 from datasets import DataError, Provenance
 from datasets.__main__ import main
-from datasets.readers.table_files import write_tables
+from datasets.readers.tables import write_tables
 from datasets.readers.wyze import read_wyze
-from datasets.readers.wyze_files import write_wyze
+from datasets.readers.wyze import write_wyze
 from tests.support.read_back import assert_read_back
 from tests.support.strategies import homes as random_homes
 from tests.support.two_homes import two_homes

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from datasets import DataError, Homes, Provenance, Relation, Rules
-from datasets.view import Device, Rule
+from datasets.homes import Device, Rule
 
 
 def test_a_home_is_spelled_out_by_names_and_source_ids(two: Homes) -> None:

@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from datasets import DataError, Homes, Rules
 from datasets import negatives as module
 from datasets.candidates import Pairs, has_self_rules
-from datasets.common.chance import Chance, Keyed
+from datasets.common.random import Chance, Keyed
 from datasets.negatives import KINDS, Feasible, feasible, paper, sample
 from datasets.splits import split
 from datasets.valid import ValidRules

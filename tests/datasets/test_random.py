@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
 from datasets import DataError
-from datasets.common.chance import Chance, Keyed, Together, chance_of, output
+from datasets.common.random import Chance, Keyed, Together, chance_of, output
 from datasets.homes import Array
 
 IDS = st.integers(-(2**63), 2**63 - 1)

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from reports.figures import hit_rates, leaderboard as leaderboards
+from reports.figures import ranking as hit_rates, leaderboard as leaderboards
 from reports.output_types import About, Cell, Missing, Table
-from reports.material import Material
+from reports.inputs import Material
 from reports.outputs import Output
 from reports.site import site
-from reports.tables.leaderboard import leaderboard
+from reports.tables.results import leaderboard
 from tests.support.browser import chromium, needs_chromium, sized
 from tests.support.made_runs import small_results
 

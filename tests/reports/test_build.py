@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.results.results import Store, load_results
-from benchmarks.runs.run import run
+from benchmarks.results.store import Store, load_results
+from benchmarks.runs.scheduler import run
 from reports.build import main
-from reports.material import Material
+from reports.inputs import Material
 from reports.outputs import OUTPUTS, chosen_outputs
 from reports.site import site
 

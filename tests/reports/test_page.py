@@ -8,11 +8,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from reports.figures import hit_rates
+from reports.figures import ranking as hit_rates
 from reports.output_types import About, Cell, Missing, Table
-from reports.material import Material
+from reports.inputs import Material
 from reports.outputs import Output
-from reports.page import page
+from reports.site import page
 from reports.site import site
 from tests.support.made_runs import small_results
 

@@ -10,9 +10,9 @@ import pytest
 
 from datasets.common.errors import DataError
 from reports import outputs, readme
-from reports.text.cells import NONE
-from reports.figures import hit_rates, leaderboard as leaderboards
-from reports.material import Material
+from reports.text.formats import NONE
+from reports.figures import ranking as hit_rates, leaderboard as leaderboards
+from reports.inputs import Material
 from reports.outputs import Output
 from reports.readme import BEGIN, END, digest, part_of, readme_files
 from tests.support.made_runs import keep, small_results

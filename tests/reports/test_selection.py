@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from datasets.common.errors import DataError
-from reports.material import Material
+from reports.inputs import Material
 from reports.selection import IFTTT, INSTANCES, WYZE, place_of, places
 from tests.support import made_runs
 

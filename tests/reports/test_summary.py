@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from reports.main_lists import main_lists
-from reports.material import Material
+from reports.boards import main_lists
+from reports.inputs import Material
 from reports.text.summary import digits, summary
 from tests.support.made_runs import keep
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.results.key import Key, as_json
-from benchmarks.results.results import Result, Store
-from benchmarks.runs.settings import method_parameters
+from benchmarks.results.store import Key, as_json
+from benchmarks.results.store import Result, Store
+from benchmarks.runs.experiment import method_parameters
 from datasets.common.errors import DataError
 
 HOMES = 40  # an even number, so that swings cancel

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fedrule.model.encoder import Parameters
-from fedrule.federated.plan import Plan
-from fedrule.federated.server import ServerOptimizer
-from fedrule.model.model import Network
+from fedrule.model.encoders import Parameters
+from fedrule.federated.algorithm import Plan
+from fedrule.federated.algorithm import ServerOptimizer
+from fedrule.model.network import Network
 from fedrule.model.batch import Packed
 from fedrule.training.examples import Practice
 

@@ -6,11 +6,11 @@ from itertools import product
 from math import log1p
 
 from datasets.homes import Homes
-from fedrule.evidence.paths import MEAN_SCALE
+from fedrule.evidence.features import MEAN_SCALE
 
 
 def walked(homes: Homes, i: int, j: int) -> list[float]:
-    """From device i to device j, in the order of `fedrule.evidence.paths.NAMES`."""
+    """From device i to device j, in the order of `fedrule.evidence.features.NAMES`."""
     acts = {(int(t), int(a)) for t, a in zip(homes.rules.trigger, homes.rules.action, strict=True)}
     devices = range(homes.n_devices)
     by_one = sum((i, k) in acts and (k, j) in acts for k in devices)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from baselines.registry import build
 from datasets import Homes, Relation
 from fedrule.models.card import Card, Scale
-from fedrule.models.model_file import SavedModel
+from fedrule.models.file import SavedModel
 from tests.support.strategies import homes as random_homes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.colors import to_hex
 
-from reports.drawing.sheet import laid_out
+from reports.drawing.layout import laid_out
 
 
 def texts(table):

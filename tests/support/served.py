@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.speed.http_load import COMMAND, Running, running
+from benchmarks.speed.test_service import COMMAND, Running, running
 
 __all__ = ["COMMAND", "Running", "served"]
 

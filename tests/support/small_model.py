@@ -9,9 +9,9 @@ import numpy as np
 
 from baselines.registry import build
 from datasets.valid import ValidRules
-from datasets.view import Relation
+from datasets.homes import Relation
 from fedrule.models.card import Card, Taught
-from fedrule.models.model_file import SavedModel
+from fedrule.models.file import SavedModel
 from tests.support.random_models import random_model
 
 TYPES = ("Camera", "ContactSensor", "Light", "Lock", "MotionSensor", "Plug", "Thermostat")

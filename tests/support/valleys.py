@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets.homes import Array
-from fedrule.federated.client import train_locally
-from fedrule.federated.engine import Engine
-from fedrule.federated.trainers.handed_in import hand_in, remembered
-from fedrule.federated.layout import Layout, Vector
-from fedrule.federated.state import ServerState
-from fedrule.federated.work import Work
+from fedrule.federated.algorithm import train_locally
+from fedrule.federated.rounds import Engine
+from fedrule.federated.trainers.torch import hand_in, remembered
+from fedrule.federated.vectors import Layout, Vector
+from fedrule.federated.states import ServerState
+from fedrule.federated.protocols import Work
 
 Floats = npt.NDArray[np.float64]
 Slope = tuple[float, Vector]

@@ -14,9 +14,9 @@ import torch
 
 from benchmarks.references.client_by_client import ClientByClient
 from benchmarks.references.home_by_home import asked_homes
-from fedrule.federated.layout import Layout
-from fedrule.methods.method import trainer_of
-from fedrule.methods.federated_methods import FedGnn, FedRule
+from fedrule.federated.vectors import Layout
+from fedrule.methods.federated import trainer_of
+from fedrule.methods.federated import FedGnn, FedRule
 
 
 @pytest.mark.parametrize(("method", "correct"), [(FedGnn, False), (FedRule, True)])

@@ -17,12 +17,12 @@ pytest.importorskip("torch_geometric", reason="the network needs the extra graph
 import torch
 
 from benchmarks.references.home_by_home import HomeByHome, asked_homes, whole_homes
-from fedrule.model.encoder import Sizes
-from fedrule.model.model import Network
+from fedrule.model.encoders import Sizes
+from fedrule.model.network import Network
 from fedrule.training.losses import bce
 from fedrule.training.examples import Practices
-from fedrule.model.scorer import Scorer
-from fedrule.training.training import Lesson, Teacher
+from fedrule.model.score import Scorer
+from fedrule.training.loop import Lesson, Teacher
 
 
 @pytest.fixture(scope="module")

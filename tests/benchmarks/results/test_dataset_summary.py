@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from benchmarks.runs.experiment import source
-from benchmarks.results.matrix_excerpt import DEVICES, ITEMS, OTHERS, RULES, example_home
-from benchmarks.results.portraits import FOLDER, is_current, load_portraits, portrait, save
+from benchmarks.results.dataset_summary import DEVICES, ITEMS, OTHERS, RULES, example_home
+from benchmarks.results.dataset_summary import FOLDER, is_current, load_portraits, portrait, save
 from datasets import load
 from tests.support.lamps import lamps
 from tests.support.two_homes import two_homes

@@ -9,10 +9,10 @@ import pytest
 from scipy.stats import rankdata
 
 from baselines.registry import build
-from benchmarks.results.example_lists import LONGEST, with_every_type
+from benchmarks.results.examples import LONGEST, with_every_type
 from benchmarks.results.examples import DEVICES, FOLDER, RULES, Asked, choose, is_current, load_examples, make, save
 from benchmarks.runs.experiment import experiment, source
-from datasets.common.streams import Stream, generator
+from datasets.common.random import Stream, generator
 from datasets import DataError, load
 from tests.support.lamps import lamps
 from tests.support.toys import toys

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.results.key import Key, as_json
-from benchmarks.results.results import Result, Store, load_failures, load_results, results_folder
+from benchmarks.results.store import Key, as_json
+from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
 from datasets.common.errors import DataError
 
 KEY = Key(
@@ -99,7 +99,7 @@ def test_any_part_of_the_key_gives_another_file(store, change):
 def test_the_hash_does_not_depend_on_the_order_of_settings_or_on_the_process():
     turned = replace(KEY, parameters=dict(reversed(KEY.parameters.items())))
     assert turned.hash == KEY.hash
-    program = f"from benchmarks.results.key import Key; print(Key(**{ {f: getattr(KEY, f) for f in KEY.__slots__}!r}).hash)"
+    program = f"from benchmarks.results.store import Key; print(Key(**{ {f: getattr(KEY, f) for f in KEY.__slots__}!r}).hash)"
     elsewhere = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert elsewhere.stdout.strip() == KEY.hash
 
@@ -267,7 +267,7 @@ def test_a_run_is_claimed_once_and_free_afterwards(store):
 def test_a_claim_ends_with_the_process_that_held_it(store):
     program = (
         "import time; from pathlib import Path\n"
-        "from benchmarks.results.results import Store; from tests.benchmarks.results.test_store import KEY\n"
+        "from benchmarks.results.store import Store; from tests.benchmarks.results.test_store import KEY\n"
         f"with Store(Path({str(store.folder)!r})).claim(KEY) as ours:\n    print(ours, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as holder:
@@ -299,7 +299,7 @@ def test_a_file_where_a_folder_should_be_is_named(tmp_path):
 
 
 def test_reading_results_loads_no_method_and_no_torch():
-    program = "import sys, benchmarks.results.results; print(*sys.modules)"
+    program = "import sys, benchmarks.results.store; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.split()}
     assert not loaded & {"torch", "implicit", "sklearn", "scipy", "baselines", "fedrule"}

@@ -8,20 +8,20 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import pytest
 
-import benchmarks.runs.perform
+import benchmarks.runs.run
 import datasets
 from baselines import registry
 from baselines.registry import build, register
-from benchmarks.runs import curves as module
-from benchmarks.evaluation.calibrate import calibrate
-from benchmarks.runs.curves import METRICS, NAMES, PARTS, Curves, some_homes
+from benchmarks.runs import history as module
+from benchmarks.evaluation.paper import calibrate
+from benchmarks.runs.history import METRICS, NAMES, PARTS, Curves, some_homes
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.runs.experiment import experiment, source
-from benchmarks.results.key import Key
-from benchmarks.results.results import load_results
-from benchmarks.runs.rounds import Rounds
-from benchmarks.runs.run import run
-from benchmarks.evaluation.sampled import Examples
+from benchmarks.results.store import Key
+from benchmarks.results.store import load_results
+from benchmarks.runs.history import Rounds
+from benchmarks.runs.scheduler import run
+from benchmarks.evaluation.paper import Examples
 from benchmarks.runs.suite import read_suite
 from datasets import DataError, Homes, Rules
 from datasets.splits import SPLITS, Hidden, Split, split
@@ -234,8 +234,8 @@ def test_a_part_without_rules_is_an_error_that_names_it(homes):
 @pytest.mark.usefixtures("toys")
 def test_a_run_with_curves_is_fitted_once_on_train_only_and_listening_changes_no_number(tmp_path, homes, monkeypatch):
     fits = []
-    original = benchmarks.runs.perform.fit
-    monkeypatch.setattr(benchmarks.runs.perform, "fit", lambda *given: fits.append(1) or original(*given))
+    original = benchmarks.runs.run.fit
+    monkeypatch.setattr(benchmarks.runs.run, "fit", lambda *given: fits.append(1) or original(*given))
     ranking, paper = run("toy-count", **DATA, seed=3, curves=2, store=tmp_path, isolate=False)
     assert len(fits) == 1
     parts = split(homes, "holdout", seed=3, validation=True)

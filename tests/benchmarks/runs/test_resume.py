@@ -14,11 +14,11 @@ pytest.importorskip("torch", reason="needs the extra graph")
 
 from baselines import registry
 from benchmarks.__main__ import main
-from benchmarks.runs.execute import execute
+from benchmarks.runs.scheduler import execute
 from benchmarks.runs.experiment import experiment, source
-from benchmarks.results.results import Store, load_failures, load_results
-from benchmarks.runs.rounds import Rounds
-from benchmarks.runs.run import run
+from benchmarks.results.store import Store, load_failures, load_results
+from benchmarks.runs.history import Rounds
+from benchmarks.runs.scheduler import run
 from datasets.common.errors import DataError
 from tests.support.toys import toys
 
@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 from baselines.method import ignore
 from baselines.registry import register
-from fedrule.methods.federated_methods import FedRule
+from fedrule.methods.federated import FedRule
 
 fits = 0
 

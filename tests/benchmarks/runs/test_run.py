@@ -13,19 +13,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import benchmarks.runs.perform
+import benchmarks.runs.run
 import datasets
 from baselines import registry
 from baselines.registry import build
-from benchmarks.evaluation.calibrate import Calibration, calibrate
+from benchmarks.evaluation.paper import Calibration, calibrate
 from benchmarks.runs.environment import code_of, commit, peak_megabytes, versions
 from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.runs.execute import execute
+from benchmarks.runs.scheduler import execute
 from benchmarks.runs.experiment import experiment, source
-from benchmarks.runs.isolated import Children
-from benchmarks.results.results import Store, load_failures, load_results
-from benchmarks.runs.run import run
-from benchmarks.runs.settings import data_options, split_options
+from benchmarks.runs.scheduler import Children
+from benchmarks.results.store import Store, load_failures, load_results
+from benchmarks.runs.scheduler import run
+from benchmarks.runs.experiment import data_options, split_options
 from datasets.common.errors import DataError
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS, split
@@ -104,8 +104,8 @@ def test_what_has_no_score_gets_its_probability_from_validation_data_whatever_th
 @pytest.mark.usefixtures("toys")
 def test_log_odds_without_a_gap_are_fitted_once(tmp_path, monkeypatch):
     fits = []
-    original = benchmarks.runs.perform.fit
-    monkeypatch.setattr(benchmarks.runs.perform, "fit", lambda *given: fits.append(1) or original(*given))
+    original = benchmarks.runs.run.fit
+    monkeypatch.setattr(benchmarks.runs.run, "fit", lambda *given: fits.append(1) or original(*given))
     run("toy-log-odds", **DATA, store=tmp_path, isolate=False)
     assert len(fits) == 1
     run("toy-count", **DATA, store=tmp_path, isolate=False)
@@ -129,7 +129,7 @@ def test_defaults_of_data_and_splits_are_of_their_type(monkeypatch):
     registered = replace(get_data("wyze-synthetic"), load=lambda *, size=None: size)
     registered.load.__annotations__["size"] = float
     registered.load.__kwdefaults__["size"] = 2
-    monkeypatch.setattr("benchmarks.runs.settings.get_data", lambda _: registered)
+    monkeypatch.setattr("benchmarks.runs.experiment.get_data", lambda _: registered)
     assert repr(data_options("wyze-synthetic", {})) == "{'size': 2.0}"
 
 
@@ -357,8 +357,8 @@ def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path):
 @pytest.mark.usefixtures("toys")
 def test_two_processes_on_one_folder_make_every_run_once_and_lose_none(tmp_path):
     program = (
-        "import tests.support.toy_methods; from pathlib import Path; from benchmarks.runs.execute import execute\n"
-        "from benchmarks.runs.experiment import experiment, source; from benchmarks.results.results import Store\n"
+        "import tests.support.toy_methods; from pathlib import Path; from benchmarks.runs.scheduler import execute\n"
+        "from benchmarks.runs.experiment import experiment, source; from benchmarks.results.store import Store\n"
         "homes = source('wyze-synthetic', options={'homes': 80})\n"
         "asked = [experiment('toy-count', homes, parameters={}, options={}, seed=s) for s in range(3)]\n"
         f"print(execute(asked, store=Store(Path({str(tmp_path)!r}))).made)"

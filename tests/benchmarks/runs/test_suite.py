@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from baselines import registry
-from benchmarks.runs.settings import assignments, of_type
+from benchmarks.runs.experiment import assignments, of_type
 from benchmarks.runs.suite import read_examples, read_suite, suites
 from datasets.common.errors import DataError
 from datasets.common.options import parse_value

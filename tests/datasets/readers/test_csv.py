@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from datasets.readers.delimited import write_delimited
+from datasets.readers.csv import write_delimited
 from datasets.common.errors import DataError
 from datasets.homes import Homes
 from datasets.readers.tables import from_tables

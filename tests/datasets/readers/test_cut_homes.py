@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import datasets
-from datasets.readers.cut import cut
+from datasets.readers.filters import cut
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Rules
 from tests.support.real_data import needs_real

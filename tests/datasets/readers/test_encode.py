@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.readers.numbered import numbered
+from datasets.readers.join import numbered
 
 CLOSE = st.lists(st.integers(-20, 20), max_size=30)  # counted over their range
 FAR = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30)  # hashed

@@ -8,7 +8,7 @@ import pytest
 
 from datasets.common.errors import DataError
 from datasets.ifttt import ifttt_full
-from datasets.readers.layouts import layout_of
+from datasets.readers.ifttt_files import layout_of
 from tests.support.ifttt_files import PARTS, RULES, mi_line, ur_line, write, write_recrules
 
 

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from datasets.common.errors import DataError
 from datasets.homes import Homes
 from datasets.registry import load
-from datasets.synthetic import ifttt_catalogue as catalogue
+from datasets.synthetic import ifttt as catalogue
 from datasets.synthetic.ifttt import SERVICES, activity, ifttt_synthetic, originators, take_up
 
 

@@ -14,14 +14,14 @@ from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 from datasets.registry import load
 from datasets.synthetic.catalogue import Catalogue, catalogue
-from datasets.synthetic.counts import Counts, paired
+from datasets.synthetic.wyze import Counts, paired
 from datasets.synthetic.draws import any_of, pick, spread_out
-from datasets.synthetic.presets import PRESETS
-from datasets.synthetic.room import roomy
-from datasets.synthetic.vocabulary import ACTIONS, ALREADY_SO, ENDS, INTENTS, PROFILES, ROLES, STATES
+from datasets.synthetic.wyze import PRESETS
+from datasets.synthetic.wiring import roomy
+from datasets.synthetic.catalogue import ACTIONS, ALREADY_SO, ENDS, INTENTS, PROFILES, ROLES, STATES
 from datasets.synthetic.wyze import wyze_synthetic
 from datasets.readers.wyze import read_wyze
-from datasets.readers.wyze_files import write_wyze
+from datasets.readers.wyze import write_wyze
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ import sys
 import pytest
 
 import datasets
-from baselines.toy_homes import ToyHome, planted_homes, toy_homes
-from datasets.readers.table_files import write_tables
+from baselines.contract import ToyHome, planted_homes, toy_homes
+from datasets.readers.tables import write_tables
 
 pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.__main__ import main
-from fedrule.models.model_file import SavedModel
+from fedrule.models.file import SavedModel
 
 SMALL = ["--set", "rounds=3", "--set", "hidden=4"]
 DATA = "wyze-synthetic:homes=120,seed=2"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import fedrule.evidence.tally
-from fedrule.evidence.tally import Column, Tallies
+import fedrule.evidence.counts
+from fedrule.evidence.counts import Column, Tallies
 
 SIZES = {"a": 3, "b": 4, "c": 2}
 PATTERNS = (("a",), ("b", "a"), ("a", "b", "c"), ("a", "b"), ("c", "a", "b"))
@@ -30,7 +30,7 @@ def of(row, pattern):
 @given(known=ROWS, asked=ROWS)
 def test_every_row_finds_how_often_its_combination_occurs(dense, known, asked):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedrule.evidence.tally, "DENSE", dense)
+        patch.setattr(fedrule.evidence.counts, "DENSE", dense)
         tallies = Tallies.of(columns(known), PATTERNS)
     number = tallies.find(columns(asked))
     for pattern in PATTERNS:
@@ -43,7 +43,7 @@ def test_tables_and_searches_give_the_same_numbers(known, asked):
     found = []
     for dense in (0, 1 << 22):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fedrule.evidence.tally, "DENSE", dense)
+            patch.setattr(fedrule.evidence.counts, "DENSE", dense)
             found.append(Tallies.of(columns(known), PATTERNS).find(columns(asked)))
     searched, tables = found
     assert {p: n.tolist() for p, n in searched.items()} == {p: n.tolist() for p, n in tables.items()}

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fedrule.evidence.evidence
-from baselines.toy_homes import planted_homes
+import fedrule.evidence.features
+from baselines.contract import planted_homes
 from datasets import Rules
-from fedrule.evidence.evidence import NAMES, Evidence
-from fedrule.evidence.patterns import OF_ALL_HOMES, OF_HOME, TURNED
+from fedrule.evidence.features import NAMES, Evidence
+from fedrule.evidence.counts import OF_ALL_HOMES, OF_HOME, TURNED
 from tests.support.plain_paths import walked
 from tests.support.strategies import every_candidate, homes, triples
 
@@ -134,7 +134,7 @@ def test_features_do_not_depend_on_what_else_is_asked(train, other):
     some = np.random.default_rng(other).random(len(candidates)) < 0.5
     assert evidence.features(train, candidates.take(some)).tobytes() == together[some].tobytes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedrule.evidence.evidence, "AT_ONCE", 3)
+        patch.setattr(fedrule.evidence.features, "AT_ONCE", 3)
         assert evidence.features(train, candidates).tobytes() == together.tobytes()
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from datasets.candidates import Pairs
 from datasets.homes import Homes, Rules
-from fedrule.evidence.paths import MEAN_SCALE, NAMES, path_features
+from fedrule.evidence.features import MEAN_SCALE, PATH_NAMES, path_features
 from tests.support.plain_paths import walked
 from tests.support.strategies import homes as any_homes
 
@@ -25,13 +25,13 @@ def every_pair(homes: Homes) -> Rules:
 def test_paths_are_those_of_a_walk_over_all_devices(homes):
     asked = every_pair(homes)
     expected = [walked(homes, int(i), int(j)) for i, j in zip(asked.trigger, asked.action, strict=True)]
-    np.testing.assert_allclose(path_features(homes, asked), np.reshape(expected, (-1, len(NAMES))), rtol=1e-5)
+    np.testing.assert_allclose(path_features(homes, asked), np.reshape(expected, (-1, len(PATH_NAMES))), rtol=1e-5)
 
 
 @given(any_homes())
 def test_no_candidate_gives_no_row(homes):
     none = np.zeros(0, dtype=np.int64)
-    assert path_features(homes, Rules(none, none, none, none)).shape == (0, len(NAMES))
+    assert path_features(homes, Rules(none, none, none, none)).shape == (0, len(PATH_NAMES))
 
 
 def test_a_lamp_that_goes_with_another_is_three_rules_away():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from datasets import Rules
-from fedrule.evidence.patterns import OF_ALL_HOMES, OF_HOME, TURNED, Reading
+from fedrule.evidence.counts import OF_ALL_HOMES, OF_HOME, TURNED, Reading
 from tests.support.strategies import homes
 
 

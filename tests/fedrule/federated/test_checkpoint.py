@@ -27,9 +27,9 @@ from baselines.registry import build
 from datasets.common.errors import DataError
 from fedrule.federated import checkpoint
 from fedrule.federated.checkpoint import ABOUT, FORMAT, Checkpoint, about
-from fedrule.federated.engine import Report
-from fedrule.federated.layout import zeros
-from fedrule.federated.training import Run, train
+from fedrule.federated.rounds import Report
+from fedrule.federated.vectors import zeros
+from fedrule.federated.rounds import Run, train
 from tests.support.killed_fits import KILLS, SMALL, VARIANTS
 from tests.support.small_states import small_state
 

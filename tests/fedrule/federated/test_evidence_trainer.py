@@ -15,28 +15,28 @@ pytest.importorskip("numba", reason="federated methods need the extra graph")
 
 import torch
 
-import fedrule.federated.trainers.batched
-import fedrule.model.weighed
-from baselines.toy_homes import ToyHome, planted_homes, toy_homes
+import fedrule.federated.trainers.evidence
+import fedrule.model.terms
+from baselines.contract import ToyHome, planted_homes, toy_homes
 from datasets import Homes
-from datasets.common.chance import output
-from fedrule.evidence.evidence import Evidence
-from fedrule.federated import side_by_side
-from fedrule.federated.at_home import Task
-from fedrule.federated.trainers.batched import Batched, is_evidence
-from fedrule.federated.client import Memory, train_locally
+from datasets.common.random import output
+from fedrule.evidence.features import Evidence
+from fedrule.federated import algorithm as side_by_side
+from fedrule.federated.client import Task
+from fedrule.federated.trainers.evidence import Batched, is_evidence
+from fedrule.federated.algorithm import Memory, train_locally
 from fedrule.federated.cohort import Cohorts
-from fedrule.federated.engine import Engine
-from fedrule.federated.trainers.evidence_kernel import slopes
-from fedrule.federated.layout import Layout
-from fedrule.federated.trainers.lessons import Lessons
-from fedrule.methods.method import trainer_of
-from fedrule.federated.trainers.one_by_one import OneByOne
-from fedrule.federated.plan import Plan
-from fedrule.federated.side_by_side import train_side_by_side
+from fedrule.federated.rounds import Engine
+from fedrule.federated.trainers.evidence import slopes
+from fedrule.federated.vectors import Layout
+from fedrule.federated.trainers.evidence import Lessons
+from fedrule.methods.federated import trainer_of
+from fedrule.federated.trainers.torch import OneByOne
+from fedrule.federated.algorithm import Plan
+from fedrule.federated.algorithm import train_side_by_side
 from fedrule.training.losses import OBJECTIVES, bce, ranking
-from fedrule.model.scorer import Scorer
-from fedrule.model.weighed import WeighedEvidence
+from fedrule.model.score import Scorer
+from fedrule.model.terms import WeighedEvidence
 from tests.support.small_populations import population, populations
 
 SEEDS = st.integers(0, 2**32)
@@ -153,7 +153,7 @@ def test_with_the_same_dropout_they_are_trained_as_one_by_one(seed):
         return hidden * torch.from_numpy(kept.reshape(hidden.shape)) / (1 - share)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedrule.model.weighed, "dropped", dropped)
+        patch.setattr(fedrule.model.terms, "dropped", dropped)
         alone = played(OneByOne(homes, task), Engine(plan))
     assert_alike(many, alone, bitwise=False)
 
@@ -192,7 +192,7 @@ def test_chunks_change_no_bit(plan, seed, dropout):
     together = played(Batched(homes, task), engine)
     for chunk, rows in ((1, 64), (5, 64), (64, 3)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fedrule.federated.trainers.batched, "AT_ONCE", rows)
+            patch.setattr(fedrule.federated.trainers.evidence, "AT_ONCE", rows)
             apart = played(Batched(homes, task), replace(engine, at_once=chunk))
         assert_alike(together, apart, bitwise=True)
 
@@ -220,7 +220,7 @@ def test_what_is_kept_of_lessons_changes_no_bit(seed, draws):
     for limits in ({"KEPT_BYTES": 0}, {"TOGETHER": 0}):
         with pytest.MonkeyPatch.context() as patch:
             for name, value in limits.items():
-                patch.setattr(fedrule.federated.trainers.batched, name, value)
+                patch.setattr(fedrule.federated.trainers.evidence, name, value)
             assert_alike(together, played(Batched(homes, task), engine, rounds=6), bitwise=True)
 
 

@@ -16,17 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines.registry import build
-from baselines.toy_homes import ToyHome, all_pairs, planted_homes, toy_homes
+from baselines.contract import ToyHome, all_pairs, planted_homes, toy_homes
 from datasets import DataError
-from fedrule.federated import memories
+from fedrule.federated import states as memories
 from fedrule.federated.cohort import Cohorts
-from fedrule.federated.engine import Engine
-from fedrule.federated.trainers.fast import Fast
-from fedrule.federated.trainers.one_by_one import OneByOne
-from fedrule.federated.plan import Plan
-from fedrule.federated.server import ServerOptimizer
-from fedrule.federated.state import ServerState
-from fedrule.federated.training import Run, train
+from fedrule.federated.rounds import Engine
+from fedrule.federated.trainers.kernel import Fast
+from fedrule.federated.trainers.torch import OneByOne
+from fedrule.federated.algorithm import Plan
+from fedrule.federated.algorithm import ServerOptimizer
+from fedrule.federated.states import ServerState
+from fedrule.federated.rounds import Run, train
 from tests.support.small_populations import Setting, control, population, populations, whole
 from tests.support.valleys import LAYOUT, Valleys
 

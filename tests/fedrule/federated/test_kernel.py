@@ -21,13 +21,13 @@ import torch
 from datasets import DataError, Homes, Rules
 from datasets.homes import Mask, runs, starts
 from datasets.valid import ValidRules
-from fedrule.model.encoder import Sizes
-from fedrule.federated.grid import on_grid
+from fedrule.model.encoders import Sizes
+from fedrule.federated.vectors import on_grid
 from fedrule.federated.trainers.kernel import Clients, Correction, Moments, Outcome, Shape, Training, train_shard
-from fedrule.federated.layout import Layout
-from fedrule.model.model import Network
+from fedrule.federated.vectors import Layout
+from fedrule.model.network import Network
 from fedrule.training.losses import bce
-from fedrule.model.scorer import Scorer
+from fedrule.model.score import Scorer
 from tests.support.strategies import every_candidate, homes
 
 HIDDEN, UNITS = 5, 7  # not multiples of what is worked out at a time
@@ -179,7 +179,7 @@ def whole(dense: Vector, rows: Vector, clients: Clients, k: int, shape: Shape) -
 
 @dataclass
 class Plain:
-    """One client in float64, after the equations of `fedrule.federated.plan`."""
+    """One client in float64, after the equations of `fedrule.federated.algorithm`."""
 
     gradient: Gradient
     own: Vector

@@ -24,9 +24,9 @@ import pytest
 pytest.importorskip("torch", reason="the federated engine needs the extra graph")
 
 from fedrule.federated.cohort import Cohorts
-from fedrule.federated.engine import Engine
-from fedrule.federated.plan import Plan
-from fedrule.federated.server import ServerOptimizer
+from fedrule.federated.rounds import Engine
+from fedrule.federated.algorithm import Plan
+from fedrule.federated.algorithm import ServerOptimizer
 from tests.support.valleys import LAYOUT, Valleys, descended
 
 TWO = Valleys.of([1, 4], [0, 1])

@@ -16,17 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets import DataError
-from fedrule.model.encoder import Sizes
-from fedrule.federated import memories as remembering
-from fedrule.federated.aligned import align, put_back
+from fedrule.model.encoders import Sizes
+from fedrule.federated import states as remembering
+from fedrule.federated.states import align, put_back
 from fedrule.federated.cohort import Cohorts
-from fedrule.federated.grid import STEP, on_grid
-from fedrule.federated.layout import Layout
-from fedrule.federated.memories import Memories
-from fedrule.federated.plan import Plan
-from fedrule.federated.server import Moved, ServerOptimizer
-from fedrule.federated.state import ServerState
-from fedrule.model.model import Network
+from fedrule.federated.vectors import STEP, on_grid
+from fedrule.federated.vectors import Layout
+from fedrule.federated.states import Memories
+from fedrule.federated.algorithm import Plan
+from fedrule.federated.algorithm import Moved, ServerOptimizer
+from fedrule.federated.states import ServerState
+from fedrule.model.network import Network
 
 NETWORK = Network(Sizes(3, 5, hidden=4), predictor_hidden=6)
 PARAMETERS = NETWORK.initial(torch.Generator().manual_seed(1))

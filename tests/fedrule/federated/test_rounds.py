@@ -17,18 +17,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrule.federated import side_by_side
-from fedrule.federated.at_home import Key, train_at_home
-from fedrule.federated.client import Memory
+from fedrule.federated import algorithm as side_by_side
+from fedrule.federated.client import Key, train_at_home
+from fedrule.federated.algorithm import Memory
 from fedrule.federated.cohort import Cohorts
-from fedrule.federated.engine import Engine, Report
-from fedrule.federated.trainers.fast import Fast, is_fast
-from fedrule.federated.grid import on_grid
-from fedrule.methods.method import trainer_of
-from fedrule.federated.trainers.one_by_one import OneByOne
-from fedrule.federated.plan import Plan
-from fedrule.federated.server import ServerOptimizer
-from fedrule.federated.state import ServerState
+from fedrule.federated.rounds import Engine, Report
+from fedrule.federated.trainers.kernel import Fast, is_fast
+from fedrule.federated.vectors import on_grid
+from fedrule.methods.federated import trainer_of
+from fedrule.federated.trainers.torch import OneByOne
+from fedrule.federated.algorithm import Plan
+from fedrule.federated.algorithm import ServerOptimizer
+from fedrule.federated.states import ServerState
 from tests.support.plain_federated import Server
 from tests.support.small_populations import Setting, control, population, populations, whole
 

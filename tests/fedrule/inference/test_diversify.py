@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from datasets import DataError, Relation
 from fedrule.inference import AskedHome, Owned, Recommender
-from fedrule.inference.graph import Graph
-from fedrule.inference.searches import search_of
-from fedrule.inference.varied import Varied
+from fedrule.inference.encode import Graph
+from fedrule.inference.search import search_of
+from fedrule.inference.recommender import Varied
 from tests.support.random_models import cases, random_model
 
 

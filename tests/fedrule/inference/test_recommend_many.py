@@ -15,8 +15,8 @@ import datasets
 from datasets import DataError, Homes, Relation, Rules
 from fedrule.inference import AskedHome, Recommender
 from fedrule.inference import recommender as of_recommenders
-from fedrule.inference.ranked_file import write_all
-from fedrule.inference.searches import ScorerSearch
+from fedrule.inference.output import write_all
+from fedrule.inference.search import ScorerSearch
 from tests.support.random_models import cases, random_model
 from tests.support.two_homes import two_homes
 

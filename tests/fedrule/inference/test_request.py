@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from datasets import DataError
 from fedrule.inference import AskedHome, Automated, BadHome, Owned, Recommender
-from fedrule.inference.numbered_home import Numbers
+from fedrule.inference.encode import Numbers
 from tests.support.small_model import RELATIONS, TYPES, small_model
 
 DOOR, LAMP = {"id": "door", "type": "ContactSensor"}, {"id": "lamp", "type": "Light"}

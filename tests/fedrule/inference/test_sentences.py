@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from datasets import load
-from fedrule.inference.wording import sentence, template
+from fedrule.inference.sentences import sentence, template
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ import datasets
 import fedrule.federated
 from baselines.contract import check_method
 from baselines.registry import build, names
-from baselines.toy_homes import all_pairs, planted_homes
+from baselines.contract import all_pairs, planted_homes
 from datasets.common.errors import DataError
 from datasets.valid import ValidRules
-from fedrule.methods import method as federated
-from fedrule.federated.trainers.fast import Fast
-from fedrule.federated.trainers.one_by_one import OneByOne
+from fedrule.methods import federated
+from fedrule.federated.trainers.kernel import Fast
+from fedrule.federated.trainers.torch import OneByOne
 
 METHODS = ["fedgnn", "fedprox", "fedrule", "fedgate", "scaffold"]
 PLANTED = planted_homes()

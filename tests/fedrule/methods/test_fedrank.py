@@ -15,11 +15,11 @@ pytest.importorskip("numba", reason="fedrank needs the extra graph")
 
 import datasets
 from baselines.registry import build, parameters
-from baselines.toy_homes import ToyHome, planted_homes, toy_homes
+from baselines.contract import ToyHome, planted_homes, toy_homes
 from benchmarks.evaluation.evaluate import evaluate
 from datasets import DataError
 from datasets.valid import ValidRules
-from fedrule.evidence.evidence import Evidence
+from fedrule.evidence.features import Evidence
 from fedrule.methods.fedrank import FedRank
 from fedrule.methods.graphrank import GraphRank
 from fedrule.evidence.statistics import Statistics, sent_bytes

@@ -7,16 +7,16 @@ import logging
 import numpy as np
 import pytest
 
-from baselines.toy_homes import PLANTED, TYPES, ToyHome, all_pairs, planted_homes, toy_homes
+from baselines.contract import PLANTED, TYPES, ToyHome, all_pairs, planted_homes, toy_homes
 from datasets import DataError, Homes, Rules
 from datasets.valid import ValidRules
 
 pytest.importorskip("sklearn", reason="graphfeatures needs the extra learn")
 
 import fedrule.methods.graphfeatures
-from fedrule.evidence.evidence import NAMES
+from fedrule.evidence.features import NAMES
 from fedrule.methods.graphfeatures import GraphFeatures
-from fedrule.model.narrowed import narrow
+from fedrule.model.score import narrow
 
 SMALL = GraphFeatures(min_samples_leaf=5, max_iter=40)
 CONTACT_LIGHT = ("ContactSensor", "Light")

@@ -12,7 +12,7 @@ import pytest
 import datasets
 from baselines.contract import check_method
 from baselines.registry import build
-from baselines.toy_homes import ToyHome, all_pairs, planted_homes, toy_homes
+from baselines.contract import ToyHome, all_pairs, planted_homes, toy_homes
 from benchmarks.evaluation.evaluate import evaluate
 from datasets import DataError, Homes, Rules
 from datasets.valid import ValidRules

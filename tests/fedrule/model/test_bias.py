@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from baselines.toy_homes import ToyHome, toy_homes
+from baselines.contract import ToyHome, toy_homes
 from datasets import Rules
 from datasets.valid import ValidRules
 
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.bias import CountBias, LearnedBias  # noqa: E402
+from fedrule.model.terms import CountBias, LearnedBias  # noqa: E402
 from fedrule.evidence.statistics import Statistics  # noqa: E402
-from fedrule.model.typed_rules import has_item, items  # noqa: E402
+from fedrule.model.terms import has_item, items  # noqa: E402
 
 OPEN = ("ContactSensor", 0, "Light")
 MOTION = ("MotionSensor", 1, "Light")

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from baselines.toy_homes import ToyHome, toy_homes
+from baselines.contract import ToyHome, toy_homes
 from datasets import DataError, Rules
 from tests.support.strategies import homes as random_homes
 
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 geometric = pytest.importorskip("torch_geometric.nn", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.convolutions import Gat, Gcn, messages  # noqa: E402
-from fedrule.model.encoder import Sizes  # noqa: E402
+from fedrule.model.encoders import Gat, Gcn, messages  # noqa: E402
+from fedrule.model.encoders import Sizes  # noqa: E402
 from fedrule.model.batch import Packed  # noqa: E402
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}

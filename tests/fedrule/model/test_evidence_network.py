@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from baselines.toy_homes import all_pairs, planted_homes
+from baselines.contract import all_pairs, planted_homes
 from datasets import Rules
 
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.evidence.evidence import NAMES, Evidence  # noqa: E402
-from fedrule.model.weighed import WeighedEvidence  # noqa: E402
+from fedrule.evidence.features import NAMES, Evidence  # noqa: E402
+from fedrule.model.terms import WeighedEvidence  # noqa: E402
 
 HOMES = planted_homes()
 TRIGGER, ACTION = all_pairs(HOMES)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.toy_homes import ToyHome, all_pairs, planted_homes, toy_homes
+from baselines.contract import ToyHome, all_pairs, planted_homes, toy_homes
 from datasets import DataError, Rules
 from datasets.common.errors import UnknownName
 from tests.support.strategies import homes as random_homes
@@ -17,8 +17,8 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.encoder import Sizes  # noqa: E402
-from fedrule.model.model import ENCODERS, Network  # noqa: E402
+from fedrule.model.encoders import Sizes  # noqa: E402
+from fedrule.model.network import ENCODERS, Network  # noqa: E402
 from fedrule.model.batch import Packed  # noqa: E402
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
-from fedrule.model import triples
-from fedrule.model.encoder import Sizes
-from fedrule.model.model import Network
-from fedrule.model.triples import Predictor, triple_logits
+from fedrule.model import network as triples
+from fedrule.model.encoders import Sizes
+from fedrule.model.network import Network
+from fedrule.model.network import Predictor, triple_logits
 
 Triples = tuple[Tensor, Tensor, Tensor]
 

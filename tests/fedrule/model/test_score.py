@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.toy_homes import all_pairs, planted_homes
+from baselines.contract import all_pairs, planted_homes
 from datasets.valid import ValidRules
 from tests.support.strategies import every_candidate, homes
 
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-import fedrule.model.scorer
-from fedrule.model.bias import CountBias, LearnedBias  # noqa: E402
-from fedrule.model.context import Context  # noqa: E402
-from fedrule.model.encoder import Sizes  # noqa: E402
-from fedrule.model.model import Network  # noqa: E402
-from fedrule.model.scorer import Scorer  # noqa: E402
+import fedrule.model.score
+from fedrule.model.terms import CountBias, LearnedBias  # noqa: E402
+from fedrule.model.terms import Context  # noqa: E402
+from fedrule.model.encoders import Sizes  # noqa: E402
+from fedrule.model.network import Network  # noqa: E402
+from fedrule.model.score import Scorer  # noqa: E402
 from fedrule.evidence.statistics import Statistics  # noqa: E402
 
 
@@ -71,7 +71,7 @@ def test_scores_are_the_same_bits_in_any_order_and_a_few_at_a_time(monkeypatch):
     parameters, (trigger, action) = parameters_of(scorer), all_pairs(train)
     together = scorer.score_pairs(parameters, train, trigger, action)
     order = np.random.default_rng(0).permutation(len(trigger))
-    monkeypatch.setattr(fedrule.model.scorer, "CELLS_AT_ONCE", 12)  # three pairs
+    monkeypatch.setattr(fedrule.model.score, "CELLS_AT_ONCE", 12)  # three pairs
     parts = scorer.score_pairs(parameters, train, trigger[order], action[order])
     assert parts.tobytes() == together[order].tobytes()
 

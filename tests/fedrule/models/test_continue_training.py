@@ -11,7 +11,7 @@ import pytest
 import datasets
 import fedrule
 from baselines.registry import build
-from baselines.toy_homes import RELATIONS, TYPES, all_pairs, other_homes, planted_homes
+from baselines.contract import RELATIONS, TYPES, all_pairs, other_homes, planted_homes
 from datasets import DataError, Homes
 from datasets.splits import split
 from datasets.valid import ValidRules

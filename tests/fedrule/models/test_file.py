@@ -14,7 +14,7 @@ from safetensors.numpy import save
 
 from datasets import DataError
 from fedrule.inference import Card, Recommender, SavedModel
-from fedrule.models import model_file as of_files
+from fedrule.models import file as of_files
 from fedrule.models.card import FORMAT, Scale, Taught
 from tests.support.random_models import cases
 from tests.support.small_model import small_model

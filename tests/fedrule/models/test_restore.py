@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from baselines.registry import build
-from baselines.toy_homes import all_pairs, other_homes, planted_homes
+from baselines.contract import all_pairs, other_homes, planted_homes
 from datasets import DataError
 from datasets.valid import ValidRules
 
@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch", reason="the graph formulation needs the ext
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.models.card import Card, Scale, Taught  # noqa: E402
-from fedrule.models.model_file import SavedModel  # noqa: E402
+from fedrule.models.file import SavedModel  # noqa: E402
 from fedrule.models.restore import counts_of, restored, saved_model  # noqa: E402
 from fedrule.evidence.statistics import Statistics  # noqa: E402
 

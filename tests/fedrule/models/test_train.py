@@ -15,7 +15,7 @@ import datasets
 import fedrule
 from baselines import registry
 from baselines.method import ignore
-from baselines.toy_homes import ToyHome, planted_homes, toy_homes
+from baselines.contract import ToyHome, planted_homes, toy_homes
 from benchmarks.evaluation.evaluate import evaluate
 from datasets import DataError
 from datasets.splits import split
@@ -28,7 +28,7 @@ from fedrule.methods.graph_method import GraphMethod
 from fedrule.methods.graphrule import GraphRule
 from fedrule.models.card import Scale
 from fedrule.models.restore import counts_of, restored
-from fedrule.training.start import Start
+from fedrule.training.loop import Start
 from fedrule.evidence.statistics import Statistics
 
 HOMES = datasets.load("wyze-synthetic", homes=200, seed=4)

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from fedrule.serving.connection import connections
+from fedrule.serving.server import connections
 from fedrule.serving.routes import application
 from tests.support.served import served
 from tests.support.small_model import home, saved_model

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import DataError, Homes, Rules
-from datasets.common.chance import Keyed
+from datasets.common.random import Keyed
 from datasets.valid import ValidRules
 from fedrule.training.examples import LOOKED_AT, NonRules, Practice, Practices, Score
 from tests.support.lamps import lamps

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from reports.figures import breakdown
-from reports.material import Material
+from reports.figures import ranking as breakdown
+from reports.inputs import Material
 from tests.support.made_runs import run, sliced
 from tests.support.seen import dots, panels
 

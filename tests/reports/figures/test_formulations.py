@@ -11,14 +11,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import PathPatch, Rectangle
 
 from benchmarks.runs.experiment import source
-from benchmarks.results.matrix_excerpt import ExampleHome, MatrixRow
-from benchmarks.results.portraits import portrait, save
-from benchmarks.results.records import HomeRule, Owned, TypedRule
-from reports.figures.formulations import MOST_EDGES, example_home
-from reports.figures.home_graph import NODE, NODE_TALL
+from benchmarks.results.dataset_summary import ExampleHome, MatrixRow
+from benchmarks.results.dataset_summary import portrait, save
+from benchmarks.results.store import HomeRule, Owned, TypedRule
+from reports.figures.data import MOST_EDGES, example_home
+from reports.figures.data import NODE, NODE_TALL
 from reports.output_types import Missing
-from reports.material import Material
-from reports.drawing.sheet import laid_out, written
+from reports.inputs import Material
+from reports.drawing.layout import laid_out, written
 
 CAMERA, TWIN, DOOR = Owned(1, "Camera"), Owned(2, "Camera"), Owned(3, "ContactSensor")
 LIGHT, MOTION, IDLE = Owned(4, "Light"), Owned(5, "MotionSensor"), Owned(6, "Thermostat")

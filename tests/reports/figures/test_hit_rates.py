@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from reports.figures.hit_rates import LONGEST, federated, formulations
+from reports.figures.ranking import LONGEST, federated, formulations
 from reports.output_types import Missing
-from reports.material import Material
+from reports.inputs import Material
 from reports.selection import WYZE
 from tests.support.made_runs import run
 from tests.support.seen import panels

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.results.portraits import Portrait
-from reports.figures.home_counts import home_counts
+from benchmarks.results.dataset_summary import Portrait
+from reports.figures.data import home_counts
 from reports.output_types import Missing
-from reports.material import Material
-from reports.drawing.sheet import laid_out
+from reports.inputs import Material
+from reports.drawing.layout import laid_out
 
 SMALL = Portrait(
     data="toy",

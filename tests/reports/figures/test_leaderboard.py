@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from datasets.common.errors import DataError
-from reports.drawing.families import LOOKS, family_of
-from reports.figures import breakdown, leaderboard as leaderboards, tradeoffs
+from reports.drawing.styles import LOOKS, family_of
+from reports.figures import ranking as breakdown, leaderboard as leaderboards, tradeoffs
 from reports.output_types import Missing
-from reports.material import Material
-from reports.drawing.sheet import laid_out, written
+from reports.inputs import Material
+from reports.drawing.layout import laid_out, written
 from tests.support.made_runs import keep, rounds, run, sliced
 from tests.support.seen import dots, inscriptions, panels
 

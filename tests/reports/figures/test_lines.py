@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.runs.settings import method_parameters
-from reports.figures import by_round, hit_rates
+from benchmarks.runs.experiment import method_parameters
+from reports.figures import by_round, ranking as hit_rates
 from reports.output_types import Missing
-from reports.material import Material
+from reports.inputs import Material
 from reports.selection import INSTANCES, WYZE
-from reports.drawing.sheet import laid_out
+from reports.drawing.layout import laid_out
 from tests.support.made_runs import run
 
 

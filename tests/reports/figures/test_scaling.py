@@ -14,8 +14,8 @@ from datasets.common.errors import DataError
 from reports.figures.inference import delay, memory
 from reports.figures.scaling import MOST, scaling
 from reports.output_types import Missing
-from reports.material import Material
-from reports.drawing.sheet import laid_out, written
+from reports.inputs import Material
+from reports.drawing.layout import laid_out, written
 from tests.support import made_runs
 
 GRAPH = "Graph methods with all homes in one place"

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.results.example_lists import Entry, Listed
+from benchmarks.results.examples import Entry, Listed
 from benchmarks.results.examples import Asked, Example, Recommended, make, save
 from benchmarks.runs.experiment import experiment, source
-from benchmarks.results.portraits import EntityType, Judged, Portrait, RelationUse, Statistic
-from benchmarks.results.records import HomeRule, Owned
-from reports.text.cells import NONE
+from benchmarks.results.dataset_summary import EntityType, Judged, Portrait, RelationUse, Statistic
+from benchmarks.results.store import HomeRule, Owned
+from reports.text.formats import NONE
 from reports.output_types import Missing
-from reports.material import Material
-from reports.text.table_formats import FORMATS
+from reports.inputs import Material
+from reports.text.formats import FORMATS
 from reports.tables.data import LONGEST, entities, pairs, statistics
 from reports.tables.example import example_rules, recommendations
 from tests.support.seen import texts

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.results.compare import ALPHA, LEVEL
-from reports.text.cells import NONE
-from reports.drawing.families import FEDERATED, METHODS
+from reports.text.formats import NONE
+from reports.drawing.styles import FEDERATED, METHODS
 from reports.output_types import Missing
-from reports.main_lists import main_lists
-from reports.main_rows import ranking_of, with_rows
-from reports.material import Material
+from reports.boards import main_lists
+from reports.boards import ranking_of, with_rows
+from reports.inputs import Material
 from reports.selection import IFTTT, WYZE
-from reports.standings import standing_of, standings, unlisted
-from reports.tables.final_results import final_results
-from reports.tables.leaderboard import leaderboard, paper_protocol
+from reports.boards import standing_of, standings, unlisted
+from reports.tables.results import final_results
+from reports.tables.results import leaderboard, paper_protocol
 from tests.support.made_runs import HOMES, keep, keep_failure
 from tests.support.seen import column, texts
 

@@ -9,11 +9,11 @@ import pytest
 
 from benchmarks.results.speeds import Speed
 from benchmarks.tune import Trial
-from reports.text.cells import NONE
+from reports.text.formats import NONE
 from reports.output_types import Missing
-from reports.material import Material
-from reports.studies import load_studies
-from reports.tables.environment import environment
+from reports.inputs import Material
+from reports.inputs import load_studies
+from reports.tables.settings import environment
 from reports.tables.settings import parameters, tuning
 from tests.support.made_runs import HOMES, keep, keep_failure
 from tests.support.seen import texts

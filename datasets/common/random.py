@@ -1,0 +1,210 @@
+"""Random numbers for what is drawn home by home: of one generator for all homes, or of each home's own.
+
+With one generator what a home gets depends on which other homes there are. A federated client draws for itself and has
+to get the same whoever else takes part; `Keyed` numbers depend on nothing but (seed, round, client) and their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Protocol, TypeAlias
+import numpy as np
+import numpy.typing as npt
+from datasets.common.errors import DataError
+from datasets.homes import Array, frozen
+from datasets.homes import Array, Mask
+from enum import IntEnum
+
+
+Bits: TypeAlias = npt.NDArray[np.uint64]
+
+
+class Chance(Protocol):
+    """Numbers for elements that belong to homes; `home` has their positions, sorted. Each call gives new numbers."""
+
+    def random(self, home: Array) -> npt.NDArray[np.float64]:
+        """Uniform in [0, 1)."""
+
+    def below(self, home: Array, bound: Array) -> Array:
+        """Uniform among 0 to bound[i] - 1, for every element i."""
+
+    def stream(self, purpose: int) -> Chance:
+        """Numbers of another purpose: how many calls one draw took never shifts the numbers of another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """One generator for all homes, one number after the other, whatever the purpose."""
+
+    rng: np.random.Generator
+
+    def random(self, home: Array) -> npt.NDArray[np.float64]:
+        return self.rng.random(len(home))
+
+    def below(self, home: Array, bound: Array) -> Array:  # noqa: ARG002  the home makes no difference
+        return self.rng.integers(0, bound)
+
+    def stream(self, purpose: int) -> Together:  # noqa: ARG002  nor does the purpose
+        return self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keyed:
+    """The i-th number of a home in the t-th call: a function of (seed, round, client, purpose, t, i) alone.
+
+    Counter-based, as Salmon et al. (2011, SC, "Parallel random numbers: as easy as 1, 2, 3") call it: no state is
+    carried from number to number, so all are computed at once. Each part of the key in turn chooses an output of the
+    SplitMix64 generator whose state the parts before it have led to (Steele, Lea and Flood, 2014, OOPSLA, "Fast
+    splittable pseudorandom number generators"); that output is the state for the next part. It is one-to-one in each
+    part, so that no two clients of a round share a state. Not for secrets: SplitMix64 can be run backwards.
+
+    A stream that is asked for again starts again: a `Keyed` draws the same each time it is handed to the same draw.
+    """
+
+    seed: int
+    round: int
+    client: Array  # [n_homes]  the id of each home in the population; homes of one id draw alike
+    purposes: tuple[int, ...] = ()  # the streams that led here
+    _turns: Iterator[int] = field(default_factory=count, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, value in (("seed", self.seed), ("round", self.round), *(("purpose", p) for p in self.purposes)):
+            if not 0 <= value < 2**64:
+                raise DataError(f"chance: {name} {value} must be at least 0 and have at most 64 bits")
+        ids = np.asarray(self.client)
+        if ids.size and ids.dtype.kind not in "iu":
+            told_apart = f"chance: clients are told apart by whole numbers, not {ids.dtype}"
+            raise DataError(f"{told_apart}; hand in their positions in the population")
+        object.__setattr__(self, "client", frozen(ids))
+
+    def random(self, home: Array) -> npt.NDArray[np.float64]:
+        # The 53 highest bits, as many as a float64 holds.
+        return (self._bits(home) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def below(self, home: Array, bound: Array) -> Array:
+        # Below `bound` also after rounding, up to 2 ** 53; there no number is likelier than another by more than
+        # bound / 2 ** 53, which for a million candidates is one part in nine billion.
+        return (self.random(home) * bound).astype(np.int64)
+
+    def stream(self, purpose: int) -> Keyed:
+        return Keyed(self.seed, self.round, self.client, (*self.purposes, purpose))
+
+    def _bits(self, home: Array) -> Bits:
+        """[len(home)]: 64 random bits each."""
+        state: Bits = np.zeros(1, dtype=np.uint64)
+        # How many purposes there are is part of the key, or a stream could go on where another key ends.
+        for part in (self.seed, self.round, len(self.purposes), *self.purposes, next(self._turns)):
+            state = output(state, np.array([part], dtype=np.uint64))
+        step = np.diff(home, prepend=-1)
+        if step.min(initial=0) < 0:
+            raise DataError(
+                "chance: homes must be sorted, or a number would come twice; sort what is drawn for by home"
+            )
+        first = np.flatnonzero(step)
+        number = np.arange(len(home)) - np.repeat(first, np.diff(first, append=len(home)))  # within each home
+        return output(output(state, self.client[home].view(np.uint64)), number.view(np.uint64))
+
+
+def output(state: Bits, number: Bits) -> Bits:
+    """The output of this number, from 0 on, of the SplitMix64 generator with this state; the two broadcast."""
+    # Arrays, not scalars, throughout: numpy wraps around without a warning in arrays only.
+    bits = state + (number + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    bits ^= bits >> np.uint64(30)
+    bits *= np.uint64(0xBF58476D1CE4E5B9)
+    bits ^= bits >> np.uint64(27)
+    bits *= np.uint64(0x94D049BB133111EB)
+    bits ^= bits >> np.uint64(31)
+    return bits
+
+
+def chance_of(rng: np.random.Generator | Chance) -> Chance:
+    """A generator as the chance of all homes together; a chance as it is."""
+    return Together(rng) if isinstance(rng, np.random.Generator) else rng
+
+
+# --- Distinct numbers, drawn for all homes at once: each home has a run of numbers, of which some are taken.
+
+def distinct(numbers: Array) -> Array:
+    """Numbers from 0 on, sorted and each once."""
+    # numpy's own `unique` hashes since 2.3: a million of them take 25 times as long as sorting.
+    ordered = np.sort(numbers)
+    first: Mask = np.diff(ordered, prepend=-1) != 0
+    return ordered[first]
+
+
+def how_many_free(start: Array, taken: Array) -> Array:
+    """How many of the numbers start[h] to start[h + 1] are not in `taken` (sorted), for every home."""
+    return np.diff(start - np.searchsorted(taken, start))
+
+
+def nth_not_in(taken: Array, nth: Array) -> Array:
+    """The number that has `nth` smaller ones outside of `taken` (sorted, distinct)."""
+    # taken[j] - j numbers below taken[j] are free, so it is skipped by every nth that reaches as far.
+    return nth + np.searchsorted(taken - np.arange(len(taken)), nth, side="right")
+
+
+def draw_distinct(start: Array, taken: Array, wanted: Array, chance: Chance, *, first: int = 0) -> Array:
+    """Per home h `wanted[h]` distinct numbers of start[h] to start[h + 1] not in `taken`, or all; sorted, uniform.
+
+    To `chance` the homes are first, first + 1 and so on.
+    """
+    free_start = start - np.searchsorted(taken, start)
+    free = np.diff(free_start)
+    wanted = np.minimum(wanted, free)
+    return nth_not_in(taken, _draw_numbers(free_start, free, wanted, chance, first))
+
+
+def _draw_numbers(start: Array, free: Array, wanted: Array, chance: Chance, first: int) -> Array:
+    """Per home h `wanted[h]` <= free[h] distinct numbers from start[h] on, sorted; every subset is equally likely."""
+    # More than half of what there is: shuffle it all, which is less than twice what is wanted, and keep the first.
+    all_of = np.where(2 * wanted > free, free, 0)
+    home = np.repeat(np.arange(len(free)), all_of)
+    number = np.arange(len(home)) - (np.cumsum(all_of) - all_of)[home]  # 0, 1, 2, ... within each home
+    order = np.lexsort((chance.random(first + home), home))
+    kept = number < wanted[home]
+    found = np.sort(start[home[kept]] + number[order][kept])
+    # Otherwise draw with repetition until enough are distinct: at least half of the draws are new. Homes that have
+    # enough are laid aside, so that each turn has less to sort; the others ask in every turn, so that a home's turns
+    # are the same whichever homes ask beside it.
+    enough, so_far = [found], np.zeros(0, dtype=np.int64)
+    goal = np.where(2 * wanted > free, 0, wanted)
+    missing = goal
+    while missing.any():
+        home = np.repeat(np.arange(len(free)), missing)
+        so_far = distinct(np.concatenate([so_far, start[home] + chance.below(first + home, free[home])]))
+        home = np.searchsorted(start, so_far, side="right") - 1
+        goal = np.where(missing > 0, goal, 0)
+        missing = goal - np.bincount(home, minlength=len(free))
+        enough.append(so_far[missing[home] == 0])
+        so_far = so_far[missing[home] > 0]
+    return np.sort(np.concatenate(enough))
+
+
+# --- The streams of random numbers of a seed, one for each purpose, so that no two purposes ever draw the same numbers.
+#
+# A generator is keyed [seed, purpose], or [seed, seed of the split, purpose] where a split decides as well. NumPy fills a
+# key up with zeros, so purposes with a split count from 3 on: none of their keys is one of the shorter kind.
+
+class Stream(IntEnum):
+    """What numbers are drawn for; 0 and 1 are drawn in `datasets.splits`."""
+
+    HIDE_TEST = 0
+    HIDE_VALIDATION = 1
+    FITTING = 2  # [seed, 2]
+    TEST_NON_RULES = 3  # [seed, split's seed, 3] and so on
+    VALIDATION_NON_RULES = 4
+    TEST_FEASIBLE = 5
+    VALIDATION_FEASIBLE = 6
+    RESAMPLING = 7  # [seed, 0, 7]: of homes, to compare methods
+    TRAIN_NON_RULES = 8
+    TRAIN_FEASIBLE = 9
+    TRAIN_CURVE = 10  # which homes of a part a curve is measured on
+    VALIDATION_CURVE = 11
+    TEST_CURVE = 12
+
+
+def generator(stream: Stream, *seeds: int) -> np.random.Generator:
+    """The generator of a purpose under one seed or two."""
+    return np.random.default_rng([*seeds, int(stream)])

@@ -1,0 +1,440 @@
+"""Which of the three layouts lies at a path, told by what the files hold and not by what they are called."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from datasets.common.errors import DataError
+from datasets.readers.bad_rows import Problems
+import pandas as pd
+from datasets.readers.join import DeviceColumns, RuleColumns, assemble
+from datasets.readers.filters import narrow
+from datasets.homes import Homes, Provenance
+import json
+from collections.abc import Sequence
+import math
+import re
+from datasets.common.errors import DataError, unknown
+from itertools import islice
+
+
+# --- The lines of a text file with their numbers, and a tally of the bad ones by kind.
+
+class Faults:
+    """The bad lines of one file, gathered by kind so that each kind is one sentence."""
+
+    def __init__(self, file: str, problems: Problems) -> None:
+        self.file = file
+        self._problems = problems
+        self._kinds: dict[tuple[str, str], list[tuple[int, str]]] = {}
+
+    def note(self, line: int, what: str, remedy: str, example: str = "") -> None:
+        """This line has this fault; `example` is the value that has it."""
+        self._kinds.setdefault((what, remedy), []).append((line, example))
+
+    def report(self) -> None:
+        """Hand everything noted to the collector, once the file is read."""
+        for (what, remedy), places in self._kinds.items():
+            examples = [shortened(example) for _, example in places]
+            self._problems.add(self.file, [line for line, _ in places], what, remedy, examples if any(examples) else ())
+        self._kinds = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its end; `ended` is false for a last line that has none, which may have been cut off."""
+
+    number: int  # 1-based, as an editor counts
+    text: str
+    ended: bool
+
+
+def lines_of(path: Path, faults: Faults) -> Iterator[Line]:
+    """The lines that hold something, in order.
+
+    Handled: a byte order mark, CRLF, blank lines (they hold nothing and are passed over). A line that is not UTF-8 is
+    noted and left out; an empty file is refused.
+    """
+    data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    if not data.strip():
+        raise DataError(f"{path.name} is empty; download or export it again")
+    lines = data.split(b"\n")
+    for number, raw in enumerate(lines, start=1):
+        if not raw.strip():
+            continue
+        try:
+            text = raw.removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            faults.note(number, "the line is not UTF-8", "save the file as UTF-8", repr(raw[error.start : error.end]))
+            continue
+        yield Line(number, text, ended=number < len(lines))
+
+
+def shortened(text: str, width: int = 60) -> str:
+    """As much of a bad value as a message can carry."""
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+# --- From rows of who uses which recipe to `Homes`: an entity is a service, a relation a pair of trigger and action.
+
+RULE = ["trigger_service", "trigger", "action_service", "action"]
+COLUMNS = ["user", *RULE]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipes:
+    """Good rows of one source, in its order and spelling."""
+
+    source: str
+    rows: pd.DataFrame  # COLUMNS, and whatever the layout adds
+    counts: dict[str, int]  # what only this layout can count
+
+    def all_counts(self) -> dict[str, int]:
+        """What was read, before anything is left out."""
+        rows = self.rows
+        return {
+            "rule rows": len(rows),
+            "users": rows["user"].nunique(),
+            "services": len(set(rows["trigger_service"]) | set(rows["action_service"])),
+            "distinct pairs of user and rule": len(rows.drop_duplicates(COLUMNS)),
+            "distinct rules": len(rows.drop_duplicates(RULE)),
+            **self.counts,
+        }
+
+
+def to_homes(name: str, recipes: Recipes, *, min_pair_count: int, skipped: tuple[str, ...]) -> Homes:
+    """One home per user and one device per service of its rules; the device's id is the service's name.
+
+    Only rules whose trigger-action pair is seen at least `min_pair_count` times stay, a user's repeated rule counted
+    once; services and users without a rule left go with the rest.
+    """
+    rows = recipes.rows
+    used = [
+        rows[["user", service]].set_axis(["user", "id"], axis=1) for service in ("trigger_service", "action_service")
+    ]
+    devices = pd.concat(used).drop_duplicates()
+    user, *texts = (rows[column].to_numpy() for column in COLUMNS)
+    trigger_service, trigger, action_service, action = (text.astype(object) for text in texts)
+    service = devices["id"].to_numpy().astype(object)
+    homes = assemble(
+        name,
+        DeviceColumns(user=devices["user"].to_numpy(), id=service, type=service),
+        RuleColumns(user, trigger_service, trigger, action, action_service),
+        Provenance(source=recipes.source, counts=recipes.all_counts(), skipped=skipped),
+    )
+    return narrow(homes, min_pair_count=min_pair_count, min_rules=1, only_used_devices=True)
+
+
+# --- The two public crawls of shared recipes: the TSV of Ur et al. 2016 and the JSON lines of Mi et al. 2017.
+#
+# In both, the user is the recipe's author. How often others adopted a recipe (`shares`, `addCount`) is not kept: it says
+# how many use it, not who.
+
+UR_FIELDS = (
+    "id",
+    "description",
+    "author",
+    "date",
+    "shares",
+    "triggerchannel",
+    "trigger",
+    "triggerdescription",
+    "actionchannel",
+    "action",
+    "actiondescription",
+)
+UR_USED = ("author", "triggerchannel", "trigger", "actionchannel", "action")  # in the order of recipes.COLUMNS
+MI_USED = ("creatorName", "triggerChannelTitle", "triggerTitle", "actionChannelTitle", "actionTitle")
+
+
+def looks_like_ur(text: str) -> bool:
+    """Whether a line is the TSV's header or one of its recipes, which begin with a number."""
+    fields = text.split("\t")
+    return len(fields) == len(UR_FIELDS) and (_is_ur_header(fields) or fields[0].strip('"').isdecimal())
+
+
+def looks_like_mi(text: str) -> bool:
+    """Whether a line is a JSON object with a recipe's fields."""
+    try:
+        entry = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(entry, dict) and any(field in entry for field in MI_USED)
+
+
+def read_ur(path: Path, problems: Problems) -> Recipes:
+    """Recipes of the TSV, with or without a header (whose order then counts). Quotes are characters like any other.
+
+    A last line that is cut off within its last field, which is not used, still counts.
+    """
+    faults = Faults(path.name, problems)
+    order: Sequence[str] = UR_FIELDS
+    rows: list[tuple[str, ...]] = []
+    for line in lines_of(path, faults):
+        fields = line.text.split("\t")
+        if len(fields) != len(UR_FIELDS):
+            remedy = f"expected {', '.join(UR_FIELDS)}, separated by tabs"
+            faults.note(line.number, f"the line has {len(fields)} of {len(UR_FIELDS)} fields", remedy, line.text)
+        elif not rows and _is_ur_header(fields):
+            if fields[0].startswith('"'):
+                raise DataError(f"{path.name} line {line.number}: the fields are quoted; write the file without quotes")
+            order = [field.strip().lower() for field in fields]
+        else:
+            named = dict(zip(order, fields, strict=True))
+            _add([named[field] for field in UR_USED], UR_USED, line.number, rows, faults)
+    faults.report()
+    return Recipes("the crawl of Ur et al. 2016", pd.DataFrame(rows, columns=COLUMNS, dtype=object), {})
+
+
+def read_mi(path: Path, problems: Problems) -> Recipes:
+    """Recipes of the JSON lines; fields that are not used may be missing."""
+    faults = Faults(path.name, problems)
+    rows: list[tuple[str, ...]] = []
+    for line in lines_of(path, faults):
+        try:
+            entry = json.loads(line.text)
+        except (ValueError, RecursionError):
+            faults.note(line.number, "the line is not JSON", "expected one whole JSON object per line", line.text)
+            continue
+        if not isinstance(entry, dict):
+            faults.note(line.number, "the line is no JSON object", "expected one recipe per line", line.text)
+            continue
+        _add([entry.get(field) for field in MI_USED], MI_USED, line.number, rows, faults)
+    faults.report()
+    return Recipes("the crawl of Mi et al. 2017", pd.DataFrame(rows, columns=COLUMNS, dtype=object), {})
+
+
+def _add(
+    values: Sequence[object], fields: Sequence[str], number: int, rows: list[tuple[str, ...]], faults: Faults
+) -> None:
+    """Append the recipe if every field is a text; blanks around it are no part of a name."""
+    row = tuple(value.strip() for value in values if isinstance(value, str) and _is_text(value))
+    if len(row) == len(fields):
+        rows.append(row)
+        return
+    first, value = next(
+        (f, v) for f, v in zip(fields, values, strict=True) if not isinstance(v, str) or not _is_text(v)
+    )
+    faults.note(
+        number, f"{first} is missing or no text", "fill it in or remove the line", "" if value is None else repr(value)
+    )
+
+
+def _is_text(value: str) -> bool:
+    """Whether there is more than blanks, and no half of a character, which JSON can spell ("\\ud800")."""
+    try:
+        return bool(value.encode().strip())
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_ur_header(fields: Sequence[str]) -> bool:
+    return sorted(field.strip().strip('"').lower() for field in fields) == sorted(UR_FIELDS)
+
+
+# --- The names of IFTTT's services as of 2016, to find where a service's name ends in a run-together rule.
+#
+# Facts: the 178 services that the RecRules files use (Corno et al. 2019, after the crawl of Ur et al. 2016), under the
+# names that IFTTT gave them ("channels" then), in lower case with `_` for blanks and without other marks: "Date & Time"
+# is date_time, "Nike+" is nike, "blink(1)" is blink1.
+
+_NAMES = """
+    500px amazon_alexa amazon_cloud_drive android_battery android_device android_location android_phone_call
+    android_photos android_sms android_wear appzapp automatic beeminder best_buy bitly blink1 blogger box boxcar_2
+    boxoh_package_tracking buffer camio chain craigslist dailymotion dash date_time deezer delicious digg diigo docsend
+    dropbox ebay email email_digest entertainment_weekly espn evernote eyefi facebook facebook_pages feed feedly fitbit
+    fiverr flickr followupcc foursquare garageio ge_appliances_cooking ge_appliances_dishwasher ge_appliances_dryer
+    ge_appliances_geospring ge_appliances_refrigerator ge_appliances_washer genius giphy github gmail google_calendar
+    google_contacts google_drive google_glass groupme gumroad harmony harvest homecontrol_flex hp_print
+    if_notifications ifttt inoreader instagram instapaper instapush instawell ios_contacts ios_location ios_photos
+    ios_reading_list ios_reminders is_it_christmas launch_center leeo life360 lifelog lifx linkedin manything medium
+    misfit mojio myfox_homecontrol narro nest_cam nest_protect nest_thermostat netatmo_weather_station netatmo_welcome
+    newsblur nike nimbus_note npr office_365_mail onedrive onenote onhub orbnext pebblebee people philips_hue
+    phone_call pinboard pinterest pocket printhug pryv pushalot pushbullet pushover qapital qualitytime quip
+    readingpack reddit rescuetime scout_alarm sina_weibo slack slice smartthings sms soundcloud space
+    sports_illustrated spotify square stocks strava stripe sunlight_foundation surfline the_new_york_times time todoist
+    toodledo trackif trello tumblr twitter up_by_jawbone us_independence_day vimeo weather weebly wemo_air_purifier
+    wemo_coffeemaker wemo_heater wemo_humidifier wemo_insight_switch wemo_light_switch wemo_lighting wemo_maker
+    wemo_motion wemo_slow_cooker wemo_switch wikipedia wink_aros wink_egg_minder wink_nimbus
+    withings_blood_pressure_monitor withings_body_scale withings_home withings_pulse wordpress yo youtube
+    """
+SERVICES = frozenset(_NAMES.split())
+
+
+def service_and_event(text: str) -> tuple[str, str]:
+    """`email_digest_add_to_daily_digest` as ("email_digest", "add_to_daily_digest"): the longest service name counts.
+
+    What follows a `-` is somebody's label for the thing that is switched (`turn_on-lights`); it is cut.
+    """
+    words = text.split("_")
+    for n_words in range(len(words) - 1, 0, -1):
+        service = "_".join(words[:n_words])
+        if service in SERVICES:
+            event = "_".join(words[n_words:]).partition("-")[0]
+            if event:
+                return service, event
+    raise DataError(f"{text!r} begins with no known service name followed by an event")
+
+
+# --- The RecRules layout: a list of rules and three files of who uses which (Corno et al. 2019).
+#
+# `rules`: rule id TAB trigger_<service>_<trigger>;action_<service>_<action>. `trainset`, `testset` and `validationset`:
+# user TAB rule id TAB rating. The ratings are checked to be numbers and otherwise left alone: a rule is used or not. The
+# file `all` that comes with them repeats the same rows and is not read.
+
+PARTS = ("trainset", "testset", "validationset")
+LAYOUT = "rule id TAB trigger_<service>_<trigger>;action_<service>_<action>"
+
+TypedRule = tuple[str, str, str, str]  # as in recipes.RULE
+
+
+def looks_like_rules(text: str) -> bool:
+    """Whether a line is one of the list of rules."""
+    return re.match(r"[^\t]+\ttrigger_[^\t;]+;action_", text) is not None
+
+
+def read_recrules(rules_file: Path, part: str, problems: Problems) -> Recipes:
+    """The rows of one part, or of all three, whose files stand beside the list of rules."""
+    if part not in ("all", *PARTS):
+        raise unknown("part", part, ("all", *PARTS))
+    parts = PARTS if part == "all" else (part,)
+    missing = [name for name in parts if not (rules_file.parent / name).is_file()]
+    if missing:
+        raise DataError(
+            f"{', '.join(missing)} not found beside {rules_file.name}; put the RecRules files in one folder"
+        )
+    rules = _read_rules(rules_file, problems)
+    rows = [row for name in parts for row in _read_part(rules_file.parent / name, rules, rules_file.name, problems)]
+    frame = pd.DataFrame(rows, columns=["part", *COLUMNS])
+    counts = {"rules listed": len(rules)}
+    for name in parts:
+        own = frame[frame["part"] == name]
+        counts[f"rows in {name}"] = len(own)
+        counts[f"users in {name}"] = own["user"].nunique()
+        counts[f"distinct rules in {name}"] = len(own.drop_duplicates(RULE))
+    return Recipes(f"RecRules, {' + '.join(parts)}", frame, counts)
+
+
+def _read_rules(path: Path, problems: Problems) -> dict[str, TypedRule]:
+    faults = Faults(path.name, problems)
+    rules: dict[str, TypedRule] = {}
+    for line in lines_of(path, faults):
+        rule = _parse_rule(line, faults)
+        if rule is None:
+            continue
+        key, typed = rule
+        if rules.setdefault(key, typed) != typed:
+            faults.note(line.number, "the rule id stands for another rule above", "give each rule its own id", key)
+    faults.report()
+    return rules
+
+
+def _parse_rule(line: Line, faults: Faults) -> tuple[str, TypedRule] | None:
+    fields = line.text.split("\t")
+    halves = fields[1].split(";") if len(fields) == 2 else []
+    if len(halves) != 2 or not halves[0].startswith("trigger_") or not halves[1].startswith("action_") or not fields[0]:
+        faults.note(line.number, "the line is no rule", f"expected {LAYOUT}", line.text)
+        return None
+    if not line.ended:
+        # The action's name ends the line: half of it would pass for a name.
+        what = "the last line has no line end and may be cut off"
+        faults.note(line.number, what, "end the line if it is whole, or download the file again", line.text)
+        return None
+    typed: list[str] = []
+    for half, prefix in zip(halves, ("trigger_", "action_"), strict=True):
+        try:
+            typed += service_and_event(half.removeprefix(prefix).strip())
+        except DataError:
+            remedy = "correct it, or add the service to datasets/readers/ifttt_files.py"
+            faults.note(line.number, f"the {prefix[:-1]} names no known service", remedy, half)
+            return None
+    return fields[0], (typed[0], typed[1], typed[2], typed[3])
+
+
+def _read_part(
+    path: Path, rules: dict[str, TypedRule], rules_name: str, problems: Problems
+) -> list[tuple[str, int, str, str, str, str]]:
+    faults = Faults(path.name, problems)
+    rows = []
+    for line in lines_of(path, faults):
+        fields = line.text.split("\t")
+        if len(fields) != 3:
+            remedy = "expected user TAB rule id TAB rating"
+            faults.note(line.number, f"the line has {len(fields)} of 3 fields", remedy, line.text)
+        elif not _is_user(fields[0]):
+            faults.note(
+                line.number, "the user is no whole number below 2^63", "correct it or remove the line", fields[0]
+            )
+        elif not _is_number(fields[2]):
+            faults.note(line.number, "the rating is no number", "correct it or remove the line", fields[2])
+        elif fields[1] not in rules:
+            remedy = f"add the rule to `{rules_name}` or remove the line"
+            faults.note(line.number, f"the rule id is not among the good lines of `{rules_name}`", remedy, fields[1])
+        else:
+            rows.append((path.name, int(fields[0]), *rules[fields[1]]))
+    faults.report()
+    return rows
+
+
+def _is_user(text: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,19}", text) is not None and int(text) < 2**63
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+LAYOUTS = {
+    "RecRules": recrules.looks_like_rules,
+    "Ur et al. 2016": crawls.looks_like_ur,
+    "Mi et al. 2017": crawls.looks_like_mi,
+}
+LOOKED_AT = 20  # lines; a few bad ones at the top must not hide the layout
+EXPECTED = (
+    "expected the RecRules files (rules, trainset, testset, validationset), the TSV of Ur et al. 2016 (11 fields) or "
+    "the JSON lines of Mi et al. 2017"
+)
+
+
+def read(path: Path, *, part: str, problems: Problems) -> Recipes:
+    """The recipes at a path: a file of one of the layouts, or a folder that holds exactly one."""
+    file, layout = _find(path)
+    if layout == "RecRules":
+        return recrules.read(file, part, problems)
+    if part != "all":
+        raise DataError(f"part={part!r}: only RecRules comes in parts, and {file.name} is laid out as {layout}")
+    return crawls.read_ur(file, problems) if layout == "Ur et al. 2016" else crawls.read_mi(file, problems)
+
+
+def layout_of(file: Path) -> str | None:
+    """The first layout that one of the first lines has; None if it is none of them."""
+    with file.open("rb") as stream:
+        lines = [line.removeprefix(codecs.BOM_UTF8).strip(b"\r\n") for line in islice(stream, LOOKED_AT)]
+    texts = [line.decode("utf-8", errors="replace") for line in lines]
+    return next((name for text in texts for name, looks_alike in LAYOUTS.items() if looks_alike(text)), None)
+
+
+def _find(path: Path) -> tuple[Path, str]:
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+    else:
+        files = [path]
+    found = [(file, layout) for file in files if (layout := layout_of(file)) is not None]
+    if len(found) > 1:
+        listed = ", ".join(f"{file.name} ({layout})" for file, layout in found)
+        raise DataError(f"{path} holds more than one data set: {listed}; give the file itself as path=")
+    if not found:
+        seen = "; ".join(f"{file.name} {_begins(file)}" for file in files[:5])
+        raise DataError(f"{path} holds no IFTTT data that is known; {EXPECTED}; found {seen or 'no file'}")
+    return found[0]
+
+
+def _begins(file: Path) -> str:
+    with file.open("rb") as stream:
+        start = stream.readline(200)
+    return f"begins with {shortened(start.decode('utf-8', errors='replace').strip())!r}" if start else "is empty"

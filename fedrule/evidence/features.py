@@ -1,0 +1,204 @@
+"""Plain graph features of a candidate: what its home and all homes already do that is like it.
+
+Counts, as logarithms, of rules of the home that agree with the candidate in a pattern, of homes with a rule of the
+pattern against homes that could have one, of devices, and of paths through the home's rules from its trigger to its
+action; how well the candidate goes with the home's other rules (EASE); and whether it acts on itself. In training, all
+that is counted over homes leaves the candidate's own home out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, diags_array
+from datasets.homes import Homes, Rules
+from collections.abc import Mapping
+from dataclasses import dataclass
+from baselines.ease import Cooccurrence
+from datasets.homes import Array, Homes, Rules
+from datasets.valid import ValidRules
+from fedrule.evidence import counts as shares
+from fedrule.evidence.counts import OF_HOME, TURNED, Reading
+from fedrule.evidence.counts import Shares
+from fedrule.evidence.counts import Column, Pattern, Tallies
+
+
+# --- Paths through a home's rules that would lead where a candidate leads.
+#
+# With A the matrix [n_devices, n_devices] of who acts on whom, a candidate i -> j is compared with
+#
+#     A A        i acts on something that acts on j,
+#     A^T A      something acts on both,
+#     A A^T      both act on something,
+#     A A^T A    i acts on what others act on who also act on j: what a recommender does with users and items, with the
+#                home's triggers as users and its actions as items; once counted, and once with every step a mean.
+
+PATH_NAMES = (
+    "by one device",
+    "acted on by one device",
+    "act on one device",
+    "by three rules",
+    "by three rules, in the mean",
+)
+MEAN_SCALE = 5.0  # the means are small; so their logarithm still tells them apart
+
+Counts = npt.NDArray[np.float64]
+
+
+def path_features(homes: Homes, candidates: Rules) -> npt.NDArray[np.float32]:
+    """[n_candidates, 5]: logarithms of the numbers of paths, given the rules that the homes have."""
+    n = homes.n_devices
+    acts = csr_array((np.ones(homes.n_rules), (homes.rules.trigger, homes.rules.action)), shape=(n, n))
+    acts.sum_duplicates()
+    acts.data[:] = 1.0
+    back = acts.T.tocsr()
+    both_act = acts @ back
+    to_actions, to_triggers = _mean(acts), _mean(back)
+    steps = (
+        (acts @ acts, 1.0),
+        (back @ acts, 1.0),
+        (both_act, 1.0),
+        (both_act @ acts, 1.0),
+        (to_actions @ to_triggers @ acts, MEAN_SCALE),
+    )
+    table = np.empty((len(candidates), len(PATH_NAMES)), dtype=np.float32)
+    for at, (paths, scale) in enumerate(steps):
+        table[:, at] = np.log1p(scale * _cells(paths, candidates))
+    return table
+
+
+def _mean(matrix: csr_array) -> csr_array:
+    """Every row divided by its sum; a row of zeros stays."""
+    return csr_array(diags_array(1 / np.maximum(np.asarray(matrix.sum(axis=1)), 1)) @ matrix)
+
+
+def _cells(matrix: csr_array, candidates: Rules) -> Counts:
+    """The cell [trigger, action] of each candidate. Its own indexing takes longer than a search in sorted numbers."""
+    matrix.sort_indices()
+    n = matrix.shape[0]
+    number = np.append(np.repeat(np.arange(n), np.diff(matrix.indptr)) * n + matrix.indices, n * n)
+    asked = candidates.trigger * n + candidates.action
+    place = np.searchsorted(number, asked)
+    return np.where(number[place] == asked, np.append(matrix.data, 0.0)[place], 0.0)
+
+
+Features = npt.NDArray[np.float32]
+
+SHARE_OF_OWNERS = 0.25  # as in `ease`: the power of the share of homes that could have a rule, which divides its score
+EASE_SCALE = 5.0  # brings the scores, mostly below 0.3, to the size of the other features
+AT_ONCE = 1 << 13  # candidates whose features are worked out at a time: few enough for a cache
+
+NAMES = (
+    *(f"rules of the home, same {', '.join(pattern)}" for pattern in OF_HOME),
+    *(f"turned round, same {', '.join(pattern)}" for pattern in TURNED),
+    *shares.NAMES,
+    "devices",
+    "devices of the trigger's type",
+    "devices of the action's type",
+    "acts on itself",
+    "goes with the home's rules",
+    *(f"paths {words}" for words in paths.NAMES),
+)
+N_PATHS = len(paths.NAMES)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What was counted over all training homes."""
+
+    shares: Shares
+    together: Cooccurrence
+
+    @classmethod
+    def of(cls, train: Homes) -> Evidence:
+        return cls(Shares.of(train), Cooccurrence.of(train))
+
+    @property
+    def valid(self) -> ValidRules:
+        """The typed rules that the training homes have."""
+        return self.together.items.valid
+
+    def features(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Features:
+        """[n_candidates, n_features] of candidates sorted by home, given the rules that the homes have.
+
+        `leave_out` is given for homes of the training data: the same homes with all their training rules, so that
+        nothing that they added to the counts shows.
+        """
+        item, kind, cell = _kinds(self.valid, homes, candidates)
+        score = self.together.scores(homes, candidates.home, item, leave_out=leave_out)
+        able = np.append(self.together.able**SHARE_OF_OWNERS, 1.0)
+        look = _Look.of(self.shares, homes, cell, leave_out)
+        table = np.empty((len(candidates), len(NAMES)), dtype=np.float32)
+        table[:, -1 - N_PATHS] = EASE_SCALE * score / able[item]
+        table[:, -N_PATHS:] = paths.path_features(homes, candidates)
+        for first in range(0, len(candidates), AT_ONCE):
+            some = slice(first, first + AT_ONCE)
+            columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation)
+            look.fill(table[some, : -1 - N_PATHS], Rules(*(column[some] for column in columns)), kind[some])
+        return table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Look:
+    """What candidates of some homes find there, in tables that are made once for all of them."""
+
+    reading: Reading
+    rules: Tallies  # of the homes, by OF_HOME
+    log_count: Mapping[Pattern, Features]  # by the number of the combination
+    own: Tallies | None  # of what each home has added to the shares
+    shares: Features  # [n_names, 2, n_kinds]
+    log_devices: Features  # [n_homes]
+    log_alike: Features  # [n_devices]  how many of its type its home has
+
+    @classmethod
+    def of(cls, counted: Shares, homes: Homes, cell: Array, leave_out: Homes | None) -> _Look:
+        reading = Reading.of(homes)
+        rules = Tallies.of(reading.columns(homes.rules), OF_HOME)
+        log_count = {pattern: np.log1p(rules.count(pattern)).astype(np.float32) for pattern in OF_HOME}
+        own = None
+        if leave_out is not None:
+            own = Tallies.of(reading.columns(leave_out.rules), (("home", *pattern) for pattern in shares.PATTERNS))
+        log_devices = np.log(np.maximum(np.diff(homes.device_start), 1)).astype(np.float32)
+        of_kinds = counted.table(reading, cell, less=0 if own is None else 1)
+        return cls(reading, rules, log_count, own, of_kinds, log_devices, _log_alike(homes))
+
+    def fill(self, table: Features, asked: Rules, kind: Array) -> None:
+        """The features of some candidates, all but EASE's and the paths."""
+        rows = self.reading.columns(asked)
+        forth, back = self.rules.find(rows), self.rules.only(TURNED).find(self.reading.turned(asked))
+        places = iter(table.T)
+        for pattern in OF_HOME:
+            next(places)[:] = self.log_count[pattern][forth[pattern]]
+        for pattern in TURNED:
+            next(places)[:] = self.log_count[pattern][back[pattern]]
+        has = {} if self.own is None else self.own.find(rows)
+        for pattern, of_kind in zip(shares.OF_NAMES, self.shares, strict=True):
+            which = has[("home", *pattern)] > 0 if has else 0
+            next(places)[:] = of_kind.reshape(-1)[kind + which * of_kind.shape[1]]
+        next(places)[:] = self.log_devices[asked.home]
+        next(places)[:] = self.log_alike[asked.trigger]
+        next(places)[:] = self.log_alike[asked.action]
+        next(places)[:] = asked.trigger == asked.action
+
+
+def _kinds(valid: ValidRules, homes: Homes, candidates: Rules) -> tuple[Array, Array, Array]:
+    """The item of each candidate, -1 without one; its number among all typed rules in question; and their cells."""
+    trigger_type, relation, action_type = homes.typed(candidates)
+    item = valid.number(trigger_type, action_type, relation)
+    unseen = np.flatnonzero(item < 0)
+    if not len(unseen):
+        return item, item, valid.cell
+    cell = (trigger_type[unseen] * valid.n_types + action_type[unseen]) * valid.n_relations + relation[unseen]
+    more, number = np.unique(cell, return_inverse=True)
+    kind = item.copy()
+    kind[unseen] = len(valid) + number
+    return item, kind, np.concatenate([valid.cell, more])
+
+
+def _log_alike(homes: Homes) -> Features:
+    both: Pattern = ("home", "type")
+    home, kind = Column(homes.device_home, homes.n_homes), Column(homes.device_type, len(homes.types))
+    devices = {"home": home, "type": kind}
+    tallies = Tallies.of(devices, [both])
+    log_count = np.log(np.maximum(tallies.count(both), 1)).astype(np.float32)
+    return log_count[tallies.find(devices)[both]]

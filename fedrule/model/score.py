@@ -1,0 +1,214 @@
+"""What a candidate's logit is made of: the network's, and whatever terms are added to it.
+
+Like the network, a scorer is a value without parameters of its own: training hands them in, and so does inference.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from datasets.common.errors import DataError
+from datasets.homes import Array, Homes
+from datasets.homes import Relation
+import math
+from dataclasses import dataclass
+from functools import cached_property
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from baselines.method import Scores
+from datasets.homes import Array, Homes, Rules
+from datasets.valid import ValidRules
+from fedrule.model.encoders import Parameters
+from fedrule.inference.encode import LARGEST
+from fedrule.model.network import Network
+from fedrule.model.batch import Packed
+from fedrule.model.terms import Observed, Term
+
+
+# --- What a fitted graph method is shown: homes in its own vocabulary, and only those that are asked about.
+
+def refuse_other_vocabulary(name: str, homes: Homes, types: tuple[str, ...], relations: tuple[Relation, ...]) -> None:
+    """An error where the numbers of types and relations stand for other words than in the training of method `name`."""
+    if homes.types == types and homes.relations == relations:
+        return
+    strange = [str(word) for word in (*homes.types, *homes.relations) if word not in {*types, *relations}]
+    beyond = (
+        f" It has never seen {', '.join(strange[:3])}: leave out the devices and rules that have them, or fit again on "
+        "homes that do (datasets.vocabulary brings homes into one vocabulary)."
+    )
+    raise DataError(
+        f"{homes.name}: entity types and relations are numbered otherwise than in the training of {name}; "
+        f"give homes.with_vocabulary(model.types, model.relations).{beyond if strange else ''}"
+    )
+
+
+def refuse_pairs_across_homes(homes: Homes, trigger: Array, action: Array) -> None:
+    """An error for the first pair whose devices are of two homes."""
+    across = np.flatnonzero(homes.device_home[trigger] != homes.device_home[action])
+    if len(across):
+        first = across[0]
+        raise DataError(
+            f"{homes.name}: pair {first} is of devices {trigger[first]} and {action[first]}, which are of the homes "
+            f"{homes.device_home[trigger[first]]} and {homes.device_home[action[first]]}; a rule stays within a home"
+        )
+
+
+def narrow(homes: Homes, trigger: Array, action: Array) -> tuple[Homes, Array, Array]:
+    """Only the homes of these pairs, which are in the order of homes, and the pairs' devices among theirs."""
+    which, row = np.unique(homes.device_home[trigger], return_inverse=True)
+    shown = homes if len(which) == homes.n_homes else homes.subset(which)
+    shift = (shown.device_start[:-1] - homes.device_start[which])[row]
+    return shown, trigger + shift, action + shift
+
+
+CELLS_AT_ONCE = 1 << 20  # scores worked out at a time, 8 MB each in the predictor's two layers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Candidates of homes as tensors, with all that can be known of them before there are parameters."""
+
+    homes: Packed  # with the rules that send messages
+    trigger: Tensor  # [n]
+    action: Tensor  # [n]
+    relation: Tensor  # [n]
+    observed: tuple[Observed, ...]  # by each term
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """A network and the terms that are added to its logits.
+
+    Terms are for rules that training knows. Those of a pair that it never saw look alike to them: each is observed as
+    the first of them, so that terms are asked about a few relations of a pair and not about all.
+    """
+
+    network: Network | None  # None: the terms alone
+    valid: ValidRules
+    terms: tuple[Term, ...] = ()
+    answers_unseen: bool = True  # False where training never asks about what no home has: then it has no score
+
+    def initial(self, chance: torch.Generator) -> Parameters:
+        """Parameters to start from: the network's, and those of each term behind its name and a dot."""
+        of_terms = {f"{t.name}.{name}": value for t in self.terms for name, value in t.initial(chance).items()}
+        return (self.network.initial(chance) if self.network else {}) | of_terms
+
+    def ask(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Asked:
+        """Candidates of homes whose rules send messages; `leave_out` as terms want it in training."""
+        columns = (candidates.trigger, candidates.action, candidates.relation)
+        trigger, action, relation = (torch.tensor(column) for column in columns)
+        observed = self._observe(homes, candidates, leave_out=leave_out)
+        return Asked(Packed.of(homes), trigger, action, relation, observed)
+
+    def logits_of(self, parameters: Parameters, asked: Asked, chance: torch.Generator | None = None) -> Tensor:
+        """[n]; `chance` draws the dropout of training, without it nothing is dropped."""
+        logits = next(iter(parameters.values())).new_zeros(len(asked.trigger))
+        if self.network:
+            z = self.network.embed(parameters, asked.homes, chance)
+            logits = self.network.logits_of(parameters, z, asked.trigger, asked.action, asked.relation)
+        for term, observed in zip(self.terms, asked.observed, strict=True):
+            logits = logits + term.logits_of(_own(parameters, term), observed, chance)
+        return logits
+
+    def score_pairs(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array) -> Scores:
+        """[n_pairs, n_relations]; NaN for what it does not answer.
+
+        With parameters in float64 it does not matter in the float32 of scores what else is asked.
+        """
+        scores = np.empty((len(trigger), len(homes.relations)), dtype=np.float32)
+        order = np.argsort(homes.device_home[trigger], kind="stable")
+        at_once = max(CELLS_AT_ONCE // max(len(homes.relations), 1), 1)
+        for first in range(0, len(order), at_once):
+            some = order[first : first + at_once]
+            block = self._block(parameters, *narrow(homes, trigger[some], action[some]))
+            scores[some] = np.clip(block.numpy(), -LARGEST, LARGEST)  # a score is never infinite
+        return scores
+
+    @torch.no_grad()
+    def _block(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array) -> Tensor:
+        """[n_pairs, n_relations] for pairs in the order of homes."""
+        logits = next(iter(parameters.values())).new_zeros(len(trigger), len(homes.relations))
+        if self.network:
+            z = self.network.embed(parameters, Packed.of(homes))
+            # All relations, also where few are asked for: one product of matrices is faster than many of vectors.
+            logits = self.network.logits(parameters, z, torch.tensor(trigger), torch.tensor(action))
+        if self.answers_unseen and not self.terms:
+            return logits
+        pair, relation, unseen = self._told_apart(homes.device_type[trigger], homes.device_type[action])
+        if not self.answers_unseen:
+            pair, relation, unseen = pair[~unseen], relation[~unseen], unseen[~unseen]
+        added = self._of_terms(parameters, homes, trigger[pair], action[pair], relation)
+        of_pair = logits.new_full((len(trigger), 1), 0.0 if self.answers_unseen else math.nan)
+        of_pair[pair[unseen], 0] = added[unseen]
+        of_all = of_pair.repeat(1, len(homes.relations))
+        of_all[pair[~unseen], relation[~unseen]] = added[~unseen]
+        return logits + of_all
+
+    def _of_terms(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array, relation: Array) -> Tensor:
+        """[n]: what all terms add to these candidates."""
+        observed = self._observe(homes, Rules(homes.device_home[trigger], trigger, action, relation))
+        added = next(iter(parameters.values())).new_zeros(len(trigger))
+        for term, seen in zip(self.terms, observed, strict=True):
+            added = added + term.logits_of(_own(parameters, term), seen, None)
+        return added
+
+    def _observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> tuple[Observed, ...]:
+        if not self.terms:
+            return ()
+        trigger_type, relation, action_type = homes.typed(candidates)
+        seen = self.valid.contains(trigger_type, action_type, relation)
+        relation = np.where(seen, relation, self._first_unseen[trigger_type * self.valid.n_types + action_type])
+        alike = Rules(candidates.home, candidates.trigger, candidates.action, relation)
+        return tuple(term.observe(homes, alike, leave_out=leave_out) for term in self.terms)
+
+    @cached_property
+    def _first_unseen(self) -> Array:
+        """[n_types ** 2]: the first relation that training never saw from one type to another; n_relations if none."""
+        start, relation = self.valid.start, self.valid.relation
+        many = np.diff(start)
+        within = np.arange(len(relation)) - np.repeat(start[:-1], many)
+        first = many.copy()  # the run is 0, 1, 2, ... unless it skips one before
+        skips = relation != within
+        np.minimum.at(first, np.repeat(np.arange(len(many)), many)[skips], within[skips])
+        return first
+
+    def _told_apart(self, trigger_type: Array, action_type: Array) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
+        """Pair and relation of all that terms tell apart, by pair: each that training saw, and one that it did not."""
+        pair, triple = self.valid.of_pairs(trigger_type, action_type)
+        unseen = self._first_unseen[trigger_type * self.valid.n_types + action_type]
+        some = np.flatnonzero(unseen < self.valid.n_relations)
+        relation = np.concatenate([self.valid.relation[triple], unseen[some]])
+        pair = np.concatenate([pair, some])
+        order = np.argsort(pair, kind="stable")
+        is_unseen = np.arange(len(pair)) >= len(triple)
+        return pair[order], relation[order], is_unseen[order]
+
+
+def _own(parameters: Parameters, term: Term) -> Parameters:
+    """A term's parameters by the names that it gave them."""
+    start = f"{term.name}."
+    return {name.removeprefix(start): value for name, value in parameters.items() if name.startswith(start)}
+
+
+# --- A fitted graph method: a scorer, its parameters, and the vocabularies that its numbers stand for.
+
+class GraphModel:
+    """A scorer and its parameters."""
+
+    def __init__(
+        self,
+        name: str,  # of the method
+        scorer: Scorer,
+        parameters: Parameters,
+        types: tuple[str, ...],
+        relations: tuple[Relation, ...],
+    ) -> None:
+        self.name, self.scorer, self.types, self.relations = name, scorer, types, relations
+        # Answers in float64: in the float32 of scores it then does not matter which homes share a product.
+        self.parameters = {key: value.double() for key, value in parameters.items()}
+
+    def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
+        """Logits for every relation; homes never seen in training are answered like any other."""
+        refuse_other_vocabulary(self.name, homes, self.types, self.relations)
+        refuse_pairs_across_homes(homes, trigger, action)
+        return self.scorer.score_pairs(self.parameters, homes, trigger, action)

@@ -1,0 +1,220 @@
+"""What may be added to the network's logit of a candidate: a bias, the context of the home, evidence from its graph.
+
+A term first observes candidates, once for each example and without parameters, and then scores what it observed. So
+what is costly is done once however many steps follow, and the score stays a pure function of parameters and tensors.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+import torch
+from torch import Tensor
+from datasets.homes import Homes, Rules
+from fedrule.model.encoders import Parameters
+import numpy as np
+from datasets.homes import Array, Homes, Rules
+from datasets.valid import ValidRules
+from dataclasses import dataclass
+from typing import ClassVar
+import numpy.typing as npt
+from fedrule.evidence.counts import COULD, HAVE
+from fedrule.evidence.statistics import Statistics
+from torch.nn.functional import relu
+from fedrule.model.encoders import uniform
+from fedrule.model.encoders import Parameters, dropped
+from fedrule.evidence.features import NAMES, Evidence
+
+
+Observed: TypeAlias = dict[str, Tensor]
+
+
+class Term(Protocol):
+    """Something that adds to the logits of candidates. Its name goes before the names of its parameters."""
+
+    @property
+    def name(self) -> str: ...
+
+    def initial(self, chance: torch.Generator) -> Parameters:
+        """Parameters to start from; none for a term that has nothing to learn."""
+
+    def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:
+        """What there is to know of candidates [n] of these homes, given the rules that the homes have.
+
+        `leave_out` is given in training: the same homes with all their training rules. Statistics of all homes then
+        leave each home's own contribution out, or they would tell the answer.
+        """
+
+    def logits_of(self, parameters: Parameters, observed: Observed, chance: torch.Generator | None) -> Tensor:
+        """[n]: what to add to each candidate's logit; `chance` draws dropout in training."""
+
+
+# --- Typed rules by number, the items of the user-item formulation: what biases and the context of a home know of them.
+
+def items(valid: ValidRules, homes: Homes, rules: Rules) -> Array:
+    """The number of each rule's (type, relation, type) among the valid ones; all never-seen ones share the last."""
+    trigger_type, relation, action_type = homes.typed(rules)
+    number = valid.number(trigger_type, action_type, relation)
+    return np.where(number >= 0, number, len(valid))
+
+
+def has_item(valid: ValidRules, homes: Homes, candidates: Rules) -> Array:
+    """[n_candidates]: how many rules of the candidate's home are of its (type, relation, type)."""
+    width = len(valid) + 1
+    own, many = np.unique(homes.rules.home * width + items(valid, homes, homes.rules), return_counts=True)
+    asked = candidates.home * width + items(valid, homes, candidates)
+    place = np.searchsorted(own, asked)
+    return np.where(np.append(own, -1)[place] == asked, np.append(many, 0)[place], 0)
+
+
+# --- How common a rule is, whoever asks: a bias for each (type, relation, type), learned or from counts.
+#
+# The paper's network has one bias for each relation; what is common between two types it has to work out from their
+# embeddings.
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedBias:
+    """A parameter for each (type, relation, type) that training has, and one for all that it has not."""
+
+    valid: ValidRules
+    name: ClassVar[str] = "bias"
+
+    def initial(self, chance: torch.Generator) -> Parameters:  # noqa: ARG002
+        return {"item": torch.zeros(len(self.valid) + 1)}
+
+    def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:  # noqa: ARG002
+        return {"item": torch.from_numpy(items(self.valid, homes, candidates))}
+
+    def logits_of(self, parameters: Parameters, observed: Observed, chance: torch.Generator | None) -> Tensor:  # noqa: ARG002
+        return parameters["item"].index_select(0, observed["item"])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CountBias:
+    """scale x log((homes that have it + 0.3) / (homes that own both types + 3)), with the scale learned from 1 on."""
+
+    valid: ValidRules
+    have: npt.NDArray[np.float64]  # [n_valid + 1]  homes with the typed rule; none for the last, all never-seen ones
+    could: npt.NDArray[np.float64]  # [n_types ** 2]  homes that own devices of both types
+    name: ClassVar[str] = "bias"
+
+    @classmethod
+    def of(cls, counts: Statistics) -> CountBias:
+        return cls(counts.valid, np.append(counts.with_rule, 0).astype(np.float64), counts.both)
+
+    def initial(self, chance: torch.Generator) -> Parameters:  # noqa: ARG002
+        return {"scale": torch.ones(1)}
+
+    def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:
+        """In training a home is not counted for its own candidates."""
+        trigger_type, _, action_type = homes.typed(candidates)
+        have = self.have[items(self.valid, homes, candidates)]
+        could = self.could[trigger_type * len(homes.types) + action_type]
+        if leave_out is not None:
+            have = have - (has_item(self.valid, leave_out, candidates) > 0)
+            could = could - 1  # whoever can be asked about the rule owns both types
+        return {"log_share": torch.from_numpy(np.log((have + HAVE) / (could + COULD)))}
+
+    def logits_of(self, parameters: Parameters, observed: Observed, chance: torch.Generator | None) -> Tensor:  # noqa: ARG002
+        scale = parameters["scale"]
+        return scale * observed["log_share"].to(scale.dtype)
+
+
+# --- The whole home in the score of one rule: what else it has automated, and which entity types it owns.
+#
+# A device's embedding sees what is two rules away; this sees everything, as matrix factorization does. With e an
+# embedding for each typed rule and s one for each entity type,
+#
+#     c = ReLU(sum of e over the home's typed rules / sqrt(their number + 1) + mean of s over its types),
+#
+# and a candidate of typed rule m gets <c, v_m>. A rule is never context for itself: where the home has the candidate
+# already, c is made of its other rules, or training would learn to repeat what it was told.
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """A vector for each home, made of its typed rules and types, against one for each typed rule."""
+
+    valid: ValidRules
+    size: int
+    name: ClassVar[str] = "context"
+
+    def initial(self, chance: torch.Generator) -> Parameters:
+        """Rules' vectors start at zero, so that training starts from the network's own score."""
+        known = len(self.valid) + 1
+        return {
+            "rule": uniform(known, self.size, fan_in=self.size, chance=chance),
+            "type": uniform(self.valid.n_types, self.size, fan_in=self.size, chance=chance),
+            "candidate": torch.zeros(known, self.size),
+        }
+
+    def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:  # noqa: ARG002
+        """Each typed rule and each type of a home counts once, however many devices carry it out or are of it."""
+        width, n_types, n_relations = len(self.valid) + 1, self.valid.n_types, self.valid.n_relations
+        rule = np.unique(homes.rules.home * width + items(self.valid, homes, homes.rules))
+        owned = np.unique(homes.device_home * n_types + homes.device_type)
+        asked, known = (some.keys(homes.n_devices, n_relations) for some in (candidates, homes.rules))
+        alone = np.isin(asked, known) & (has_item(self.valid, homes, candidates) == 1)
+        columns = {
+            "rule_home": rule // width,
+            "rule": rule % width,
+            "type_home": owned // max(n_types, 1),
+            "type": owned % max(n_types, 1),
+            "rules": np.bincount(rule // width, minlength=homes.n_homes),
+            "types": np.bincount(owned // max(n_types, 1), minlength=homes.n_homes),
+            "home": candidates.home,
+            "candidate": items(self.valid, homes, candidates),
+            "itself": alone.astype(np.int64),  # 1 where the candidate is a rule that the home has
+        }
+        return {name: torch.tensor(column) for name, column in columns.items()}
+
+    def logits_of(self, parameters: Parameters, observed: Observed, chance: torch.Generator | None) -> Tensor:  # noqa: ARG002
+        home, candidate = observed["home"], observed["candidate"]
+        rule, kind = parameters["rule"], parameters["type"]
+        none = rule.new_zeros(len(observed["rules"]), self.size)
+        rules = none.index_add(0, observed["rule_home"], rule.index_select(0, observed["rule"]))
+        types = none.index_add(0, observed["type_home"], kind.index_select(0, observed["type"]))
+        types = types / observed["types"].clamp(min=1)[:, None]
+        itself = observed["itself"][:, None]
+        others = rules.index_select(0, home) - itself * rule.index_select(0, candidate)
+        many = observed["rules"].index_select(0, home)[:, None] - itself
+        context = relu(others * (many + 1).to(rule.dtype).rsqrt() + types.index_select(0, home))
+        return (context * parameters["candidate"].index_select(0, candidate)).sum(dim=1)
+
+
+# --- A small network that weighs the plain graph features of a candidate: the term of a score that is called evidence.
+
+# Shares of homes are logarithms around -3.5; near 0, as all other features are, training is faster.
+IS_SHARE = np.array([name.startswith("share of homes") for name in NAMES])
+LEVEL, SPREAD = np.where(IS_SHARE, -3.5, 0.0), np.where(IS_SHARE, 1.5, 1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeighedEvidence:
+    """Two fully connected layers and a direct weight for each feature."""
+
+    evidence: Evidence
+    hidden: int
+    dropout: float = 0.0
+    name: ClassVar[str] = "evidence"
+
+    def initial(self, chance: torch.Generator) -> Parameters:
+        n, hidden = len(NAMES), self.hidden
+        return {
+            "direct": torch.zeros(n),
+            "first": uniform(n, hidden, fan_in=n, chance=chance),
+            "first_bias": uniform(hidden, fan_in=n, chance=chance),
+            "second": uniform(hidden, hidden, fan_in=hidden, chance=chance),
+            "second_bias": uniform(hidden, fan_in=hidden, chance=chance),
+            "last": uniform(hidden, fan_in=hidden, chance=chance),
+        }
+
+    def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:
+        features = self.evidence.features(homes, candidates, leave_out=leave_out)
+        return {"features": torch.from_numpy(((features - LEVEL) / SPREAD).astype(np.float32))}
+
+    def logits_of(self, parameters: Parameters, observed: Observed, chance: torch.Generator | None) -> Tensor:
+        features = observed["features"].to(parameters["direct"].dtype)
+        hidden = features
+        for layer in ("first", "second"):
+            hidden = relu(torch.addmm(parameters[f"{layer}_bias"], hidden, parameters[layer]))
+            hidden = dropped(hidden, self.dropout, chance)
+        return features @ parameters["direct"] + hidden @ parameters["last"]

@@ -1,0 +1,200 @@
+"""A sheet is what a figure shows: panels under headings, and below them a note and the legend.
+
+It is laid out twice, for a wide page or print and in one column for a phone. Places are counted out in inches, so that
+nothing moves or is cut off when a label gets longer: texts are wrapped instead.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from functools import cache
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from reports.drawing.styles import Look
+
+
+# --- How wide texts are when they are drawn, and texts made to fit: in several lines, or in smaller type.
+
+TYPE = 8.0  # points
+SMALLER = (8.0, 7.5, 7.0, 6.5)
+SLACK = 4  # letters, since some are wider than others
+
+
+def inches(text: str, size: float = TYPE, weight: str = "normal") -> float:
+    """How wide it is; by the corners of its outlines, since their exact extent takes long to find."""
+    return _relative(text, weight) * size / 72
+
+
+def wrapped(text: str, room: float, size: float = TYPE, weight: str = "normal") -> list[str]:
+    """The text in lines of at most so many inches; no line for no text."""
+    if not text:
+        return []
+    letters = int(len(text) * room / max(inches(text, size, weight), 1e-9))
+    return [text] if letters > len(text) else textwrap.wrap(text, max(letters - SLACK, 8))
+
+
+def fitted(text: str, room: float) -> tuple[str, float]:
+    """The text and the largest size at which it fits; cut off where even small type is too wide."""
+    for size in SMALLER:
+        if inches(text, size) <= room:
+            return text, size
+    while text and inches(f"{text}…", SMALLER[-1]) > room:
+        text = text[:-1].rstrip()
+    return f"{text}…", SMALLER[-1]
+
+
+@cache
+def _relative(text: str, weight: str) -> float:
+    """Points per point of type."""
+    return float(TextPath((0, 0), text, size=1, prop=FontProperties(weight=weight)).vertices[:, 0].max(initial=0.0))
+
+
+WITHOUT_DATE: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
+
+# matplotlib's own style and not the reader's; ids in an SVG file are made from the salt.
+STYLE: list[str | dict[str, object]] = [
+    "default",
+    {"svg.hashsalt": "fedrule", "axes.grid": True, "grid.color": "#e6e6e6", "axes.axisbelow": True},
+    {"axes.spines.top": False, "axes.spines.right": False, "axes.labelsize": 8, "xtick.labelsize": 8},
+    {"ytick.labelsize": 8, "axes.titlesize": 9, "lines.linewidth": 1.5, "lines.markersize": 3.5},
+]
+# Inches.
+WIDTH = {1: 5.8, 2: 8.4, 3: 10.0}  # of a wide sheet, by its columns
+PHONE = 3.9
+RIGHT, ABOVE, HEADING, BELOW, ENTRY, HANDLE = 0.2, 0.16, 0.2, 0.5, 0.185, 0.65
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Panel:
+    """One pair of axes."""
+
+    draw: Callable[[Axes], None]
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Panels under one heading."""
+
+    heading: str
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sheet:
+    """All of a figure."""
+
+    blocks: tuple[Block, ...]
+    looks: Mapping[str, Look] = field(default_factory=dict)  # the legend; none where it is empty
+    note: str = ""
+    columns: int = 3  # of panels, on a wide page
+    height: float = 2.1  # inches of a panel
+    left: float = 0.75  # inches for the numbers and the label of the vertical axis
+
+
+def laid_out(sheet: Sheet, *, phone: bool = False) -> Figure:
+    """The figure, wide or in one column."""
+    columns = 1 if phone else sheet.columns
+    width = PHONE if phone else WIDTH[columns]
+    room = width - 2 * RIGHT
+    headings = [wrapped(block.heading, room, TYPE + 2, "bold") for block in sheet.blocks]
+    note = wrapped(sheet.note, room)
+    labels = [wrapped(label, room - HANDLE) for label in sheet.looks]
+    legend_columns = _legend_columns(labels, room)
+    legend = _tallest(labels, legend_columns) * ENTRY + (RIGHT if labels else 0)
+    below = legend + ENTRY * len(note) + (RIGHT if note else 0)
+    titled = [ABOVE if any(panel.title for panel in block.panels) else 0.0 for block in sheet.blocks]
+    rows = [-(-len(block.panels) // columns) for block in sheet.blocks]
+    tall = [
+        len(heading) * HEADING + ABOVE + many * (title + sheet.height + BELOW)
+        for heading, title, many in zip(headings, titled, rows, strict=True)
+    ]
+    height = sum(tall) + below
+    step = width / columns
+    with matplotlib.style.context(STYLE):
+        drawn = Figure(figsize=(width, height))
+        top = height
+        for block, heading, title, taken in zip(sheet.blocks, headings, titled, tall, strict=True):
+            place = top - len(heading) * HEADING - ABOVE  # upper edge of the block's first row
+            if heading:
+                drawn.text(
+                    RIGHT / width,
+                    (top - 0.07) / height,
+                    "\n".join(heading),
+                    fontsize=TYPE + 2,
+                    weight="bold",
+                    va="top",
+                    linespacing=1.3,
+                )
+            for number, panel in enumerate(block.panels):
+                row, column = divmod(number, columns)
+                bottom = place - (row + 1) * (title + sheet.height + BELOW) + BELOW
+                left, wide = column * step + sheet.left, step - sheet.left - RIGHT
+                axes = drawn.add_axes((left / width, bottom / height, wide / width, sheet.height / height))
+                panel.draw(axes)
+                if panel.title:
+                    axes.set_title(panel.title, loc="left", pad=4)
+                lines = axes.get_ylabel().count("\n") + 1
+                # One label below the other, however wide the numbers are.
+                axes.yaxis.set_label_coords((0.1 + 0.15 * lines - sheet.left) / wide, 0.5)
+            top -= taken
+        if note:
+            drawn.text(RIGHT / width, below / height, "\n".join(note), fontsize=TYPE, va="top", linespacing=1.4)
+        if labels:
+            _add_legend(drawn, sheet.looks, labels, legend_columns, (RIGHT / width, legend / height))
+    return drawn
+
+
+def written(drawn: Figure, suffix: str) -> bytes:
+    """The figure as a file of this kind; the same bytes for the same figure."""
+    file = io.BytesIO()
+    with matplotlib.style.context(STYLE):
+        drawn.savefig(file, format=suffix[1:], dpi=150, metadata=WITHOUT_DATE[suffix])
+    return file.getvalue()
+
+
+def _add_legend(
+    drawn: Figure, looks: Mapping[str, Look], labels: Sequence[list[str]], columns: int, place: tuple[float, float]
+) -> None:
+    drawn.legend(
+        [
+            Line2D([], [], color=look.colour, linestyle=look.dash, marker=look.marker, markersize=look.size)
+            for look in looks.values()
+        ],
+        ["\n".join(label) for label in labels],
+        loc="upper left",
+        bbox_to_anchor=place,
+        ncols=columns,
+        fontsize=TYPE,
+        frameon=False,
+        borderaxespad=0,
+        borderpad=0,
+        handlelength=3.2,
+        columnspacing=1.5,
+    )
+
+
+def _legend_columns(labels: Sequence[list[str]], room: float) -> int:
+    """As many as fit side by side."""
+    wide = np.array([max(map(inches, label)) + HANDLE for label in labels])
+    fitting = [n for n in range(1, len(wide) + 1) if sum(float(max(c)) for c in _columns(wide, n)) < room]
+    return max(fitting, default=1)
+
+
+def _tallest(labels: Sequence[list[str]], columns: int) -> int:
+    """Lines of the longest column."""
+    lines = np.array([len(label) for label in labels], dtype=int)
+    return max((int(column.sum()) for column in _columns(lines, columns)), default=0)
+
+
+def _columns(values: np.ndarray, columns: int) -> list[np.ndarray]:
+    """As a legend fills its columns, one after the other."""
+    return np.array_split(values, columns) if len(values) else []

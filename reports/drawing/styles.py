@@ -1,0 +1,86 @@
+"""How lines look: the colour says the method, dashes and markers say its settings, no two lines look the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+from collections.abc import Iterable
+from benchmarks.results.store import Result
+
+
+Dash: TypeAlias = tuple[float, Sequence[float]]  # where it begins; points that are drawn, left out, drawn, ...
+
+# Okabe and Ito's colours, which colour-blind people can tell apart; the methods of the paper always have the same.
+COLOURS = {"fedgnn": "#0072B2", "fedrule": "#D55E00", "graphrule": "#000000", "fedprox": "#009E73"}
+COLOURS |= {"scaffold": "#CC79A7", "fedgate": "#E69F00"}
+COLOURS |= {"graphrank": "#D55E00", "fedrank": "#E69F00", "mf": "#0072B2", "gcmc": "#CC79A7"}
+COLOURS |= {"ease": "#009E73", "popularity": "#56B4E9", "random": "#999999"}
+SPARE = ("#56B4E9", "#009E73", "#CC79A7", "#E69F00", "#0072B2", "#D55E00", "#000000")
+DASHES: tuple[Dash, ...] = ((0, ()), (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)))
+STYLES = [(dash, marker) for marker in ("", "o", "^") for dash in DASHES]  # [MOST_LINES]
+INK, FAINT = "#333333", "#8a8a8a"  # of texts and of what stays in the background
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a line is drawn: the colour is the method's, dashes and markers are its settings'."""
+
+    colour: str
+    dash: Dash = (0, ())
+    marker: str = ""
+    size: float = 3.5  # of the marker
+
+
+def looks_of(lines: Mapping[str, str]) -> dict[str, Look]:
+    """The look of each line, given its method, in the order of the legend; no two look the same."""
+    others = sorted(set(lines.values()) - COLOURS.keys())
+    colours = COLOURS | {method: SPARE[number % len(SPARE)] for number, method in enumerate(others)}
+    settings = sorted({label.removeprefix(method) for label, method in lines.items()})
+    looks: dict[str, Look] = {}
+    for label, method in sorted(lines.items()):
+        first = settings.index(label.removeprefix(method))
+        free = (Look(colours[method], *style) for style in [*STYLES[first:], *STYLES[:first]])
+        looks[label] = next(look for look in free if look not in looks.values())
+    return looks
+
+
+# --- Which formulation a method belongs to, and how its dots look.
+#
+# Results carry the name of a method and not its code, so the methods of this project are listed. Any method whose history
+# says what homes send is federated; every other one that nobody has listed is "other", and shown all the same.
+
+FEDERATED = "federated"
+OTHER = "other"
+METHODS = {
+    "graph": ("graphrule", "graphrank", "graphfeatures"),
+    FEDERATED: ("fedgnn", "fedrule", "fedprox", "fedgate", "scaffold", "fedrank"),
+    "user-item": ("mf", "gcmc", "lightgcn", "ease", "itemknn"),
+    "floor": ("popularity", "random"),
+}
+NO_LINE: Dash = (0, (0.001, 1000))  # a legend's entry with a marker only
+LOOKS = {
+    "graph": Look("#000000", NO_LINE, "o", 5.5),
+    FEDERATED: Look("#D55E00", NO_LINE, "^", 6),
+    "user-item": Look("#0072B2", NO_LINE, "s", 5),
+    "floor": Look(FAINT, NO_LINE, "D", 4.5),
+    OTHER: Look("#CC79A7", NO_LINE, "P", 6),
+}
+
+
+def family_of(run: Result) -> str:
+    """One of LOOKS."""
+    if sends(run):
+        return FEDERATED
+    return next((family for family, methods in METHODS.items() if run.key.method in methods), OTHER)
+
+
+def sends(run: Result) -> bool:
+    """Whether its history says what a home sends."""
+    return any("sent_bytes" in row for row in run.history)
+
+
+def legend(families: Iterable[str]) -> dict[str, Look]:
+    """The looks of those that are there, in a fixed order."""
+    there = set(families)
+    return {family: look for family, look in LOOKS.items() if family in there}

@@ -1,0 +1,379 @@
+"""One home in both formulations (the paper's figure 1): marks in the user-item matrix, and edges of its own graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Circle, FancyBboxPatch, PathPatch, Polygon
+from matplotlib.path import Path
+from reports.drawing.styles import FAINT, INK
+from reports.drawing.layout import fitted
+from functools import partial
+from matplotlib.patches import Rectangle
+from benchmarks.results.dataset_summary import ExampleHome
+from benchmarks.results.dataset_summary import FOLDER, Portrait
+from benchmarks.results.store import Owned, TypedRule
+from reports.output_types import BUILD, About, Drawing, Missing
+from reports.inputs import Material
+from reports.selection import WYZE
+from reports.drawing.layout import Block, Panel, Sheet
+from collections.abc import Mapping, Sequence
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from reports.drawing.styles import Look, looks_of
+
+
+# --- A home's graph, drawn in inches: devices in two columns, rules as edges with their words.
+#
+# An edge runs through a lane of its own between the columns, so that no label lies on another, however many rules two
+# devices share; a rule within one column, or of a device with itself, turns around at the far end.
+
+THIS, WANTED = "#0072B2", "#D55E00"  # colours of the home, and of what it may get
+# Inches.
+BADGE, NODE, NODE_TALL, GAP, LANE, CHANNEL, IDLE = 0.085, 0.84, 0.28, 0.12, 0.45, 0.28, 0.62
+TURN = 0.165  # half of what an edge is apart from itself where it comes back
+HEAD = 0.09  # of an arrow
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A rule of the home, or the one that may become one."""
+
+    trigger: int  # device, by position
+    action: int
+    words: tuple[str, str]
+    mark: str  # the number of its row in the matrix, "?" for what the home lacks, empty where it has no row
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the home does not have it yet."""
+        return self.mark == "?"
+
+
+def draw_graph(axes: Axes, *, names: Sequence[str], edges: Sequence[Edge]) -> None:
+    """Devices that mostly trigger on the left, those that mostly act on the right, the ones without rules below."""
+    wide, tall = in_inches(axes)
+    right = _on_the_right(edges)
+    idle = [name for number, name in enumerate(names) if number not in right]
+    below = IDLE if idle else 0.0
+    height, ordered = _placed(edges, right, tall, below)
+    lane = (tall - below) / max(len(ordered), 1)
+    for number, (edge, ports) in enumerate(zip(ordered, _ports(ordered, height), strict=True)):
+        sides = right[edge.trigger], right[edge.action]
+        _draw_edge(axes, edge, tall - (number + 0.5) * lane, ports, sides, wide)
+    for number, y in height.items():
+        _node(axes, wide - NODE if right[number] else 0.0, y, names[number], THIS)
+    fitting = int((wide + GAP / 2) // (NODE + GAP / 2))
+    for number, name in enumerate(idle[:fitting]):
+        _node(axes, number * (NODE + GAP / 2), NODE_TALL / 2, name, FAINT)
+    if idle:
+        more = f" (and {len(idle) - fitting} more)" if len(idle) > fitting else ""
+        axes.text(0, NODE_TALL + 0.08, f"without a rule here{more}:", fontsize=7.5, color=INK, style="italic")
+
+
+def _on_the_right(edges: Sequence[Edge]) -> dict[int, bool]:
+    """Device -> its column; devices that do both alike go where there are fewer."""
+    balance: dict[int, int] = {}
+    for edge in edges:
+        balance[edge.trigger] = balance.get(edge.trigger, 0) + 1
+        balance[edge.action] = balance.get(edge.action, 0) - 1
+    right = {number: value < 0 for number, value in balance.items() if value}
+    for number in sorted(balance.keys() - right.keys()):
+        right[number] = sum(right.values()) * 2 < len(right)
+    return right
+
+
+def _placed(
+    edges: Sequence[Edge], right: dict[int, bool], tall: float, below: float
+) -> tuple[dict[int, float], list[Edge]]:
+    """Height of each device, and the edges from top to bottom: each near the other, which saves crossings."""
+    lane = (tall - below) / max(len(edges), 1)
+    height = {number: -float(number) for number in sorted(right)}
+    ordered = list(edges)
+    for _ in range(4):
+        ordered.sort(key=lambda edge: (-height[edge.trigger] - height[edge.action], edge.trigger, edge.action))
+        lanes = {number: [n for n, e in enumerate(ordered) if number in (e.trigger, e.action)] for number in right}
+        height = {number: tall - (float(np.mean(each)) + 0.5) * lane for number, each in lanes.items()}
+        for side in (False, True):
+            column = sorted((n for n in height if right[n] == side), key=lambda n: (-height[n], n))
+            gap = min(NODE_TALL + GAP, (tall - below) / max(len(column), 1))
+            for n, number in enumerate(column):  # apart from the one above, and room for those below
+                lowest = below + (len(column) - n - 0.5) * gap
+                above = height[column[n - 1]] - gap if n else tall - NODE_TALL / 2
+                height[number] = max(min(height[number], above), lowest)
+    return height, ordered
+
+
+def _ports(ordered: Sequence[Edge], height: dict[int, float]) -> list[tuple[float, float]]:
+    """Where each edge leaves its trigger and reaches its action: side by side, the uppermost lane on top."""
+    ends = [device for edge in ordered for device in (edge.trigger, edge.action)]
+    port = []
+    for number, device in enumerate(ends):
+        many, above = ends.count(device), ends[:number].count(device)
+        apart = min(0.07, 0.8 * NODE_TALL / max(many - 1, 1))
+        port.append(height[device] + apart * ((many - 1) / 2 - above))
+    return list(zip(port[::2], port[1::2], strict=True))
+
+
+def _draw_edge(
+    axes: Axes, edge: Edge, y: float, ports: tuple[float, float], sides: tuple[bool, bool], wide: float
+) -> None:
+    """A line with the trigger's state above and the action below; around the words where it comes back."""
+    turns = sides[0] == sides[1]
+    apart = TURN if turns else 0.0
+    lane = NODE + CHANNEL, wide - NODE - CHANNEL
+    begin = _bend(ports[0], y + apart, 0.0, sides[0], wide)
+    end = _bend(ports[1], y - apart, HEAD, sides[1], wide)[::-1]
+    curve = [Path.CURVE4] * 3
+    points, codes = begin, [Path.MOVETO, *curve]
+    if turns:
+        far = lane[0] if sides[0] else lane[1]
+        out = far + (-TURN if sides[0] else TURN)
+        points = [*points, (far, y + apart), (out, y + apart), (out, y - apart), (far, y - apart)]
+        codes += [Path.LINETO, *curve]
+    path = Path([*points, *end], [*codes, Path.LINETO, *curve])
+    colour, dash = (WANTED, (0, (3, 2))) if edge.wanted else (INK, (0, ()))
+    axes.add_patch(PathPatch(path, facecolor="none", edgecolor=colour, linestyle=dash, linewidth=1.1, clip_on=False))
+    (x, port), tip = end[-1], HEAD if sides[1] else -HEAD
+    axes.add_patch(Polygon([(x + tip, port), (x, port + HEAD / 3), (x, port - HEAD / 3)], color=colour, linewidth=0))
+    start, toward = (lane[1], -BADGE) if sides[0] else (lane[0], BADGE)
+    if edge.mark:
+        badge(axes, start, y + apart, edge.mark, WANTED if edge.wanted else THIS)
+    for line, up in zip((edge.words[0], f"→ {edge.words[1]}"), (0.075, -0.085), strict=True):
+        text, size = fitted(line, lane[1] - lane[0] - BADGE)
+        axes.text((wide + toward) / 2, y + up, text, ha="center", va="center", fontsize=size, color=colour)
+
+
+def _bend(port: float, lane: float, gap: float, right: bool, wide: float) -> list[tuple[float, float]]:
+    """From beside a device into a lane."""
+    begin, end = NODE + gap, NODE + CHANNEL
+    bend = [(begin, port), ((begin + end) / 2, port), ((begin + end) / 2, lane), (end, lane)]
+    return [(wide - x, y) for x, y in bend] if right else bend
+
+
+def _node(axes: Axes, x: float, y: float, name: str, colour: str) -> None:
+    box = f"round,pad=0,rounding_size={NODE_TALL / 3}"
+    place = x, y - NODE_TALL / 2
+    axes.add_patch(
+        FancyBboxPatch(place, NODE, NODE_TALL, boxstyle=box, facecolor="white", edgecolor=colour, clip_on=False)
+    )
+    text, size = fitted(name, NODE - 0.06)
+    axes.text(x + NODE / 2, y, text, ha="center", va="center", fontsize=size, color=INK)
+
+
+def badge(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
+    axes.add_patch(Circle((x, y), BADGE, facecolor="white", edgecolor=colour, zorder=3, clip_on=False))
+    axes.text(x, y - 0.005, text, ha="center", va="center", fontsize=7, color=colour, weight="bold", zorder=4)
+
+
+def in_inches(axes: Axes) -> tuple[float, float]:
+    """Empty axes, one unit of which is an inch; how wide and tall they are."""
+    box, dots = axes.get_window_extent(), axes.figure.dpi
+    wide, tall = float(box.width / dots), float(box.height / dots)
+    axes.set(xlim=(0, wide), ylim=(0, tall))
+    axes.set_axis_off()
+    return wide, tall
+
+
+OTHER, RULED = "#b5b5b5", "#e6e6e6"  # colours of other homes, and between rows
+MOST_EDGES = 9  # of rules that the home has
+ROW, COLUMN, HEADS = 0.31, 0.22, 0.34  # inches
+
+
+def example_home(material: Material) -> Drawing:
+    """The user-item matrix around one home, and the graph of this home."""
+    portrait = _preferred(material.portraits)
+    if portrait is None or portrait.example is None:
+        raise Missing("no portrait of a data set with rules is there to take a home from", BUILD)
+    home = portrait.example
+    edges = _edges(home)
+    tall = max(HEADS + ROW * (len(home.items) + 1), LANE * len(edges) + IDLE)
+    panels = (
+        Panel(partial(_matrix, home=home), "User-item matrix: a rule is an item"),
+        Panel(partial(draw_graph, names=_named(home.devices), edges=edges), "Graph: a rule is an edge"),
+    )
+    note = (
+        "Left: a row is a rule, a column a home; filled: the home has it; ?: it may be recommended; x: it needs a "
+        "device that the home lacks. Right: numbers are those of the rows; dashed: a recommendation."
+    )
+    sheet = Sheet((Block("", panels),), note=note, columns=2, height=tall, left=0.15)
+    about = About(_caption(portrait, home, edges), (f"{FOLDER}/{portrait.file}",), BUILD, _notes(home, edges))
+    return Drawing(sheet, about)
+
+
+def _preferred(portraits: Sequence[Portrait]) -> Portrait | None:
+    """Of smart homes, of most homes; else the first that has an example. Made-up homes first: these may be shown."""
+    able = [each for each in portraits if each.example is not None]
+    alike = [each for each in able if each.data in WYZE.data]
+    order = WYZE.data.index
+    best = min(alike, key=lambda p: (-order(p.data), -sum(p.devices_per_home.values()), p.file), default=None)
+    return best or next(iter(able), None)
+
+
+def _edges(home: ExampleHome) -> list[Edge]:
+    """Rules with a row in the matrix first, then the first of those that may be recommended."""
+    numbers = {item: str(n) for n, (item, has) in enumerate(_own(home), start=1) if has}
+    place = {device: n for n, device in enumerate(home.devices)}
+    rules = [
+        Edge(
+            place[rule.trigger],
+            place[rule.action_device],
+            (rule.trigger_state, rule.action),
+            numbers.get(TypedRule(rule.trigger.type, rule.trigger_state, rule.action, rule.action_device.type), ""),
+        )
+        for rule in home.rules
+    ]
+    rules = sorted(rules, key=lambda edge: int(edge.mark or len(home.items) + 1))[:MOST_EDGES]
+    first = {device.type: n for n, device in reversed(list(enumerate(home.devices)))}
+    lacking = [item for item, has in _own(home) if not has and _feasible(item, home)]
+    return rules + [
+        Edge(first[item.trigger_type], first[item.action_type], (item.trigger_state, item.action), "?")
+        for item in lacking[:1]
+    ]
+
+
+def _own(home: ExampleHome) -> list[tuple[TypedRule, bool]]:
+    return list(zip(home.items, home.rows[0].has, strict=True))
+
+
+def _feasible(item: TypedRule, home: ExampleHome) -> bool:
+    return {item.trigger_type, item.action_type} <= {device.type for device in home.devices}
+
+
+def _named(devices: Sequence[Owned]) -> list[str]:
+    """By type; numbered where there are several."""
+    types = [device.type for device in devices]
+    return [f"{t} {types[: n + 1].count(t)}" if types.count(t) > 1 else t for n, t in enumerate(types)]
+
+
+def _caption(portrait: Portrait, home: ExampleHome, edges: Sequence[Edge]) -> str:
+    names, marks = _named(home.devices), sum(home.rows[0].has)
+    known, new = [edge for edge in edges if not edge.wanted], [edge for edge in edges if edge.wanted]
+    caption = (
+        f"One home of {portrait.data}, {_counted(home.devices, 'device')} and {_counted(home.rules, 'rule')}. In the "
+        f"user-item matrix its rules are marks in its column ({marks} shown here, beside "
+        f"{_counted(home.rows[1:], 'other home')}); in its graph they are edges."
+    )
+    if known and known[0].mark:
+        caption += f" Row {known[0].mark} is the edge {_said(known[0], names)}."
+    if new:
+        caption += f" To recommend is to fill in a question mark, or to add an edge, such as {_said(new[0], names)}."
+    types = [device.type for device in home.devices]
+    if twins := sorted({each for each in types if types.count(each) > 1}):
+        caption += f" Only the graph can tell the devices of type {', '.join(twins)} apart."
+    return caption
+
+
+def _counted(things: Sequence[object], name: str) -> str:
+    return f"{len(things)} {name}" if len(things) == 1 else f"{len(things)} {name}s"
+
+
+def _said(edge: Edge, names: Sequence[str]) -> str:
+    state, action = edge.words
+    return f"“{state} → {action}” from {names[edge.trigger]} to {names[edge.action]}"
+
+
+def _notes(home: ExampleHome, edges: Sequence[Edge]) -> tuple[str, ...]:
+    shown = [edge for edge in edges if not edge.wanted]
+    notes = []
+    if left_out := len(home.rules) - len(shown):
+        notes.append(f"{left_out} of the home's {len(home.rules)} rules are not drawn in its graph.")
+    if unmarked := sum(not edge.mark for edge in shown):
+        notes.append(f"Edges without a number ({unmarked}) have no row in this excerpt of the matrix.")
+    return tuple(notes)
+
+
+def _matrix(axes: Axes, *, home: ExampleHome) -> None:
+    """Items as rows, since their names are long; the example home is the first column."""
+    wide, tall = in_inches(axes)
+    left, top = wide - COLUMN * len(home.rows), tall - HEADS
+    bottom = top - ROW * len(home.items)
+    axes.add_patch(Rectangle((left, bottom - ROW), COLUMN, tall - bottom + ROW, color=THIS, alpha=0.12, linewidth=0))
+    for column, row in enumerate(home.rows):
+        x = left + (column + 0.5) * COLUMN
+        name, weight = ("this", "bold") if column == 0 else (chr(ord("A") + (column - 1) % 26), "normal")
+        axes.text(x, top + 0.04, name, ha="center", fontsize=7.5, weight=weight, color=INK)
+        axes.text(x, bottom - ROW / 2, f"{row.rules}", ha="center", va="center", fontsize=6.5, color=INK)
+    axes.text(wide, top + 0.2, "homes", ha="right", fontsize=7.5, color=INK)
+    axes.text(2.5 * BADGE, bottom - ROW / 2, "rules in all", va="center", fontsize=7.5, color=INK, style="italic")
+    for number, (item, owned) in enumerate(_own(home)):
+        middle = top - (number + 0.5) * ROW
+        axes.plot([0, wide], [middle - ROW / 2] * 2, color=RULED, linewidth=0.6)
+        feasible = _feasible(item, home)
+        if owned:
+            badge(axes, BADGE + 0.01, middle, str(number + 1), THIS)
+        lines = f"{item.trigger_type}: {item.trigger_state}", f"→ {item.action}: {item.action_type}"
+        for line, up in zip(lines, (0.068, -0.068), strict=True):
+            text, size = fitted(line, left - 2.5 * BADGE - 0.04)
+            colour = INK if owned or feasible else FAINT
+            axes.text(2.5 * BADGE, middle + up, text, va="center", fontsize=size, color=colour)
+        for column, row in enumerate(home.rows):
+            x = left + column * COLUMN
+            if row.has[number]:
+                side, colour = COLUMN - 0.07, THIS if column == 0 else OTHER
+                axes.add_patch(Rectangle((x + 0.035, middle - side / 2), side, side, color=colour, linewidth=0))
+            elif column == 0:
+                sign, colour = ("?", WANTED) if feasible else ("x", FAINT)
+                place = x + COLUMN / 2, middle
+                axes.text(*place, sign, ha="center", va="center", fontsize=9, weight="bold", color=colour)
+
+
+# --- How large homes are: the share of homes with at most so many devices and rules, a line per data set.
+
+MOST = 6  # data sets; the largest of each name first
+
+
+def home_counts(material: Material) -> Drawing:
+    """Devices and rules per home of each data set, the largest version of it."""
+    largest: dict[str, Portrait] = {}
+    for portrait in sorted(material.portraits, key=lambda each: (-_homes(each), each.file)):
+        largest.setdefault(portrait.data, portrait)
+    shown = sorted(largest.values(), key=lambda each: (-_homes(each), each.data))[:MOST]
+    if not shown:
+        raise Missing("no data set has been described", BUILD)
+    looks = looks_of({portrait.data: portrait.data for portrait in shown})
+    panels = (
+        Panel(partial(_panel, counts={p.data: p.devices_per_home for p in shown}, looks=looks), "devices of a home"),
+        Panel(partial(_panel, counts={p.data: p.rules_per_home for p in shown}, looks=looks), "rules of a home"),
+    )
+    note = "Line: share of homes with at most so many; the farther right, the larger the homes."
+    sheet = Sheet((Block("", panels),), looks, note, columns=2, height=2.4, left=0.7)
+    sources = tuple(sorted(f"{FOLDER}/{portrait.file}" for portrait in shown))
+    return Drawing(sheet, About(_home_counts_caption(shown), sources, BUILD))
+
+
+def _panel(axes: Axes, *, counts: Mapping[str, Mapping[int, int]], looks: Mapping[str, Look]) -> None:
+    for data, homes in counts.items():
+        sizes = sorted(homes)
+        share = np.cumsum([homes[size] for size in sizes]) / max(sum(homes.values()), 1)
+        look = looks[data]
+        axes.step(np.maximum(sizes, 0.5), share, where="post", color=look.colour, linestyle=look.dash)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}" if value >= 1 else "0"))
+    axes.set_ylim(0, 1.02)
+    axes.set_ylabel("share of homes")
+
+
+def _home_counts_caption(shown: Sequence[Portrait]) -> str:
+    """The home in the middle of each."""
+    middle = [
+        f"{p.data} {_middle(p.devices_per_home):,} devices and {_middle(p.rules_per_home):,} rules" for p in shown
+    ]
+    return f"The home in the middle has: {'; '.join(middle)}."
+
+
+def _middle(homes: Mapping[int, int]) -> int:
+    """The median: the smallest size that at least half of the homes do not exceed."""
+    half, so_far = sum(homes.values()) / 2, 0
+    for size in sorted(homes):
+        so_far += homes[size]
+        if so_far >= half:
+            return size
+    return 0
+
+
+def _homes(portrait: Portrait) -> int:
+    return sum(portrait.devices_per_home.values())

@@ -1,0 +1,308 @@
+"""Hit rate against the number of recommendations: is the hidden rule among the first 1, 2, ..., 50 of the list?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+import numpy as np
+from matplotlib.axes import Axes
+from benchmarks.results.leaderboard import Board
+from benchmarks.results.store import Result
+from reports.drawing.lines import Floats
+from reports.drawing.styles import Look, looks_of
+from reports.output_types import RUN, About, Drawing, Missing, sources_of
+from reports.boards import defaults_of, place_title, runs_of, seeds_of
+from reports.inputs import Material
+from reports.text.phrases import HIT_RATE_AT_40, PAPER_METHODS
+from reports.selection import IFTTT, WYZE, Role
+from reports.drawing.layout import Block, Panel, Sheet
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from reports.drawing.styles import NO_LINE
+from reports.boards import defaults_of, heading, runs_of, seeds_of
+from reports.text.phrases import seeds
+from reports.selection import IFTTT, WYZE
+
+
+LONGEST = 50
+FORMULATIONS = ("graphrank", "graphrule", "mf", "gcmc", "ease", "popularity")
+LINE = "Line: mean over seeds; band: smallest to largest seed. Only rules that some training home has (valid filter)."
+
+
+def formulations(material: Material) -> Drawing:
+    """Graph and user-item methods, and the floors, on smart homes and recipes: the paper's first comparison."""
+    shown, notes = [], []
+    for role in (WYZE, IFTTT):
+        try:
+            board, absent = _board(role, material, FORMULATIONS)
+        except Missing as missing:
+            notes.append(f"{role.title}: {missing.what}.")
+            continue
+        shown.append(board)
+        notes += absent
+        if role is WYZE and "graphrule" in board.methods():
+            data, ours = board.runs[0][1].key.data, _mean_at(board, "graphrule", 40)
+            notes.append(
+                f"The paper reports about {HIT_RATE_AT_40} for GraphRule among 40 recommendations on its own Wyze "
+                f"data, which is not public; graphrule has {ours:.2f} here, on {data}."
+            )
+    if not shown:
+        raise Missing("none of the methods was run", RUN)
+    runs = [run for board in shown for _, run in board.runs]
+    return Drawing(_sheet(shown), About(" ".join(map(_leader, shown)), sources_of(runs), RUN, tuple(notes)))
+
+
+def federated(role: Role) -> Callable[[Material], Drawing]:
+    """Central and federated training of the paper's network on the data of a role."""
+
+    def make(material: Material) -> Drawing:
+        board, absent = _board(role, material, PAPER_METHODS)
+        values = [f"{label} {_mean_at(board, label, 10):.2f}" for label in _ordered(board)]
+        caption = f"Hidden rules among the first ten: {', '.join(values)}."
+        return Drawing(_sheet([board]), About(caption, sources_of([run for _, run in board.runs]), RUN, absent))
+
+    return make
+
+
+def _board(role: Role, material: Material, methods: Sequence[str]) -> tuple[Board, tuple[str, ...]]:
+    """The rankings of these methods with their defaults, and notes on those that are not there."""
+    board, notes = defaults_of(role, material, methods, measured=_is_measured, what=f"hit rates up to {LONGEST}")
+    if board is None:
+        raise Missing(f"no rankings of {', '.join(methods)} on {' or '.join(role.data)} ({role.track})", RUN)
+    return board, notes
+
+
+def _is_measured(run: Result) -> bool:
+    """Whether it has all hit rates that are drawn."""
+    return all(math.isfinite(run.summary.get(f"hr@{n}", math.nan)) for n in range(1, LONGEST + 1))
+
+
+def _leader(board: Board) -> str:
+    best, *rest = _ordered(board)
+    others = ", ".join(f"{label} {_mean_at(board, label, 10):.2f}" for label in rest)
+    found, data = _mean_at(board, best, 10), board.runs[0][1].key.data
+    return f"On {data} {best} finds {found:.2f} of the hidden rules among its first ten" + (
+        f" ({others})." if others else "."
+    )
+
+
+def _sheet(shown: Sequence[Board]) -> Sheet:
+    """A panel for each board; the legend in the order of the methods above."""
+    looks = looks_of({label: run.key.method for board in shown for label, run in board.runs})
+    ordered = {label: looks[label] for label in (*FORMULATIONS, *looks) if label in looks}
+    panels = tuple(
+        Panel(partial(_panel, board=board, looks=looks), f"{place_title(board)}, {seeds_of(board)}") for board in shown
+    )
+    return Sheet((Block("", panels),), ordered, LINE, columns=len(panels), height=3.0, left=0.7)
+
+
+def _panel(axes: Axes, *, board: Board, looks: Mapping[str, Look]) -> None:
+    many, highest = np.arange(1, LONGEST + 1), 0.0
+    for label in board.methods():
+        values, look = _curve(board, label), looks[label]
+        highest = max(highest, float(values.max()))
+        axes.plot(many, values.mean(axis=0), color=look.colour, linestyle=look.dash, marker=look.marker, markevery=6)
+        if len(values) > 1:
+            axes.fill_between(many, values.min(axis=0), values.max(axis=0), color=look.colour, alpha=0.1, linewidth=0)
+    axes.set_xlim(0, LONGEST)
+    axes.set_ylim(0, 1 if highest > 0.5 else None)
+    axes.set_xlabel("recommendations", labelpad=1)
+    axes.set_ylabel("hit rate, higher is better")
+
+
+def _curve(board: Board, label: str) -> Floats:
+    """[n_seeds, LONGEST]: the hit rate of each seed."""
+    return np.array([[run.summary[f"hr@{n}"] for n in range(1, LONGEST + 1)] for run in runs_of(board, label)])
+
+
+def _mean_at(board: Board, label: str, many: int) -> float:
+    return float(_curve(board, label)[:, many - 1].mean())
+
+
+def _ordered(board: Board) -> list[str]:
+    """Best among ten first."""
+    return sorted(board.methods(), key=lambda label: (-_mean_at(board, label, 10), label))
+
+
+# --- For whom it works: the reciprocal rank by the size of the home, and by whether a rule was seen in training.
+
+SIZE = "devices "  # begins the name of a slice of homes
+KINDS = {"seen": "seen", "unseen": "never seen"}  # slices of rules
+FILTERED, EVERY = "mrr", "mrr, all"  # with the valid filter, and among everything a home could automate
+MARKERS = ("o", "^", "s", "D", "v", "P")
+WIDTH = 0.6  # of the dots of one slice, in slices
+FEWEST = 30  # hidden rules that a caption names a best method of
+NOTE = (
+    "Dot: mean over the hidden rules of all seeds; bar: smallest to largest seed; n: hidden rules of all seeds. By "
+    "size only rules that some training home has are ranked (valid filter); seen or not, everything that a home could "
+    "automate, since the filter leaves out what was never seen."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of the hidden rules."""
+
+    name: str  # in summaries
+    title: str
+    hidden: int  # over all seeds of a method
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A method on a slice; NaN where there is nothing, or not of every seed."""
+
+    mean: float
+    low: float
+    high: float
+    lost: int = 0  # seeds that were asked and have no number
+
+
+def sizes(material: Material) -> Drawing:
+    """The formulations on smart homes and recipes."""
+    shown, notes = [], []
+    for role in (WYZE, IFTTT):
+        board, absent = defaults_of(role, material, FORMULATIONS, measured=_is_sliced, what="results by home size")
+        if board is None:
+            notes.append(f"{role.title}: none of {', '.join(FORMULATIONS)} was ranked on {' or '.join(role.data)}.")
+            continue
+        shown.append(board)
+        notes += [*absent, *_silence(board), *_lost(board)]
+    if not shown:
+        raise Missing("no rankings of the formulations with results by home size", RUN)
+    looks = _looks([label for board in shown for label in board.methods()])
+    blocks = [Block(heading(board, seeds_of(board)), tuple(_panels(board, looks))) for board in shown]
+    sheet = Sheet(tuple(blocks), looks, NOTE, columns=2, height=2.4, left=0.75)
+    sources = sources_of([run for board in shown for _, run in board.runs])
+    return Drawing(sheet, About(" ".join(map(_caption, shown)), sources, RUN, tuple(notes)))
+
+
+def _is_sliced(run: Result) -> bool:
+    return any(name.startswith(SIZE) for name in run.summary)
+
+
+def _panels(board: Board, looks: Mapping[str, Look]) -> list[Panel]:
+    found = []
+    for slices, metric, title in (
+        (_by_size(board), FILTERED, "devices of the home (valid filter)"),
+        (_by_kind(board), EVERY, "rule seen in training? (no filter)"),
+    ):
+        dots = {each: [_dot(runs_of(board, each), part.name, metric) for part in slices] for each in board.methods()}
+        found.append(Panel(partial(_breakdown_panel, slices=slices, dots=dots, looks=looks), title))
+    return found
+
+
+def _by_size(board: Board) -> list[Slice]:
+    """Sizes that some hidden rule's home has, small ones first."""
+    names = dict.fromkeys(
+        name.split(":")[0] for _, run in board.runs for name in run.summary if name.startswith(SIZE) and ":" in name
+    )
+    slices = [Slice(name, name.removeprefix(SIZE), _hidden(board, name)) for name in names]
+    return [part for part in slices if part.hidden]
+
+
+def _by_kind(board: Board) -> list[Slice]:
+    slices = [Slice(name, title, _hidden(board, name)) for name, title in KINDS.items()]
+    return [part for part in slices if part.hidden]
+
+
+def _hidden(board: Board, name: str) -> int:
+    """Of the method with the most seeds; all methods are asked for the same."""
+    counts = [sum(_count(run, f"{name}: hidden") for run in runs_of(board, label)) for label in board.methods()]
+    return int(max(counts))
+
+
+def _dot(runs: Sequence[Result], name: str, metric: str) -> Dot:
+    """Seeds count by their hidden rules, which may be few."""
+    values = np.array([run.summary.get(f"{name}: {metric}", math.nan) for run in runs])
+    hidden = np.array([_count(run, f"{name}: hidden") for run in runs])
+    asked = values[hidden > 0]
+    lost = int(np.sum(~np.isfinite(asked)))
+    if lost or not len(asked):  # the mean of the other seeds would look better than the method is
+        return Dot(math.nan, math.nan, math.nan, lost)
+    return Dot(float(np.average(asked, weights=hidden[hidden > 0])), float(asked.min()), float(asked.max()))
+
+
+def _breakdown_panel(
+    axes: Axes, *, slices: Sequence[Slice], dots: Mapping[str, Sequence[Dot]], looks: Mapping[str, Look]
+) -> None:
+    labels = [each for each in looks if each in dots]
+    for number, each in enumerate(labels):
+        look = looks[each]
+        shift = WIDTH * (number / (len(labels) - 1) - 0.5) if len(labels) > 1 else 0.0
+        for place, dot in enumerate(dots[each]):
+            axes.plot([place + shift] * 2, [dot.low, dot.high], color=look.colour, linewidth=1.2)
+            axes.plot(place + shift, dot.mean, color=look.colour, marker=look.marker, markersize=look.size)
+    for place in range(1, len(slices)):
+        axes.axvline(place - 0.5, color="#d5d5d5", linewidth=0.8)
+    axes.set_xticks(range(len(slices)), [f"{part.title}\nn = {part.hidden:,}" for part in slices])
+    axes.set_xlim(-0.5, max(len(slices), 1) - 0.5)
+    top = max((dot.high for each in dots.values() for dot in each if math.isfinite(dot.high)), default=0.0) or 1.0
+    axes.set_ylim(-0.03 * top, 1.06 * top)  # dots at 0 are seen whole
+    axes.grid(visible=False, axis="x")
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylabel("mean reciprocal rank")
+
+
+def _silence(board: Board) -> list[str]:
+    """Who has no answer for rules that were never seen."""
+    mute = []
+    for label in board.methods():
+        runs = runs_of(board, label)
+        asked = sum(_count(run, "unseen: hidden") for run in runs)
+        if asked and asked == sum(_count(run, "unseen: unanswered") for run in runs):
+            mute.append(label)
+    data = board.runs[0][1].key.data
+    if not _hidden(board, "unseen"):
+        return [f"Every hidden rule of {data} was seen in training."]
+    return [f"On {data} {', '.join(mute)} cannot answer what was never seen, which counts as 0."] if mute else []
+
+
+def _lost(board: Board) -> list[str]:
+    """Who has no dot in a slice, since seeds of it have no number."""
+    found = [
+        f"{label}, {part.name} ({dot.lost} of {seeds([len(runs_of(board, label))])})"
+        for slices, metric in ((_by_size(board), FILTERED), (_by_kind(board), EVERY))
+        for part in slices
+        for label in board.methods()
+        if (dot := _dot(runs_of(board, label), part.name, metric)).lost
+    ]
+    return (
+        [f"Without a number on {board.runs[0][1].key.data}, and so without a dot: {'; '.join(found)}."] if found else []
+    )
+
+
+def _caption(board: Board) -> str:
+    """The best method on the smallest and the largest homes, and on rules that were never seen, where rules suffice."""
+    data = board.runs[0][1].key.data
+    parts = [(part, FILTERED, f"in homes with {part.title} devices") for part in _by_size(board)]
+    enough = [each for each in parts if each[0].hidden >= FEWEST]
+    unseen = [(part, EVERY, "on rules that were never seen") for part in _by_kind(board) if part.name == "unseen"]
+    told = [*enough[:1], *enough[1:][-1:], *(each for each in unseen if each[0].hidden >= FEWEST)]
+    says = [
+        f"{best[0]} ({best[1]:.3f}) {where} ({part.hidden:,} hidden rules)"
+        for part, metric, where in told
+        if (best := _best(board, part, metric))
+    ]
+    few = [f"{where} ({part.hidden:,})" for part, _, where in [*parts, *unseen] if part.hidden < FEWEST]
+    said = f"On {data} the best are {', '.join(says)}." if says else f"On {data} no part has {FEWEST} hidden rules."
+    return f"{said} Too few hidden rules to name one: {', '.join(few)}." if few else said
+
+
+def _best(board: Board, part: Slice, metric: str) -> tuple[str, float] | None:
+    means = {label: _dot(runs_of(board, label), part.name, metric).mean for label in board.methods()}
+    there = {label: mean for label, mean in means.items() if math.isfinite(mean)}
+    return max(there.items(), key=lambda item: (item[1], item[0])) if there else None
+
+
+def _looks(labels: Sequence[str]) -> dict[str, Look]:
+    """Each method with a marker of its own, in the order of the formulations."""
+    plain = looks_of({label: label for label in labels})
+    ordered = [label for label in FORMULATIONS if label in plain]
+    return {label: Look(plain[label].colour, NO_LINE, MARKERS[number], 4.5) for number, label in enumerate(ordered)}
+
+
+def _count(run: Result, name: str) -> float:
+    value = run.summary.get(name, 0.0)
+    return value if math.isfinite(value) else 0.0

@@ -1,0 +1,224 @@
+"""A table as CSV, Markdown, LaTeX and HTML: the same cells, told to each reader in its own way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from reports.output_types import Cell, Table
+import csv
+import html
+import io
+from collections.abc import Callable
+
+
+# --- The cells of tables: numbers, counts, numbers with an interval, and marks in words.
+#
+# Of an interval people read "0.2826 [0.2643, 0.3016]" in one cell, and programs three columns.
+
+NONE = "–"  # noqa: RUF001
+WORDS = {"hidden": "hidden rule", "impossible": "cannot be carried out"}  # marks, where there is no colour
+PLAIN = 1e6  # numbers from here on are written with a power of ten: a loss that ran away has hundreds of digits
+
+
+@dataclass(frozen=True, slots=True)
+class Interval(Cell):
+    """A number and the interval around it; NaN where there is none."""
+
+    low: float = math.nan
+    high: float = math.nan
+
+
+def written_out(value: float, digits: int) -> str:
+    """A number as people read it, short however large it is; a dash where there is none."""
+    if math.isnan(value):
+        return NONE
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return f"{value:,.{digits}f}" if abs(value) < PLAIN else f"{value:.2e}"
+
+
+def figure(value: float, digits: int = 4, *, strong: bool = False, underlined: bool = False) -> Cell:
+    """A cell with a number and no interval."""
+    return Cell(written_out(value, digits), _value(value), strong, underlined)
+
+
+def whole(value: float) -> Cell:
+    """A cell with a count."""
+    return Cell(NONE, "") if math.isnan(value) else Cell(f"{value:,.0f}", int(value))
+
+
+def interval(
+    value: float, low: float, high: float, digits: int = 4, *, strong: bool = False, underlined: bool = False
+) -> Interval:
+    """A cell with a number and, where it has one, its interval; an interval around no number is that of other seeds."""
+    if math.isnan(value):
+        low = high = math.nan
+    text = written_out(value, digits)
+    if not math.isnan(low) and not math.isnan(high):
+        text += f" [{written_out(low, digits)}, {written_out(high, digits)}]"
+    return Interval(text, _value(value), strong, underlined, low=low, high=high)
+
+
+def worded(cell: Cell) -> str:
+    """Its text with its mark in words, for readers without colours."""
+    return f"{cell.text} ({WORDS[cell.mark]})" if cell.mark in WORDS else cell.text
+
+
+def numeric(table: Table) -> list[bool]:
+    """Which columns are numbers and so stand to the right."""
+    return [
+        any(isinstance(row[column].value, int | float) for row in table.rows)
+        and all(isinstance(row[column].value, int | float) or row[column].value == "" for row in table.rows)
+        for column in range(len(table.columns))
+    ]
+
+
+def _value(value: float) -> float | str:
+    return "" if math.isnan(value) else value
+
+
+# --- A table as LaTeX with booktabs, as authors paste it.
+#
+# Long texts wrap, a wide table is shrunk to the width of the text, and one that is longer than a page goes over several.
+
+SIGNS = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
+SIGNS |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"}
+SIGNS |= {"|": r"\textbar{}", '"': r"\textquotedbl{}", "\n": " ", "\r": " "}
+SIGNS |= {"→": r"$\rightarrow$", "±": r"$\pm$", "×": r"$\times$", "≥": r"$\ge$", "≤": r"$\le$", "λ": r"$\lambda$"}  # noqa: RUF001
+SIGNS |= {"–": "--", "…": r"\dots{}", "✓": r"\checkmark{}", "∞": r"$\infty$"}  # noqa: RUF001
+LONG = 40  # rows, about what a page holds
+WIDE = 90  # letters in a row, about what a page holds
+WRAPPED = 40  # letters; longer texts wrap
+NEEDS = r"% needs \usepackage[T1]{fontenc} and \usepackage{amssymb,array,booktabs,graphicx,longtable}"
+
+
+def as_latex(table: Table) -> str:
+    """A `table`, or a `longtable` where it has more rows than a page; the first line says what it needs."""
+    widths = [
+        max(len(name), *(len(worded(row[column])) for row in table.rows)) if table.rows else len(name)
+        for column, name in enumerate(table.columns)
+    ]
+    kinds = "".join(_kind(width, right) for width, right in zip(widths, numeric(table), strict=True))
+    wide = sum(min(width, WRAPPED) for width in widths) > WIDE
+    caption = rf"\caption{{{latex_text(table.about.caption)}}}"
+    head = _line([latex_text(name) for name in table.columns])
+    body = [_line([_cell(cell) for cell in row]) for row in table.rows]
+    lines = _long(kinds, caption, head, body, wide) if len(body) > LONG else _short(kinds, caption, head, body, wide)
+    return "\n".join([NEEDS, *lines]) + "\n"
+
+
+def latex_text(text: str) -> str:
+    """With LaTeX's own signs written as text."""
+    return "".join(SIGNS.get(letter, letter) for letter in text)
+
+
+def _short(kinds: str, caption: str, head: str, body: list[str], wide: bool) -> list[str]:
+    shrunk, end = ([r"\resizebox{\textwidth}{!}{%"], [r"\end{tabular}}"]) if wide else ([], [r"\end{tabular}"])
+    begin = [r"\begin{table}", r"\centering", *shrunk, rf"\begin{{tabular}}{{{kinds}}}", r"\toprule"]
+    return [*begin, head, r"\midrule", *body, r"\bottomrule", *end, caption, r"\end{table}"]
+
+
+def _long(kinds: str, caption: str, head: str, body: list[str], wide: bool) -> list[str]:
+    """Its head is repeated on every page; it cannot be shrunk, so a wide one has small letters."""
+    small = [r"\tiny", r"\setlength{\tabcolsep}{2pt}"] if wide else [r"\footnotesize"]
+    begin = ["{" + small[0], *small[1:], rf"\begin{{longtable}}{{{kinds}}}", caption + r"\\", r"\toprule"]
+    return [*begin, head, r"\midrule", r"\endhead", r"\bottomrule", r"\endfoot", *body, r"\end{longtable}", "}"]
+
+
+def _kind(width: int, right: bool) -> str:
+    if right:
+        return "r"
+    return r">{\raggedright\arraybackslash}p{4.2cm}" if width > WRAPPED else "l"
+
+
+def _line(cells: list[str]) -> str:
+    """A row. What begins with a bracket or a star would be an option of the line before it."""
+    text = " & ".join(cells) + r" \\"
+    return "{}" + text if text[:1] in ("[", "*", "(") else text
+
+
+def _cell(cell: Cell) -> str:
+    text = latex_text(worded(cell))
+    text = rf"\underline{{{text}}}" if cell.underlined else text
+    return rf"\textbf{{{text}}}" if cell.strong else text
+
+
+MARKDOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\n": " ", "\r": " "} | {sign: f"\\{sign}" for sign in "\\|*_`~$"}
+
+
+def as_csv(table: Table) -> str:
+    """Numbers as they are, unrounded; an interval is two columns more, and marks are in words."""
+    wide = [any(isinstance(row[c], Interval) for row in table.rows) for c in range(len(table.columns))]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    lines: list[list[tuple[float | str, ...]]] = [[_names(name) for name in table.columns]]
+    lines += [[_values(cell) for cell in row] for row in table.rows]
+    for fields in lines:
+        writer.writerow(
+            [field for each, three in zip(fields, wide, strict=True) for field in each[: 3 if three else 1]]
+        )
+    return text.getvalue()
+
+
+def as_markdown(table: Table) -> str:
+    """The best in bold, ties of it underlined."""
+    lines = ["| " + " | ".join(map(_markdown_text, table.columns)) + " |"]
+    lines.append("| " + " | ".join("---:" if right else "---" for right in numeric(table)) + " |")
+    lines += ["| " + " | ".join(map(_markdown, row)) + " |" for row in table.rows]
+    return "\n".join(lines) + "\n"
+
+
+def as_html(table: Table) -> str:
+    """A `<table>` without a page around it; what a cell is sorted by stands in `data-value`."""
+    kind = ' class="sortable"' if table.sortable else ""
+    right = numeric(table)
+    head = "".join(
+        f'<th scope="col"{_aligned(is_right)}>{html.escape(name)}</th>'
+        for name, is_right in zip(table.columns, right, strict=True)
+    )
+    body = "\n".join("<tr>" + "".join(map(_html, row, right)) + "</tr>" for row in table.rows)
+    return f"<table{kind}>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    ".csv": as_csv,
+    ".md": as_markdown,
+    ".tex": as_latex,
+    ".html": as_html,
+}
+
+
+def _names(column: str) -> tuple[str, ...]:
+    return column, f"{column} low", f"{column} high"
+
+
+def _values(cell: Cell) -> tuple[float | str, ...]:
+    """What programs read: the value, and the ends of its interval where it has one."""
+    value = worded(cell) if cell.value is None else cell.value
+    low, high = (cell.low, cell.high) if isinstance(cell, Interval) else ("", "")
+    return value, "" if low != low else low, "" if high != high else high
+
+
+def _markdown_text(text: str) -> str:
+    return "".join(MARKDOWN.get(letter, letter) for letter in text)
+
+
+def _markdown(cell: Cell) -> str:
+    text = _markdown_text(worded(cell))
+    text = f"<u>{text}</u>" if cell.underlined and text else text
+    return f"**{text}**" if cell.strong and text else text
+
+
+def _html(cell: Cell, right: bool) -> str:
+    text = html.escape(cell.text)
+    text = f"<u>{text}</u>" if cell.underlined else text
+    text = f"<strong>{text}</strong>" if cell.strong else text
+    if cell.mark in WORDS:  # not by colour alone
+        text += f' <span class="word">{WORDS[cell.mark]}</span>'
+    value = "" if cell.value is None else f' data-value="{html.escape(str(cell.value))}"'
+    return f"<td{_aligned(right, cell.mark)}{value}>{text}</td>"
+
+
+def _aligned(right: bool, mark: str = "") -> str:
+    classes = " ".join(name for name in ("number" if right else "", mark) if name)
+    return f' class="{html.escape(classes)}"' if classes else ""
