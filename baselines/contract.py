@@ -14,18 +14,15 @@ shown; `SPACE` with the ranges in which its parameters are tuned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-import numpy as np
-from datasets import Homes, Relation, Rules
-from datasets.homes import Array
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
 from baselines.method import Fitted, Method, OnRound, Scores, ignore
 from baselines.registry import build
-from datasets.homes import Homes
-
+from datasets.homes import Array, Homes, Relation, Rules
 
 # --- Toy homes for the contract of methods: small enough to read, with one rule planted to be found.
 

@@ -10,18 +10,17 @@ training on rules of which each is forgotten with probability p is p / (1 - p) *
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
-from baselines.items import Items
-from baselines.items import homes_with_both
-from datasets.homes import Array, Homes
-from typing import ClassVar
-from baselines.items import Items, UserItemModel
+
+from baselines.items import Items, UserItemModel, homes_with_both
 from baselines.method import Fitted, OnRound, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError
-
+from datasets.homes import Array, Homes
 
 # --- Which rules go together: the linear model of EASE (baselines/ease.py has the formulas), for homes in and out of it.
 #

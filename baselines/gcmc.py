@@ -11,28 +11,25 @@ asks for those (0 is the paper). And non-rules have to be drawn, since nobody st
 
 from __future__ import annotations
 
-import math
-from typing import Literal, NamedTuple, TypeAlias
-import torch
-from torch import Generator, Tensor, nn
-from torch_geometric.nn import MessagePassing
-from dataclasses import dataclass
-import numpy as np
-from scipy.sparse import csr_array
-from baselines.items import Items
-from datasets.homes import Array, Homes
 import copy
+import math
+from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, get_args
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+import torch
+from scipy.sparse import csr_array
+from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
-from baselines.items import Items, UserItemModel
+from torch_geometric.nn import MessagePassing
+
+from baselines.items import Items, NonRules, UserItemModel
 from baselines.method import OnRound, ignore
-from baselines.items import NonRules
 from baselines.registry import register
 from datasets.common.errors import DataError, unknown
-
+from datasets.homes import Array, Homes
 
 # --- The layers of GC-MC: per-level messages over a bipartite graph, a dense layer, and a bilinear decoder.
 #
@@ -156,6 +153,7 @@ def glorot(*shape: int, rng: Generator) -> Tensor:
 
 
 # --- The graph of homes and rules, and the network of GC-MC upon it: an encoder each way and one decoder.
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:

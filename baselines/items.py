@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy.sparse import csr_array
+
 from baselines.method import Scores
+from datasets.candidates import Pairs
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
-from datasets.homes import Homes
-from datasets.candidates import Pairs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +86,7 @@ class UserItemModel(ABC):
 
 # --- Who could have a rule at all: homes that own a device of its trigger type and one of its action type.
 
+
 def homes_with_both(homes: Homes) -> npt.NDArray[np.float64]:
     """[n_types ** 2]: how many homes own devices of both types of each ordered pair; one device of a type is enough."""
     place = homes.device_home, homes.device_type
@@ -97,6 +99,7 @@ def homes_with_both(homes: Homes) -> npt.NDArray[np.float64]:
 #
 # Within a home a draw is uniform over its candidates: the items whose two entity types it owns, which are what it will be
 # asked about, or all items. A draw that hits a rule of the home is left out, so a home that has nearly all gets fewer.
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NonRules:

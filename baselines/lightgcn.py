@@ -22,9 +22,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 from torch_geometric.nn.models import LightGCN
 
-from baselines.items import Items, UserItemModel
+from baselines.items import Items, NonRules, UserItemModel
 from baselines.method import OnRound, ignore
-from baselines.items import NonRules
 from baselines.registry import register
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes

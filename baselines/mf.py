@@ -16,28 +16,28 @@ since with more the order of additions, and with it the last bits, would change 
 
 from __future__ import annotations
 
-from itertools import pairwise
-import numpy as np
-import numpy.typing as npt
-from scipy.sparse import csr_array
-from scipy.special import expit
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 from implicit.cpu.als import AlternatingLeastSquares
 from implicit.cpu.bpr import BayesianPersonalizedRanking
 from implicit.cpu.lmf import LogisticMatrixFactorization
 from implicit.cpu.matrix_factorization_base import MatrixFactorizationBase
 from scipy.sparse import csr_array, csr_matrix
+from scipy.special import expit
 from threadpoolctl import threadpool_limits
+
 from baselines.items import Items, UserItemModel
 from baselines.method import Fitted, OnRound, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes
-
 
 # --- The factors of a home from its known rules, the factors of the rules held fixed.
 #

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.special import logit
 
-from baselines.method import Fitted, OnRound, Scores, ignore
 from baselines.items import homes_with_both
+from baselines.method import Fitted, OnRound, Scores, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes

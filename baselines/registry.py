@@ -9,20 +9,20 @@ point of the group "fedrule.methods".
 from __future__ import annotations
 
 import ast
-import importlib.util
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 import dataclasses
 import importlib
+import importlib.util
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TypeVar, get_type_hints
+
 from baselines.method import Method
 from datasets.common.errors import DataError, unknown
 from datasets.common.options import refuse_wrong_type
-
 
 # --- Which methods the files of our folders register, found by reading them: nothing is imported.
 

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Sequence
-from benchmarks.results.leaderboard import Board, leaderboard
-from benchmarks.results.store import Result
 import argparse
 import json
 import logging
+import math
+import sys
+from collections.abc import Sequence
+
 from baselines import registry
 from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric, resamples_for
-from benchmarks.runs.scheduler import execute
-from benchmarks.runs.experiment import source
 from benchmarks.results.histories import histories
 from benchmarks.results.leaderboard import Board, boards, leaderboard
 from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
-from benchmarks.runs.experiment import assignments, split_options
+from benchmarks.runs.experiment import assignments, source, split_options
+from benchmarks.runs.scheduler import execute
 from benchmarks.runs.suite import read_suite
 from datasets.common.errors import DataError, unknown
+from datasets.common.files import moved_to
 from datasets.common.options import parse_options
 from datasets.registry import get as get_data
-from datasets.common.files import moved_to
-
 
 # --- What commands say on the standard output: lists as text, failed runs, a line at a time.
+
 
 class NoReader(Exception):
     """Who reads the output, such as `head`, has seen enough."""

@@ -13,9 +13,9 @@ from typing import Protocol
 import pytest
 
 import datasets
-from benchmarks.speed.measure import peak_megabytes
-from benchmarks.results.store import results_folder
 from benchmarks.results.speeds import SPEED
+from benchmarks.results.store import results_folder
+from benchmarks.speed.measure import peak_megabytes
 from datasets.common.errors import DataError
 from datasets.common.threads import set_threads
 

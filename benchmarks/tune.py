@@ -32,16 +32,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from baselines.registry import get
-from benchmarks.runs.environment import commit, versions
 from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.results.store import Store, as_json
+from benchmarks.runs.environment import commit, versions
 from benchmarks.runs.experiment import Experiment, Source, experiment
-from benchmarks.results.store import as_json
 from benchmarks.runs.run import fit
-from benchmarks.results.store import Store
 from datasets.common.errors import DataError, unknown
-from datasets.splits import Split, split
 from datasets.common.files import Json, write_json
 from datasets.common.progress import progress
+from datasets.splits import Split, split
 
 if TYPE_CHECKING:
     from optuna.trial import Trial as Ask

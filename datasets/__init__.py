@@ -6,13 +6,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 from datasets import negatives
-from datasets.vocabulary import align
 from datasets.common.errors import DataError
-from datasets.homes import Homes, Provenance, Rules
+from datasets.homes import Home, Homes, Provenance, Relation, Rules
 from datasets.registry import dataset, load, names
 from datasets.splits import Hidden, Split, split
 from datasets.valid import ValidRules
-from datasets.homes import Home, Relation
+from datasets.vocabulary import align
 
 if TYPE_CHECKING:
     from datasets import submission as submission

@@ -9,10 +9,10 @@ import logging
 import sys
 from pathlib import Path
 
-from datasets.describe import number
 from datasets.common.errors import DataError
-from datasets.homes import Homes
 from datasets.common.options import parse_options, spell_option
+from datasets.describe import number
+from datasets.homes import Homes
 from datasets.readers.detect import TABLES, WYZE, recognise
 from datasets.registry import get, load, names
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
-from datasets.homes import Array, Homes, Provenance
-from datasets.homes import Array, Homes
 
+from datasets.homes import Array, Homes, Provenance
 
 # --- Numbers that others have published about these data sets, under the names that `describe` uses.
 #
 # Facts only, each with where it stands; the data itself is not ours to pass on.
+
 
 @dataclass(frozen=True, slots=True)
 class Published:

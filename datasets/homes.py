@@ -6,24 +6,24 @@ each rule (v_i, v_j, r) an edge from the trigger device to the action device wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-import numpy as np
-import numpy.typing as npt
-from datasets.common.errors import DataError
-from typing import TYPE_CHECKING, NamedTuple
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
-import hashlib
-import json
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from datasets.common.errors import DataError
 
 if TYPE_CHECKING:
     from datasets.describe import Description
 
 
 # --- What holds for all homes, checked once when they are made, so that no later step has to look again.
+
 
 def check(homes: Homes) -> None:
     """Raise the first thing that does not hold."""
@@ -78,6 +78,7 @@ def _repeats(home: npt.NDArray[np.int64], ids: Ids) -> bool:
 
 
 # --- One home spelled out, for people and tests; code that computes uses the arrays of `Homes`.
+
 
 class Relation(NamedTuple):
     """A trigger-action pair, e.g. ("Open", "Power On")."""
@@ -327,8 +328,6 @@ class Homes:
     @property
     def fingerprint(self) -> str:
         """16 hex digits that are the same everywhere and change with any device, rule or vocabulary entry."""
-        pass
-
         return fingerprint(self)
 
     def describe(self) -> Description:
@@ -392,6 +391,7 @@ def runs(start: Array, chosen: Array) -> Array:
 
 
 # --- A short name for the exact contents of homes, the same in every process and on every machine.
+
 
 def fingerprint(homes: Homes) -> str:
     """16 hex digits over vocabularies, ids, devices, rules and groups; the name and the provenance do not count."""

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from datasets.candidates import Pairs, has_self_rules
-from datasets.common.random import Chance, chance_of
-from datasets.common.random import distinct, draw_distinct, how_many_free, nth_not_in
 from datasets.common.errors import DataError, unknown
+from datasets.common.random import Chance, chance_of, distinct, draw_distinct, how_many_free, nth_not_in
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 

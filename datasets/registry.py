@@ -10,11 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from datasets.common.errors import DataError, unknown
-from datasets.homes import Homes
 from datasets.common.options import refuse_wrong_type
+from datasets.homes import Homes
 
 # Imported on first use, so that `import datasets` does no work. A module outside joins by being imported.
-ADAPTERS = ("datasets.readers.wyze", "datasets.ifttt", "datasets.readers.tables", "datasets.storage", "datasets.synthetic")
+ADAPTERS = (
+    "datasets.readers.wyze",
+    "datasets.readers.ifttt",
+    "datasets.readers.tables",
+    "datasets.storage",
+    "datasets.synthetic",
+)
 
 Loader = Callable[..., Homes]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from datasets.common.errors import DataError, unknown
-from datasets.homes import Array, Homes, Mask, Rules
 from datasets.common.options import refuse_wrong_type
+from datasets.homes import Array, Homes, Mask, Rules
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,16 +8,15 @@ import uuid
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from datasets.common.errors import DataError
-from datasets.homes import Array, Homes, Ids, Provenance, Rules, starts
-from datasets.homes import Relation
-from datasets.homes import Homes
-from datasets.registry import dataset
 
+from datasets.common.errors import DataError
+from datasets.homes import Array, Homes, Ids, Provenance, Relation, Rules, starts
+from datasets.registry import dataset
 
 FORMAT = 1
 KEY = b"fedrule.homes"
@@ -154,6 +153,7 @@ def _flat(column: pa.ChunkedArray) -> tuple[Array, dict[str, pa.Array]]:
 
 
 # --- Homes that were saved before, as a data set by name.
+
 
 @dataset(
     "saved",

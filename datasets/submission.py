@@ -10,14 +10,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datasets.readers.csv import write_delimited
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask, Rules
-from datasets.readers.csv import plain_numbers, whole_numbers
 from datasets.readers.bad_rows import Problems
-from datasets.readers.csv import TextTable, read_table
-from datasets.readers.wyze import RULE_PARTS
-from datasets.readers.wyze import refuse_text_ids, rule_columns, source_codes, spelled
+from datasets.readers.csv import TextTable, plain_numbers, read_table, whole_numbers, write_delimited
+from datasets.readers.wyze import RULE_PARTS, refuse_text_ids, rule_columns, source_codes, spelled
 
 LONGEST = 50
 COLUMNS = {"user": "user_id", "rule": "rule", "rank": "rank"}

@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import TypeVar
+
 import numpy as np
-from datasets.common.errors import DataError
-from datasets.homes import Array, Homes
-from datasets.homes import Relation
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from datasets.homes import Array, Homes, Rules
 
+from datasets.common.errors import DataError
+from datasets.homes import Array, Homes, Relation, Rules
 
 Entry = TypeVar("Entry", bound=Hashable)
 
@@ -65,6 +64,7 @@ def _renumber(column: Array, old: Sequence[Entry], new: Sequence[Entry], what: s
 
 
 # --- The `types` track: devices of one type merged, duplicate rules dropped.
+
 
 def merge_types(homes: Homes) -> Homes:
     """One device per entity type and home (it keeps the first one's id); a rule that then stands twice is kept once.

@@ -12,8 +12,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fedrule.models.train import train
     from fedrule.inference import Recommender as Recommender
+    from fedrule.models.train import train
 
 __all__ = ["Recommender", "train"]
 

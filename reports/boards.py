@@ -5,24 +5,20 @@ A list costs seconds where many methods stand in it, since homes are drawn anew 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
+
 import pandas as pd
+
 from benchmarks.results.compare import ALPHA, LEVEL, Comparison
 from benchmarks.results.leaderboard import Board, Pairs, ranked
+from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.inputs import Material
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from benchmarks.results.leaderboard import Board
-from benchmarks.results.store import Result
+from reports.selection import ROLES, Place, Role, place_of, places
 from reports.text.phrases import seeds
-from reports.selection import Place, Role, place_of, places
-import math
-from dataclasses import dataclass
-from benchmarks.results.compare import Comparison
-from reports.selection import ROLES
-
 
 HEADLINE = {"ranking": "mrr", "paper": "auc"}  # protocol -> what a list is sorted by
 MIDDLE = f"{100 * LEVEL:g} %"  # of the draws lie in an interval
@@ -131,6 +127,7 @@ def _turned(versus: Comparison) -> Comparison:
 
 
 # --- The rows of a board that stand for its methods: each with its defaults, else with the settings it was run with.
+
 
 def main_rows(board: Board) -> list[str]:
     """Labels: of each method the bare one, where there is one; else all of its labels."""

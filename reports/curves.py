@@ -20,9 +20,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from benchmarks.results.store import load_results, results_folder
+from reports.drawing.layout import WITHOUT_DATE, Block, Panel, Sheet, laid_out, written
 from reports.drawing.lines import MOST_LINES, PARTS, Floats, Row, one_of, rows
 from reports.drawing.styles import FAINT, Look, looks_of
-from reports.drawing.layout import WITHOUT_DATE, Block, Panel, Sheet, laid_out, written
 
 log = logging.getLogger(__name__)
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from benchmarks.tune import Trial
-from datasets.common.files import Json
 from functools import cached_property
+from pathlib import Path
+
+from benchmarks.results.dataset_summary import Portrait, load_portraits
 from benchmarks.results.examples import Example, load_examples
 from benchmarks.results.leaderboard import Board, boards
-from benchmarks.results.dataset_summary import Portrait, load_portraits
+from benchmarks.results.speeds import SPEED, Speed, load_speeds
 from benchmarks.results.store import Result, load_runs, results_folder
-from benchmarks.results.speeds import Speed, load_speeds
-from collections.abc import Iterable
-from benchmarks.results.speeds import SPEED, Speed
-
+from benchmarks.tune import Trial
+from datasets.common.files import Json
 
 # --- What `python -m benchmarks tune` has kept: which settings of a method were tried, and how well each did.
 #
@@ -137,6 +136,7 @@ class Material:
 
 
 # --- Measurements of pytest-benchmark that may stand beside each other: those of one machine and one scale.
+
 
 def comparable(speeds: Iterable[Speed], size: str) -> list[Speed]:
     """Those of the scale and machine with most sizes, then of the newest; `size` names a number of `extra_info`.

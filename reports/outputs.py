@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from datasets.common.errors import unknown
-from reports.figures import ranking as breakdown, by_round, data as formulations, ranking as hit_rates, data as home_counts, inference, leaderboard as leaderboards, scaling, by_round as sensitivity, tradeoffs
-from reports.output_types import Drawing, Missing, Table
+from reports.figures import by_round, inference, scaling, tradeoffs
+from reports.figures import by_round as sensitivity
+from reports.figures import data as formulations
+from reports.figures import data as home_counts
+from reports.figures import leaderboard as leaderboards
+from reports.figures import ranking as breakdown
+from reports.figures import ranking as hit_rates
 from reports.inputs import Material
+from reports.output_types import Drawing, Missing, Table
 from reports.selection import IFTTT, INSTANCES, WYZE
-from reports.tables import data as data_statistics, settings as environment, example, results as final_results, results as leaderboard, settings
+from reports.tables import data as data_statistics
+from reports.tables import example, settings
+from reports.tables import results as final_results
+from reports.tables import results as leaderboard
+from reports.tables import settings as environment
 
 Make: TypeAlias = Callable[[Material], Drawing] | Callable[[Material], Table]
 

@@ -13,15 +13,12 @@ from pathlib import Path
 
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
-from reports.text.formats import NONE, figure
-from reports.output_types import RUN, About, Cell, Drawing, Missing, Table, sources_of
-from reports.boards import MainList, Row, main_lists
-from reports.boards import seeds_of
-from reports.inputs import Material
-from reports.outputs import chosen_outputs
+from reports.boards import TOLD_APART, MainList, Row, main_lists, seeds_of
 from reports.drawing.layout import laid_out, written
-from reports.boards import TOLD_APART
-from reports.text.formats import as_markdown
+from reports.inputs import Material
+from reports.output_types import RUN, About, Cell, Drawing, Missing, Table, sources_of
+from reports.outputs import chosen_outputs
+from reports.text.formats import NONE, as_markdown, figure
 from reports.text.summary import BRACKETS
 
 README = "readme"

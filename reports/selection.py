@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.results.compare import refuse_mixed
-from benchmarks.results.leaderboard import Board, boards
-from benchmarks.results.leaderboard import changed_options, whole_options
+from benchmarks.results.leaderboard import Board, boards, changed_options, whole_options
 from benchmarks.results.store import Result
 from reports.inputs import Material
 

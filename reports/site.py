@@ -6,31 +6,27 @@ A pure function of the material, so the same results give the same bytes; `repor
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 from benchmarks.results.store import Result
-from reports.output_types import About, Missing, Table
-from reports.boards import main_lists
-from reports.inputs import Material
-from reports.outputs import Made
-from reports.text.phrases import listed
-from reports.text.formats import as_html
-from reports.text.summary import summary
-import hashlib
-import json
-import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datasets.common.errors import DataError
 from datasets.common.progress import Progress, progress
-from reports.output_types import BUILD, Drawing, Missing, Table
-from reports.outputs import Made, Output
+from reports.boards import main_lists
 from reports.drawing.layout import WITHOUT_DATE, laid_out, written
-from reports.text.formats import FORMATS
-
+from reports.inputs import Material
+from reports.output_types import BUILD, About, Drawing, Missing, Table
+from reports.outputs import Made, Output
+from reports.text.formats import FORMATS, as_html
+from reports.text.phrases import listed
+from reports.text.summary import summary
 
 # --- The report as one page that needs nothing else: figures are inside, and it opens from disk without a network.
 #

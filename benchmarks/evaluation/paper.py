@@ -17,26 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
 import numpy as np
+import pandas as pd
+
 from baselines.method import Fitted, Scores
-from benchmarks.evaluation.metrics import Values
-from benchmarks.evaluation.scoring import Trained, asked_part, narrow, pairs_at_once, score
-from datasets.common.random import Stream, generator
+from benchmarks.evaluation.metrics import Values, auc, cross_entropy, mean, mean_by
+from benchmarks.evaluation.scoring import CHUNK, Evaluation, Trained, asked_part, narrow, pairs_at_once, score
 from datasets import negatives
 from datasets.candidates import Pairs
+from datasets.common.random import Stream, generator
 from datasets.homes import Array, Homes, Mask, Rules
 from datasets.splits import Hidden, Split
 from datasets.valid import ValidRules
-from dataclasses import dataclass
-from baselines.method import Fitted
-from benchmarks.evaluation.scoring import CHUNK
-from datasets.homes import Mask
-from datasets.splits import Split
-import pandas as pd
-from benchmarks.evaluation.scoring import Evaluation
-from benchmarks.evaluation.metrics import Values, auc, cross_entropy, mean, mean_by
-from datasets.homes import Array, Mask
-
 
 # --- Rules asked for beside as many sampled non-rules: the scores of both, and the rank of each rule on its device pair.
 #

@@ -8,27 +8,22 @@ among them), its rank is g + (e + 1) / 2. NaN is "cannot answer" and lies below 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+
 from baselines.method import Fitted, Scores
-from benchmarks.evaluation.metrics import Values
-from benchmarks.evaluation.scoring import pairs_at_once, score
+from benchmarks.evaluation.metrics import Values, discounted_gain, hits, mean, mean_by, reciprocal_rank
+from benchmarks.evaluation.scoring import Evaluation, allows_self_pairs, hidden_part, narrow, pairs_at_once, score
 from datasets.candidates import Pairs
 from datasets.homes import Array, Homes, Mask
-from datasets.splits import Hidden
-from datasets.valid import ValidRules
-from collections.abc import Iterator
-import pandas as pd
-from baselines.method import Fitted
-from benchmarks.evaluation.scoring import Evaluation
-from benchmarks.evaluation.metrics import Values, discounted_gain, hits, mean, mean_by, reciprocal_rank
-from benchmarks.evaluation.scoring import allows_self_pairs, hidden_part, narrow
-from datasets.homes import Array, Mask
 from datasets.splits import Hidden, Split
-
+from datasets.valid import ValidRules
 
 WHOLE = 128  # a home of up to so many chunks is scored in one piece; a larger one in pieces, and twice
 MANY = 8  # hidden rules of a home scored alone from which sorting its candidates beats comparing with each rule

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import numpy as np
+import pandas as pd
+
 from baselines.method import Fitted, Scores
 from datasets.candidates import has_self_rules
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes, Rules
 from datasets.splits import Hidden, Split
-import pandas as pd
-
 
 CHUNK = 1 << 20  # candidates at a time: 4 MB of scores, which caches hold; only a home larger than that asks for more
 PARTS = ("test", "validation")

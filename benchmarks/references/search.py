@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from operator import mul
 from struct import pack, unpack
 from typing import TypeAlias
-from fedrule.models.file import SavedModel
+
 import numpy as np
+
 from datasets.homes import Array
 from fedrule.inference.encode import Graph
 from fedrule.inference.network import NumpyNetwork
-
+from fedrule.models.file import SavedModel
 
 Rule: TypeAlias = tuple[int, int, int]  # trigger device, action device, relation
 Vector: TypeAlias = list[float]
@@ -105,6 +106,7 @@ def _single(logit: float) -> float:
 #
 # What one would write first in NumPy, and the second reference of the pruned search beside plain Python; in the float64
 # that its lists are exact to, or in float32, which is to its advantage.
+
 
 class DenseSearch:
     """The weights of all relations, and which typed rules are valid."""

@@ -20,8 +20,8 @@ from scipy import stats
 
 from benchmarks.evaluation.scoring import COUNTS, OVER_HOMES
 from benchmarks.results.store import Result
-from datasets.common.random import Stream, generator
 from datasets.common.errors import DataError, unknown
+from datasets.common.random import Stream, generator
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,21 +7,28 @@ fingerprints inside say whether the data is still the same. Same data in, same b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 from scipy.sparse import csr_array
+
 from baselines.items import Items
 from benchmarks.results.examples import beyond, in_words, owned, typed_rule
-from benchmarks.results.store import HomeRule, Owned, TypedRule
-from datasets import Homes
-from datasets.homes import Array
-from pathlib import Path
+from benchmarks.results.store import (
+    HomeRule,
+    Owned,
+    TypedRule,
+    as_json,
+    name_of,
+    read_record,
+    read_records,
+    write_record,
+)
 from benchmarks.runs.experiment import Source, source
-from benchmarks.results.store import as_json
-from benchmarks.results.store import name_of, read_record, read_records, write_record
-from datasets.describe import distinct
-from datasets.describe import fidelity
+from datasets import Homes
+from datasets.describe import distinct, fidelity
+from datasets.homes import Array
 from datasets.registry import get as get_data
-
 
 # --- One home in both formulations (the paper's figure 1): as a graph, and as a row of the user-item matrix.
 #

@@ -15,34 +15,34 @@ non-rules of the protocol `paper` would not do: nearly all of them are no item, 
 
 from __future__ import annotations
 
-import numpy as np
-from benchmarks.results.store import HomeRule, Owned, TypedRule
-from datasets import Home, Homes
-from datasets.homes import Array
-from dataclasses import dataclass, replace
-from baselines.method import Fitted, Scores
-from benchmarks.evaluation.paper import Calibration
-from benchmarks.evaluation.scoring import score
-from datasets.candidates import Pairs, has_self_rules
-from datasets.homes import Array, Homes, Mask, Rules
-from datasets.splits import Hidden
-from datasets.valid import ValidRules
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from baselines.items import Items, UserItemModel
-from benchmarks.runs.experiment import Experiment, Source
-from benchmarks.results.store import as_json
-from benchmarks.runs.run import fit, has_log_odds
-from benchmarks.results.store import HomeRule, Owned, name_of, read_record, read_records, write_record
-from benchmarks.evaluation.paper import sampled_rules
-from benchmarks.evaluation.scoring import CHUNK
-from datasets import Homes
-from datasets.common.errors import DataError
-from datasets.homes import Mask
-from datasets.splits import Hidden, split
-from datasets.common.progress import Progress, Silent
 
+import numpy as np
+
+from baselines.items import Items, UserItemModel
+from baselines.method import Fitted, Scores
+from benchmarks.evaluation.paper import Calibration, sampled_rules
+from benchmarks.evaluation.scoring import CHUNK, score
+from benchmarks.results.store import (
+    HomeRule,
+    Owned,
+    TypedRule,
+    as_json,
+    name_of,
+    read_record,
+    read_records,
+    write_record,
+)
+from benchmarks.runs.experiment import Experiment, Source
+from benchmarks.runs.run import fit, has_log_odds
+from datasets.candidates import Pairs, has_self_rules
+from datasets.common.errors import DataError
+from datasets.common.progress import Progress, Silent
+from datasets.homes import Array, Home, Homes, Mask, Rules
+from datasets.splits import Hidden, split
+from datasets.valid import ValidRules
 
 # --- Homes that a page can show: a handful of devices and rules, and rules in words.
 

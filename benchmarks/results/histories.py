@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from benchmarks.results.store import Key, Result
 from benchmarks.runs.history import NAMES
-from benchmarks.results.store import Key
-from benchmarks.results.store import Result
 
 COLUMNS = (
     *("data", "data_options", "fingerprint", "track", "split", "method", "parameters", "seed", "curves"),

@@ -6,24 +6,37 @@ homes, Holm over all pairs of the list, p < ALPHA) leads the next group. One lis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from benchmarks.results.store import as_json
-from benchmarks.results.store import Result
-from benchmarks.runs.experiment import data_options, method_parameters, split_options
-from datasets.common.errors import DataError
-from datasets.common.files import Json
 import json
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+
 import numpy as np
 import pandas as pd
-from benchmarks.results.compare import ALPHA, Comparison, Floats, Panel, base_name, compare, holm, interval, lower_is_better, mean_over_seeds, metrics_of, resamples_for
 
+from benchmarks.results.compare import (
+    ALPHA,
+    Comparison,
+    Floats,
+    Panel,
+    base_name,
+    compare,
+    holm,
+    interval,
+    lower_is_better,
+    mean_over_seeds,
+    metrics_of,
+    resamples_for,
+)
+from benchmarks.results.store import Result, as_json
+from benchmarks.runs.experiment import data_options, method_parameters, split_options
+from datasets.common.errors import DataError
+from datasets.common.files import Json
 
 # --- What lists and their rows are called: by what differs from the defaults, so that the usual case has a short name.
+
 
 def title_of(result: Result) -> str:
     """Data, options of data and split that are not the defaults, size, track, split and protocol."""

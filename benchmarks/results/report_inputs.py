@@ -6,10 +6,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.results import examples, dataset_summary as portraits
-from benchmarks.runs.scheduler import Outcome, execute
-from benchmarks.runs.experiment import Experiment, Source
+from benchmarks.results import dataset_summary as portraits
+from benchmarks.results import examples
 from benchmarks.results.store import Store
+from benchmarks.runs.experiment import Experiment, Source
+from benchmarks.runs.scheduler import Outcome, execute
 from benchmarks.runs.suite import read_examples, read_suite
 from datasets.common.progress import progress
 from datasets.common.threads import set_threads

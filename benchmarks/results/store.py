@@ -14,29 +14,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from datasets.common.errors import DataError
-from datasets.common.files import Json
 import logging
+import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
-import pandas as pd
-import pyarrow as pa
-from datasets.common.files import Json, moved_to, write_json
 import types
 import typing
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
-from datasets.common.files import Json, write_json
 
+import pandas as pd
+import pyarrow as pa
+
+from datasets.common.errors import DataError
+from datasets.common.files import Json, moved_to, write_json
 
 # --- The key of a result says what must be equal for two runs to be the same; its hash names the result's files.
+
 
 @dataclass(frozen=True, slots=True)
 class Key:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from baselines.registry import files_of
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # Import name -> distribution, for what can change a number.
 PACKAGES = {
     "numpy": "numpy",

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import types
-import typing
-from collections.abc import Mapping
-from baselines.registry import get, names
-from datasets.common.errors import DataError, unknown
-from datasets.common.options import parse_parameter
-from datasets.registry import get as get_data
-from datasets.splits import SPLITS
 import json
 import os
+import types
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from baselines.registry import get
-from benchmarks.runs.environment import code_of
+
+from baselines.registry import get, names
 from benchmarks.evaluation.evaluate import PROTOCOLS
 from benchmarks.results.store import Key, as_json
+from benchmarks.runs.environment import code_of
 from datasets import Homes, load
+from datasets.common.errors import DataError, unknown
 from datasets.common.files import Json
-
+from datasets.common.options import parse_parameter
+from datasets.registry import get as get_data
+from datasets.splits import SPLITS
 
 # --- Settings of methods and data sets from TOML files and the command line, complete and of the right type.
 #
 # The key of a result holds every parameter, so the same setting must always be written the same: 1 for a float is 1.0,
 # and a default that was not given is there.
+
 
 def method_parameters(method: str, given: Mapping[str, object]) -> dict[str, object]:
     """All parameters of a method: those given, of the type its dataclass declares, and its defaults for the rest."""

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-import numpy as np
-from baselines.method import Fitted
-from benchmarks.evaluation.metrics import auc, cross_entropy, mean, mean_by
-from benchmarks.evaluation.paper import Examples, Sampled
-from benchmarks.evaluation.scoring import CHUNK, asked_part
-from datasets.common.random import Stream, generator
-from datasets.homes import Array
-from datasets.splits import Split
 import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
-import numpy.typing as npt
-from datasets.common.errors import DataError
 
+import numpy as np
+import numpy.typing as npt
+
+from baselines.method import Fitted
+from benchmarks.evaluation.metrics import auc, cross_entropy, mean, mean_by
+from benchmarks.evaluation.paper import Examples, Sampled
+from benchmarks.evaluation.scoring import CHUNK, asked_part
+from datasets.common.errors import DataError
+from datasets.common.random import Stream, generator
+from datasets.homes import Array
+from datasets.splits import Split
 
 # --- Curves: how well the model as it stands after a round does on train, validation and test (the paper's figures).
 #

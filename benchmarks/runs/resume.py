@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Protocol, TypeGuard
 import numpy as np
 
 from baselines.method import Fitted, Method, OnRound, ignore
-from benchmarks.runs.experiment import Experiment
 from benchmarks.results.store import Store
+from benchmarks.runs.experiment import Experiment
 from benchmarks.runs.history import Rounds
 from datasets.common.errors import DataError
 from datasets.homes import Homes

@@ -15,17 +15,15 @@ from datetime import UTC, datetime
 
 from baselines.method import Fitted
 from baselines.registry import build
-from benchmarks.evaluation.paper import Calibration, calibrate
-from benchmarks.runs.environment import commit, peak_megabytes, versions
-from benchmarks.runs.history import Curves
 from benchmarks.evaluation.evaluate import Evaluation, evaluate
+from benchmarks.evaluation.paper import Calibration, calibrate
+from benchmarks.results.store import Key, Result, Store
+from benchmarks.runs.environment import commit, peak_megabytes, versions
 from benchmarks.runs.experiment import Experiment
-from benchmarks.results.store import Key
-from benchmarks.results.store import Result, Store
+from benchmarks.runs.history import Curves, History, Rounds, Told, nobody
 from benchmarks.runs.resume import Checkpoints, is_resumable
-from benchmarks.runs.history import History, Rounds, Told, nobody
-from datasets.common.random import Stream, generator
 from datasets import Homes
+from datasets.common.random import Stream, generator
 from datasets.splits import Split, split
 
 

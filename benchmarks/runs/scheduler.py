@@ -8,42 +8,32 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from threading import Lock
 from typing import IO
-from baselines.registry import get
-from benchmarks.runs.experiment import Experiment, Source, experiment
-from benchmarks.results.store import as_json
-from benchmarks.runs.run import failed, perform
-from benchmarks.results.store import Result, Store
-from benchmarks.runs.history import Told, nobody
-from datasets.common.errors import DataError
-from datasets.storage import load_file
-from datasets.common.files import Json
-from datasets.common.threads import environment, set_threads
-import logging
-from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
-from tempfile import TemporaryDirectory
-from benchmarks.runs.experiment import Experiment
-from benchmarks.runs.resume import Checkpoints, refuse_wrong
-from datasets.common.progress import Progress, progress
-from collections.abc import Mapping, Sequence
-from benchmarks.evaluation.evaluate import PROTOCOLS
-from benchmarks.runs.experiment import experiment, source
-from benchmarks.runs.run import perform
-from benchmarks.results.store import Result, Store, results_folder
-from datasets.common.threads import set_threads
 
+from baselines.registry import get
+from benchmarks.evaluation.evaluate import PROTOCOLS
+from benchmarks.results.store import Result, Store, as_json, results_folder
+from benchmarks.runs.experiment import Experiment, Source, experiment, source
+from benchmarks.runs.history import Told, nobody
+from benchmarks.runs.resume import Checkpoints, refuse_wrong
+from benchmarks.runs.run import failed, perform
+from datasets.common.errors import DataError
+from datasets.common.files import Json
+from datasets.common.progress import Progress, progress
+from datasets.common.threads import environment, set_threads
+from datasets.storage import load_file
 
 # --- A run in a process of its own: its memory figure is its own, and a crash is a failed run and nothing more.
 #
@@ -310,6 +300,7 @@ def _gather(futures: list[Future[_Ended | str]], bar: Progress, outcome: Outcome
 
 
 # --- One run by its names: the result of each protocol, read where it is finished and made where it is not.
+
 
 def run(
     method: str,

@@ -36,7 +36,7 @@ from datasets.registry import where
 
 log = logging.getLogger(__name__)
 
-FOLDER = Path(__file__).parent / "suites"
+FOLDER = Path(__file__).parents[1] / "suites"
 SETTINGS: dict[str, type | types.UnionType] = {
     "methods": list | str,
     "seeds": list | int,

@@ -13,8 +13,8 @@ import datasets
 from baselines.method import Scores
 from benchmarks.conftest import Peak
 from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.speed.measure import note_ratio, seconds
 from benchmarks.evaluation.scoring import allows_self_pairs
+from benchmarks.speed.measure import note_ratio, seconds
 from datasets.homes import Array, Homes
 from datasets.splits import Split, leave_one_out
 from datasets.valid import ValidRules

@@ -23,16 +23,15 @@ pytest.importorskip("numba", reason="federated methods need the extra graph")
 import torch
 
 from baselines.method import Fitted
-from benchmarks.references.client_by_client import ClientByClient
 from benchmarks.conftest import Peak, SavedHomes
-from benchmarks.runs.history import Curves
+from benchmarks.references.client_by_client import ClientByClient
 from benchmarks.references.home_by_home import asked_homes
+from benchmarks.runs.history import Curves
 from benchmarks.speed.measure import note_growth, note_ratio, seconds
+from datasets.common.threads import set_threads
 from datasets.homes import Homes
 from fedrule.federated.vectors import Layout
-from fedrule.methods.federated import Federated, trainer_of
-from fedrule.methods.federated import FedGnn, FedRule, Scaffold
-from datasets.common.threads import set_threads
+from fedrule.methods.federated import Federated, FedGnn, FedRule, Scaffold, trainer_of
 
 SAMPLE = {"smoke": 100, "default": 100, "paper": 300}  # clients that the loop goes through
 CLIENTS = {"smoke": 1_000, "default": 10_000, "paper": 10_000}

@@ -12,10 +12,9 @@ import datasets
 from benchmarks.conftest import Peak
 from benchmarks.speed.measure import note_ratio, seconds
 from datasets.homes import Homes
-from datasets.synthetic.catalogue import Catalogue, catalogue
-from datasets.synthetic.wyze import PRESETS, Preset
-from datasets.synthetic.catalogue import INTENT_USE, INTENTS, PROFILES
+from datasets.synthetic.catalogue import INTENT_USE, INTENTS, PROFILES, Catalogue, catalogue
 from datasets.synthetic.wiring import SAME_ZONE
+from datasets.synthetic.wyze import PRESETS, Preset
 
 SAMPLE = 2_000  # homes that the loop makes
 ROUNDS = 3  # of either, the fastest counts

@@ -23,19 +23,19 @@ import torch
 
 from baselines.method import Fitted
 from benchmarks.conftest import Peak, SavedHomes
+from benchmarks.evaluation.scoring import CHUNK, pairs_at_once, score
 from benchmarks.references.home_by_home import HomeByHome, asked_homes, whole_homes
 from benchmarks.speed.measure import note_growth, note_ratio, seconds
-from benchmarks.evaluation.scoring import CHUNK, pairs_at_once, score
 from datasets.candidates import Pairs, has_self_rules
 from datasets.homes import Homes
 from datasets.valid import ValidRules
-from fedrule.model.encoders import Parameters, Sizes
 from fedrule.methods.graphrule import GraphRule
+from fedrule.model.encoders import Parameters, Sizes
 from fedrule.model.network import Network
-from fedrule.training.losses import bce
-from fedrule.training.examples import Practice, Practices
 from fedrule.model.score import Scorer
+from fedrule.training.examples import Practice, Practices
 from fedrule.training.loop import Lesson, Teacher
+from fedrule.training.losses import bce
 
 SAMPLE = {"smoke": 100, "default": 300, "paper": 300}  # homes that the loops go through
 FULL = 76_218  # homes of the paper

@@ -17,13 +17,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
 import fedrule
-from benchmarks.references.search import DenseSearch
+from benchmarks.references.search import DenseSearch, PlainSearch
 from benchmarks.speed.measure import note_ratio, seconds
-from benchmarks.references.search import PlainSearch
 from datasets.homes import Homes
 from fedrule.inference import AskedHome, Automated, Owned, Recommender, SavedModel
-from fedrule.inference.encode import Graph
-from fedrule.inference.encode import Numbers
+from fedrule.inference.encode import Graph, Numbers
 
 FULL = 76_218  # homes of the paper
 TRAINED_ON = 2_000  # homes; what a search takes depends on the valid rules, and hardly on the weights

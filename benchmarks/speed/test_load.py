@@ -12,8 +12,7 @@ import datasets
 from benchmarks.conftest import Peak
 from benchmarks.speed.measure import note_ratio, seconds
 from datasets.homes import Homes
-from datasets.readers.wyze import read_wyze
-from datasets.readers.wyze import write_wyze
+from datasets.readers.wyze import read_wyze, write_wyze
 
 # Rows that the slow loop reads, devices and rules mixed as in the whole.
 SAMPLE = {"smoke": 4_000, "default": 20_000, "paper": 40_000}

@@ -14,8 +14,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import datasets
 from benchmarks.conftest import Peak
 from benchmarks.speed.measure import note_ratio, seconds
-from datasets.homes import Array, Homes, Ids, Rules
-from datasets.homes import Relation
+from datasets.homes import Array, Homes, Ids, Relation, Rules
 
 ROUNDS = 2  # of either, the fastest counts
 SIZES = {"smoke": 5_000, "default": 50_000, "paper": 272_664}  # homes; the last are those of the public data

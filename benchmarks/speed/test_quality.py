@@ -16,12 +16,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from baselines.registry import missing_extra, names
 from benchmarks.evaluation.evaluate import PROTOCOLS, Evaluation
-from benchmarks.runs.experiment import Experiment
-from benchmarks.speed.measure import warm_up
-from benchmarks.runs.run import Trained, carve, fit
 from benchmarks.results.store import Store, results_folder
-from benchmarks.runs.experiment import data_options, method_parameters
+from benchmarks.runs.experiment import Experiment, data_options, method_parameters
+from benchmarks.runs.run import Trained, carve, fit
 from benchmarks.runs.suite import read_suite
+from benchmarks.speed.measure import warm_up
 from datasets.registry import get as get_data
 
 METRICS = {"ranking": ("mrr", "hr@10", "ndcg@10"), "paper": ("auc", "loss", "mr", "mr_rt")}

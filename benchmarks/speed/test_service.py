@@ -13,21 +13,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
-from datasets.common.files import Json
-import threading
-from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
+
 import datasets
 import fedrule
+from datasets.common.files import Json
 from fedrule.inference import AskedHome
-
 
 # --- A real service in a process of its own, and a real load generator before it: wrk, over this machine's loopback.
 

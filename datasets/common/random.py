@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import count
 from typing import Protocol, TypeAlias
+
 import numpy as np
 import numpy.typing as npt
-from datasets.common.errors import DataError
-from datasets.homes import Array, frozen
-from datasets.homes import Array, Mask
-from enum import IntEnum
 
+from datasets.common.errors import DataError
+from datasets.homes import Array, Mask, frozen
 
 Bits: TypeAlias = npt.NDArray[np.uint64]
 
@@ -126,6 +126,7 @@ def chance_of(rng: np.random.Generator | Chance) -> Chance:
 
 # --- Distinct numbers, drawn for all homes at once: each home has a run of numbers, of which some are taken.
 
+
 def distinct(numbers: Array) -> Array:
     """Numbers from 0 on, sorted and each once."""
     # numpy's own `unique` hashes since 2.3: a million of them take 25 times as long as sorting.
@@ -186,6 +187,7 @@ def _draw_numbers(start: Array, free: Array, wanted: Array, chance: Chance, firs
 #
 # A generator is keyed [seed, purpose], or [seed, seed of the split, purpose] where a split decides as well. NumPy fills a
 # key up with zeros, so purposes with a split count from 3 on: none of their keys is one of the shorter kind.
+
 
 class Stream(IntEnum):
     """What numbers are drawn for; 0 and 1 are drawn in `datasets.splits`."""

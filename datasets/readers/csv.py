@@ -10,28 +10,23 @@ from __future__ import annotations
 
 import csv
 import mmap
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
+
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
-from datasets.common.errors import DataError
-from datasets.homes import Array
-from datasets.readers.bad_rows import Problems
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
-import pandas as pd
 import pyarrow.parquet as pq
-from datasets.common.errors import DataError, unknown
-from datasets.homes import Array, Mask
-from collections.abc import Sequence
-from datasets.homes import Array, Ids, Mask
 
+from datasets.common.errors import DataError, unknown
+from datasets.homes import Array, Ids, Mask
+from datasets.readers.bad_rows import Problems
 
 DELIMITERS = ",;\t|"
 LINE_BREAK = r"[\r\n]"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+
 import numpy as np
+
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Mask, Rules
-from datasets.homes import Homes, Rules
 
 
 def narrow(
@@ -89,6 +90,7 @@ def keep_used_types(homes: Homes) -> Homes:
 
 
 # --- Large homes cut into small ones, to study what the size of a home does while its rules stay real.
+
 
 def cut(homes: Homes, rules: int) -> Homes:
     """Homes of about so many rules each, in the order of their source; 0 leaves them whole.

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from datasets.readers.filters import cut as pieces
-from datasets.describe import number, statistics
 from datasets.common.errors import DataError
+from datasets.describe import PUBLISHED, number, statistics
 from datasets.homes import Homes
-from datasets.readers.ifttt_files import read
-from datasets.readers.ifttt_files import Recipes, to_homes
 from datasets.readers.bad_rows import Problems
-from datasets.describe import PUBLISHED
+from datasets.readers.filters import cut as pieces
+from datasets.readers.ifttt_files import Recipes, read, to_homes
 from datasets.registry import dataset
 
 PAPER = "ifttt-paper"  # the entry of datasets.describe

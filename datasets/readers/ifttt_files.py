@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from datasets.common.errors import DataError
-from datasets.readers.bad_rows import Problems
-import pandas as pd
-from datasets.readers.join import DeviceColumns, RuleColumns, assemble
-from datasets.readers.filters import narrow
-from datasets.homes import Homes, Provenance
 import json
-from collections.abc import Sequence
 import math
 import re
-from datasets.common.errors import DataError, unknown
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
+import pandas as pd
+
+from datasets.common.errors import DataError, unknown
+from datasets.homes import Homes, Provenance
+from datasets.readers.bad_rows import Problems
+from datasets.readers.filters import narrow
+from datasets.readers.join import DeviceColumns, RuleColumns, assemble
 
 # --- The lines of a text file with their numbers, and a tally of the bad ones by kind.
+
 
 class Faults:
     """The bad lines of one file, gathered by kind so that each kind is one sentence."""
@@ -390,9 +390,9 @@ def _is_number(text: str) -> bool:
 
 
 LAYOUTS = {
-    "RecRules": recrules.looks_like_rules,
-    "Ur et al. 2016": crawls.looks_like_ur,
-    "Mi et al. 2017": crawls.looks_like_mi,
+    "RecRules": looks_like_rules,
+    "Ur et al. 2016": looks_like_ur,
+    "Mi et al. 2017": looks_like_mi,
 }
 LOOKED_AT = 20  # lines; a few bad ones at the top must not hide the layout
 EXPECTED = (
@@ -405,10 +405,10 @@ def read(path: Path, *, part: str, problems: Problems) -> Recipes:
     """The recipes at a path: a file of one of the layouts, or a folder that holds exactly one."""
     file, layout = _find(path)
     if layout == "RecRules":
-        return recrules.read(file, part, problems)
+        return read_recrules(file, part, problems)
     if part != "all":
         raise DataError(f"part={part!r}: only RecRules comes in parts, and {file.name} is laid out as {layout}")
-    return crawls.read_ur(file, problems) if layout == "Ur et al. 2016" else crawls.read_mi(file, problems)
+    return read_ur(file, problems) if layout == "Ur et al. 2016" else read_mi(file, problems)
 
 
 def layout_of(file: Path) -> str | None:

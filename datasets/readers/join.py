@@ -8,21 +8,17 @@ so and the rule names its type, and refused otherwise.
 
 from __future__ import annotations
 
+import logging
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pandas as pd
-from datasets.homes import Array, Ids
-from dataclasses import dataclass, replace
-from datasets.common.errors import DataError
-from datasets.homes import Array, Homes, Ids, Provenance, Rules
-from datasets.homes import Relation
-import logging
-from dataclasses import replace
 import pyarrow.compute as pc
-from datasets.homes import Array, Homes, Ids, Mask, Provenance
-from datasets.readers.csv import ids_of_one_kind, names, refuse_missing, whole_numbers
-from datasets.readers.bad_rows import Problems
-from datasets.readers.csv import TextTable
 
+from datasets.common.errors import DataError
+from datasets.homes import Array, Homes, Ids, Mask, Provenance, Relation, Rules
+from datasets.readers.bad_rows import Problems
+from datasets.readers.csv import TextTable, ids_of_one_kind, names, refuse_missing, whole_numbers
 
 # --- Values as positions in the sorted list of what is distinct among them.
 
@@ -55,6 +51,7 @@ def _counted(values: Ids, low: int, high: int) -> tuple[Ids, Array]:
 
 
 # --- From clean columns to `Homes`: users, types and relations become numbers, rows become sorted runs.
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceColumns:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from datasets.common.errors import DataError, unknown
-from datasets.readers.filters import narrow
-from datasets.homes import Homes, Provenance
-from datasets.readers.csv import whole_numbers
-from datasets.readers.join import join
-from datasets.common.options import refuse_wrong_type
-from datasets.readers.bad_rows import Problems
-from datasets.registry import dataset
-from datasets.readers.csv import Source, read_table
+
 import numpy as np
 import pyarrow as pa
-from datasets.readers.csv import write_delimited
-from datasets.common.errors import DataError
-from datasets.homes import Homes, Ids
-from datasets.readers.csv import ABSENT
-from datasets.readers.wyze import refuse_bare_homes
 
+from datasets.common.errors import DataError, unknown
+from datasets.common.options import refuse_wrong_type
+from datasets.homes import Homes, Ids, Provenance
+from datasets.readers.bad_rows import Problems
+from datasets.readers.csv import ABSENT, Source, read_table, whole_numbers, write_delimited
+from datasets.readers.filters import narrow
+from datasets.readers.join import join
+from datasets.readers.wyze import refuse_bare_homes
+from datasets.registry import dataset
 
 DEVICES = ("user", "device", "type")
 RULES = ("user", "trigger_device", "trigger_state", "action", "action_device", "trigger_type", "action_type", "group")
@@ -121,6 +117,7 @@ def _one_of(folder: Path, stem: str) -> Path:
 
 
 # --- Writing homes as the two tables of the `tables` data set, for ids of any kind: an example of what it reads.
+
 
 def write_tables(homes: Homes, folder: Path | str) -> None:
     """Write devices.csv and rules.csv into a folder; rules have the column group where the source has groups."""

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets.readers.filters import cut as pieces
-from datasets.common.errors import DataError, unknown
-from datasets.readers.filters import narrow
-from datasets.homes import Array, Homes, Mask, Provenance
-from datasets.readers.csv import refuse_missing, whole_numbers
-from datasets.readers.join import join
-from datasets.readers.bad_rows import Problems
-from datasets.registry import dataset
-from datasets.readers.csv import TextTable, read_table
-from datasets.readers.csv import write_delimited
-from datasets.common.errors import DataError
-from datasets.homes import Array, Homes, Mask
 
+from datasets.common.errors import DataError, unknown
+from datasets.homes import Array, Homes, Mask, Provenance
+from datasets.readers.bad_rows import Problems
+from datasets.readers.csv import TextTable, read_table, refuse_missing, whole_numbers, write_delimited
+from datasets.readers.filters import cut as pieces
+from datasets.readers.filters import narrow
+from datasets.readers.join import join
+from datasets.registry import dataset
 
 DEVICE_COLUMNS = {"user": "user_id", "device": "device_id", "type": "device_model"}
 RULE_COLUMNS = {

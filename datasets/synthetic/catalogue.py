@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from dataclasses import dataclass, fields
 from functools import lru_cache
-import numpy as np
-from datasets.homes import Array, Mask
-from datasets.synthetic.draws import Floats, spread_out
-from datasets.homes import Relation
+from typing import NamedTuple
 
+import numpy as np
+
+from datasets.homes import Array, Mask, Relation
+from datasets.synthetic.draws import Floats, spread_out
 
 # --- What smart-home devices can notice and do: entity types, trigger states, actions, and what people want from them.
 #

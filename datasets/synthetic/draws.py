@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
-from datasets.homes import Array
-from datasets.common.errors import DataError
 
+from datasets.common.errors import DataError
+from datasets.homes import Array
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from datasets.homes import Array, Mask, starts
-from datasets.synthetic.draws import Floats, pick
 from datasets.synthetic.catalogue import INTENT_USE, INTENTS, OUTDOOR, PROFILES, ROLES
+from datasets.synthetic.draws import Floats, pick
 
 MORE_OF_THE_SAME = 0.35  # share of devices bought because the home already has one of that type
 SECOND_PROFILE = 0.25  # share of devices that come by another profile than the home's first

@@ -19,13 +19,13 @@ model or against one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-import numpy as np
-from datasets.readers.join import DeviceColumns, RuleColumns, assemble
-from datasets.homes import Array, Homes, Mask, Provenance
-from datasets.registry import dataset
-from datasets.synthetic.draws import Floats
-from datasets.synthetic.draws import LARGEST_SEED, whole
 
+import numpy as np
+
+from datasets.homes import Array, Homes, Mask, Provenance
+from datasets.readers.join import DeviceColumns, RuleColumns, assemble
+from datasets.registry import dataset
+from datasets.synthetic.draws import LARGEST_SEED, Floats, whole
 
 # --- What apps and connected things can notice and do for each other: 53 services and 132 trigger-action pairs.
 #

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-import numpy as np
-from datasets.homes import Array, Mask
-from datasets.synthetic.draws import Floats, spread_out
-from datasets.synthetic.catalogue import INTENT_USE
-from datasets.synthetic.wiring import Draft, Wirer, relate
-from datasets.common.errors import DataError
-from datasets.synthetic.draws import any_of
-from datasets.synthetic.households import ANYWHERE
-from datasets.synthetic.wiring import Draft, Wirer
 
+import numpy as np
+
+from datasets.common.errors import DataError
+from datasets.homes import Array, Mask
+from datasets.synthetic.catalogue import INTENT_USE
+from datasets.synthetic.draws import Floats, any_of, spread_out
+from datasets.synthetic.households import ANYWHERE
+from datasets.synthetic.wiring import Draft, Wirer, relate
 
 # --- From a draft to rules that stand: relations as popular as they should be, and no rule twice in a home.
 

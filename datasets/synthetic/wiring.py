@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+
 import numpy as np
+
 from datasets.homes import Array
-from datasets.synthetic.catalogue import Catalogue
+from datasets.synthetic.catalogue import INTENT_USE, INTENTS, Catalogue
 from datasets.synthetic.draws import Floats, accumulate, pick, pick_along, spread_out
 from datasets.synthetic.households import ANYWHERE, Households
-from datasets.synthetic.catalogue import INTENT_USE, INTENTS
-from datasets.synthetic.households import Households
-
 
 SAME_ZONE = 7.0  # how much likelier a device acts on one in its own zone than on the same thing elsewhere
 ITSELF = 0.6  # how readily a device acts on itself, as a camera does that records what it sees, beside its zone
@@ -173,6 +172,7 @@ def _parts(n_options: Array) -> list[slice]:
 
 
 # --- How many rules a home has room for, and numbers of rules that fit.
+
 
 def room(lived: Households, catalogue: Catalogue) -> Array:
     """[n_homes]: how many different rules a home could have."""

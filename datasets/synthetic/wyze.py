@@ -31,22 +31,20 @@ is wired to already differ clearly and none gets nearly everything right. No tra
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import numpy as np
-from datasets.homes import Array
-from datasets.synthetic.draws import Floats
+
 from datasets.common.errors import unknown
-from datasets.homes import Homes, Provenance, Rules
+from datasets.homes import Array, Homes, Provenance, Rules
 from datasets.registry import dataset
 from datasets.synthetic.catalogue import Catalogue, catalogue
-from datasets.synthetic.match_counts import every_rule_once, often_seen
+from datasets.synthetic.draws import LARGEST_SEED, Floats, whole
 from datasets.synthetic.households import Households, furnish
-from datasets.synthetic.wiring import room, roomy
-from datasets.synthetic.match_counts import settle
-from datasets.synthetic.draws import LARGEST_SEED, whole
-from datasets.synthetic.wiring import Draft, Wirer, draft
-
+from datasets.synthetic.match_counts import every_rule_once, often_seen, settle
+from datasets.synthetic.wiring import Draft, Wirer, draft, room, roomy
 
 # --- How many devices or rules each home has: counts that meet published shares, a mean and a longest tail at once.
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:

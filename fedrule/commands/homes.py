@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from datasets.common.errors import DataError
-from datasets.homes import Homes
 from datasets.common.options import parse_options
+from datasets.homes import Homes
 from datasets.readers.detect import recognise
 from datasets.registry import get, load, names
 

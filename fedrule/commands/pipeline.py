@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from datasets.common.errors import DataError
-from datasets.homes import Homes
 from datasets.common.progress import progress
+from datasets.homes import Homes
 
 if TYPE_CHECKING:
     from fedrule.pipeline import Pipeline

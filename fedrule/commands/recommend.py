@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from datasets.common.cli import add_import, import_all
 from datasets.common.errors import DataError
+from datasets.common.progress import Progress, progress
 from datasets.homes import Homes
 from fedrule.commands import homes as asked_homes
-from datasets.common.cli import add_import, import_all
 from fedrule.inference import AskedHome, BadHome, Ranked, Recommendation, Recommendations, Recommender
 from fedrule.inference.encode import Unknown
-from datasets.common.progress import Progress, progress
 
 USERS_AT_ONCE = 20_000  # of a database: some 100 MB
 

@@ -9,8 +9,8 @@ import os
 from dataclasses import fields
 from pathlib import Path
 
-from datasets.common.errors import DataError
 from datasets.common.cli import add_import, import_all
+from datasets.common.errors import DataError
 from fedrule.serving.limits import ABOUT, Limits
 
 VARIABLE = "FEDRULE_TOKEN"

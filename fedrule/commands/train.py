@@ -8,12 +8,12 @@ import typing
 from collections.abc import Mapping
 from pathlib import Path
 
+from datasets.common.cli import add_import, import_all
 from datasets.common.errors import DataError
 from datasets.common.options import parse_parameter
-from fedrule.commands import homes as asked_homes
-from datasets.common.cli import add_import, import_all
 from datasets.common.progress import Progress, progress
 from datasets.common.threads import set_threads
+from fedrule.commands import homes as asked_homes
 
 if typing.TYPE_CHECKING:
     from baselines.method import Fitted, OnRound
@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Train, save, and say how well it does."""
     set_threads(chosen.threads)
-    from fedrule.models.train import train
     from fedrule.models.file import SavedModel, refuse_unwritable
+    from fedrule.models.train import train
 
     import_all(chosen.modules)
     refuse_unwritable(chosen.out)

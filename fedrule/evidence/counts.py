@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
-import numpy as np
-from datasets.homes import Array, Mask
-from datasets.homes import Array, Homes, Rules
-import numpy.typing as npt
-from baselines.items import homes_with_both
-from datasets.homes import Array, Homes
-from datasets.valid import typed_cells
 
+import numpy as np
+import numpy.typing as npt
+
+from baselines.items import homes_with_both
+from datasets.homes import Array, Homes, Mask, Rules
+from datasets.valid import typed_cells
 
 DENSE = 1 << 19  # combinations up to which each has its number in a table; beyond, those that occur are searched
 

@@ -8,20 +8,18 @@ that is counted over homes leaves the candidate's own home out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
-from datasets.homes import Homes, Rules
-from collections.abc import Mapping
-from dataclasses import dataclass
+
 from baselines.ease import Cooccurrence
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence import counts as shares
-from fedrule.evidence.counts import OF_HOME, TURNED, Reading
-from fedrule.evidence.counts import Shares
-from fedrule.evidence.counts import Column, Pattern, Tallies
-
+from fedrule.evidence.counts import OF_HOME, TURNED, Column, Pattern, Reading, Shares, Tallies
 
 # --- Paths through a home's rules that would lead where a candidate leads.
 #
@@ -97,9 +95,9 @@ NAMES = (
     "devices of the action's type",
     "acts on itself",
     "goes with the home's rules",
-    *(f"paths {words}" for words in paths.NAMES),
+    *(f"paths {words}" for words in PATH_NAMES),
 )
-N_PATHS = len(paths.NAMES)
+N_PATHS = len(PATH_NAMES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +128,7 @@ class Evidence:
         look = _Look.of(self.shares, homes, cell, leave_out)
         table = np.empty((len(candidates), len(NAMES)), dtype=np.float32)
         table[:, -1 - N_PATHS] = EASE_SCALE * score / able[item]
-        table[:, -N_PATHS:] = paths.path_features(homes, candidates)
+        table[:, -N_PATHS:] = path_features(homes, candidates)
         for first in range(0, len(candidates), AT_ONCE):
             some = slice(first, first + AT_ONCE)
             columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation)

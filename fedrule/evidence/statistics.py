@@ -15,16 +15,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from baselines.ease import Cooccurrence, Matrix
-from baselines.items import Items
-from baselines.items import homes_with_both
+from baselines.items import Items, homes_with_both
 from datasets.common.errors import DataError
-from datasets.homes import Array, Homes, Rules
+from datasets.homes import Array, Homes, Relation, Rules
 from datasets.valid import ValidRules
-from datasets.homes import Relation
+from fedrule.evidence.counts import PATTERNS, Reading, Shares, Tallies
 from fedrule.evidence.features import Evidence
-from fedrule.evidence.counts import Reading
-from fedrule.evidence.counts import PATTERNS, Shares
-from fedrule.evidence.counts import Tallies
 
 BYTES = 4  # of a count that is sent
 MOST_RULES = 20_000  # valid rules that evidence relates with each other: 3.2 GB for each matrix

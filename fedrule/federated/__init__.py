@@ -14,13 +14,12 @@ The client's part on a device of its own, which is sent `model`, a vector in the
 `sent.update` goes to the server; the memory is kept if the server says that it counted.
 """
 
-from fedrule.federated.client import Key, Task, train_at_home
+from fedrule.federated.algorithm import Memory, Plan, Sent
 from fedrule.federated.checkpoint import Checkpoint
-from fedrule.federated.algorithm import Memory, Sent
+from fedrule.federated.client import Key, Task, train_at_home
 from fedrule.federated.rounds import Engine, Report
-from fedrule.federated.vectors import Layout
-from fedrule.federated.algorithm import Plan
 from fedrule.federated.states import ServerState
+from fedrule.federated.vectors import Layout
 
 __all__ = [
     "Checkpoint",

@@ -19,17 +19,16 @@ A client that takes part for the first time remembers zeros: `gate` does not cor
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
-from datasets.common.errors import DataError, unknown
+
 import numpy as np
 import numpy.typing as npt
-from fedrule.federated.vectors import Vector
-from collections.abc import Callable
-from typing import TypeAlias
+
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Mask
 from fedrule.federated.vectors import Layout, Vector
-
 
 Correction: TypeAlias = Literal["none", "gate", "scaffold"]
 ClientOptimizer: TypeAlias = Literal["sgd", "adam", "kept-adam"]

@@ -7,14 +7,6 @@ that whoever is killed in the middle leaves the old file or the new one, and nev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
-import numpy as np
-import torch
-from fedrule.federated.vectors import Vector
-from fedrule.federated.states import AnyArray
-from fedrule.training.loop import Watch
 import glob
 import json
 import logging
@@ -27,12 +19,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
 from datasets.common.errors import DataError
 from fedrule.federated.states import AnyArray, ServerState
-
+from fedrule.federated.vectors import Vector
+from fedrule.training.loop import Watch
 
 # --- What a run remembers beside the server's state, and needs again as it was when it goes on from a checkpoint.
+
 
 class Remembers(Protocol):
     """Something that changes from round to round, e.g. the history that a listener writes."""

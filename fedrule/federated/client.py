@@ -14,16 +14,15 @@ from torch import Tensor
 
 from datasets.common.random import Keyed
 from datasets.homes import Array, Homes, Rules
-from fedrule.model.encoders import Parameters
-from fedrule.federated.algorithm import Gradient, Memory, Sent, train_locally
+from fedrule.federated.algorithm import Gradient, Memory, Plan, Sent, train_locally
 from fedrule.federated.cohort import Purpose
 from fedrule.federated.vectors import Layout, Vector
-from fedrule.federated.algorithm import Plan
 from fedrule.methods.graph_method import Asks
-from fedrule.training.losses import Objective
-from fedrule.training.examples import Practices, Score
+from fedrule.model.encoders import Parameters
 from fedrule.model.score import Scorer
+from fedrule.training.examples import Practices, Score
 from fedrule.training.loop import Lesson, Teacher
+from fedrule.training.losses import Objective
 
 
 @dataclass(frozen=True, slots=True, eq=False)

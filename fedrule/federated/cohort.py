@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from datasets.common.random import Keyed
 from datasets.common.errors import DataError, unknown
+from datasets.common.random import Keyed
 from datasets.homes import Array, Mask
 
 Sampling: TypeAlias = Literal["uniform", "poisson"]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
+
 import numpy as np
 import numpy.typing as npt
-from datasets.homes import Array, Mask
+import torch
+
+from datasets.homes import Array, Homes, Mask
+from fedrule.federated.algorithm import Plan, Precise
+from fedrule.federated.client import Task
 from fedrule.federated.states import Aligned
 from fedrule.federated.vectors import Layout, Vector
-from fedrule.federated.algorithm import Plan
-from fedrule.federated.algorithm import Precise
-from functools import cached_property
-import torch
-from datasets.homes import Array, Homes
-from fedrule.federated.client import Task
-from fedrule.federated.vectors import Layout
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +82,7 @@ class Trainer(Protocol):
 
 
 # --- Homes as clients: what all trainers have in common.
+
 
 @dataclass(frozen=True, eq=False)
 class Population:

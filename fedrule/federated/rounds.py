@@ -8,31 +8,23 @@ where there are threads for it. Neither changes a number: draws are keyed by cli
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
+
 import numpy as np
+
 from datasets.common.errors import unknown
 from datasets.homes import Array, Mask
-from fedrule.federated.states import align, put_back
-from fedrule.federated.cohort import Cohorts
-from fedrule.federated.vectors import LARGEST
-from fedrule.federated.vectors import Vector, zeros
-from fedrule.federated.states import Kept, Memories
-from fedrule.federated.algorithm import Plan
-from fedrule.federated.algorithm import Precise, ServerOptimizer
-from fedrule.federated.states import ServerState
-from fedrule.federated.protocols import Round, Told, Trainer, Work
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from fedrule.federated.algorithm import Plan, Precise, ServerOptimizer
 from fedrule.federated.checkpoint import LastGood, Remembers
-from fedrule.federated.vectors import Vector
-from fedrule.federated.protocols import Trainer
+from fedrule.federated.cohort import Cohorts
+from fedrule.federated.protocols import Round, Told, Trainer, Work
+from fedrule.federated.states import Kept, Memories, ServerState, align, put_back
+from fedrule.federated.vectors import LARGEST, Vector, zeros
 from fedrule.training.loop import RUN_AWAY, ran_away
-
 
 log = logging.getLogger(__name__)
 

@@ -7,22 +7,18 @@ from zero, client after client in one list: for 76,218 homes of the paper's size
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
-from pathlib import Path
-import numpy as np
-from datasets.common.errors import DataError
-from datasets.homes import Array, runs
-from fedrule.federated.vectors import Layout, Vector, zeros
-from fedrule.federated.algorithm import Plan
-from dataclasses import dataclass
-from datasets.homes import Array, Mask, runs
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 import numpy.typing as npt
-from datasets.homes import Array
-from fedrule.federated.vectors import Vector
-from fedrule.federated.algorithm import Moved
+
+from datasets.common.errors import DataError
+from datasets.homes import Array, Mask, runs
+from fedrule.federated.algorithm import Moved, Plan
+from fedrule.federated.vectors import Layout, Vector, zeros
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,6 +139,7 @@ def _free_bytes() -> int:
 
 
 # --- What the clients of a chunk remember, brought to the rows that they are asked about in this round, and back again.
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aligned:

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from fedrule.model.encoders import Parameters
 
+from fedrule.model.encoders import Parameters
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 

@@ -1,11 +1,10 @@
 """Recommendations for real homes from a saved model: one home in a request, or all of them overnight."""
 
+from fedrule.inference.output import Ranked, Recommendation, Recommendations, Support
+from fedrule.inference.recommender import Recommender
 from fedrule.inference.request import AskedHome, Automated, BadHome, Owned
 from fedrule.models.card import Card
 from fedrule.models.file import SavedModel
-from fedrule.inference.output import Ranked
-from fedrule.inference.output import Recommendation, Recommendations, Support
-from fedrule.inference.recommender import Recommender
 
 __all__ = [
     "AskedHome",

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+import difflib
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
+
 import numpy as np
 import numpy.typing as npt
-from datasets.homes import Array, Homes, Mask
-import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias, get_args
-from datasets.common.errors import unknown as unknown_name
-from datasets.homes import Relation
-from fedrule.inference.request import AskedHome, Automated, BadHome, Id, Owned
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
-from datasets.common.errors import DataError
-from datasets.homes import Array, Homes, Rules
-from fedrule.models.card import Card
 
+from datasets.common.errors import DataError
+from datasets.common.errors import unknown as unknown_name
+from datasets.homes import Array, Homes, Mask, Relation, Rules
+from fedrule.inference.request import AskedHome, Automated, BadHome, Id, Owned
+from fedrule.models.card import Card
 
 # --- Homes as numbers of a model's vocabulary, what a search is given, and what it gives back.
 
@@ -232,6 +226,7 @@ def _never_saw(kind: str, word: str, known: Iterable[str]) -> str:
 
 
 # --- The part of homes that a model knows: devices of its types and rules of its relations, in its numbers.
+
 
 class KnownPart(NamedTuple):
     """Homes in a model's vocabulary, and the device of the given homes that each of theirs is."""

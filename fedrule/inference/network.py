@@ -17,10 +17,9 @@ import numpy as np
 from datasets.common.errors import DataError
 from datasets.homes import Array
 from datasets.valid import ValidRules
-from fedrule.models.card import Card
-from fedrule.models.file import refuse_misfits
 from fedrule.inference.encode import Graph, Matrix, Scores
-from fedrule.models.file import SavedModel
+from fedrule.models.card import Card
+from fedrule.models.file import SavedModel, refuse_misfits
 
 # Along which rules hear; none at all leaves a device its type only, the ablation of the graph.
 WAYS = {"in": ("in",), "out": ("out",), "both": ("in", "out"), "none": ()}

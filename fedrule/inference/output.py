@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-from datasets.common.files import Json
-from fedrule.inference.request import Id
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
-import numpy as np
-import numpy.typing as npt
-from datasets.homes import Array, Homes, Ids
-from datasets.homes import Relation
-from fedrule.inference.sentences import sentence
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from datasets.common.errors import DataError
-from datasets.common.files import moved_to
+from datasets.common.files import Json, moved_to
+from datasets.homes import Array, Homes, Ids, Relation
+from fedrule.inference.request import Id
+from fedrule.inference.sentences import sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,6 +80,7 @@ class Recommendations(NamedTuple):
 
 # --- The lists of many homes as one table: a row for each recommendation, home after home, best first.
 
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranked:
     """Homes and devices by their numbers in `homes`, relations by those in `relations`, the model's."""
@@ -128,8 +128,6 @@ class Ranked:
 
     def write(self, path: Path | str) -> None:
         """As Parquet, CSV or lines of JSON, by the ending of the name; as a whole or not at all."""
-        pass
-
         write_all([self], path)
 
 
@@ -139,6 +137,7 @@ def _kind(ids: Ids) -> str:
 
 
 # --- Lists of many homes in one file, part after part: Parquet, CSV or lines of JSON, by the ending of its name.
+
 
 def write_all(parts: Iterable[Ranked], path: Path | str) -> tuple[int, int]:
     """Write one part after the other into one file, and give how many homes and rows there were."""

@@ -7,28 +7,37 @@ for rule in recommender.recommend(AskedHome.read("home.json"), k=10).rules:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-import numpy as np
-from datasets.homes import Array, Homes, Mask
-from fedrule.inference.encode import Found, Graph, Search, nothing
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+
 from datasets.candidates import Pairs
 from datasets.common.errors import DataError
-from datasets.homes import Array, Homes
-from datasets.homes import Home
+from datasets.homes import Array, Home, Homes, Mask
+from fedrule.inference.encode import (
+    Found,
+    Graph,
+    Matrix,
+    NumberedHome,
+    Numbers,
+    Scores,
+    Search,
+    Unknown,
+    known_part,
+    nothing,
+    numbers_of,
+    refuse_other_ways,
+    refuse_unknown,
+)
+from fedrule.inference.output import Ranked, Recommendation, Recommendations, Support
 from fedrule.inference.request import AskedHome
-from fedrule.models.card import Card
-from fedrule.inference.encode import Found, Matrix, Scores, Search, nothing
-from fedrule.inference.encode import known_part, numbers_of, refuse_unknown
-from fedrule.models.file import SavedModel
-from fedrule.inference.encode import NumberedHome, Numbers, Unknown, refuse_other_ways
-from fedrule.inference.output import Ranked
-from fedrule.inference.output import Recommendation, Recommendations, Support
 from fedrule.inference.search import search_of
 from fedrule.inference.sentences import sentence
-
+from fedrule.models.card import Card
+from fedrule.models.file import SavedModel
 
 # --- Lists that do not say the same thing over and over: few rules of one kind, the best ones.
 #

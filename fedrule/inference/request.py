@@ -7,19 +7,20 @@
 from __future__ import annotations
 
 import json
-from datasets.common.errors import DataError
-from datasets.common.files import Json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
-from datasets.homes import Home
 
+from datasets.common.errors import DataError
+from datasets.common.files import Json
+from datasets.homes import Home
 
 # --- JSON as strangers send it: what is no JSON, or JSON that readers disagree on, is refused with its place.
 #
 # Python's reader takes NaN, keeps the last of two equal keys and half of a surrogate pair; none of these is meant by
 # anybody, and each would be an odd error further in.
+
 
 class BadJson(DataError):
     """Text that is not read: a short code for programs, the place where it is known, and what is wrong."""

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-import numpy as np
-from datasets.candidates import Pairs
-from datasets.homes import Array, Homes, Mask, runs
-from fedrule.inference.encode import LARGEST, Found, Graph, Matrix, Scores, best_of_each
-from fedrule.inference.network import NumpyNetwork
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeVar
-from datasets.homes import Array, Mask
-from fedrule.inference.encode import LARGEST, Found, Graph, Matrix, Floats, not_below, nothing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from datasets.homes import Array, Homes, Mask, Rules
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
+
+from datasets.candidates import Pairs
+from datasets.homes import Array, Homes, Mask, Relation, Rules, runs
 from datasets.valid import ValidRules
-from datasets.homes import Relation
-from fedrule.inference.encode import LARGEST, Found, Graph, Search, nothing
-from fedrule.models.file import SavedModel
+from fedrule.inference.encode import (
+    LARGEST,
+    Floats,
+    Found,
+    Graph,
+    Matrix,
+    Scores,
+    Search,
+    best_of_each,
+    not_below,
+    nothing,
+)
 from fedrule.inference.network import NumpyNetwork, is_network_alone
+from fedrule.models.file import SavedModel
 
 if TYPE_CHECKING:
     from fedrule.model.score import GraphModel
@@ -95,7 +101,9 @@ def _alike(kind: Array, z: Matrix) -> tuple[Array, Array]:
     return np.arange(len(z)), np.arange(len(z))
 
 
-def _many_homes_strike_out(network: NumpyNetwork, homes: Homes, graph: Graph, pairs: Pairs, start: Array, score: Scores) -> None:
+def _many_homes_strike_out(
+    network: NumpyNetwork, homes: Homes, graph: Graph, pairs: Pairs, start: Array, score: Scores
+) -> None:
     """Rules that the homes have."""
     _, number = network.place(graph)
     among = (number >= 0) & (pairs.self_pairs | (graph.trigger != graph.action))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-
 # --- How the words of the data are said: a phrase for the common ones, patterns for families of them.
 #
 # A trigger's phrase follows "When", an action's stands alone; {} is the device. Words are compared in lower case with

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar
+
 import numpy as np
 import torch
+
 from baselines.method import OnRound, ignore
+from baselines.registry import register
 from datasets.candidates import has_self_rules
 from datasets.common.errors import DataError
 from datasets.homes import Homes
-from fedrule.federated.client import Task
-from fedrule.federated.trainers.evidence import Batched, is_evidence
+from fedrule.federated.algorithm import EPSILON, ClientOptimizer, Control, Correction, Plan, ServerOptimizer, ServerRule
 from fedrule.federated.checkpoint import WatchBeside
+from fedrule.federated.client import Task
 from fedrule.federated.cohort import Cohorts, Sampling
-from fedrule.federated.rounds import Engine, Report, Weighting
-from fedrule.federated.trainers.kernel import Fast, is_fast
-from fedrule.federated.vectors import Layout, Vector
-from fedrule.federated.trainers.torch import OneByOne
-from fedrule.federated.algorithm import EPSILON, ClientOptimizer, Correction, Plan
-from fedrule.federated.algorithm import ServerOptimizer, ServerRule
-from fedrule.federated.rounds import Run, Saves
-from fedrule.federated.rounds import train as train_rounds
 from fedrule.federated.protocols import Trainer
-from fedrule.methods.graph_method import GraphMethod, Prepared
+from fedrule.federated.rounds import Engine, Report, Run, Saves, Weighting
+from fedrule.federated.rounds import train as train_rounds
+from fedrule.federated.trainers.evidence import Batched, is_evidence
+from fedrule.federated.trainers.kernel import Fast, is_fast
+from fedrule.federated.trainers.torch import OneByOne
+from fedrule.federated.vectors import Layout, Vector
+from fedrule.methods.graph_method import GraphMethod, Prepared, refuse_wrong_numbers
 from fedrule.model.score import GraphModel
-from fedrule.methods.graph_method import refuse_wrong_numbers
-from fedrule.training.loop import Start
-from fedrule.training.loop import Lesson, Teacher, Watch
-from dataclasses import dataclass, replace
-from baselines.registry import register
-from fedrule.federated.algorithm import Control, Correction, Plan
-
+from fedrule.training.loop import Lesson, Start, Teacher, Watch
 
 # --- What all federated methods have in common: their options, and fitting by rounds of the engine.
 

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from baselines.registry import register
+from fedrule.evidence.statistics import sent_bytes
 from fedrule.federated.rounds import Weighting
 from fedrule.methods.federated import Federated
 from fedrule.methods.graph_method import Prepared
 from fedrule.methods.graphrank import RankingOptions
-from fedrule.evidence.statistics import sent_bytes
 from fedrule.model.terms import WeighedEvidence
 
 log = logging.getLogger(__name__)

@@ -18,34 +18,27 @@ What they do with what they cannot learn from:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypedDict, get_args
-from datasets.common.errors import DataError, unknown
-from fedrule.model.encoders import Direction, Messages
-from fedrule.training.examples import NonRules
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias, TypedDict, get_args
+
 import numpy as np
+import torch
+
 from datasets import negatives
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Homes
 from datasets.negatives import Feasible
 from datasets.splits import Hidden, split
 from datasets.valid import ValidRules
-from fedrule.training.examples import NonRules, Practice, how_many
-import logging
-from dataclasses import dataclass
-from typing import ClassVar
-import torch
-from fedrule.model.terms import CountBias, LearnedBias
-from fedrule.model.terms import Context
-from fedrule.model.encoders import Direction, Messages, Parameters, Sizes
-from fedrule.model.score import GraphModel
-from fedrule.model.network import Network
-from fedrule.training.losses import OBJECTIVES, Objective
-from fedrule.training.examples import NonRules, Practice
-from fedrule.model.score import Scorer
-from fedrule.training.loop import Start
 from fedrule.evidence.statistics import Statistics
-from fedrule.model.terms import Term
-from fedrule.model.terms import WeighedEvidence
+from fedrule.model.encoders import Direction, Messages, Parameters, Sizes
+from fedrule.model.network import Network
+from fedrule.model.score import GraphModel, Scorer
+from fedrule.model.terms import Context, CountBias, LearnedBias, Term, WeighedEvidence
+from fedrule.training.examples import NonRules, Practice, how_many
+from fedrule.training.loop import Start
+from fedrule.training.losses import OBJECTIVES, Objective
 
 if TYPE_CHECKING:
     from fedrule.methods.graphrule import GraphRule
@@ -150,6 +143,7 @@ def refuse_wrong_numbers(
 
 
 # --- Rules of the training homes that are kept back, to see whether training still gets better on what it is not told.
+
 
 def hold_back(
     train: Homes, share: float, *, non_rules: NonRules, per_rule: int, candidates: int, rng: np.random.Generator

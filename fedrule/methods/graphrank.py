@@ -10,15 +10,15 @@ evidence; `hidden=16` brings it back.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fedrule.methods.graph_method import GraphMethod
-from fedrule.methods.graph_method import Objectives
-from fedrule.training.examples import NonRules
 from typing import ClassVar
-from baselines.registry import register
-from fedrule.methods.graphrule import GraphRule
 
+from baselines.registry import register
+from fedrule.methods.graph_method import GraphMethod, Objectives
+from fedrule.methods.graphrule import GraphRule
+from fedrule.training.examples import NonRules
 
 # --- The options that win the list a person sees, for `graphrank` and for `fedrank`, which is trained in the homes.
+
 
 @dataclass(frozen=True)
 class RankingOptions(GraphMethod):

@@ -17,13 +17,11 @@ from torch import Tensor
 from baselines.method import OnRound, ignore
 from baselines.registry import register
 from datasets.homes import Homes, Rules
+from fedrule.methods.graph_method import GraphMethod, refuse_wrong_schedule
 from fedrule.model.encoders import Parameters
-from fedrule.methods.graph_method import GraphMethod
 from fedrule.model.score import GraphModel
-from fedrule.methods.graph_method import refuse_wrong_schedule
 from fedrule.training.examples import Practice, Practices
-from fedrule.training.loop import Start
-from fedrule.training.loop import Schedule, learn
+from fedrule.training.loop import Schedule, Start, learn
 
 
 @register("graphrule")

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal, Protocol, TypeAlias, get_args
-import torch
-from torch import Tensor
-from datasets.common.errors import DataError, unknown
-from fedrule.model.batch import Packed
-from collections.abc import Callable
-from dataclasses import dataclass
-from torch.nn.functional import relu
-from fedrule.inference.network import WAYS
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import cache
+from typing import Literal, Protocol, TypeAlias, get_args
+
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import one_hot, relu
 from torch_geometric.nn import GATConv, GCNConv
-from datasets.common.errors import DataError
 
+from datasets.common.errors import DataError, unknown
+from fedrule.inference.network import WAYS
+from fedrule.model.batch import Packed
 
 Parameters: TypeAlias = dict[str, Tensor]
 Direction = Literal["in", "out", "both", "none"]
@@ -96,6 +93,7 @@ def dropped(hidden: Tensor, share: float, chance: torch.Generator | None) -> Ten
 
 # --- Weights to start from.
 
+
 def uniform(*shape: int, fan_in: int, chance: torch.Generator) -> Tensor:
     """Uniform in +-1 / sqrt(fan_in), the usual start of a fully connected layer with so many inputs."""
     bound = max(fan_in, 1) ** -0.5
@@ -103,6 +101,7 @@ def uniform(*shape: int, fan_in: int, chance: torch.Generator) -> Tensor:
 
 
 # --- GraphSAGE with the mean as aggregator: Algorithm 1 of the paper.
+
 
 @dataclass(frozen=True, slots=True)
 class Sage:
@@ -160,6 +159,7 @@ class Sage:
 # Kipf and Welling divide a message by the root of both ends' degrees in an undirected graph. Rules are directed, so
 # without loops the degrees are how many messages the sender sends and the receiver gets. torch-geometric counts what both
 # ends get, and would silence every device that no rule reaches; with loops, where none is silent, its way is kept.
+
 
 @dataclass(frozen=True, slots=True)
 class Convolutions(ABC):

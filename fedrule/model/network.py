@@ -12,21 +12,18 @@ federated client and inference call the same code with parameters of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
-from collections.abc import Callable
-from dataclasses import dataclass
 from torch.nn.functional import relu
-from datasets.common.errors import DataError, unknown
-from fedrule.model.encoders import Gat, Gcn
-from fedrule.model.encoders import Encoder, Parameters, Sizes
-from fedrule.model.encoders import uniform
-from fedrule.model.batch import Packed
-from fedrule.model.encoders import Sage
 
+from datasets.common.errors import DataError, unknown
+from fedrule.model.batch import Packed
+from fedrule.model.encoders import Encoder, Gat, Gcn, Parameters, Sage, Sizes, uniform
 
 # --- Logits of single relations: the predictor for triples (trigger device, action device, relation), nothing beside them.
 #

@@ -5,27 +5,27 @@ Like the network, a scorer is a value without parameters of its own: training ha
 
 from __future__ import annotations
 
-import numpy as np
-from datasets.common.errors import DataError
-from datasets.homes import Array, Homes
-from datasets.homes import Relation
 import math
 from dataclasses import dataclass
 from functools import cached_property
+
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
 from baselines.method import Scores
-from datasets.homes import Array, Homes, Rules
+from datasets.common.errors import DataError
+from datasets.homes import Array, Homes, Relation, Rules
 from datasets.valid import ValidRules
-from fedrule.model.encoders import Parameters
 from fedrule.inference.encode import LARGEST
-from fedrule.model.network import Network
 from fedrule.model.batch import Packed
+from fedrule.model.encoders import Parameters
+from fedrule.model.network import Network
 from fedrule.model.terms import Observed, Term
 
-
 # --- What a fitted graph method is shown: homes in its own vocabulary, and only those that are asked about.
+
 
 def refuse_other_vocabulary(name: str, homes: Homes, types: tuple[str, ...], relations: tuple[Relation, ...]) -> None:
     """An error where the numbers of types and relations stand for other words than in the training of method `name`."""
@@ -191,6 +191,7 @@ def _own(parameters: Parameters, term: Term) -> Parameters:
 
 
 # --- A fitted graph method: a scorer, its parameters, and the vocabularies that its numbers stand for.
+
 
 class GraphModel:
     """A scorer and its parameters."""

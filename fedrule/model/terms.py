@@ -6,24 +6,21 @@ what is costly is done once however many steps follow, and the score stays a pur
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
-from datasets.homes import Homes, Rules
-from fedrule.model.encoders import Parameters
-import numpy as np
+from torch.nn.functional import relu
+
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
-from dataclasses import dataclass
-from typing import ClassVar
-import numpy.typing as npt
 from fedrule.evidence.counts import COULD, HAVE
-from fedrule.evidence.statistics import Statistics
-from torch.nn.functional import relu
-from fedrule.model.encoders import uniform
-from fedrule.model.encoders import Parameters, dropped
 from fedrule.evidence.features import NAMES, Evidence
-
+from fedrule.evidence.statistics import Statistics
+from fedrule.model.encoders import Parameters, dropped, uniform
 
 Observed: TypeAlias = dict[str, Tensor]
 
@@ -50,6 +47,7 @@ class Term(Protocol):
 
 # --- Typed rules by number, the items of the user-item formulation: what biases and the context of a home know of them.
 
+
 def items(valid: ValidRules, homes: Homes, rules: Rules) -> Array:
     """The number of each rule's (type, relation, type) among the valid ones; all never-seen ones share the last."""
     trigger_type, relation, action_type = homes.typed(rules)
@@ -70,6 +68,7 @@ def has_item(valid: ValidRules, homes: Homes, candidates: Rules) -> Array:
 #
 # The paper's network has one bias for each relation; what is common between two types it has to work out from their
 # embeddings.
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedBias:
@@ -128,6 +127,7 @@ class CountBias:
 #
 # and a candidate of typed rule m gets <c, v_m>. A rule is never context for itself: where the home has the candidate
 # already, c is made of its other rules, or training would learn to repeat what it was told.
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Context:

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from datasets.common.errors import DataError
-from datasets.homes import Relation
 from datasets.common.files import Json
+from datasets.homes import Relation
 
 Word = TypeVar("Word", str, Relation)
 

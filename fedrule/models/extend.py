@@ -18,12 +18,12 @@ from scipy.sparse import coo_array, csr_array
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
+from fedrule.evidence.statistics import Statistics
 from fedrule.model.encoders import Parameters
+from fedrule.model.score import Scorer
 from fedrule.models.card import Card
 from fedrule.models.file import SavedModel
 from fedrule.models.restore import counts_of, restored
-from fedrule.model.score import Scorer
-from fedrule.evidence.statistics import Statistics
 
 # Options that decide what a model is; all others are how it is trained, which may change from one lesson to the next.
 SHAPE = (

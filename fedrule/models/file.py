@@ -15,30 +15,31 @@ A digest of everything is in the header too: a flipped bit is an error and not a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-import numpy as np
-import numpy.typing as npt
-from datasets.common.errors import DataError
-from fedrule.models.card import Card
 import hashlib
 import importlib
 import json
 import struct
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from datasets.common.errors import DataError
+from datasets.common.files import moved_to
 from datasets.homes import Mask, frozen
 from datasets.valid import ValidRules
-from datasets.common.files import moved_to
-
+from fedrule.models.card import Card
 
 # --- Whether the arrays of a model have the shapes that its method and its words ask for; needs no torch.
 #
 # A file may come from anybody. Each array that is used is looked at here first, so that a wrong one is an error that
 # names it and not a strange score.
+
 
 def refuse_misfits(weights: Mapping[str, npt.NDArray[Any]], shapes: Mapping[str, tuple[int, ...]], card: Card) -> None:
     """Raise unless these are the parameters, by the names that training has for them, each of its shape."""

@@ -17,18 +17,15 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 
-from baselines.registry import listed
-from baselines.registry import build, get, missing_extra
+from baselines.registry import build, get, listed, missing_extra
 from datasets.common.errors import DataError
 from datasets.homes import Array
-from fedrule.model.encoders import Parameters
-from fedrule.methods.graph_method import GraphMethod
-from fedrule.model.score import GraphModel
-from fedrule.models.card import Card, Scale, Taught
-from fedrule.models.file import fitting_array, refuse_misfits
-from fedrule.models.file import SavedModel
-from fedrule.model.score import Scorer
 from fedrule.evidence.statistics import Statistics
+from fedrule.methods.graph_method import GraphMethod
+from fedrule.model.encoders import Parameters
+from fedrule.model.score import GraphModel, Scorer
+from fedrule.models.card import Card, Scale, Taught
+from fedrule.models.file import SavedModel, fitting_array, refuse_misfits
 
 TOGETHER = ("data", "indices", "indptr")
 

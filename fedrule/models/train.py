@@ -22,18 +22,18 @@ import torch
 
 from baselines.method import Fitted, OnRound, ignore
 from datasets.common.errors import DataError
-from datasets.homes import Homes
 from datasets.common.options import refuse_wrong_type
+from datasets.homes import Homes
 from datasets.splits import Split, split
 from datasets.valid import ValidRules
+from fedrule.evidence.statistics import Statistics
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.model.score import GraphModel
-from fedrule.models.extend import added_up, grown, same_shape, same_words
 from fedrule.models.card import Scale, Taught
+from fedrule.models.extend import added_up, grown, same_shape, same_words
 from fedrule.models.file import SavedModel
 from fedrule.models.restore import graph_method, saved_model
 from fedrule.training.loop import Start
-from fedrule.evidence.statistics import Statistics
 
 log = logging.getLogger(__name__)
 
@@ -173,8 +173,8 @@ def _measured(
     fitted: GraphModel, built: GraphMethod, parts: Split, seed: int
 ) -> tuple[Scale, dict[str, dict[str, float]]]:
     """How scores become log-odds, from the watched rules, and the metrics on those kept for the test."""
-    from benchmarks.evaluation.paper import Calibration, calibrate
     from benchmarks.evaluation.evaluate import evaluate
+    from benchmarks.evaluation.paper import Calibration, calibrate
 
     calibration = Calibration()
     if len(parts.validation):

@@ -10,8 +10,8 @@ from datasets.common.errors import DataError
 if TYPE_CHECKING:
     from fedrule.pipeline.database import DatabaseError
     from fedrule.pipeline.pipeline import Pipeline as Pipeline
-    from fedrule.pipeline.settings import TableAt as TableAt
     from fedrule.pipeline.pipeline import Vocabulary
+    from fedrule.pipeline.settings import TableAt as TableAt
 
 __all__ = ["DatabaseError", "Pipeline", "TableAt", "Vocabulary"]
 

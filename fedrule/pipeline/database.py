@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError
-from datasets.common.errors import DataError
-from collections.abc import Iterator
-from contextlib import contextmanager
-from urllib.parse import quote, quote_plus
-from sqlalchemy import URL
-from sqlalchemy.engine.interfaces import DBAPIModule
-from sqlalchemy.exc import SQLAlchemyError, StatementError
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
-from urllib.parse import quote
-from sqlalchemy import Connection, Engine, Executable, NullPool, create_engine
+from pathlib import Path
+from urllib.parse import quote, quote_plus
 
+from sqlalchemy import URL, Connection, Engine, Executable, NullPool, create_engine, make_url
+from sqlalchemy.engine.interfaces import DBAPIModule
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError, StatementError
+
+from datasets.common.errors import DataError
 
 # --- The address of a database, taken apart without a word of it in an error: the password is in there somewhere.
 

@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-import numpy as np
-from datasets.homes import Array, Homes, Ids, Rules
-from dataclasses import dataclass
-import pyarrow as pa
-from datasets.homes import Homes
-from datasets.readers.bad_rows import Problems
-from datasets.readers.csv import read_table
-from datasets.homes import Relation
-from fedrule.pipeline.rows import UNREADABLE
-from fedrule.pipeline.tables import Source
-from fedrule.pipeline.stream import Reader
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from datasets.common.errors import DataError
-from datasets.homes import Homes, Provenance
-from datasets.readers.csv import whole_numbers
-from datasets.readers.join import join
-from datasets.common.options import refuse_wrong_type
-from fedrule.pipeline.stream import Sorted, in_parts
-from fedrule.pipeline.database import Database
-from fedrule.pipeline.rows import KeyedTable
-from fedrule.pipeline.settings import TableAt, read_settings
-from fedrule.pipeline.stream import WHOLE, joined, sound
-from fedrule.pipeline.tables import Source, find
-from fedrule.pipeline.stream import Patience, Reader
 
+import numpy as np
+import pyarrow as pa
+
+from datasets.common.errors import DataError
+from datasets.common.options import refuse_wrong_type
+from datasets.homes import Array, Homes, Ids, Provenance, Relation, Rules
+from datasets.readers.bad_rows import Problems
+from datasets.readers.csv import read_table, whole_numbers
+from datasets.readers.join import join
+from fedrule.pipeline.database import Database
+from fedrule.pipeline.rows import UNREADABLE, KeyedTable
+from fedrule.pipeline.settings import TableAt, read_settings
+from fedrule.pipeline.stream import WHOLE, Patience, Reader, Sorted, in_parts, joined, sound
+from fedrule.pipeline.tables import Source, find
 
 # --- One order for the same homes, whatever the database and the part of it that was read.
+
 
 def canonical(homes: Homes, *, whole_users: bool, whole_devices: bool) -> Homes:
     """Homes by user, devices by id, rules by their devices and relation.
@@ -71,6 +63,7 @@ def _as_text(ids: Ids) -> Ids:
 
 
 # --- The types and relations that occur in a database, so that homes read part by part are numbered alike.
+
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import TypeAlias
+from typing import TypeAlias, cast
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from datasets.homes import Mask
-from dataclasses import dataclass
-from typing import cast
-import numpy as np
 from datasets.readers.bad_rows import Problem, Problems
 from datasets.readers.csv import TextTable
-
 
 # --- Rows of a cursor as text columns; a value that is no text or number stays visible as a bad one.
 

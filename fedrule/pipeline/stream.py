@@ -5,24 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-import pyarrow as pa
-from fedrule.pipeline.rows import Row, decode
-from fedrule.pipeline.database import DatabaseError
-from fedrule.pipeline.tables import Source, Statement
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+
+from datasets.common.errors import DataError
 from datasets.homes import Mask
 from datasets.readers.bad_rows import Problems
 from datasets.readers.csv import read_table
-from fedrule.pipeline.rows import unreadable
-from fedrule.pipeline.rows import IDS, KeyedTable
-from fedrule.pipeline.tables import Source
-from collections.abc import Iterator
-from datasets.common.errors import DataError
-from fedrule.pipeline.rows import KeyedTable
-
+from fedrule.pipeline.database import DatabaseError
+from fedrule.pipeline.rows import IDS, KeyedTable, Row, decode, unreadable
+from fedrule.pipeline.tables import Source, Statement
 
 log = logging.getLogger(__name__)
 
@@ -202,6 +197,7 @@ def _mask(column: pa.Array) -> Mask:
 
 
 # --- Two streams sorted by user, cut at the same users: every part has so many users, with all their rows of both.
+
 
 class Sorted:
     """A table that comes in parts sorted by user; those rows wait here that were not taken yet."""

@@ -5,22 +5,22 @@ Names go through SQLAlchemy's quoting and values are bound, so that neither can 
 
 from __future__ import annotations
 
-from datetime import date, datetime, time
-from numbers import Real
-from typing import Any
-import sqlalchemy as sql
-from datasets.common.errors import DataError
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time
+from numbers import Real
 from typing import Any, TypeAlias
+
+import sqlalchemy as sql
 from sqlalchemy.types import TypeEngine
+
 from datasets.common.errors import DataError, unknown
 from fedrule.pipeline.database import Database
 from fedrule.pipeline.rows import IDS
 from fedrule.pipeline.settings import TableAt
 
-
 # --- Rows that were changed later: a time, a number or a text, as the column of changes holds it.
+
 
 def later(column: sql.ColumnElement[Any], since: object, *, where: str, sqlite: bool) -> sql.ColumnElement[bool]:
     """Whether the column is greater than `since`; a text is read by the column's type. `where` names the column.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
-from datasets.common.errors import DataError
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field, fields
+
 from fastapi import Request
+
+from datasets.common.errors import DataError
 from fedrule.serving.errors import JSON, ClientGone, Refused
 
 

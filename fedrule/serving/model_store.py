@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
-import numpy as np
-from datasets.valid import ValidRules
-from fedrule.inference.request import AskedHome, Owned
-from fedrule.inference.recommender import Recommender
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
-from pydantic_core import to_json
-from datasets.common.errors import DataError
-from fedrule.models.file import SavedModel
-from fedrule.serving.limits import Limits
-from fedrule.serving.errors import Refused
 
+import numpy as np
+from pydantic_core import to_json
+
+from datasets.common.errors import DataError
+from datasets.valid import ValidRules
+from fedrule.inference.recommender import Recommender
+from fedrule.inference.request import AskedHome, Owned
+from fedrule.models.file import SavedModel
+from fedrule.serving.errors import Refused
+from fedrule.serving.limits import Limits
 
 # --- How much work homes are: the candidates that are searched, and how long a model takes for each of them.
 #

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Awaitable, Callable
+from html import escape
+from pathlib import Path
 from typing import Any
-from fastapi import FastAPI
+
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from fedrule.serving.responses import ErrorAnswer
-from fedrule.serving.requests import Batch, Recommend
-from fedrule.serving.middleware import PROTECTED
+
+from fedrule.serving.errors import JSON
 from fedrule.serving.limits import Limits
 from fedrule.serving.metrics import KIND
-from fedrule.serving.errors import JSON
-import json
-from html import escape
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from fastapi import FastAPI, Request, Response
-
+from fedrule.serving.middleware import PROTECTED
+from fedrule.serving.requests import Batch, Recommend
+from fedrule.serving.responses import ErrorAnswer
 
 REF = "#/components/schemas/"
 ABOUT = "Which automation should this home set up next? Homes in, ranked rules out."

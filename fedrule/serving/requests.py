@@ -8,8 +8,8 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from fedrule.inference.request import AskedHome, Automated, BadHome, Owned
-from fedrule.serving.limits import Limits
 from fedrule.serving.errors import Refused
+from fedrule.serving.limits import Limits
 
 INT64_MAX = 2**63 - 1  # as in the databases that ids come from
 

@@ -10,17 +10,15 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from fedrule.serving.responses import BatchAnswer, Health, ModelAnswer, RecommendAnswer, ReloadAnswer, RulesAnswer
-from fedrule.serving.requests import Batch, Recommend
-from fedrule.serving.limits import refuse_other_than_json
-from fedrule.serving.reference import NAME, answers, asks, describe
-from fedrule.serving.middleware import Gate
-from fedrule.serving.limits import Limits
-from fedrule.serving.metrics import KIND, Measured
-from fedrule.serving.reference import add_page
 from fedrule.serving.errors import JSON, Refused
-from fedrule.serving.service import Service
+from fedrule.serving.limits import Limits, refuse_other_than_json
+from fedrule.serving.metrics import KIND, Measured
+from fedrule.serving.middleware import Gate
 from fedrule.serving.model_store import Shelf
+from fedrule.serving.reference import NAME, add_page, answers, asks, describe
+from fedrule.serving.requests import Batch, Recommend
+from fedrule.serving.responses import BatchAnswer, Health, ModelAnswer, RecommendAnswer, ReloadAnswer, RulesAnswer
+from fedrule.serving.service import Service
 
 ERRORS = {  # what the framework says without being asked, in our words
     404: ("no_such_page", "there is nothing here; /docs has the routes"),

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from fedrule.serving.limits import Limits
-from fedrule.serving.metrics import Measured
-from fedrule.serving.errors import JSON, Refused
 import contextlib
 import gc
 import importlib.util
@@ -16,12 +11,17 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from types import FrameType
-import uvicorn
-from datasets.common.errors import DataError
-from fedrule.serving.middleware import Gate
-from fedrule.serving.errors import Refused
 
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from datasets.common.errors import DataError
+from fedrule.serving.errors import JSON, Refused
+from fedrule.serving.limits import Limits
+from fedrule.serving.metrics import Measured
+from fedrule.serving.middleware import Gate
 
 # --- One connection: uvicorn's, and an end to clients that never finish what they have begun.
 #

@@ -6,30 +6,27 @@ batches and slow models go to threads, so that the others are answered meanwhile
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from fedrule.serving.errors import ClientGone, Refused
 import asyncio
 import logging
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pydantic_core import to_json
-from datasets.common.errors import DataError
-from fedrule.serving.metrics import Measured
-from fedrule.serving.errors import Refused
-from fedrule.serving.model_store import Shelf
 from typing import Literal
-from fastapi import Request
-from fedrule.serving.limits import Limits
-from collections.abc import Sequence
-from datasets.common.files import Json
-from fedrule.inference.request import BadHome
-from fedrule.inference.request import BadJson, parsed
-from fedrule.serving.requests import Choice, Envelope, HomeBody, Recommend, Whose, asked_home, checked, length
-from fedrule.serving.limits import Bodies
-from fedrule.serving.model_store import Served, Shelf
 
+from fastapi import Request
+from pydantic_core import to_json
+
+from datasets.common.errors import DataError
+from datasets.common.files import Json
+from fedrule.inference.request import BadHome, BadJson, parsed
+from fedrule.serving.errors import ClientGone, Refused
+from fedrule.serving.limits import Bodies, Limits
+from fedrule.serving.metrics import Measured
+from fedrule.serving.model_store import Served, Shelf
+from fedrule.serving.requests import Choice, Envelope, HomeBody, Recommend, Whose, asked_home, checked, length
 
 # --- The work of one request in a thread: until when it may go on, and whether it still should.
+
 
 class Errand:
     """Long work asks between its homes whether it is `over`."""

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from datasets import negatives
 from datasets.candidates import has_self_rules
-from datasets.common.random import Chance, chance_of
 from datasets.common.errors import DataError, unknown
+from datasets.common.random import Chance, chance_of
 from datasets.homes import Array, Homes, Mask, Rules, runs, starts
 from datasets.negatives import Feasible
 from datasets.valid import ValidRules

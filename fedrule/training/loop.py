@@ -11,18 +11,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
+
 import numpy as np
 import torch
 from torch import Tensor
+
 from datasets.common.errors import DataError
-from fedrule.model.encoders import Parameters
-from fedrule.training.losses import Objective
-from fedrule.training.examples import Practice
-from fedrule.model.score import Asked, Scorer
-from dataclasses import dataclass
 from datasets.splits import Hidden
 from fedrule.evidence.statistics import Statistics
-
+from fedrule.model.encoders import Parameters
+from fedrule.model.score import Asked, Scorer
+from fedrule.training.examples import Practice
+from fedrule.training.losses import Objective
 
 log = logging.getLogger(__name__)
 
@@ -214,6 +214,7 @@ def ran_away(name: str, rates: dict[str, float], rounds: int, done: int, loss: f
 
 
 # --- What a training begins with where it is not the first one: parameters, counts over earlier homes, rules to watch.
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:

@@ -16,8 +16,8 @@ from typing import TypeAlias
 from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
-from reports.drawing.styles import FAINT, INK
 from reports.drawing.layout import inches
+from reports.drawing.styles import FAINT, INK
 
 Box: TypeAlias = tuple[float, float, float, float]  # left, bottom, right, top
 

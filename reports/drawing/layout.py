@@ -6,20 +6,21 @@ nothing moves or is cut off when a label gets longer: texts are wrapped instead.
 
 from __future__ import annotations
 
-import textwrap
-from functools import cache
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextPath
 import io
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+
 import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
-from reports.drawing.styles import Look
+from matplotlib.textpath import TextPath
 
+from reports.drawing.styles import Look
 
 # --- How wide texts are when they are drawn, and texts made to fit: in several lines, or in smaller type.
 

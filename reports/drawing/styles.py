@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
-from collections.abc import Iterable
-from benchmarks.results.store import Result
 
+from benchmarks.results.store import Result
 
 Dash: TypeAlias = tuple[float, Sequence[float]]  # where it begins; points that are drawn, left out, drawn, ...
 

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from benchmarks.results.store import Result
-from reports.curves import sheet
-from reports.drawing.lines import Row, rows
-from reports.output_types import RUN, About, Drawing, Missing, sources_of
-from reports.inputs import Material
-from reports.text.phrases import PAPER_METHODS
-from reports.selection import WYZE, Place, Role, place_of
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-from benchmarks.results.leaderboard import Board, boards
-from reports.curves import LOG_SCALE, METRICS, ROOM, logarithmic
-from reports.drawing.styles import sends
-from reports.drawing.styles import FAINT, Look, looks_of
-from reports.boards import heading
-from reports.text.phrases import listed, seeds
-from reports.selection import IFTTT, WYZE, Role, place_of, places
-from reports.drawing.layout import Block, Panel, Sheet
 
+from benchmarks.results.leaderboard import Board, boards
+from benchmarks.results.store import Result
+from reports.boards import heading
+from reports.curves import LOG_SCALE, METRICS, ROOM, logarithmic, sheet
+from reports.drawing.layout import Block, Panel, Sheet
+from reports.drawing.lines import Row, rows
+from reports.drawing.styles import FAINT, Look, looks_of, sends
+from reports.inputs import Material
+from reports.output_types import RUN, About, Drawing, Missing, sources_of
+from reports.selection import IFTTT, WYZE, Place, Role, place_of, places
+from reports.text.phrases import PAPER_METHODS, listed, seeds
 
 ENCODERS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
 PARTS = ("train", "test")

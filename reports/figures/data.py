@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Circle, FancyBboxPatch, PathPatch, Polygon
+from matplotlib.patches import Circle, FancyBboxPatch, PathPatch, Polygon, Rectangle
 from matplotlib.path import Path
-from reports.drawing.styles import FAINT, INK
-from reports.drawing.layout import fitted
-from functools import partial
-from matplotlib.patches import Rectangle
-from benchmarks.results.dataset_summary import ExampleHome
-from benchmarks.results.dataset_summary import FOLDER, Portrait
-from benchmarks.results.store import Owned, TypedRule
-from reports.output_types import BUILD, About, Drawing, Missing
-from reports.inputs import Material
-from reports.selection import WYZE
-from reports.drawing.layout import Block, Panel, Sheet
-from collections.abc import Mapping, Sequence
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-from reports.drawing.styles import Look, looks_of
 
+from benchmarks.results.dataset_summary import FOLDER, ExampleHome, Portrait
+from benchmarks.results.store import Owned, TypedRule
+from reports.drawing.layout import Block, Panel, Sheet, fitted
+from reports.drawing.styles import FAINT, INK, Look, looks_of
+from reports.inputs import Material
+from reports.output_types import BUILD, About, Drawing, Missing
+from reports.selection import WYZE
 
 # --- A home's graph, drawn in inches: devices in two columns, rules as edges with their words.
 #

@@ -17,13 +17,12 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from benchmarks.results.speeds import Speed
+from reports.drawing.layout import Block, Panel, Sheet
 from reports.drawing.lines import Floats
 from reports.drawing.styles import COLOURS, INK, Dash, Look, looks_of
+from reports.inputs import Material, as_number, circumstances, comparable, files_of, number_of
 from reports.output_types import About, Drawing, Missing
-from reports.inputs import Material
-from reports.inputs import as_number, circumstances, comparable, files_of, number_of
 from reports.text.phrases import INFERENCE_MEGABYTES, INFERENCE_MILLISECONDS
-from reports.drawing.layout import Block, Panel, Sheet
 
 GROUP = "inference"
 COMMAND = "pytest benchmarks/speed/test_inference.py --benchmark-only"

@@ -13,16 +13,23 @@ from matplotlib.ticker import MaxNLocator
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
+from reports.boards import (
+    MIDDLE,
+    TOLD_APART,
+    Standing,
+    main_rows,
+    place_title,
+    runs_of,
+    seeds_of,
+    standing_of,
+    with_rows,
+)
 from reports.drawing.labels import in_lines
-from reports.drawing.styles import LOOKS, family_of, legend
-from reports.drawing.styles import FAINT, INK
-from reports.output_types import RUN, About, Drawing, Missing, sources_of
-from reports.boards import main_rows, place_title, runs_of, seeds_of, with_rows
+from reports.drawing.layout import Block, Panel, Sheet, inches
+from reports.drawing.styles import FAINT, INK, LOOKS, family_of, legend
 from reports.inputs import Material
+from reports.output_types import RUN, About, Drawing, Missing, sources_of
 from reports.selection import IFTTT, WYZE, Place, place_of, places
-from reports.drawing.layout import Block, Panel, Sheet
-from reports.boards import MIDDLE, TOLD_APART, Standing, standing_of
-from reports.drawing.layout import inches
 
 METRIC = "mrr"
 MOST_PANELS = 4

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+
 import numpy as np
 from matplotlib.axes import Axes
+
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
-from reports.drawing.lines import Floats
-from reports.drawing.styles import Look, looks_of
-from reports.output_types import RUN, About, Drawing, Missing, sources_of
-from reports.boards import defaults_of, place_title, runs_of, seeds_of
-from reports.inputs import Material
-from reports.text.phrases import HIT_RATE_AT_40, PAPER_METHODS
-from reports.selection import IFTTT, WYZE, Role
+from reports.boards import defaults_of, heading, place_title, runs_of, seeds_of
 from reports.drawing.layout import Block, Panel, Sheet
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from reports.drawing.styles import NO_LINE
-from reports.boards import defaults_of, heading, runs_of, seeds_of
-from reports.text.phrases import seeds
-from reports.selection import IFTTT, WYZE
-
+from reports.drawing.lines import Floats
+from reports.drawing.styles import NO_LINE, Look, looks_of
+from reports.inputs import Material
+from reports.output_types import RUN, About, Drawing, Missing, sources_of
+from reports.selection import IFTTT, WYZE, Role
+from reports.text.phrases import HIT_RATE_AT_40, PAPER_METHODS, seeds
 
 LONGEST = 50
 FORMULATIONS = ("graphrank", "graphrule", "mf", "gcmc", "ease", "popularity")

@@ -5,25 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
-from benchmarks.results.compare import refuse_mixed
-from benchmarks.results.store import Result
-from benchmarks.results.speeds import Speed
-from reports.output_types import sources_of
-from reports.inputs import Material
-from reports.inputs import circumstances, comparable, files_of, number_of
-from reports.selection import places
 from functools import partial
+from statistics import median
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-from reports.drawing.styles import FEDERATED, METHODS
-from reports.drawing.styles import FAINT, INK, Look, looks_of
-from reports.output_types import About, Drawing, Missing
-from reports.text.phrases import plain
-from reports.drawing.layout import Block, Panel, Sheet
-from reports.drawing.layout import fitted
 
+from benchmarks.results.compare import refuse_mixed
+from benchmarks.results.speeds import Speed
+from benchmarks.results.store import Result
+from reports.drawing.layout import Block, Panel, Sheet, fitted
+from reports.drawing.styles import FAINT, FEDERATED, INK, METHODS, Look, looks_of
+from reports.inputs import Material, circumstances, comparable, files_of, number_of
+from reports.output_types import About, Drawing, Missing, sources_of
+from reports.selection import places
+from reports.text.phrases import plain
 
 # --- What fitting took with different numbers of homes.
 #

@@ -5,23 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from benchmarks.results.leaderboard import Board
-from benchmarks.results.store import Result
-from reports.drawing.styles import family_of, sends
-from reports.boards import runs_of
-from reports.text.phrases import plain, seeds
 from functools import partial
+
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
-from reports.drawing.labels import Named, add_names, in_lines
-from reports.drawing.styles import FEDERATED, LOOKS, legend, sends
-from reports.drawing.styles import DASHES, Look
-from reports.output_types import RUN, About, Drawing, Missing, sources_of
-from reports.boards import main_rows, place_title, ranking_of, seeds_of, with_rows
-from reports.inputs import Material
-from reports.selection import IFTTT, WYZE, Role, place_of
-from reports.drawing.layout import Block, Panel, Sheet
 
+from benchmarks.results.leaderboard import Board
+from benchmarks.results.store import Result
+from reports.boards import main_rows, place_title, ranking_of, runs_of, seeds_of, with_rows
+from reports.drawing.labels import Named, add_names, in_lines
+from reports.drawing.layout import Block, Panel, Sheet
+from reports.drawing.styles import DASHES, FEDERATED, LOOKS, Look, family_of, legend, sends
+from reports.inputs import Material
+from reports.output_types import RUN, About, Drawing, Missing, sources_of
+from reports.selection import IFTTT, WYZE, Role, place_of
+from reports.text.phrases import plain, seeds
 
 # --- What a method costs beside what it brings: a point for each row of a board, means over its seeds.
 

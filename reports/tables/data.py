@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 
 from benchmarks.results.dataset_summary import FOLDER, Portrait
-from reports.text.formats import NONE, whole, written_out
-from reports.output_types import BUILD, About, Cell, Missing, Table
 from reports.inputs import Material
+from reports.output_types import BUILD, About, Cell, Missing, Table
+from reports.text.formats import NONE, whole, written_out
 
 LONGEST = 40  # rows of one data set
 PARTS = ("mean", "median", "%", "share")  # in the name of a statistic that is no count

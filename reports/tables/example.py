@@ -6,13 +6,12 @@ import json
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from benchmarks.results.examples import LONGEST, Entry
-from benchmarks.results.examples import FOLDER, Example, Recommended
+from benchmarks.results.examples import FOLDER, LONGEST, Entry, Example, Recommended
 from benchmarks.results.store import HomeRule
-from reports.text.formats import whole
-from reports.output_types import BUILD, About, Cell, Missing, Table
 from reports.inputs import Material
+from reports.output_types import BUILD, About, Cell, Missing, Table
 from reports.selection import IFTTT, WYZE
+from reports.text.formats import whole
 
 HIDDEN, IMPOSSIBLE = "hidden", "impossible"  # marks of cells
 

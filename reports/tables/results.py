@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+
 import pandas as pd
+
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
-from reports.text.formats import NONE, figure, interval, whole, written_out
-from reports.text.phrases import failure_notes
+from reports.boards import MIDDLE, TOLD_APART, Standing, place_title, runs_of, standing_of, standings, unlisted
 from reports.drawing.styles import FEDERATED, family_of
-from reports.output_types import RUN, About, Cell, Missing, Table, sources_of
-from reports.boards import place_title, runs_of
 from reports.inputs import Material
-from reports.text.phrases import METRICS, RESULTS
-from reports.text.phrases import plain
-from reports.selection import Role, place_of
-from reports.boards import MIDDLE, standing_of
-from reports.text.formats import figure, interval, whole
-from reports.selection import ROLES
-from reports.boards import MIDDLE, TOLD_APART, Standing, standings, unlisted
-
+from reports.output_types import RUN, About, Cell, Missing, Table, sources_of
+from reports.selection import ROLES, Role, place_of
+from reports.text.formats import NONE, figure, interval, whole, written_out
+from reports.text.phrases import METRICS, RESULTS, failure_notes, plain
 
 TITLES = {"loss": ("loss", 4), "auc": ("AUC", 4), "mr": ("MR", 3), "mr_rt": ("MR(RT)", 3)}  # and digits
 HERE, PAPER = "here", "paper"

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from benchmarks.results.speeds import SPEED, Speed
 from benchmarks.results.store import Result
+from reports.inputs import FOLDER, Material, Study
+from reports.output_types import BUILD, RUN, About, Cell, Missing, Table, sources_of
 from reports.text.formats import NONE, figure, whole
 from reports.text.phrases import failure_notes
-from reports.output_types import RUN, About, Cell, Missing, Table, sources_of
-from reports.inputs import Material
-from reports.inputs import FOLDER, Study
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from benchmarks.results.speeds import SPEED, Speed
-from reports.text.formats import whole
-from reports.output_types import BUILD, About, Cell, Missing, Table, sources_of
-
 
 TUNE = "python -m benchmarks tune ease"
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from reports.output_types import Cell, Table
 import csv
 import html
 import io
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from reports.output_types import Cell, Table
 
 # --- The cells of tables: numbers, counts, numbers with an interval, and marks in words.
 #

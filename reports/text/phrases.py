@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from collections.abc import Sequence
-from benchmarks.results.store import Result
 
+from benchmarks.results.store import Result
 
 PLAIN = 1e6  # numbers from here on have a power of ten: a loss that ran away has hundreds of digits
 

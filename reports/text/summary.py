@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.results.compare import Comparison, lower_is_better
+from reports.boards import MIDDLE, NAMES, TOLD_APART, MainList, Row, seeds_of
 from reports.drawing.styles import METHODS
-from reports.boards import NAMES, MainList, Row
-from reports.boards import seeds_of
 from reports.text.phrases import listed
-from reports.boards import MIDDLE, TOLD_APART
 
 USER_ITEM = METHODS["user-item"]
 FLOOR = "popularity"

@@ -11,11 +11,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from baselines.contract import CLAUSES, check_method
+from baselines.contract import CLAUSES, PLANTED, RELATIONS, TYPES, all_pairs, check_method, planted_homes
 from baselines.method import ignore
 from baselines.popularity import Popularity
 from baselines.registry import build, missing_extra, names
-from baselines.contract import PLANTED, RELATIONS, TYPES, all_pairs, planted_homes
 
 
 @pytest.mark.parametrize("name", names())

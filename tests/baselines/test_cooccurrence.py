@@ -8,9 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import baselines.ease
-from baselines.ease import Cooccurrence
-from baselines.ease import Ease
 from baselines.contract import planted_homes
+from baselines.ease import Cooccurrence, Ease
 from tests.support.strategies import homes
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-10}

@@ -8,18 +8,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from baselines.items import Items
-from baselines.items import NonRules
 from baselines.contract import PLANTED, ToyHome, all_pairs, planted_homes, toy_homes
+from baselines.items import Items, NonRules
 from datasets import DataError, Rules
 from tests.support.strategies import homes as random_homes
 
 torch = pytest.importorskip("torch", reason="gcmc needs the extra graph")
 pytest.importorskip("torch_geometric", reason="gcmc needs the extra graph")
 
-from baselines.gcmc import Gcmc  # noqa: E402
-from baselines.gcmc import BilinearDecoder, Dense, LevelMessages  # noqa: E402
-from baselines.gcmc import Graph, automations, device_features  # noqa: E402
+from baselines.gcmc import (  # noqa: E402  # noqa: E402
+    BilinearDecoder,
+    Dense,
+    Gcmc,
+    Graph,
+    LevelMessages,
+    automations,
+    device_features,
+)
 
 SHORT = Gcmc(epochs=5)
 CONTACT_LIGHT = ("ContactSensor", "Light")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from baselines.items import Items
 from baselines.contract import PLANTED, ToyHome, all_pairs, planted_homes, toy_homes
+from baselines.items import Items
 from datasets import DataError
 from tests.support.strategies import homes as random_homes
 

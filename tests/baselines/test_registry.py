@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from baselines import registry as discovery, registry
+from baselines import registry
+from baselines import registry as discovery
 from baselines.method import Method, ignore
 from baselines.registry import build, get, missing_extra, names, parameters, register, summary
 from datasets import DataError
@@ -210,7 +211,7 @@ def test_the_files_of_a_method_are_its_own_and_those_of_our_folders_that_it_reac
     assert {f"fedrule/{name}.py" for name in ("graphrule", "scorer", "term")} | {"baselines/items.py"} <= used(
         "graphrule"
     )
-    assert {"baselines/gcmc.py", "baselines/gcmc.py"} <= used("gcmc")
+    assert {"baselines/gcmc.py"} <= used("gcmc")
     assert not any(name.startswith(("fedrule/", "datasets/")) for name in used("ease"))
 
 

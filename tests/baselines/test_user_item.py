@@ -12,14 +12,14 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import expit, logit
 
+from baselines.contract import PLANTED, RELATIONS, TYPES, ToyHome, all_pairs, planted_homes, toy_homes
 from baselines.ease import Ease
-from baselines.mf import logistic_fold_in, ranking_fold_in
 from baselines.itemknn import ItemNeighbours
 from baselines.items import Items, UserItemModel
+from baselines.mf import logistic_fold_in, ranking_fold_in
 from baselines.popularity import Popularity
 from baselines.random import RandomOrder
 from baselines.registry import build
-from baselines.contract import PLANTED, RELATIONS, TYPES, ToyHome, all_pairs, planted_homes, toy_homes
 from datasets import DataError, Rules
 from tests.support.strategies import homes as random_homes
 

@@ -16,12 +16,12 @@ import pytest
 
 from baselines import registry
 from benchmarks.__main__ import main
-from benchmarks.results.leaderboard import Board
 from benchmarks.commands import show_board
+from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result, Store, load_failures, load_results
 from benchmarks.tune import Trial, Tuned
-from datasets.common.errors import DataError
 from datasets.common import progress as module
+from datasets.common.errors import DataError
 from datasets.common.progress import progress
 from tests.benchmarks.results.test_compare import keep
 from tests.support.toys import toys

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from benchmarks.results.examples import load_examples
 from benchmarks.results.dataset_summary import load_portraits
+from benchmarks.results.examples import load_examples
 from benchmarks.results.report_inputs import prepare
 from benchmarks.results.store import Store, load_results
 from datasets.common.errors import DataError

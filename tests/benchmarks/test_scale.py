@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from baselines.registry import names
-from benchmarks.runs.experiment import experiment, source
-from benchmarks.results.store import load_results
-from benchmarks.runs.scheduler import run
 from benchmarks.results.speeds import load_speeds
+from benchmarks.results.store import load_results
+from benchmarks.runs.experiment import experiment, source
+from benchmarks.runs.scheduler import run
 from benchmarks.runs.suite import read_suite
 from datasets.registry import names as data_names
 
@@ -21,7 +21,7 @@ pytest.importorskip("pytest_benchmark", reason="benchmarks need the extra bench"
 
 from benchmarks.speed.test_quality import TOO_LONG, left_out, plain_entries
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 QUALITY = "test_quality.py"
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from baselines.registry import build
 from benchmarks import tune as module
-from benchmarks.runs.environment import commit
 from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.runs.experiment import source
 from benchmarks.results.store import Store
+from benchmarks.runs.environment import commit
+from benchmarks.runs.experiment import source
 from benchmarks.tune import Study, run_command, tune
 from datasets.common.errors import DataError
 from datasets.splits import split

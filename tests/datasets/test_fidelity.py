@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from datasets.describe import fidelity, marginals, report
-from datasets.homes import Homes, Provenance, Rules
-from datasets.describe import PUBLISHED, Published
+from datasets.describe import PUBLISHED, Published, fidelity, marginals, report
+from datasets.homes import Homes, Provenance, Relation, Rules
 from datasets.registry import load, names
 from datasets.synthetic.ifttt import ifttt_synthetic
 from datasets.synthetic.wyze import wyze_synthetic
-from datasets.homes import Relation
 from tests.support.strategies import homes as any_homes
 
 REAL = Path(os.environ.get("FEDRULE_DATA", "")) / "home-assistant"

@@ -12,8 +12,7 @@ import datasets
 from datasets import DataError, Provenance
 from datasets.__main__ import main
 from datasets.readers.tables import write_tables
-from datasets.readers.wyze import read_wyze
-from datasets.readers.wyze import write_wyze
+from datasets.readers.wyze import read_wyze, write_wyze
 from tests.support.read_back import assert_read_back
 from tests.support.strategies import homes as random_homes
 from tests.support.two_homes import two_homes

@@ -9,8 +9,8 @@ import pytest
 
 from datasets.common.errors import DataError
 from datasets.homes import Provenance, Rules
-from datasets.submission import LONGEST, Submission, read_submission, write_submission
 from datasets.readers.wyze import read_wyze
+from datasets.submission import LONGEST, Submission, read_submission, write_submission
 from tests.support.tables import write_pair
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import datasets
 from datasets import DataError, Homes, Provenance, Rules
-from datasets.vocabulary import align
-from datasets.submission import Submission, read_submission, write_submission
 from datasets.readers.wyze import write_wyze
+from datasets.submission import Submission, read_submission, write_submission
+from datasets.vocabulary import align
 from tests.support.strategies import homes
 from tests.support.tables import write_pair
 

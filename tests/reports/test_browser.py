@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from reports.figures import ranking as hit_rates, leaderboard as leaderboards
-from reports.output_types import About, Cell, Missing, Table
+from reports.figures import leaderboard as leaderboards
+from reports.figures import ranking as hit_rates
 from reports.inputs import Material
+from reports.output_types import About, Cell, Missing, Table
 from reports.outputs import Output
 from reports.site import site
 from reports.tables.results import leaderboard

@@ -12,12 +12,11 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.markers import MarkerStyle
 
-from benchmarks.results.store import Key
-from benchmarks.results.store import Result, Store
+from benchmarks.results.store import Key, Result, Store
 from reports.curves import METRICS, main, sheet
+from reports.drawing.layout import laid_out, written
 from reports.drawing.lines import MOST_LINES, rows
 from reports.drawing.styles import COLOURS, looks_of
-from reports.drawing.layout import laid_out, written
 
 TABLE = pd.DataFrame({"user": ["a"]})
 VALUES = {"loss": (0.8, 0.4, 0.2), "auc": (0.5, 0.7, 0.9), "mr": (9.0, 5.0, 3.0)}

@@ -9,10 +9,21 @@ import re
 
 import pytest
 
-from reports.text.formats import NONE, Interval, figure, interval, whole
-from reports.text.formats import LONG, latex_text
 from reports.output_types import About, Cell, Table
-from reports.text.formats import FORMATS, as_csv, as_html, as_latex, as_markdown
+from reports.text.formats import (
+    FORMATS,
+    LONG,
+    NONE,
+    Interval,
+    as_csv,
+    as_html,
+    as_latex,
+    as_markdown,
+    figure,
+    interval,
+    latex_text,
+    whole,
+)
 
 ABOUT = About("Best: a_b, 50 % of it.", ("x.json",), "python -m reports.build")
 NASTY = r"a|b_c*d`e~f$g%h&i#j{k}l^m<n>o\p" + '"q\nr'

@@ -9,11 +9,10 @@ from html.parser import HTMLParser
 import pytest
 
 from reports.figures import ranking as hit_rates
-from reports.output_types import About, Cell, Missing, Table
 from reports.inputs import Material
+from reports.output_types import About, Cell, Missing, Table
 from reports.outputs import Output
-from reports.site import page
-from reports.site import site
+from reports.site import page, site
 from tests.support.made_runs import small_results
 
 NOT_CLOSED = {"meta", "link", "source", "img", "br", "input"}

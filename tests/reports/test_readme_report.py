@@ -10,14 +10,15 @@ import pytest
 
 from datasets.common.errors import DataError
 from reports import outputs, readme
-from reports.text.formats import NONE
-from reports.figures import ranking as hit_rates, leaderboard as leaderboards
+from reports.figures import leaderboard as leaderboards
+from reports.figures import ranking as hit_rates
 from reports.inputs import Material
 from reports.outputs import Output
 from reports.readme import BEGIN, END, digest, part_of, readme_files
+from reports.text.formats import NONE
 from tests.support.made_runs import keep, small_results
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)

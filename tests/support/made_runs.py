@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.results.store import Key, as_json
-from benchmarks.results.store import Result, Store
+from benchmarks.results.store import Key, Result, Store, as_json
 from benchmarks.runs.experiment import method_parameters
 from datasets.common.errors import DataError
 

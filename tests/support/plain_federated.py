@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fedrule.model.encoders import Parameters
-from fedrule.federated.algorithm import Plan
-from fedrule.federated.algorithm import ServerOptimizer
-from fedrule.model.network import Network
+from fedrule.federated.algorithm import Plan, ServerOptimizer
 from fedrule.model.batch import Packed
+from fedrule.model.encoders import Parameters
+from fedrule.model.network import Network
 from fedrule.training.examples import Practice
 
 Loss = Callable[[Parameters], Tensor]

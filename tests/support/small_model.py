@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from baselines.registry import build
-from datasets.valid import ValidRules
 from datasets.homes import Relation
+from datasets.valid import ValidRules
 from fedrule.models.card import Card, Taught
 from fedrule.models.file import SavedModel
 from tests.support.random_models import random_model

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from datasets import Homes, Relation, Rules
 from datasets.valid import ValidRules
-from fedrule.model.encoders import Sizes
-from fedrule.federated.client import Task
-from fedrule.federated.rounds import POWER, Engine, Report
-from fedrule.federated.vectors import Layout, Vector
 from fedrule.federated.algorithm import Plan
-from fedrule.federated.states import ServerState
+from fedrule.federated.client import Task
 from fedrule.federated.protocols import Trainer
+from fedrule.federated.rounds import POWER, Engine, Report
+from fedrule.federated.states import ServerState
+from fedrule.federated.vectors import Layout, Vector
+from fedrule.model.encoders import Sizes
 from fedrule.model.network import Network
-from fedrule.training.losses import bce
 from fedrule.model.score import Scorer
+from fedrule.training.losses import bce
 from tests.support.plain_federated import Loss, Server, loss_of
 
 HIDDEN, PREDICTOR = 4, 5  # sizes of the network

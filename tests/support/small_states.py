@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedrule.federated.states import Memories, Part
 from fedrule.federated.algorithm import Moved
-from fedrule.federated.states import ServerState
+from fedrule.federated.states import Memories, Part, ServerState
 
 
 def small_state(done: int = 3, *, clients: int = 4, kept: int = 6, groups: int = 2) -> ServerState:

@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from datasets.homes import Array
 from fedrule.federated.algorithm import train_locally
+from fedrule.federated.protocols import Work
 from fedrule.federated.rounds import Engine
+from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.torch import hand_in, remembered
 from fedrule.federated.vectors import Layout, Vector
-from fedrule.federated.states import ServerState
-from fedrule.federated.protocols import Work
 
 Floats = npt.NDArray[np.float64]
 Slope = tuple[float, Vector]

@@ -8,31 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 from numba import njit
-from datasets.homes import Array, Mask
-from fedrule.federated.vectors import Vector as Floats
-from dataclasses import dataclass
+
+from datasets.common.random import Keyed
 from datasets.homes import Array, Homes, Mask
 from fedrule.evidence.features import NAMES
+from fedrule.federated.algorithm import Moments, Precise, train_side_by_side
 from fedrule.federated.client import Task
-from fedrule.federated.vectors import Vector
-from fedrule.training.loop import Lesson
-from dataclasses import dataclass, field
-from datasets.common.random import Keyed
-from datasets.homes import Array
-from fedrule.federated.states import Aligned
 from fedrule.federated.cohort import Purpose
-from fedrule.federated.vectors import on_grid
-from fedrule.federated.protocols import Population
-from fedrule.federated.algorithm import Precise
-from fedrule.federated.algorithm import Moments, train_side_by_side
-from fedrule.federated.protocols import Work
-from fedrule.training.losses import bce, ranking
+from fedrule.federated.protocols import Population, Work
+from fedrule.federated.states import Aligned
+from fedrule.federated.vectors import Vector, on_grid
+from fedrule.federated.vectors import Vector as Floats
 from fedrule.model.terms import WeighedEvidence
-
+from fedrule.training.loop import Lesson
+from fedrule.training.losses import bce, ranking
 
 # --- Compiled loops: the loss of many clients that score by weighed evidence, and its slopes, each with its own model.
 #
@@ -193,6 +188,7 @@ def word(seed: np.uint64, place: np.uint64) -> np.uint64:
 # --- What clients that score by evidence are asked about: features of their candidates, in one table for many clients.
 #
 # Features are costly to gather, so that they are gathered for many clients at once, and kept where draws come again.
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lessons:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-import numpy as np
-import numpy.typing as npt
-from datasets.common.errors import DataError
-from datasets.homes import Array, Mask
-from fedrule.federated.vectors import Vector as Floats
-from fedrule.federated.algorithm import Precise
-from fedrule.federated.trainers.kernel_loops import train_clients
 from dataclasses import dataclass, field
 from functools import cached_property
-from datasets.homes import Array
-from fedrule.federated.states import Aligned
-from fedrule.federated.client import Task
-from fedrule.federated.vectors import Layout, Vector
-from fedrule.federated.protocols import Population
-from fedrule.federated.protocols import Work
-from fedrule.model.network import Network
-from fedrule.training.losses import bce
-from fedrule.training.examples import Practice, Practices
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from datasets.common.errors import DataError
+from datasets.homes import Array, Mask
+from fedrule.federated.algorithm import Precise
+from fedrule.federated.client import Task
+from fedrule.federated.protocols import Population, Work
+from fedrule.federated.states import Aligned
+from fedrule.federated.trainers.kernel_loops import train_clients
+from fedrule.federated.vectors import Layout, Vector
+from fedrule.federated.vectors import Vector as Floats
+from fedrule.model.network import Network
+from fedrule.training.examples import Practice, Practices
+from fedrule.training.losses import bce
 
 # --- What the compiled kernel is handed, as flat arrays, and that these fit together: compiled code does not look.
 
@@ -262,6 +261,7 @@ def _check_numbers(shape: Shape, clients: Clients, correction: Correction) -> No
 # The equations are those of `plan`. Vectors are laid out as in `layout`, for GraphSAGE with messages along rules:
 #
 #     self1 in1 bias1 self2 in2 bias2 | trigger action hidden_bias | one row for each relation
+
 
 def train_shard(
     shape: Shape,

@@ -11,19 +11,18 @@ and no digit of Delta or p is lost in a difference of models that are nearly the
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
 import numpy as np
 from numba import njit
+
 from datasets.homes import Array
-from fedrule.federated.vectors import Vector as Floats
-from typing import NamedTuple
+from fedrule.federated.algorithm import EPSILON, FIRST_DECAY, SECOND_DECAY, Precise
 from fedrule.federated.vectors import ROUND
-from fedrule.federated.algorithm import EPSILON, FIRST_DECAY, SECOND_DECAY
-from fedrule.federated.algorithm import Precise
-import zlib
-from pathlib import Path
-from typing import TYPE_CHECKING
+from fedrule.federated.vectors import Vector as Floats
 
 if TYPE_CHECKING:
     from fedrule.federated.trainers.kernel import Correction, Moments, Outcome, Shape, Shard, Training
@@ -277,6 +276,7 @@ def cross_entropy(y: np.float32, positive: np.float32) -> tuple[np.float32, np.f
 
 # --- Compiled loops over the flat vectors of a client: its dense part first, then the rows of relations that it has.
 
+
 class Vectors(NamedTuple):
     """What a client has of the model, or the part of it that has one rate: the GNN, or all the rest."""
 
@@ -420,7 +420,7 @@ def kept(function: F) -> F:
     that the name by which it is kept tells the text of all, constants included.
     """
     folder = Path(__file__).parent
-    sources = [*sorted(folder.glob("kernel*.py")), folder / "grid.py", folder / "plan.py"]
+    sources = [*sorted(folder.glob("kernel*.py")), *(folder.parent / name for name in ("vectors.py", "algorithm.py"))]
     function.__qualname__ += f"-{zlib.crc32(b''.join(path.read_bytes() for path in sources)):x}"
     made: F = njit(nogil=True, cache=True, error_model="numpy")(function)
     return made

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
-from fedrule.federated.algorithm import Memory, Sent
-from fedrule.federated.vectors import on_grid
-from fedrule.federated.vectors import Layout, Vector
-from fedrule.federated.states import Part
-from fedrule.federated.algorithm import Precise
-from fedrule.federated.algorithm import Moments
-from fedrule.federated.protocols import Work
 from dataclasses import dataclass, field
+
+import numpy as np
+
 from datasets.homes import Array
+from fedrule.federated.algorithm import Memory, Moments, Precise, Sent
 from fedrule.federated.client import Key, Task, ask_at_home, learn_at_home
-from fedrule.federated.algorithm import Sent
-from fedrule.federated.protocols import Population
+from fedrule.federated.protocols import Population, Work
+from fedrule.federated.states import Part
+from fedrule.federated.vectors import Layout, Vector, on_grid
 from fedrule.training.loop import Lesson
 
-
 # --- One client of a chunk: its memory out of the chunk's arrays as whole vectors, and what it sends back into them.
+
 
 def remembered(work: Work, i: int, layout: Layout) -> Memory:
     """What client i of a chunk remembers, as whole vectors."""

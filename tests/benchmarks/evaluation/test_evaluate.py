@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from baselines.method import Scores
 from benchmarks.evaluation import ranking
-from benchmarks.evaluation.paper import Calibration, calibrate
-from benchmarks.runs.history import PARTS
 from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation.paper import STREAMS, Calibration, calibrate
 from benchmarks.evaluation.scoring import OVER_HOMES
-from benchmarks.evaluation.paper import STREAMS
-from datasets.common.random import Stream, generator
+from benchmarks.runs.history import PARTS
 from datasets import DataError, Homes, Rules
+from datasets.common.random import Stream, generator
 from datasets.homes import Array
 from datasets.splits import SPLITS, Hidden, Split, holdout, split
 from tests.support.plain_evaluation import Plain

@@ -12,8 +12,17 @@ from scipy.optimize import minimize
 from scipy.stats import rankdata
 from sklearn.metrics import label_ranking_average_precision_score, log_loss, ndcg_score, roc_auc_score
 
+from benchmarks.evaluation.metrics import (
+    auc,
+    average_rank,
+    cross_entropy,
+    discounted_gain,
+    hits,
+    mean,
+    mean_by,
+    reciprocal_rank,
+)
 from benchmarks.evaluation.paper import Calibration
-from benchmarks.evaluation.metrics import auc, average_rank, cross_entropy, discounted_gain, hits, mean, mean_by, reciprocal_rank
 
 # Few distinct values, so that ties are the rule.
 SCORE = st.sampled_from([-2.5, -1.0, 0.0, 0.5, 1.0, 3.0])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.evaluation.rank_lists import Rankings, best_rules, read_rankings, write_rankings
 from datasets import DataError
-from tests.support.strategies import triples
 from tests.benchmarks.evaluation.test_evaluate import Fixed, cases, lamp_and_switch
+from tests.support.strategies import triples
 
 
 @settings(max_examples=30, deadline=None)

@@ -15,8 +15,7 @@ import torch
 from benchmarks.references.client_by_client import ClientByClient
 from benchmarks.references.home_by_home import asked_homes
 from fedrule.federated.vectors import Layout
-from fedrule.methods.federated import trainer_of
-from fedrule.methods.federated import FedGnn, FedRule
+from fedrule.methods.federated import FedGnn, FedRule, trainer_of
 
 
 @pytest.mark.parametrize(("method", "correct"), [(FedGnn, False), (FedRule, True)])

@@ -19,10 +19,10 @@ import torch
 from benchmarks.references.home_by_home import HomeByHome, asked_homes, whole_homes
 from fedrule.model.encoders import Sizes
 from fedrule.model.network import Network
-from fedrule.training.losses import bce
-from fedrule.training.examples import Practices
 from fedrule.model.score import Scorer
+from fedrule.training.examples import Practices
 from fedrule.training.loop import Lesson, Teacher
+from fedrule.training.losses import bce
 
 
 @pytest.fixture(scope="module")

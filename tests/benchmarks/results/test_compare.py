@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import benchmarks.results.compare
-from benchmarks.results.compare import Panel, bootstrap_p, compare, holm, interval, mean_over_seeds, no_metric, resamples_for, wilcoxon_p
+from benchmarks.results.compare import (
+    Panel,
+    bootstrap_p,
+    compare,
+    holm,
+    interval,
+    mean_over_seeds,
+    no_metric,
+    resamples_for,
+    wilcoxon_p,
+)
 from benchmarks.results.leaderboard import all_pairs, boards, leaderboard, tie_groups
 from benchmarks.results.store import Result, Store, load_results
 from datasets.common.errors import DataError

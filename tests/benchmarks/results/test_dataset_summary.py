@@ -9,9 +9,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.results.dataset_summary import (
+    DEVICES,
+    FOLDER,
+    ITEMS,
+    OTHERS,
+    RULES,
+    example_home,
+    is_current,
+    load_portraits,
+    portrait,
+    save,
+)
 from benchmarks.runs.experiment import source
-from benchmarks.results.dataset_summary import DEVICES, ITEMS, OTHERS, RULES, example_home
-from benchmarks.results.dataset_summary import FOLDER, is_current, load_portraits, portrait, save
 from datasets import load
 from tests.support.lamps import lamps
 from tests.support.two_homes import two_homes

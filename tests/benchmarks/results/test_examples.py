@@ -9,11 +9,22 @@ import pytest
 from scipy.stats import rankdata
 
 from baselines.registry import build
-from benchmarks.results.examples import LONGEST, with_every_type
-from benchmarks.results.examples import DEVICES, FOLDER, RULES, Asked, choose, is_current, load_examples, make, save
+from benchmarks.results.examples import (
+    DEVICES,
+    FOLDER,
+    LONGEST,
+    RULES,
+    Asked,
+    choose,
+    is_current,
+    load_examples,
+    make,
+    save,
+    with_every_type,
+)
 from benchmarks.runs.experiment import experiment, source
-from datasets.common.random import Stream, generator
 from datasets import DataError, load
+from datasets.common.random import Stream, generator
 from tests.support.lamps import lamps
 from tests.support.toys import toys
 from tests.support.two_homes import two_homes

@@ -12,10 +12,10 @@ import pytest
 
 from baselines import registry
 from benchmarks.__main__ import main
-from benchmarks.runs.history import METRICS, PARTS
 from benchmarks.results.histories import COLUMNS, histories
 from benchmarks.results.leaderboard import boards
 from benchmarks.results.store import load_results
+from benchmarks.runs.history import METRICS, PARTS
 from tests.support.toys import TOYS, toys
 
 assert toys  # a fixture

@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.results.store import Key, as_json
-from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
+from benchmarks.results.store import Key, Result, Store, as_json, load_failures, load_results, results_folder
 from datasets.common.errors import DataError
 
 KEY = Key(
@@ -99,7 +98,9 @@ def test_any_part_of_the_key_gives_another_file(store, change):
 def test_the_hash_does_not_depend_on_the_order_of_settings_or_on_the_process():
     turned = replace(KEY, parameters=dict(reversed(KEY.parameters.items())))
     assert turned.hash == KEY.hash
-    program = f"from benchmarks.results.store import Key; print(Key(**{ {f: getattr(KEY, f) for f in KEY.__slots__}!r}).hash)"
+    program = (
+        f"from benchmarks.results.store import Key; print(Key(**{ {f: getattr(KEY, f) for f in KEY.__slots__}!r}).hash)"
+    )
     elsewhere = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert elsewhere.stdout.strip() == KEY.hash
 

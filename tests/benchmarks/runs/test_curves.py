@@ -12,16 +12,13 @@ import benchmarks.runs.run
 import datasets
 from baselines import registry
 from baselines.registry import build, register
-from benchmarks.runs import history as module
-from benchmarks.evaluation.paper import calibrate
-from benchmarks.runs.history import METRICS, NAMES, PARTS, Curves, some_homes
 from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation.paper import Examples, calibrate
+from benchmarks.results.store import Key, load_results
+from benchmarks.runs import history as module
 from benchmarks.runs.experiment import experiment, source
-from benchmarks.results.store import Key
-from benchmarks.results.store import load_results
-from benchmarks.runs.history import Rounds
+from benchmarks.runs.history import METRICS, NAMES, PARTS, Curves, Rounds, some_homes
 from benchmarks.runs.scheduler import run
-from benchmarks.evaluation.paper import Examples
 from benchmarks.runs.suite import read_suite
 from datasets import DataError, Homes, Rules
 from datasets.splits import SPLITS, Hidden, Split, split

@@ -14,11 +14,10 @@ pytest.importorskip("torch", reason="needs the extra graph")
 
 from baselines import registry
 from benchmarks.__main__ import main
-from benchmarks.runs.scheduler import execute
-from benchmarks.runs.experiment import experiment, source
 from benchmarks.results.store import Store, load_failures, load_results
+from benchmarks.runs.experiment import experiment, source
 from benchmarks.runs.history import Rounds
-from benchmarks.runs.scheduler import run
+from benchmarks.runs.scheduler import execute, run
 from datasets.common.errors import DataError
 from tests.support.toys import toys
 

@@ -17,19 +17,16 @@ import benchmarks.runs.run
 import datasets
 from baselines import registry
 from baselines.registry import build
-from benchmarks.evaluation.paper import Calibration, calibrate
-from benchmarks.runs.environment import code_of, commit, peak_megabytes, versions
 from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.runs.scheduler import execute
-from benchmarks.runs.experiment import experiment, source
-from benchmarks.runs.scheduler import Children
+from benchmarks.evaluation.paper import Calibration, calibrate
 from benchmarks.results.store import Store, load_failures, load_results
-from benchmarks.runs.scheduler import run
-from benchmarks.runs.experiment import data_options, split_options
+from benchmarks.runs.environment import code_of, commit, peak_megabytes, versions
+from benchmarks.runs.experiment import data_options, experiment, source, split_options
+from benchmarks.runs.scheduler import Children, execute, run
+from datasets.common import threads
 from datasets.common.errors import DataError
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS, split
-from datasets.common import threads
 from tests.support.toys import toys
 
 assert toys  # a fixture

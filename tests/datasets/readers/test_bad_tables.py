@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from datasets.common.errors import DataError
-from datasets.readers.join import SHARED_IDS
 from datasets.readers.bad_rows import SHOWN, Problem, Problems
+from datasets.readers.join import SHARED_IDS
 from datasets.readers.wyze import read_wyze
 from tests.support.tables import DEVICE_HEADER, RULE_HEADER, write_pair
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from datasets.readers.csv import write_delimited
 from datasets.common.errors import DataError
 from datasets.homes import Homes
+from datasets.readers.csv import write_delimited
 from datasets.readers.tables import from_tables
 
 DEVICES = "user,device,type\n1,10,Cam\n1,11,Plug\n"

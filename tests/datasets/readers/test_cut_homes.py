@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import datasets
-from datasets.readers.filters import cut
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Rules
+from datasets.readers.filters import cut
 from tests.support.real_data import needs_real
 from tests.support.strategies import homes as some_homes
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.common.errors import DataError
-from datasets.ifttt import ifttt_fedrule, ifttt_full
+from datasets.readers.ifttt import ifttt_fedrule, ifttt_full
 from datasets.readers.ifttt_files import SERVICES, service_and_event
 from datasets.registry import get
 from tests.support.ifttt_files import write_recrules

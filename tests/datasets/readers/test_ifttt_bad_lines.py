@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from datasets.common.errors import DataError
-from datasets.ifttt import ifttt_full
+from datasets.readers.ifttt import ifttt_full
 from tests.support.ifttt_files import PARTS, RULES, write, write_recrules
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.common.errors import DataError
-from datasets.ifttt import ifttt_full
+from datasets.readers.ifttt import ifttt_full
 from datasets.readers.ifttt_files import UR_FIELDS
 from tests.support.ifttt_files import mi_line, ur_line, write
 

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 import datasets
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Provenance, Rules
-from datasets.readers.wyze import read_wyze
-from datasets.readers.wyze import write_wyze
+from datasets.readers.wyze import read_wyze, write_wyze
 from tests.support.read_back import assert_read_back
 from tests.support.real_data import needs_real, real
 from tests.support.strategies import homes as random_homes

@@ -11,11 +11,10 @@ from scipy.sparse.csgraph import connected_components
 
 from datasets.homes import Array, Homes
 from datasets.synthetic import wiring, wyze
-from datasets.synthetic.catalogue import Catalogue, catalogue
+from datasets.synthetic.catalogue import INTENT_USE, INTENTS, Catalogue, catalogue
 from datasets.synthetic.draws import spread_out
 from datasets.synthetic.households import Households
 from datasets.synthetic.wyze import PRESETS
-from datasets.synthetic.catalogue import INTENT_USE, INTENTS
 
 HOMES = 30_000  # of preset paper: enough for every difference below to be several times what chance makes of it
 MANY = 6  # rules from which on a home's wiring can fall into parts

@@ -12,16 +12,22 @@ from hypothesis import strategies as st
 
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
+from datasets.readers.wyze import read_wyze, write_wyze
 from datasets.registry import load
-from datasets.synthetic.catalogue import Catalogue, catalogue
-from datasets.synthetic.wyze import Counts, paired
+from datasets.synthetic.catalogue import (
+    ACTIONS,
+    ALREADY_SO,
+    ENDS,
+    INTENTS,
+    PROFILES,
+    ROLES,
+    STATES,
+    Catalogue,
+    catalogue,
+)
 from datasets.synthetic.draws import any_of, pick, spread_out
-from datasets.synthetic.wyze import PRESETS
 from datasets.synthetic.wiring import roomy
-from datasets.synthetic.catalogue import ACTIONS, ALREADY_SO, ENDS, INTENTS, PROFILES, ROLES, STATES
-from datasets.synthetic.wyze import wyze_synthetic
-from datasets.readers.wyze import read_wyze
-from datasets.readers.wyze import write_wyze
+from datasets.synthetic.wyze import PRESETS, Counts, paired, wyze_synthetic
 
 
 @pytest.fixture(scope="module")

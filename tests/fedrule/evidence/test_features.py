@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import fedrule.evidence.features
 from baselines.contract import planted_homes
 from datasets import Rules
-from fedrule.evidence.features import NAMES, Evidence
 from fedrule.evidence.counts import OF_ALL_HOMES, OF_HOME, TURNED
+from fedrule.evidence.features import NAMES, Evidence
 from tests.support.plain_paths import walked
 from tests.support.strategies import every_candidate, homes, triples
 

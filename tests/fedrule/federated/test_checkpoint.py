@@ -27,9 +27,8 @@ from baselines.registry import build
 from datasets.common.errors import DataError
 from fedrule.federated import checkpoint
 from fedrule.federated.checkpoint import ABOUT, FORMAT, Checkpoint, about
-from fedrule.federated.rounds import Report
+from fedrule.federated.rounds import Report, Run, train
 from fedrule.federated.vectors import zeros
-from fedrule.federated.rounds import Run, train
 from tests.support.killed_fits import KILLS, SMALL, VARIANTS
 from tests.support.small_states import small_state
 
@@ -75,7 +74,7 @@ def killed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("killed")
     command = [sys.executable, "-m", "tests.support.killed_fits", str(folder)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[3]
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     return folder, json.loads(done.stdout)

@@ -22,21 +22,17 @@ from datasets import Homes
 from datasets.common.random import output
 from fedrule.evidence.features import Evidence
 from fedrule.federated import algorithm as side_by_side
+from fedrule.federated.algorithm import Memory, Plan, train_locally, train_side_by_side
 from fedrule.federated.client import Task
-from fedrule.federated.trainers.evidence import Batched, is_evidence
-from fedrule.federated.algorithm import Memory, train_locally
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.rounds import Engine
-from fedrule.federated.trainers.evidence import slopes
-from fedrule.federated.vectors import Layout
-from fedrule.federated.trainers.evidence import Lessons
-from fedrule.methods.federated import trainer_of
+from fedrule.federated.trainers.evidence import Batched, Lessons, is_evidence, slopes
 from fedrule.federated.trainers.torch import OneByOne
-from fedrule.federated.algorithm import Plan
-from fedrule.federated.algorithm import train_side_by_side
-from fedrule.training.losses import OBJECTIVES, bce, ranking
+from fedrule.federated.vectors import Layout
+from fedrule.methods.federated import trainer_of
 from fedrule.model.score import Scorer
 from fedrule.model.terms import WeighedEvidence
+from fedrule.training.losses import OBJECTIVES, bce, ranking
 from tests.support.small_populations import population, populations
 
 SEEDS = st.integers(0, 2**32)

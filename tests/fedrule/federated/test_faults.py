@@ -15,18 +15,16 @@ pytest.importorskip("numba", reason="the federated engine needs the extra graph"
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.registry import build
 from baselines.contract import ToyHome, all_pairs, planted_homes, toy_homes
+from baselines.registry import build
 from datasets import DataError
 from fedrule.federated import states as memories
+from fedrule.federated.algorithm import Plan, ServerOptimizer
 from fedrule.federated.cohort import Cohorts
-from fedrule.federated.rounds import Engine
+from fedrule.federated.rounds import Engine, Run, train
+from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.kernel import Fast
 from fedrule.federated.trainers.torch import OneByOne
-from fedrule.federated.algorithm import Plan
-from fedrule.federated.algorithm import ServerOptimizer
-from fedrule.federated.states import ServerState
-from fedrule.federated.rounds import Run, train
 from tests.support.small_populations import Setting, control, population, populations, whole
 from tests.support.valleys import LAYOUT, Valleys
 

@@ -11,14 +11,13 @@ pytest.importorskip("numba", reason="the federated engine needs the extra graph"
 
 import torch
 
-from baselines.registry import build
 from baselines.contract import all_pairs, planted_homes
+from baselines.registry import build
+from fedrule.federated.algorithm import Plan, ServerOptimizer
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.rounds import Engine
 from fedrule.federated.trainers.kernel import Fast
 from fedrule.federated.trainers.torch import OneByOne
-from fedrule.federated.algorithm import Plan
-from fedrule.federated.algorithm import ServerOptimizer
 from tests.support.small_populations import Setting, control, population
 from tests.support.valleys import LAYOUT, Valleys, descended
 

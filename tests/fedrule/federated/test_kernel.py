@@ -21,13 +21,12 @@ import torch
 from datasets import DataError, Homes, Rules
 from datasets.homes import Mask, runs, starts
 from datasets.valid import ValidRules
-from fedrule.model.encoders import Sizes
-from fedrule.federated.vectors import on_grid
 from fedrule.federated.trainers.kernel import Clients, Correction, Moments, Outcome, Shape, Training, train_shard
-from fedrule.federated.vectors import Layout
+from fedrule.federated.vectors import Layout, on_grid
+from fedrule.model.encoders import Sizes
 from fedrule.model.network import Network
-from fedrule.training.losses import bce
 from fedrule.model.score import Scorer
+from fedrule.training.losses import bce
 from tests.support.strategies import every_candidate, homes
 
 HIDDEN, UNITS = 5, 7  # not multiples of what is worked out at a time

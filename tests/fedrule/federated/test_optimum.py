@@ -23,10 +23,9 @@ import pytest
 
 pytest.importorskip("torch", reason="the federated engine needs the extra graph")
 
+from fedrule.federated.algorithm import Plan, ServerOptimizer
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.rounds import Engine
-from fedrule.federated.algorithm import Plan
-from fedrule.federated.algorithm import ServerOptimizer
 from tests.support.valleys import LAYOUT, Valleys, descended
 
 TWO = Valleys.of([1, 4], [0, 1])

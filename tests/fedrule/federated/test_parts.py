@@ -16,16 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets import DataError
-from fedrule.model.encoders import Sizes
 from fedrule.federated import states as remembering
-from fedrule.federated.states import align, put_back
+from fedrule.federated.algorithm import Moved, Plan, ServerOptimizer
 from fedrule.federated.cohort import Cohorts
-from fedrule.federated.vectors import STEP, on_grid
-from fedrule.federated.vectors import Layout
-from fedrule.federated.states import Memories
-from fedrule.federated.algorithm import Plan
-from fedrule.federated.algorithm import Moved, ServerOptimizer
-from fedrule.federated.states import ServerState
+from fedrule.federated.states import Memories, ServerState, align, put_back
+from fedrule.federated.vectors import STEP, Layout, on_grid
+from fedrule.model.encoders import Sizes
 from fedrule.model.network import Network
 
 NETWORK = Network(Sizes(3, 5, hidden=4), predictor_hidden=6)

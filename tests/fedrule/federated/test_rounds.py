@@ -18,17 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrule.federated import algorithm as side_by_side
+from fedrule.federated.algorithm import Memory, Plan, ServerOptimizer
 from fedrule.federated.client import Key, train_at_home
-from fedrule.federated.algorithm import Memory
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.rounds import Engine, Report
+from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.kernel import Fast, is_fast
+from fedrule.federated.trainers.torch import OneByOne
 from fedrule.federated.vectors import on_grid
 from fedrule.methods.federated import trainer_of
-from fedrule.federated.trainers.torch import OneByOne
-from fedrule.federated.algorithm import Plan
-from fedrule.federated.algorithm import ServerOptimizer
-from fedrule.federated.states import ServerState
 from tests.support.plain_federated import Server
 from tests.support.small_populations import Setting, control, population, populations, whole
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from datasets import DataError, Relation
 from fedrule.inference import AskedHome, Owned, Recommender
 from fedrule.inference.encode import Graph
-from fedrule.inference.search import search_of
 from fedrule.inference.recommender import Varied
+from fedrule.inference.search import search_of
 from tests.support.random_models import cases, random_model
 
 

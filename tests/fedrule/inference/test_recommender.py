@@ -171,8 +171,8 @@ def own_ranking(fitted, homes, number, k):
 )
 def test_every_kind_of_model_ranks_as_it_does_when_it_is_evaluated(tmp_path, method, options):
     pytest.importorskip("torch", reason="training is torch's")
-    from fedrule.models.restore import saved_model as saved_of
     from fedrule.evidence.statistics import Statistics
+    from fedrule.models.restore import saved_model as saved_of
 
     homes, built = datasets.load("wyze-synthetic", homes=60), build(method, **options)
     fitted = built.fit(homes, rng=np.random.default_rng(0))

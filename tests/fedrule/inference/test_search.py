@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from benchmarks.references.search import PlainSearch
 from datasets import Relation
-from fedrule.inference import search as many_homes, search as one_home, search as searches
+from fedrule.inference import search as many_homes
+from fedrule.inference import search as one_home
+from fedrule.inference import search as searches
 from fedrule.inference.encode import LARGEST, Graph, best_of_each, not_below
-from fedrule.models.file import SavedModel
 from fedrule.inference.network import NumpyNetwork
 from fedrule.inference.search import NetworkSearch, ScorerSearch, search_of
+from fedrule.models.file import SavedModel
 from tests.support.random_models import cases, random_model
 
 LENGTHS = st.sampled_from([1, 2, 3, 10, 1000])

@@ -15,14 +15,13 @@ import torch
 
 import datasets
 import fedrule.federated
-from baselines.contract import check_method
+from baselines.contract import all_pairs, check_method, planted_homes
 from baselines.registry import build, names
-from baselines.contract import all_pairs, planted_homes
 from datasets.common.errors import DataError
 from datasets.valid import ValidRules
-from fedrule.methods import federated
 from fedrule.federated.trainers.kernel import Fast
 from fedrule.federated.trainers.torch import OneByOne
+from fedrule.methods import federated
 
 METHODS = ["fedgnn", "fedprox", "fedrule", "fedgate", "scaffold"]
 PLANTED = planted_homes()

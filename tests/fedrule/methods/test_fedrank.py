@@ -14,15 +14,15 @@ pytest.importorskip("torch_geometric", reason="fedrank needs the extra graph")
 pytest.importorskip("numba", reason="fedrank needs the extra graph")
 
 import datasets
-from baselines.registry import build, parameters
 from baselines.contract import ToyHome, planted_homes, toy_homes
+from baselines.registry import build, parameters
 from benchmarks.evaluation.evaluate import evaluate
 from datasets import DataError
 from datasets.valid import ValidRules
 from fedrule.evidence.features import Evidence
+from fedrule.evidence.statistics import Statistics, sent_bytes
 from fedrule.methods.fedrank import FedRank
 from fedrule.methods.graphrank import GraphRank
-from fedrule.evidence.statistics import Statistics, sent_bytes
 from tests.support.strategies import every_candidate, homes
 
 QUICK = {"rounds": 60, "draws": 2, "candidates": 50}

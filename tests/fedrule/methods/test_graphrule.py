@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import datasets
-from baselines.contract import check_method
+from baselines.contract import ToyHome, all_pairs, check_method, planted_homes, toy_homes
 from baselines.registry import build
-from baselines.contract import ToyHome, all_pairs, planted_homes, toy_homes
 from benchmarks.evaluation.evaluate import evaluate
 from datasets import DataError, Homes, Rules
 from datasets.valid import ValidRules

@@ -15,9 +15,8 @@ from datasets.valid import ValidRules
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.terms import CountBias, LearnedBias  # noqa: E402
 from fedrule.evidence.statistics import Statistics  # noqa: E402
-from fedrule.model.terms import has_item, items  # noqa: E402
+from fedrule.model.terms import CountBias, LearnedBias, has_item, items  # noqa: E402  # noqa: E402
 
 OPEN = ("ContactSensor", 0, "Light")
 MOTION = ("MotionSensor", 1, "Light")

@@ -15,9 +15,13 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 geometric = pytest.importorskip("torch_geometric.nn", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.encoders import Gat, Gcn, messages  # noqa: E402
-from fedrule.model.encoders import Sizes  # noqa: E402
 from fedrule.model.batch import Packed  # noqa: E402
+from fedrule.model.encoders import (  # noqa: E402
+    Gat,
+    Gcn,
+    Sizes,
+    messages,
+)
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 EVERY_WAY = pytest.mark.parametrize("direction", ["in", "out", "both"])

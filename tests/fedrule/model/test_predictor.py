@@ -16,8 +16,7 @@ from torch.nn.functional import relu
 
 from fedrule.model import network as triples
 from fedrule.model.encoders import Sizes
-from fedrule.model.network import Network
-from fedrule.model.network import Predictor, triple_logits
+from fedrule.model.network import Network, Predictor, triple_logits
 
 Triples = tuple[Tensor, Tensor, Tensor]
 

@@ -15,9 +15,13 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 geometric = pytest.importorskip("torch_geometric.nn", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.encoders import MOST_PLACES, Sizes, dropped  # noqa: E402
 from fedrule.model.batch import Packed  # noqa: E402
-from fedrule.model.encoders import Sage  # noqa: E402
+from fedrule.model.encoders import (  # noqa: E402
+    MOST_PLACES,
+    Sage,
+    Sizes,
+    dropped,
+)
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 HIDDEN = 8  # enough that ReLU never silences a whole state

@@ -14,13 +14,16 @@ from tests.support.strategies import every_candidate, homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-import fedrule.model.score
-from fedrule.model.terms import CountBias, LearnedBias  # noqa: E402
-from fedrule.model.terms import Context  # noqa: E402
+import fedrule.model.score  # noqa: E402
+from fedrule.evidence.statistics import Statistics  # noqa: E402
 from fedrule.model.encoders import Sizes  # noqa: E402
 from fedrule.model.network import Network  # noqa: E402
 from fedrule.model.score import Scorer  # noqa: E402
-from fedrule.evidence.statistics import Statistics  # noqa: E402
+from fedrule.model.terms import (  # noqa: E402
+    Context,
+    CountBias,
+    LearnedBias,
+)
 
 
 def scorer_of(train, *terms, answers_unseen=True):

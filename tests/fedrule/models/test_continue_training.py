@@ -10,8 +10,8 @@ import pytest
 
 import datasets
 import fedrule
-from baselines.registry import build
 from baselines.contract import RELATIONS, TYPES, all_pairs, other_homes, planted_homes
+from baselines.registry import build
 from datasets import DataError, Homes
 from datasets.splits import split
 from datasets.valid import ValidRules
@@ -19,9 +19,9 @@ from datasets.valid import ValidRules
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
+from fedrule.evidence.statistics import Statistics  # noqa: E402
 from fedrule.models.extend import added_up, grown, same_shape, same_words  # noqa: E402
 from fedrule.models.restore import counts_of, restored, saved_model  # noqa: E402
-from fedrule.evidence.statistics import Statistics  # noqa: E402
 
 # The model knows three of the five types and two of the four relations, in another order than new homes have them.
 KNOWN_TYPES = ("MotionSensor", "Light", "ContactSensor")

@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from baselines.registry import build
 from baselines.contract import all_pairs, other_homes, planted_homes
+from baselines.registry import build
 from datasets import DataError
 from datasets.valid import ValidRules
 
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
+from fedrule.evidence.statistics import Statistics  # noqa: E402
 from fedrule.models.card import Card, Scale, Taught  # noqa: E402
 from fedrule.models.file import SavedModel  # noqa: E402
 from fedrule.models.restore import counts_of, restored, saved_model  # noqa: E402
-from fedrule.evidence.statistics import Statistics  # noqa: E402
 
 HOMES = planted_homes()
 LESSON = Taught("toy homes", HOMES.fingerprint, 30, 60, 0, 2, "2026-01-01T00:00:00+00:00")

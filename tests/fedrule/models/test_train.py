@@ -14,8 +14,8 @@ import pytest
 import datasets
 import fedrule
 from baselines import registry
-from baselines.method import ignore
 from baselines.contract import ToyHome, planted_homes, toy_homes
+from baselines.method import ignore
 from benchmarks.evaluation.evaluate import evaluate
 from datasets import DataError
 from datasets.splits import split
@@ -24,12 +24,12 @@ from datasets.valid import ValidRules
 pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
+from fedrule.evidence.statistics import Statistics
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.methods.graphrule import GraphRule
 from fedrule.models.card import Scale
 from fedrule.models.restore import counts_of, restored
 from fedrule.training.loop import Start
-from fedrule.evidence.statistics import Statistics
 
 HOMES = datasets.load("wyze-synthetic", homes=200, seed=4)
 QUICK = {"rounds": 12, "hidden": 4, "predictor_hidden": 8}

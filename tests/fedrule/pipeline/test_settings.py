@@ -16,7 +16,7 @@ import sqlalchemy as sql
 from fedrule.pipeline import Pipeline, TableAt
 from tests.support.pipeline_tables import DEVICES, RULES, fill, three_homes
 
-DOCUMENTATION = Path(__file__).parents[1] / "docs" / "pipeline.md"
+DOCUMENTATION = Path(__file__).parents[3] / "docs" / "pipeline.md"
 BOTH = '[devices]\nurl = "homes.db"\n[rules]\n'
 
 

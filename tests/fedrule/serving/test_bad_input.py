@@ -8,9 +8,9 @@ import tracemalloc
 
 import pytest
 
-from fedrule.serving.requests import Envelope, HomeBody, Recommend, checked
-from fedrule.serving.limits import Limits
 from fedrule.serving.errors import Refused
+from fedrule.serving.limits import Limits
+from fedrule.serving.requests import Envelope, HomeBody, Recommend, checked
 from fedrule.serving.routes import application
 from tests.support.in_process import Client
 from tests.support.small_model import home, saved_model

@@ -14,8 +14,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from fedrule.serving.server import connections
 from fedrule.serving.routes import application
+from fedrule.serving.server import connections
 from tests.support.served import served
 from tests.support.small_model import home, saved_model
 

@@ -10,13 +10,11 @@ import pytest
 from fastapi import Request
 
 from fedrule.inference import Recommender
-from fedrule.serving.limits import Bodies
-from fedrule.serving.model_store import Effort
-from fedrule.serving.service import Errand
-from fedrule.serving.limits import Limits
 from fedrule.serving.errors import ClientGone, Refused
+from fedrule.serving.limits import Bodies, Limits
+from fedrule.serving.model_store import Effort
 from fedrule.serving.routes import application
-from fedrule.serving.service import Workers
+from fedrule.serving.service import Errand, Workers
 from tests.support.in_process import Client
 from tests.support.small_model import TYPED, home, saved_model, slow_model
 

@@ -15,15 +15,15 @@ from datasets.valid import ValidRules
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.training import loop as training  # noqa: E402
-from fedrule.model.terms import LearnedBias  # noqa: E402
-from fedrule.model.encoders import Sizes  # noqa: E402
 from fedrule.methods.graph_method import hold_back  # noqa: E402
+from fedrule.model.encoders import Sizes  # noqa: E402
 from fedrule.model.network import Network  # noqa: E402
-from fedrule.training.losses import bce  # noqa: E402
-from fedrule.training.examples import Practices  # noqa: E402
 from fedrule.model.score import Scorer  # noqa: E402
+from fedrule.model.terms import LearnedBias  # noqa: E402
+from fedrule.training import loop as training  # noqa: E402
+from fedrule.training.examples import Practices  # noqa: E402
 from fedrule.training.loop import Schedule, learn  # noqa: E402
+from fedrule.training.losses import bce  # noqa: E402
 
 HOMES = planted_homes()
 VALID = ValidRules.of(HOMES)

@@ -10,15 +10,13 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import PathPatch, Rectangle
 
-from benchmarks.runs.experiment import source
-from benchmarks.results.dataset_summary import ExampleHome, MatrixRow
-from benchmarks.results.dataset_summary import portrait, save
+from benchmarks.results.dataset_summary import ExampleHome, MatrixRow, portrait, save
 from benchmarks.results.store import HomeRule, Owned, TypedRule
-from reports.figures.data import MOST_EDGES, example_home
-from reports.figures.data import NODE, NODE_TALL
-from reports.output_types import Missing
-from reports.inputs import Material
+from benchmarks.runs.experiment import source
 from reports.drawing.layout import laid_out, written
+from reports.figures.data import MOST_EDGES, NODE, NODE_TALL, example_home
+from reports.inputs import Material
+from reports.output_types import Missing
 
 CAMERA, TWIN, DOOR = Owned(1, "Camera"), Owned(2, "Camera"), Owned(3, "ContactSensor")
 LIGHT, MOTION, IDLE = Owned(4, "Light"), Owned(5, "MotionSensor"), Owned(6, "Thermostat")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reports.figures.ranking import LONGEST, federated, formulations
-from reports.output_types import Missing
 from reports.inputs import Material
+from reports.output_types import Missing
 from reports.selection import WYZE
 from tests.support.made_runs import run
 from tests.support.seen import panels

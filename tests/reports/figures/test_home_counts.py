@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks.results.dataset_summary import Portrait
-from reports.figures.data import home_counts
-from reports.output_types import Missing
-from reports.inputs import Material
 from reports.drawing.layout import laid_out
+from reports.figures.data import home_counts
+from reports.inputs import Material
+from reports.output_types import Missing
 
 SMALL = Portrait(
     data="toy",

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from datasets.common.errors import DataError
-from reports.drawing.styles import LOOKS, family_of
-from reports.figures import ranking as breakdown, leaderboard as leaderboards, tradeoffs
-from reports.output_types import Missing
-from reports.inputs import Material
 from reports.drawing.layout import laid_out, written
+from reports.drawing.styles import LOOKS, family_of
+from reports.figures import leaderboard as leaderboards
+from reports.figures import ranking as breakdown
+from reports.figures import tradeoffs
+from reports.inputs import Material
+from reports.output_types import Missing
 from tests.support.made_runs import keep, rounds, run, sliced
 from tests.support.seen import dots, inscriptions, panels
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from benchmarks.runs.experiment import method_parameters
-from reports.figures import by_round, ranking as hit_rates
-from reports.output_types import Missing
-from reports.inputs import Material
-from reports.selection import INSTANCES, WYZE
 from reports.drawing.layout import laid_out
+from reports.figures import by_round
+from reports.figures import ranking as hit_rates
+from reports.inputs import Material
+from reports.output_types import Missing
+from reports.selection import INSTANCES, WYZE
 from tests.support.made_runs import run
 
 

@@ -11,11 +11,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from benchmarks.results.speeds import Speed
 from datasets.common.errors import DataError
+from reports.drawing.layout import laid_out, written
 from reports.figures.inference import delay, memory
 from reports.figures.scaling import MOST, scaling
-from reports.output_types import Missing
 from reports.inputs import Material
-from reports.drawing.layout import laid_out, written
+from reports.output_types import Missing
 from tests.support import made_runs
 
 GRAPH = "Graph methods with all homes in one place"

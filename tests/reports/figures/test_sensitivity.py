@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from reports.figures.by_round import learning_rates
-from reports.output_types import Missing
-from reports.inputs import Material
 from reports.drawing.layout import laid_out, written
+from reports.figures.by_round import learning_rates
+from reports.inputs import Material
+from reports.output_types import Missing
 from tests.support import made_runs
 
 PLANNED = 20

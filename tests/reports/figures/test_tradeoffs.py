@@ -8,11 +8,11 @@ import pytest
 from matplotlib.text import Text
 
 from benchmarks.results.leaderboard import boards
-from reports.figures.tradeoffs import Point, front, in_bytes, in_seconds, points, seconds, sent
 from reports.drawing.labels import Named, add_names, in_lines
-from reports.figures import tradeoffs
-from reports.inputs import Material
 from reports.drawing.layout import Block, Panel, Sheet, laid_out
+from reports.figures import tradeoffs
+from reports.figures.tradeoffs import Point, front, in_bytes, in_seconds, points, seconds, sent
+from reports.inputs import Material
 from tests.support.made_runs import rounds, run
 from tests.support.seen import dots, inscriptions, panels
 

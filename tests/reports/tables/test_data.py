@@ -6,17 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.results.examples import Entry, Listed
-from benchmarks.results.examples import Asked, Example, Recommended, make, save
-from benchmarks.runs.experiment import experiment, source
 from benchmarks.results.dataset_summary import EntityType, Judged, Portrait, RelationUse, Statistic
+from benchmarks.results.examples import Asked, Entry, Example, Listed, Recommended, make, save
 from benchmarks.results.store import HomeRule, Owned
-from reports.text.formats import NONE
-from reports.output_types import Missing
+from benchmarks.runs.experiment import experiment, source
 from reports.inputs import Material
-from reports.text.formats import FORMATS
+from reports.output_types import Missing
 from reports.tables.data import LONGEST, entities, pairs, statistics
 from reports.tables.example import example_rules, recommendations
+from reports.text.formats import FORMATS, NONE
 from tests.support.seen import texts
 
 SOMEBODY = Portrait(

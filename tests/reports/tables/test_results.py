@@ -5,16 +5,13 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.results.compare import ALPHA, LEVEL
-from reports.text.formats import NONE
+from reports.boards import main_lists, ranking_of, standing_of, standings, unlisted, with_rows
 from reports.drawing.styles import FEDERATED, METHODS
-from reports.output_types import Missing
-from reports.boards import main_lists
-from reports.boards import ranking_of, with_rows
 from reports.inputs import Material
+from reports.output_types import Missing
 from reports.selection import IFTTT, WYZE
-from reports.boards import standing_of, standings, unlisted
-from reports.tables.results import final_results
-from reports.tables.results import leaderboard, paper_protocol
+from reports.tables.results import final_results, leaderboard, paper_protocol
+from reports.text.formats import NONE
 from tests.support.made_runs import HOMES, keep, keep_failure
 from tests.support.seen import column, texts
 

@@ -9,12 +9,10 @@ import pytest
 
 from benchmarks.results.speeds import Speed
 from benchmarks.tune import Trial
-from reports.text.formats import NONE
+from reports.inputs import Material, load_studies
 from reports.output_types import Missing
-from reports.inputs import Material
-from reports.inputs import load_studies
-from reports.tables.settings import environment
-from reports.tables.settings import parameters, tuning
+from reports.tables.settings import environment, parameters, tuning
+from reports.text.formats import NONE
 from tests.support.made_runs import HOMES, keep, keep_failure
 from tests.support.seen import texts
 
