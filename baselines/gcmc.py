@@ -180,7 +180,7 @@ class Graph:
     def expected(cls, rules: csr_array, candidates: csr_array, per_rule: int, item_degree: Tensor) -> Graph:
         """Of homes to answer for: their non-rules are not drawn, but each has its expected number of draws.
 
-        So a home's answer hangs neither on chance nor on which other homes are asked about. `item_degree` is that of
+        So a home's answer hangs neither on generator nor on which other homes are asked about. `item_degree` is that of
         the graph the items' embeddings come from.
         """
         n_rules, n_free = np.diff(rules.indptr), np.diff(candidates.indptr)
@@ -323,10 +323,10 @@ class Gcmc:
         home, item = np.repeat(np.arange(train.n_homes), np.diff(known.indptr)), known.indices.astype(np.int64)
         automation = automations(train, items)
         non_rules = NonRules.of(train, items, owned=self.owned)
-        chance = torch.Generator().manual_seed(int(rng.integers(2**63)))
+        generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
         sizes = Sizes(self.channels, self.dimension, self.bases, self.accumulation, self.normalisation)
         n_features = len(train.types) if self.features else 0
-        network = Network(sizes, train.n_homes, len(items), n_features, chance)
+        network = Network(sizes, train.n_homes, len(items), n_features, generator)
         features = device_features(train) if self.features else None
 
         def graph(sends: Array) -> Graph:
@@ -346,8 +346,8 @@ class Gcmc:
             beside = np.repeat(home[asked], self.non_rules)
             place, drawn = non_rules.draw(beside, rng)
             seen = graph(np.flatnonzero(~hidden))
-            homes = network.homes(seen, features, self._kept(len(items), chance))
-            rules = network.items(seen, self._kept(train.n_homes, chance))
+            homes = network.homes(seen, features, self._kept(len(items), generator))
+            rules = network.items(seen, self._kept(train.n_homes, generator))
             has = network.decoder.pairs(homes, rules, torch.from_numpy(home[asked]), torch.from_numpy(item[asked]))
             has_not = network.decoder.pairs(homes, rules, torch.from_numpy(beside[place]), torch.from_numpy(drawn))
             # Each level by its own number, so that scores are log-odds against as many non-rules as rules.
@@ -360,11 +360,11 @@ class Gcmc:
                 on_round(epoch + 1, self.epochs, now, {"loss": loss.item()})
         return GcmcModel(items, train, self, network, whole)
 
-    def _kept(self, n_nodes: int, chance: torch.Generator) -> Tensor | None:
+    def _kept(self, n_nodes: int, generator: torch.Generator) -> Tensor | None:
         """0 for a dropped node, and more than 1 for the others so that the sum stays the same on average."""
         if not self.node_dropout:
             return None
-        return (torch.rand(n_nodes, generator=chance) >= self.node_dropout) / (1 - self.node_dropout)
+        return (torch.rand(n_nodes, generator=generator) >= self.node_dropout) / (1 - self.node_dropout)
 
 
 class GcmcModel(UserItemModel):

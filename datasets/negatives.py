@@ -2,7 +2,7 @@
 
 Candidates are never listed one by one: they are numbered home by home, the taken ones (known, positive or forbidden)
 are skipped by their position in a sorted array, and distinct numbers are drawn for all homes at once. With keyed
-chance (`datasets.common.random.Keyed`) a home gets the same as if it were alone.
+numbers (`datasets.common.random.KeyedRandom`) a home gets the same as if it were alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from datasets.candidates import Pairs, has_self_rules
 from datasets.common.errors import DataError, unknown
-from datasets.common.random import Chance, chance_of, distinct, draw_distinct, how_many_free, nth_not_in
+from datasets.common.random import RandomSource, distinct, draw_distinct, how_many_free, nth_not_in, random_source
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 
@@ -22,7 +22,7 @@ KINDS = ("paper", "feasible")
 # `Feasible` looks at so many device pairs at a time, at about 70 bytes each, and keeps 8. A home with more is looked at
 # alone and takes what it needs: 5,000 devices are 25 million pairs, 1.8 GB.
 PAIRS_AT_ONCE = 1 << 20
-# Purposes of chance.
+# Purposes of random streams.
 APART, EXISTING, FEASIBLE = range(3)
 
 
@@ -31,7 +31,7 @@ def sample(
     homes: Homes,
     positives: Rules,
     *,
-    rng: np.random.Generator | Chance,
+    rng: np.random.Generator | RandomSource,
     forbidden: Sequence[Rules] = (),
     valid: ValidRules | None = None,
     wanted: Array | None = None,
@@ -53,7 +53,7 @@ def paper(
     homes: Homes,
     positives: Rules,
     *,
-    rng: np.random.Generator | Chance,
+    rng: np.random.Generator | RandomSource,
     forbidden: Sequence[Rules] = (),
     wanted: Array | None = None,
     self_pairs: bool | None = None,
@@ -66,7 +66,7 @@ def paper(
     of the same homes); none comes twice; a device is paired with itself only where the data has such rules, or as
     `self_pairs` says: one home alone does not show what its population has.
     """
-    n_relations, chance = len(homes.relations), chance_of(rng)
+    n_relations, source = len(homes.relations), random_source(rng)
     pairs = _pairs(homes, self_pairs, [homes.rules, positives, *forbidden])
     taken = _together([homes.rules, positives, *forbidden])
     taken_pair = pairs.number(taken)
@@ -89,10 +89,10 @@ def paper(
     from_existing = np.minimum(wanted - from_apart, many_existing)
     from_apart = np.minimum(wanted - from_existing, many_apart)
 
-    apart_cell = draw_distinct(apart_start, apart_taken, from_apart, chance.stream(APART))
+    apart_cell = draw_distinct(apart_start, apart_taken, from_apart, source.stream(APART))
     place, apart_relation = _cells(apart_cell, n_relations)
     apart_pair = nth_not_in(adjacent, place)
-    existing_cell = draw_distinct(existing_start, existing_taken, from_existing, chance.stream(EXISTING))
+    existing_cell = draw_distinct(existing_start, existing_taken, from_existing, source.stream(EXISTING))
     place, existing_relation = _cells(existing_cell, n_relations)
     drawn = pairs.devices(np.concatenate([apart_pair, existing[place]]))
     return Rules(*drawn, np.concatenate([apart_relation, existing_relation])).by_home()
@@ -102,7 +102,7 @@ def feasible(
     homes: Homes,
     positives: Rules,
     *,
-    rng: np.random.Generator | Chance,
+    rng: np.random.Generator | RandomSource,
     valid: ValidRules,
     forbidden: Sequence[Rules] = (),
     wanted: Array | None = None,
@@ -151,13 +151,13 @@ class Feasible:
             runs.append(_Run(first, end, pair_start, home_start, distinct(cell)))
         return cls(homes, valid, pairs, tuple(runs))
 
-    def draw(self, wanted: Array, rng: np.random.Generator | Chance) -> Rules:
+    def draw(self, wanted: Array, rng: np.random.Generator | RandomSource) -> Rules:
         """Per home h `wanted[h]` of them, or all where there are fewer; none twice, every subset equally likely."""
-        parts, chance = [], chance_of(rng)
+        parts, source = [], random_source(rng)
         for run in self.runs:
             # A stream for each run, since the first turn of a home is that of its run.
             some = wanted[run.first : run.end]
-            cell = draw_distinct(run.home_start, run.taken, some, chance.stream(FEASIBLE), first=run.first)
+            cell = draw_distinct(run.home_start, run.taken, some, source.stream(FEASIBLE), first=run.first)
             place = np.searchsorted(run.pair_start, cell, side="right") - 1
             home, trigger, action = self.pairs.devices(self.pairs.start[run.first] + place)
             type_pair = self.homes.device_type[trigger] * self.valid.n_types + self.homes.device_type[action]

@@ -18,7 +18,7 @@ from torch_geometric.nn import SAGEConv
 
 from datasets.homes import Homes
 from fedrule.model.encoders import Parameters
-from fedrule.training.examples import Practice
+from fedrule.training.examples import Examples
 
 
 class HomeGraph(NamedTuple):
@@ -63,16 +63,16 @@ class HomeByHome:
         return total / len(homes)
 
 
-def asked_homes(practice: Practice, most: int) -> list[HomeGraph]:
+def home_graphs(examples: Examples, most: int) -> list[HomeGraph]:
     """The first homes of which something is asked, each as a graph of its own."""
-    homes, candidates = practice.context, practice.candidates
+    homes, candidates = examples.context, examples.candidates
     found = []
     for home in np.unique(candidates.home)[:most].tolist():
         here = candidates.home == home
         columns = candidates.trigger[here], candidates.action[here], candidates.relation[here]
         trigger, action, relation = (torch.tensor(column) for column in columns)
         first = int(homes.device_start[home])
-        positive = torch.tensor(practice.positive[here], dtype=torch.float32)
+        positive = torch.tensor(examples.positive[here], dtype=torch.float32)
         found.append(HomeGraph(*_graph(homes, home), trigger - first, action - first, relation, positive))
     return found
 

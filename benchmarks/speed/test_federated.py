@@ -25,7 +25,7 @@ import torch
 from baselines.method import Fitted
 from benchmarks.conftest import Peak, SavedHomes
 from benchmarks.references.client_by_client import ClientByClient
-from benchmarks.references.home_by_home import asked_homes
+from benchmarks.references.home_by_home import home_graphs
 from benchmarks.runs.history import Curves
 from benchmarks.speed.measure import note_growth, note_ratio, seconds
 from datasets.common.threads import set_threads
@@ -106,8 +106,8 @@ def test_federated_round(benchmark: BenchmarkFixture, saved: SavedHomes, scale: 
     rounds = Rounds(as_in_the_paper(METHODS[method], draws), homes)
     rounds()  # compiles, and fills what clients remember
     benchmark.pedantic(rounds, rounds=10 if scale == "paper" else 5, warmup_rounds=1)
-    practice = rounds.task.practices(homes.subset(np.arange(1_000))).draw(np.random.default_rng(0))
-    sample = asked_homes(practice, SAMPLE[scale])
+    examples = rounds.task.sampler(homes.subset(np.arange(1_000))).draw(np.random.default_rng(0))
+    sample = home_graphs(examples, SAMPLE[scale])
     loop = ClientByClient(rounds.initial, sample, steps=3, rate=0.1, correct=method != "fedgnn")
     reference = seconds(loop.round, repeats=3) / len(sample)
     note_ratio(benchmark, rounds.report.clients, reference, threads=1, memory_bytes=rounds.report.memory_bytes)

@@ -24,7 +24,7 @@ import torch
 from baselines.method import Fitted
 from benchmarks.conftest import Peak, SavedHomes
 from benchmarks.evaluation.scoring import CHUNK, pairs_at_once, score
-from benchmarks.references.home_by_home import HomeByHome, asked_homes, whole_homes
+from benchmarks.references.home_by_home import HomeByHome, home_graphs, whole_homes
 from benchmarks.speed.measure import note_growth, note_ratio, seconds
 from datasets.candidates import Pairs, has_self_rules
 from datasets.homes import Homes
@@ -33,8 +33,8 @@ from fedrule.methods.graphrule import GraphRule
 from fedrule.model.encoders import Parameters, Sizes
 from fedrule.model.network import Network
 from fedrule.model.score import Scorer
-from fedrule.training.examples import Practice, Practices
-from fedrule.training.loop import Lesson, Teacher
+from fedrule.training.examples import Examples, ExampleSampler
+from fedrule.training.loop import BatchLoss, TrainingBatch
 from fedrule.training.losses import bce
 
 SAMPLE = {"smoke": 100, "default": 300, "paper": 300}  # homes that the loops go through
@@ -83,9 +83,9 @@ def measured() -> dict[int, dict[str, float]]:
 class Round:
     """What training does in each round with the paper's settings: all homes, one step of Adam."""
 
-    teacher: Teacher
-    lesson: Lesson
-    practice: Practice
+    batch_loss: BatchLoss
+    batch: TrainingBatch
+    examples: Examples
     parameters: Parameters
     optimizer: torch.optim.Optimizer
 
@@ -93,14 +93,14 @@ class Round:
     def of(cls, homes: Homes) -> Round:
         valid = ValidRules.of(homes)
         scorer = Scorer(Network(Sizes(len(homes.types), len(homes.relations))), valid)
-        practice = Practices.of(homes, valid).draw(np.random.default_rng(0))
+        examples = ExampleSampler.of(homes, valid).draw(np.random.default_rng(0))
         initial = scorer.initial(torch.Generator().manual_seed(0))
         parameters = {name: value.requires_grad_() for name, value in initial.items()}
         optimizer = torch.optim.Adam(parameters.values(), lr=0.1, fused=True)
-        return cls(Teacher(scorer, bce), Lesson.of(scorer, practice), practice, parameters, optimizer)
+        return cls(BatchLoss(scorer, bce), TrainingBatch.of(scorer, examples), examples, parameters, optimizer)
 
     def __call__(self) -> float:
-        loss = self.teacher.loss(self.parameters, self.lesson)
+        loss = self.batch_loss(self.parameters, self.batch)
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
         self.optimizer.step()
@@ -110,7 +110,7 @@ class Round:
 def test_training_round(benchmark: BenchmarkFixture, saved: SavedHomes, scale: str) -> None:
     one_round = Round.of(datasets.load("saved", path=saved(ROUND[scale], merged=True)))
     slow = HomeByHome(one_round.parameters)
-    sample = asked_homes(one_round.practice, SAMPLE[scale])
+    sample = home_graphs(one_round.examples, SAMPLE[scale])
     optimizer = torch.optim.Adam(slow.parameters(), lr=0.1)
 
     def loop() -> None:
@@ -121,8 +121,8 @@ def test_training_round(benchmark: BenchmarkFixture, saved: SavedHomes, scale: s
 
     benchmark.pedantic(one_round, rounds=10, warmup_rounds=2)
     reference = seconds(loop, repeats=3) / len(sample)
-    more = {"threads": THREADS, "candidates": float(len(one_round.practice.candidates))}
-    note_ratio(benchmark, one_round.lesson.weight, reference, **more)
+    more = {"threads": THREADS, "candidates": float(len(one_round.examples.candidates))}
+    note_ratio(benchmark, one_round.batch.weight, reference, **more)
 
 
 def test_hundred_rounds(benchmark: BenchmarkFixture, saved: SavedHomes, peak: Peak, scale: str) -> None:
@@ -201,12 +201,12 @@ def test_training_round_with_the_vocabularies_of_the_public_data(
 
 
 def note_size(benchmark: BenchmarkFixture, one_round: Round, seconds: float, **held: float) -> None:
-    homes = one_round.practice.full
+    homes = one_round.examples.full
     benchmark.extra_info |= {
         "threads": THREADS,
         "homes": homes.n_homes,
         "relations": len(homes.relations),
-        "candidates": len(one_round.practice.candidates),
+        "candidates": len(one_round.examples.candidates),
         "homes per second": homes.n_homes / seconds,
         **held,
     }

@@ -1,7 +1,7 @@
 """Random numbers for what is drawn home by home: of one generator for all homes, or of each home's own.
 
 With one generator what a home gets depends on which other homes there are. A federated client draws for itself and has
-to get the same whoever else takes part; `Keyed` numbers depend on nothing but (seed, round, client) and their place.
+to get the same whoever else takes part; `KeyedRandom` numbers depend on (seed, round, client) and their place only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from datasets.homes import Array, Mask, frozen
 Bits: TypeAlias = npt.NDArray[np.uint64]
 
 
-class Chance(Protocol):
+class RandomSource(Protocol):
     """Numbers for elements that belong to homes; `home` has their positions, sorted. Each call gives new numbers."""
 
     def random(self, home: Array) -> npt.NDArray[np.float64]:
@@ -30,12 +30,12 @@ class Chance(Protocol):
     def below(self, home: Array, bound: Array) -> Array:
         """Uniform among 0 to bound[i] - 1, for every element i."""
 
-    def stream(self, purpose: int) -> Chance:
+    def stream(self, purpose: int) -> RandomSource:
         """Numbers of another purpose: how many calls one draw took never shifts the numbers of another."""
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class SharedRandom:
     """One generator for all homes, one number after the other, whatever the purpose."""
 
     rng: np.random.Generator
@@ -46,12 +46,12 @@ class Together:
     def below(self, home: Array, bound: Array) -> Array:  # noqa: ARG002  the home makes no difference
         return self.rng.integers(0, bound)
 
-    def stream(self, purpose: int) -> Together:  # noqa: ARG002  nor does the purpose
+    def stream(self, purpose: int) -> SharedRandom:  # noqa: ARG002  nor does the purpose
         return self
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Keyed:
+class KeyedRandom:
     """The i-th number of a home in the t-th call: a function of (seed, round, client, purpose, t, i) alone.
 
     Counter-based, as Salmon et al. (2011, SC, "Parallel random numbers: as easy as 1, 2, 3") call it: no state is
@@ -60,7 +60,7 @@ class Keyed:
     splittable pseudorandom number generators"); that output is the state for the next part. It is one-to-one in each
     part, so that no two clients of a round share a state. Not for secrets: SplitMix64 can be run backwards.
 
-    A stream that is asked for again starts again: a `Keyed` draws the same each time it is handed to the same draw.
+    The same stream starts anew each time: a `KeyedRandom` draws the same whenever it is passed to the same draw.
     """
 
     seed: int
@@ -72,10 +72,10 @@ class Keyed:
     def __post_init__(self) -> None:
         for name, value in (("seed", self.seed), ("round", self.round), *(("purpose", p) for p in self.purposes)):
             if not 0 <= value < 2**64:
-                raise DataError(f"chance: {name} {value} must be at least 0 and have at most 64 bits")
+                raise DataError(f"keyed random: {name} {value} must be at least 0 and have at most 64 bits")
         ids = np.asarray(self.client)
         if ids.size and ids.dtype.kind not in "iu":
-            told_apart = f"chance: clients are told apart by whole numbers, not {ids.dtype}"
+            told_apart = f"keyed random: clients are told apart by whole numbers, not {ids.dtype}"
             raise DataError(f"{told_apart}; hand in their positions in the population")
         object.__setattr__(self, "client", frozen(ids))
 
@@ -88,8 +88,8 @@ class Keyed:
         # bound / 2 ** 53, which for a million candidates is one part in nine billion.
         return (self.random(home) * bound).astype(np.int64)
 
-    def stream(self, purpose: int) -> Keyed:
-        return Keyed(self.seed, self.round, self.client, (*self.purposes, purpose))
+    def stream(self, purpose: int) -> KeyedRandom:
+        return KeyedRandom(self.seed, self.round, self.client, (*self.purposes, purpose))
 
     def _bits(self, home: Array) -> Bits:
         """[len(home)]: 64 random bits each."""
@@ -100,7 +100,7 @@ class Keyed:
         step = np.diff(home, prepend=-1)
         if step.min(initial=0) < 0:
             raise DataError(
-                "chance: homes must be sorted, or a number would come twice; sort what is drawn for by home"
+                "keyed random: homes must be sorted, or a number would come twice; sort what is drawn for by home"
             )
         first = np.flatnonzero(step)
         number = np.arange(len(home)) - np.repeat(first, np.diff(first, append=len(home)))  # within each home
@@ -119,9 +119,9 @@ def output(state: Bits, number: Bits) -> Bits:
     return bits
 
 
-def chance_of(rng: np.random.Generator | Chance) -> Chance:
-    """A generator as the chance of all homes together; a chance as it is."""
-    return Together(rng) if isinstance(rng, np.random.Generator) else rng
+def random_source(rng: np.random.Generator | RandomSource) -> RandomSource:
+    """A generator as the source of all homes together; a source as it is."""
+    return SharedRandom(rng) if isinstance(rng, np.random.Generator) else rng
 
 
 # --- Distinct numbers, drawn for all homes at once: each home has a run of numbers, of which some are taken.
@@ -146,24 +146,24 @@ def nth_not_in(taken: Array, nth: Array) -> Array:
     return nth + np.searchsorted(taken - np.arange(len(taken)), nth, side="right")
 
 
-def draw_distinct(start: Array, taken: Array, wanted: Array, chance: Chance, *, first: int = 0) -> Array:
+def draw_distinct(start: Array, taken: Array, wanted: Array, source: RandomSource, *, first: int = 0) -> Array:
     """Per home h `wanted[h]` distinct numbers of start[h] to start[h + 1] not in `taken`, or all; sorted, uniform.
 
-    To `chance` the homes are first, first + 1 and so on.
+    To `source` the homes are first, first + 1 and so on.
     """
     free_start = start - np.searchsorted(taken, start)
     free = np.diff(free_start)
     wanted = np.minimum(wanted, free)
-    return nth_not_in(taken, _draw_numbers(free_start, free, wanted, chance, first))
+    return nth_not_in(taken, _draw_numbers(free_start, free, wanted, source, first))
 
 
-def _draw_numbers(start: Array, free: Array, wanted: Array, chance: Chance, first: int) -> Array:
+def _draw_numbers(start: Array, free: Array, wanted: Array, source: RandomSource, first: int) -> Array:
     """Per home h `wanted[h]` <= free[h] distinct numbers from start[h] on, sorted; every subset is equally likely."""
     # More than half of what there is: shuffle it all, which is less than twice what is wanted, and keep the first.
     all_of = np.where(2 * wanted > free, free, 0)
     home = np.repeat(np.arange(len(free)), all_of)
     number = np.arange(len(home)) - (np.cumsum(all_of) - all_of)[home]  # 0, 1, 2, ... within each home
-    order = np.lexsort((chance.random(first + home), home))
+    order = np.lexsort((source.random(first + home), home))
     kept = number < wanted[home]
     found = np.sort(start[home[kept]] + number[order][kept])
     # Otherwise draw with repetition until enough are distinct: at least half of the draws are new. Homes that have
@@ -174,7 +174,7 @@ def _draw_numbers(start: Array, free: Array, wanted: Array, chance: Chance, firs
     missing = goal
     while missing.any():
         home = np.repeat(np.arange(len(free)), missing)
-        so_far = distinct(np.concatenate([so_far, start[home] + chance.below(first + home, free[home])]))
+        so_far = distinct(np.concatenate([so_far, start[home] + source.below(first + home, free[home])]))
         home = np.searchsorted(start, so_far, side="right") - 1
         goal = np.where(missing > 0, goal, 0)
         missing = goal - np.bincount(home, minlength=len(free))

@@ -95,7 +95,7 @@ def _shown(bar: Progress) -> OnRound:
 
     def on_round(done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:  # noqa: ARG001
         nonlocal shown
-        losses = {"loss": values.get("loss"), "watched": values.get("watched_loss")}
+        losses = {"loss": values.get("loss"), "watched": values.get("validation_loss")}
         bar.expect(of)
         bar.note(", ".join(f"{name} {value:.4f}" for name, value in losses.items() if value is not None))
         bar.step(done - shown)

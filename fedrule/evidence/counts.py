@@ -70,13 +70,13 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tallies:
+class PatternCounts:
     """The combinations of several patterns in some rows."""
 
     levels: Mapping[Pattern, Level]  # of the patterns and of all that they begin with, which comes before them
 
     @classmethod
-    def of(cls, rows: Columns, patterns: Iterable[Pattern]) -> Tallies:
+    def of(cls, rows: Columns, patterns: Iterable[Pattern]) -> PatternCounts:
         """Count what these rows have; a pattern names one column at least."""
         levels: dict[Pattern, Level] = {}
         number: dict[Pattern, Array] = {(): _all_alike(rows)}
@@ -95,10 +95,10 @@ class Tallies:
             number[pattern] = level.find(number[pattern[:-1]], rows[pattern[-1]].values)
         return number
 
-    def only(self, patterns: Iterable[Pattern]) -> Tallies:
+    def only(self, patterns: Iterable[Pattern]) -> PatternCounts:
         """The same for some of the patterns."""
         kept = set(_beginnings(patterns))
-        return Tallies({pattern: level for pattern, level in self.levels.items() if pattern in kept})
+        return PatternCounts({pattern: level for pattern, level in self.levels.items() if pattern in kept})
 
     def count(self, pattern: Pattern) -> Array:
         """How often each combination of a pattern occurs, by its number."""
@@ -247,19 +247,19 @@ OF_NAMES = (*PATTERNS, PATTERNS[0], PATTERNS[0])  # the pattern that decides whe
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shares:
+class HomeFrequencies:
     """What was counted over all training homes."""
 
     n_homes: int
-    tallies: Tallies  # of the patterns
+    tallies: PatternCounts  # of the patterns
     have: tuple[Array, ...]  # for each of them the homes with a combination, by its number
     both: npt.NDArray[np.float64]  # [n_types, n_types]  homes that own devices of both types
 
     @classmethod
-    def of(cls, train: Homes) -> Shares:
+    def of(cls, train: Homes) -> HomeFrequencies:
         """Count; a home counts once for a combination, however many of its rules have it."""
         by_home = [(*pattern, "home") for pattern in PATTERNS]
-        tallies = Tallies.of(Reading.of(train).columns(train.rules), by_home)
+        tallies = PatternCounts.of(Reading.of(train).columns(train.rules), by_home)
         have = tuple(tallies.distinct(pattern) for pattern in by_home)
         both = homes_with_both(train).reshape(len(train.types), len(train.types))
         return cls(train.n_homes, tallies.only(PATTERNS), have, both)

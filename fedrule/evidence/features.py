@@ -19,7 +19,7 @@ from baselines.ease import Cooccurrence
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence import counts as shares
-from fedrule.evidence.counts import OF_HOME, TURNED, Column, Pattern, Reading, Shares, Tallies
+from fedrule.evidence.counts import OF_HOME, TURNED, Column, HomeFrequencies, Pattern, PatternCounts, Reading
 
 # --- Paths through a home's rules that would lead where a candidate leads.
 #
@@ -104,12 +104,12 @@ N_PATHS = len(PATH_NAMES)
 class Evidence:
     """What was counted over all training homes."""
 
-    shares: Shares
+    shares: HomeFrequencies
     together: Cooccurrence
 
     @classmethod
     def of(cls, train: Homes) -> Evidence:
-        return cls(Shares.of(train), Cooccurrence.of(train))
+        return cls(HomeFrequencies.of(train), Cooccurrence.of(train))
 
     @property
     def valid(self) -> ValidRules:
@@ -141,21 +141,23 @@ class _Look:
     """What candidates of some homes find there, in tables that are made once for all of them."""
 
     reading: Reading
-    rules: Tallies  # of the homes, by OF_HOME
+    rules: PatternCounts  # of the homes, by OF_HOME
     log_count: Mapping[Pattern, Features]  # by the number of the combination
-    own: Tallies | None  # of what each home has added to the shares
+    own: PatternCounts | None  # of what each home has added to the shares
     shares: Features  # [n_names, 2, n_kinds]
     log_devices: Features  # [n_homes]
     log_alike: Features  # [n_devices]  how many of its type its home has
 
     @classmethod
-    def of(cls, counted: Shares, homes: Homes, cell: Array, leave_out: Homes | None) -> _Look:
+    def of(cls, counted: HomeFrequencies, homes: Homes, cell: Array, leave_out: Homes | None) -> _Look:
         reading = Reading.of(homes)
-        rules = Tallies.of(reading.columns(homes.rules), OF_HOME)
+        rules = PatternCounts.of(reading.columns(homes.rules), OF_HOME)
         log_count = {pattern: np.log1p(rules.count(pattern)).astype(np.float32) for pattern in OF_HOME}
         own = None
         if leave_out is not None:
-            own = Tallies.of(reading.columns(leave_out.rules), (("home", *pattern) for pattern in shares.PATTERNS))
+            own = PatternCounts.of(
+                reading.columns(leave_out.rules), (("home", *pattern) for pattern in shares.PATTERNS)
+            )
         log_devices = np.log(np.maximum(np.diff(homes.device_start), 1)).astype(np.float32)
         of_kinds = counted.table(reading, cell, less=0 if own is None else 1)
         return cls(reading, rules, log_count, own, of_kinds, log_devices, _log_alike(homes))
@@ -197,6 +199,6 @@ def _log_alike(homes: Homes) -> Features:
     both: Pattern = ("home", "type")
     home, kind = Column(homes.device_home, homes.n_homes), Column(homes.device_type, len(homes.types))
     devices = {"home": home, "type": kind}
-    tallies = Tallies.of(devices, [both])
+    tallies = PatternCounts.of(devices, [both])
     log_count = np.log(np.maximum(tallies.count(both), 1)).astype(np.float32)
     return log_count[tallies.find(devices)[both]]

@@ -19,7 +19,7 @@ from baselines.items import Items, homes_with_both
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Relation, Rules
 from datasets.valid import ValidRules
-from fedrule.evidence.counts import PATTERNS, Reading, Shares, Tallies
+from fedrule.evidence.counts import PATTERNS, HomeFrequencies, PatternCounts, Reading
 from fedrule.evidence.features import Evidence
 
 BYTES = 4  # of a count that is sent
@@ -31,7 +31,7 @@ class Statistics:
     """The sums over some homes; `+` makes those of both."""
 
     valid: ValidRules  # the same for all
-    patterns: Tallies  # numbers of all combinations that valid rules have
+    patterns: PatternCounts  # numbers of all combinations that valid rules have
     numbers: tuple[Array, ...]  # [n_valid]  for each pattern the number of the combination that a valid rule has
     n_homes: int
     both: Matrix  # [n_types ** 2]  homes that own both types
@@ -49,7 +49,7 @@ class Statistics:
         names = PATTERNS if whole else PATTERNS[:1]
         trigger_type, action_type, relation = valid.typed()
         rules = reading.typed(trigger_type, relation, action_type)
-        patterns = Tallies.of(rules, names)
+        patterns = PatternCounts.of(rules, names)
         of_valid, number = patterns.find(rules), patterns.find(reading.columns(homes.rules))
         have = tuple(_homes_with(number[p], len(patterns.count(p)), homes) for p in names)
         alone = homes.with_rules(homes.rules.trigger == homes.rules.action)
@@ -96,7 +96,7 @@ class Statistics:
                 "take a method without evidence, e.g. graphrule, or name fewer types and relations"
             )
         both = self.both.reshape(self.valid.n_types, self.valid.n_types)
-        shares = Shares(self.n_homes, self.patterns, self.have, both)
+        shares = HomeFrequencies(self.n_homes, self.patterns, self.have, both)
         together = Cooccurrence.counted(Items(self.valid), self.counted_together().toarray(), self.both, self.n_homes)
         return Evidence(shares, together)
 

@@ -27,7 +27,7 @@ import torch
 from datasets.common.errors import DataError
 from fedrule.federated.states import AnyArray, ServerState
 from fedrule.federated.vectors import Vector
-from fedrule.training.loop import Watch
+from fedrule.training.loop import DivergenceGuard, EarlyStopping
 
 # --- What a run remembers beside the server's state, and needs again as it was when it goes on from a checkpoint.
 
@@ -43,38 +43,42 @@ class Remembers(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class LastGood:
-    """The last model whose loss was in bounds, and after which round that was: the result of a run that runs away."""
+class GuardBeside:
+    """The last good model, after which round that was, and the highest loss in bounds."""
 
-    model: Vector
-    round: int = 0
+    guard: DivergenceGuard[Vector]
 
     def arrays(self) -> dict[str, AnyArray]:
-        return {"model": self.model, "round": np.asarray(self.round)}
+        return {name: np.asarray(getattr(self.guard, name)) for name in ("model", "round", "bound")}
 
     def recall(self, arrays: Mapping[str, AnyArray]) -> None:
-        self.model, self.round = arrays["model"], int(arrays["round"])
+        self.guard.model, self.guard.round = arrays["model"], int(arrays["round"])
+        self.guard.bound = float(arrays["bound"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WatchBeside:
-    """The loss on rules kept back: the best one so far, and the parameters that it belongs to."""
+class ValidationBeside:
+    """The best validation loss so far, and the parameters that it belongs to."""
 
-    watch: Watch
+    stopping: EarlyStopping
 
     def arrays(self) -> dict[str, AnyArray]:
-        best = {f"best.{name}": value.numpy() for name, value in self.watch.best.items()}
-        return {"lowest": np.asarray(self.watch.lowest), "lowest_round": np.asarray(self.watch.lowest_round), **best}
+        best = {f"best.{name}": value.numpy() for name, value in self.stopping.best.items()}
+        return {
+            "lowest": np.asarray(self.stopping.lowest),
+            "lowest_round": np.asarray(self.stopping.lowest_round),
+            **best,
+        }
 
     def recall(self, arrays: Mapping[str, AnyArray]) -> None:
-        self.watch.lowest, self.watch.lowest_round = float(arrays["lowest"]), int(arrays["lowest_round"])
+        self.stopping.lowest, self.stopping.lowest_round = float(arrays["lowest"]), int(arrays["lowest_round"])
         best = {name.removeprefix("best."): value for name, value in arrays.items() if name.startswith("best.")}
-        self.watch.best = {name: torch.from_numpy(value) for name, value in best.items()}
+        self.stopping.best = {name: torch.from_numpy(value) for name, value in best.items()}
 
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1  # goes up when older files would be misread
+FORMAT = 2  # goes up when older files would be misread
 ABOUT = "about.json"
 REMEDY = "delete it to start again"
 # Arrays whose length is not the same after every round; of all others the whole shape is known.

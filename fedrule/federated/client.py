@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datasets.common.random import Keyed
+from datasets.common.random import KeyedRandom
 from datasets.homes import Array, Homes, Rules
 from fedrule.federated.algorithm import Gradient, Memory, Plan, Sent, train_locally
 from fedrule.federated.cohort import Purpose
 from fedrule.federated.vectors import Layout, Vector
-from fedrule.methods.graph_method import Asks
+from fedrule.methods.graph_method import SamplingOptions
 from fedrule.model.encoders import Parameters
 from fedrule.model.score import Scorer
-from fedrule.training.examples import Practices, Score
-from fedrule.training.loop import Lesson, Teacher
+from fedrule.training.examples import ExampleSampler, Score
+from fedrule.training.loop import BatchLoss, TrainingBatch
 from fedrule.training.losses import Objective
 
 
@@ -33,8 +33,8 @@ class Task:
     objective: Objective
     plan: Plan
     layout: Layout
-    asks: Asks
-    hidden: float  # chance that an automation is taken out of messages and asked for; 0: all send, all are asked for
+    sampling_options: SamplingOptions
+    hidden: float  # probability that an automation is a target and sends no messages; 0: all are, and all send
     self_pairs: bool  # whether a device may act on itself
     seed: int
     draws: int = 0  # draws that rounds take turns with; 0: anew every round
@@ -43,14 +43,16 @@ class Task:
         """Which of the draws round `number` takes; None where each is drawn anew and none comes again."""
         return number % self.draws if self.draws else None
 
-    def key(self, number: int, clients: Array) -> Keyed:
+    def key(self, number: int, clients: Array) -> KeyedRandom:
         """What is asked in round `number` is drawn by this key."""
         turn = self.turn(number)
-        return Keyed(self.seed, number if turn is None else turn, clients)
+        return KeyedRandom(self.seed, number if turn is None else turn, clients)
 
-    def practices(self, homes: Homes) -> Practices:
+    def sampler(self, homes: Homes) -> ExampleSampler:
         """Of these homes."""
-        return Practices.of(homes, self.scorer.valid, hidden=self.hidden, self_pairs=self.self_pairs, **self.asks)
+        return ExampleSampler.of(
+            homes, self.scorer.valid, hidden=self.hidden, self_pairs=self.self_pairs, **self.sampling_options
+        )
 
     def score(self, model: Vector) -> Score:
         """Candidates by a model: which of them are hard depends on it."""
@@ -58,7 +60,7 @@ class Task:
 
         def score(homes: Homes, candidates: Rules) -> Vector:
             with torch.no_grad():
-                logits: Tensor = self.scorer.logits_of(parameters, self.scorer.ask(homes, candidates))
+                logits: Tensor = self.scorer.logits_of(parameters, self.scorer.query(homes, candidates))
             return logits.numpy()
 
         return score
@@ -79,32 +81,32 @@ def train_at_home(
 
     `home` is one home; `shared` is what the server tells it beside the model for its correction.
     """
-    lesson = ask_at_home(task, model, home, key)
-    return None if lesson is None else learn_at_home(task, model, lesson, memory, shared=shared, key=key)
+    batch = ask_at_home(task, model, home, key)
+    return None if batch is None else learn_at_home(task, model, batch, memory, shared=shared, key=key)
 
 
-def ask_at_home(task: Task, model: Vector, home: Homes, key: Key) -> Lesson | None:
+def ask_at_home(task: Task, model: Vector, home: Homes, key: Key) -> TrainingBatch | None:
     """What the home is asked about in a round."""
-    practice = task.practices(home).draw(task.key(key.round, np.array([key.client])), score=task.score(model))
-    return Lesson.of(task.scorer, practice) if len(practice.candidates) else None
+    examples = task.sampler(home).draw(task.key(key.round, np.array([key.client])), score=task.score(model))
+    return TrainingBatch.of(task.scorer, examples) if len(examples.candidates) else None
 
 
 def learn_at_home(
-    task: Task, model: Vector, lesson: Lesson, memory: Memory, *, shared: Vector | None, key: Key
+    task: Task, model: Vector, batch: TrainingBatch, memory: Memory, *, shared: Vector | None, key: Key
 ) -> tuple[Sent, Memory]:
-    """The local steps on a lesson."""
-    return train_locally(task.plan, task.layout, model, gradient(task, lesson, key), memory, shared)
+    """The local steps on a batch."""
+    return train_locally(task.plan, task.layout, model, gradient(task, batch, key), memory, shared)
 
 
-def gradient(task: Task, lesson: Lesson, key: Key) -> Gradient:
-    """The loss of a lesson and its gradient as functions of a vector."""
-    drops = Keyed(task.seed, key.round, np.array([key.client])).stream(Purpose.DROPOUT)
+def gradient(task: Task, batch: TrainingBatch, key: Key) -> Gradient:
+    """The loss of a batch and its gradient as functions of a vector."""
+    drops = KeyedRandom(task.seed, key.round, np.array([key.client])).stream(Purpose.DROPOUT)
     seeds = drops.below(np.zeros(task.plan.steps, dtype=np.int64), np.full(task.plan.steps, 2**62))
 
     def found(vector: Vector, step: int) -> tuple[float, Vector]:
-        chance = torch.Generator().manual_seed(int(seeds[step]))
+        generator = torch.Generator().manual_seed(int(seeds[step]))
         parameters = {name: value.requires_grad_() for name, value in task.layout.parameters(vector).items()}
-        loss = Teacher(task.scorer, task.objective, chance).loss(parameters, lesson)
+        loss = BatchLoss(task.scorer, task.objective, generator)(parameters, batch)
         torch.autograd.backward(loss)
         return loss.item(), task.layout.flat(_slopes(parameters))
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from datasets.common.errors import DataError, unknown
-from datasets.common.random import Keyed
+from datasets.common.random import KeyedRandom
 from datasets.homes import Array, Mask
 
 Sampling: TypeAlias = Literal["uniform", "poisson"]
@@ -38,7 +38,7 @@ class Cohorts:
     """How cohorts are sampled, and the faults to try; all keyed by (seed, round, client)."""
 
     participation: float = 1.0  # share of clients in a round
-    sampling: Sampling = "uniform"  # so many, all equally likely; poisson: each by itself with this chance
+    sampling: Sampling = "uniform"  # so many, all equally likely; poisson: each by itself with this probability
     drop_out: float = 0.0  # share of a cohort that vanishes
     late: float = 0.0
     broken: float = 0.0
@@ -63,18 +63,18 @@ class Cohorts:
 
     def of(self, clients: Array, *, seed: int, number: int) -> Cohort:
         """Of these clients, which are sorted, in round `number`."""
-        chance = Keyed(seed, number, clients)
+        source = KeyedRandom(seed, number, clients)
         each = np.arange(len(clients))
         chosen = each
         share = min(self.size / max(len(clients), 1), 1.0) if self.size else self.participation
         if share < 1:
-            drawn = chance.stream(Purpose.SAMPLING).random(each)
+            drawn = source.stream(Purpose.SAMPLING).random(each)
             if self.sampling == "poisson":
                 chosen = np.flatnonzero(drawn < share)
             else:  # those with the smallest numbers, at least one
                 many = max(round(share * len(clients)), min(len(clients), 1))
                 chosen = np.sort(np.argsort(drawn, kind="stable")[:many])
-        fate = chance.stream(Purpose.FAULTS).random(each)[chosen]
+        fate = source.stream(Purpose.FAULTS).random(each)[chosen]
         dropped = fate < self.drop_out
         late = ~dropped & (fate < self.drop_out + self.late)
         there = ~(dropped | late)

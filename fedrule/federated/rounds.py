@@ -19,12 +19,12 @@ import numpy as np
 from datasets.common.errors import unknown
 from datasets.homes import Array, Mask
 from fedrule.federated.algorithm import Plan, Precise, ServerOptimizer
-from fedrule.federated.checkpoint import LastGood, Remembers
+from fedrule.federated.checkpoint import GuardBeside, Remembers
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.protocols import Round, Told, Trainer, Work
 from fedrule.federated.states import Kept, Memories, ServerState, align, put_back
 from fedrule.federated.vectors import LARGEST, Vector, zeros
-from fedrule.training.loop import RUN_AWAY, ran_away
+from fedrule.training.loop import DivergenceGuard
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Report(NamedTuple):
     late: int = 0  # sent when the round was over
     refused: int = 0  # sent something that is no number
     broken: int = 0  # and were made to, a fault to try
-    diverged: int = 0  # 1 where training ran away in this round; the model is then the last good one
+    diverged: int = 0  # 1 where training diverged in this round; the model is then the last good one
     sent_bytes: float = 0.0  # by a client to the server, mean: its update, of rows those that it touched
     received_bytes: float = 0.0  # by a client from the server: the model, and what corrections share
     memory_bytes: float = 0.0  # that a client keeps, mean over all
@@ -263,26 +263,21 @@ def train(
     Where the loss runs away, or most clients send what is no number, training stops with a warning and the last model
     whose loss was in bounds is the result. Where that is the one it began with nothing has been learned: an error.
     """
-    good = LastGood(state.model, state.round)
+    guard = DivergenceGuard(run.name, run.rounds, run.rates, state.model, state.round)
     if saves is not None:
-        saves = saves.of({}, {"good": good})
+        saves = saves.of({}, {"good": GuardBeside(guard)})
         state = saves.load(state) or state
         if state.round:
             log.info("%s: goes on after round %d", run.name, state.round)
     while state.round < run.rounds:
         before = state.model
         state, report = engine.step(trainer, state, seed=run.seed, rate=run.at(state.round), donate=True)
-        if state.bound == np.inf and report.clients:  # the first round that anybody's update came in
-            state = replace(state, bound=RUN_AWAY * max(report.loss, 1.0))
-        # Most of those that sent, sent what is no number, and not because they were made to.
-        most = report.refused - report.broken > report.clients
-        in_bounds = not most and not report.loss > state.bound
-        if in_bounds:  # the loss is that of the model before the round
-            good.model, good.round = before, state.round - 1
-        if not in_bounds or not np.isfinite(state.model).all():
-            ran_away(run.name, run.rates, run.rounds, state.round, report.loss, good.round)
-            told(state.round, good.model, report._replace(diverged=1))
-            return good.model
+        losses = [report.loss] if report.clients else []
+        if report.refused - report.broken > report.clients:  # most are NaN or infinite, not by a simulated fault
+            losses = [math.nan]
+        if guard.diverged(state.round, before, losses, finite=bool(np.isfinite(state.model).all())):
+            told(state.round, guard.model, report._replace(diverged=1))
+            return guard.model
         if told(state.round, state.model, report):
             break
         if saves is not None:

@@ -255,7 +255,6 @@ class ServerState:
     shared: Vector  # [n_groups, size]  what corrections share, one vector for each round that some client needs
     shared_round: Array  # [n_groups]
     clients: Memories
-    bound: float = np.inf  # a loss above it has run away
 
     def arrays(self) -> dict[str, AnyArray]:
         """By name, nested ones with dots between; `of` takes them back."""
@@ -274,7 +273,6 @@ class ServerState:
             arrays["shared"],
             arrays["shared_round"],
             Memories(last, row_start, row, steps, own, first, second),
-            float(arrays["bound"]),
         )
 
 

@@ -372,7 +372,7 @@ class ScorerSearch:
         candidates = every.take(possible & ~np.isin(every.keys(*sizes), homes.rules.keys(*sizes)))
         scorer = self.model.scorer
         with torch.no_grad():
-            logit = scorer.logits_of(self.model.parameters, scorer.ask(homes, candidates)).numpy()
+            logit = scorer.logits_of(self.model.parameters, scorer.query(homes, candidates)).numpy()
         score = np.clip(logit, -LARGEST, LARGEST).astype(np.float32)
         columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation, score)
         return _best_of_each([Found(*columns)], k)

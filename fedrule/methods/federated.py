@@ -15,7 +15,7 @@ from datasets.candidates import has_self_rules
 from datasets.common.errors import DataError
 from datasets.homes import Homes
 from fedrule.federated.algorithm import EPSILON, ClientOptimizer, Control, Correction, Plan, ServerOptimizer, ServerRule
-from fedrule.federated.checkpoint import WatchBeside
+from fedrule.federated.checkpoint import ValidationBeside
 from fedrule.federated.client import Task
 from fedrule.federated.cohort import Cohorts, Sampling
 from fedrule.federated.protocols import Trainer
@@ -27,7 +27,7 @@ from fedrule.federated.trainers.torch import OneByOne
 from fedrule.federated.vectors import Layout, Vector
 from fedrule.methods.graph_method import GraphMethod, Prepared, refuse_wrong_numbers
 from fedrule.model.score import GraphModel
-from fedrule.training.loop import Lesson, Start, Teacher, Watch
+from fedrule.training.loop import EarlyStopping, WarmStart
 
 # --- What all federated methods have in common: their options, and fitting by rounds of the engine.
 
@@ -50,7 +50,7 @@ class Federated(GraphMethod):
     decay: bool = False  # the server's rate falls to zero along half a cosine over all rounds
     participation: float = 1.0  # share of homes in a round
     cohort: int = 0  # homes of a round, or all where there are fewer; 0: by participation
-    sampling: Sampling = "uniform"  # so many homes, all equally likely; poisson: each by itself with this chance
+    sampling: Sampling = "uniform"  # so many homes, all equally likely; poisson: each by itself with this probability
     weighting: Weighting = "clients"  # updates count alike; rules, or roots: as the number of rules, or its square root
     drop_out: float = 0.0  # a fault to try: share of a cohort that vanishes in mid-round
     late: float = 0.0  # a fault to try: share that sends too late
@@ -97,41 +97,40 @@ class Federated(GraphMethod):
         rng: np.random.Generator,
         on_round: OnRound = ignore,
         saves: Saves | None = None,
-        start: Start | None = None,
+        warm_start: WarmStart | None = None,
     ) -> GraphModel:
         """All randomness comes from `rng`, by way of one seed; `saves` keeps states and goes on from the last one."""
-        prepared = self.prepare(train, rng, start=start)
+        prepared = self.prepare(train, rng, warm_start=warm_start)
         if not prepared.train.n_rules:
             return prepared.untrained()
         seed = int(rng.integers(2**62))
-        begin = prepared.begin
-        initial = begin or prepared.scorer.initial(torch.Generator().manual_seed(seed))
+        initial = prepared.initial or prepared.scorer.initial(torch.Generator().manual_seed(seed))
         task = self.task(prepared, Layout.of(initial), seed)
         trainer = trainer_of(prepared.train, task)
         engine, layout, before = self.engine(), task.layout, self.sent_before(prepared)
-        watch = None
-        if prepared.watched is not None:
-            lesson = Lesson.of(prepared.scorer, prepared.watched, leave_out=False)
-            watch = Watch(Teacher(prepared.scorer, self.objective_function), lesson)
-            if begin is not None:  # to come back to if no round does better
-                watch.look(0, begin)
+        stopping = EarlyStopping.of(
+            prepared.scorer,
+            self.objective_function,
+            prepared.validation,
+            patience=self.patience,
+            initial=prepared.initial,
+        )
 
         def told(done: int, model: Vector, report: Report) -> bool:
             values = {name: float(value) for name, value in report._asdict().items()} | (before if done == 1 else {})
             parameters = layout.parameters(model)
-            if watch is not None:
-                values["watched_loss"] = watch.look(done, parameters)
+            values |= stopping.update(done, parameters)
             if on_round is not ignore:
                 on_round(done, self.rounds, prepared.model(parameters), values)
-            return watch is not None and 0 < self.patience <= done - watch.lowest_round
+            return stopping.should_stop(done)
 
         if saves is not None:
             run_of = {"method": self.NAME, "parameters": asdict(self), "homes": train.fingerprint, "seed": seed}
-            saves = saves.of(run_of, {} if watch is None else {"watch": WatchBeside(watch)})
+            saves = saves.of(run_of, {} if stopping.batch is None else {"validation": ValidationBeside(stopping)})
         run = Run(self.NAME, self.rounds, seed, self.server_rate, self.decay, client_rate=self.learning_rate)
         state = engine.begin(trainer, layout.flat(initial))
         model = layout.parameters(train_rounds(engine, trainer, run, state, told, saves))
-        return prepared.model(watch.best if watch is not None and self.patience and watch.best else model)
+        return prepared.model(stopping.select(model))
 
     def sent_before(self, prepared: Prepared) -> dict[str, float]:  # noqa: ARG002  of `prepared` some methods send part
         """What a home sends before the first round, by the names that its history has for it; most send nothing."""
@@ -144,7 +143,7 @@ class Federated(GraphMethod):
             objective=self.objective_function,
             plan=self.plan(),
             layout=layout,
-            asks=self.asks,
+            sampling_options=self.sampling_options,
             hidden=self.hidden_rules,
             self_pairs=has_self_rules(prepared.train.rules),
             seed=seed,

@@ -27,7 +27,7 @@ from fedrule.federated.rounds import Weighting
 from fedrule.methods.federated import Federated
 from fedrule.methods.graph_method import Prepared
 from fedrule.methods.graphrank import RankingOptions
-from fedrule.model.terms import WeighedEvidence
+from fedrule.model.terms import EvidenceNetwork
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class FedRank(RankingOptions, Federated):
     weighting: Weighting = "roots"  # as a home of n rules counts in the loss of `graphrank`
 
     def sent_before(self, prepared: Prepared) -> dict[str, float]:
-        evidence = (term.evidence for term in prepared.scorer.terms if isinstance(term, WeighedEvidence))
+        evidence = (term.evidence for term in prepared.scorer.terms if isinstance(term, EvidenceNetwork))
         sent = float(sum(map(sent_bytes, evidence)))
         log.info("%s: each home sends %.1f kB of counts before training", self.NAME, sent / 1e3)
         return {"statistics_bytes": sent}

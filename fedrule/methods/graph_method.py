@@ -35,9 +35,9 @@ from fedrule.evidence.statistics import Statistics
 from fedrule.model.encoders import Direction, Messages, Parameters, Sizes
 from fedrule.model.network import Network
 from fedrule.model.score import GraphModel, Scorer
-from fedrule.model.terms import Context, CountBias, LearnedBias, Term, WeighedEvidence
-from fedrule.training.examples import NonRules, Practice, how_many
-from fedrule.training.loop import Start
+from fedrule.model.terms import Context, CountBias, EvidenceNetwork, LearnedBias, ScoreTerm
+from fedrule.training.examples import Examples, NonRules, how_many
+from fedrule.training.loop import WarmStart
 from fedrule.training.losses import OBJECTIVES, Objective
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
-class Asks(TypedDict):
+class SamplingOptions(TypedDict):
     """What is drawn beside the rules that are asked for."""
 
     non_rules: NonRules
@@ -118,7 +118,7 @@ def refuse_wrong_options(method: GraphMethod) -> None:
 
 def refuse_wrong_schedule(method: GraphRule) -> None:
     """The same for what only centralized training has."""
-    not_negative = ("asked_homes", "homes_at_once", "weight_decay")
+    not_negative = ("homes_per_draw", "batch_size", "weight_decay")
     refuse_wrong_numbers(method, not_negative=not_negative, positive=("learning_rate",))
 
 
@@ -145,9 +145,9 @@ def refuse_wrong_numbers(
 # --- Rules of the training homes that are kept back, to see whether training still gets better on what it is not told.
 
 
-def hold_back(
+def split_validation(
     train: Homes, share: float, *, non_rules: NonRules, per_rule: int, candidates: int, rng: np.random.Generator
-) -> tuple[Homes, Practice | None]:
+) -> tuple[Homes, Examples | None]:
     """The homes to train on, and the rules kept back beside non-rules; None where homes are too small to keep any.
 
     Whole automations are kept back.
@@ -155,13 +155,13 @@ def hold_back(
     parts = split(train, "holdout", seed=int(rng.integers(2**31)), fraction=share)
     if not len(parts.test):
         return train, None
-    asks = {"per_rule": per_rule, "candidates": candidates}
-    return parts.train, watched(parts.train, parts.test, non_rules=non_rules, **asks, rng=rng)
+    sampling_options = {"per_rule": per_rule, "candidates": candidates}
+    return parts.train, validation_examples(parts.train, parts.test, non_rules=non_rules, **sampling_options, rng=rng)
 
 
-def watched(
+def validation_examples(
     train: Homes, kept: Hidden, *, non_rules: NonRules, per_rule: int, candidates: int, rng: np.random.Generator
-) -> Practice | None:
+) -> Examples | None:
     """Rules that are kept back of homes whose other rules are `train`, beside non-rules; None where none are.
 
     Non-rules are those of training, drawn once, so that rounds can be compared; for hard ones they are the feasible
@@ -176,7 +176,7 @@ def watched(
         drawn = negatives.paper(train, kept.rules, rng=rng, wanted=wanted)
     else:
         drawn = Feasible.of(train, ValidRules.of(train), taken=[train.rules, kept.rules]).draw(wanted, rng)
-    return Practice.of(train, kept.rules, drawn, train)
+    return Examples.of(train, kept.rules, drawn, train)
 
 
 log = logging.getLogger(__name__)
@@ -188,13 +188,13 @@ class Prepared:
 
     name: str  # of the method
     train: Homes  # without the rules kept back
-    watched: Practice | None  # rules kept back
+    validation: Examples | None  # rules kept back
     scorer: Scorer
-    parameters: Parameters | None = None  # to go on from; None: drawn
+    parameters: Parameters | None = None  # to continue from; None: drawn
 
     @property
-    def begin(self) -> Parameters | None:
-        """Parameters to go on from, in tensors of their own; None where they are to be drawn."""
+    def initial(self) -> Parameters | None:
+        """Parameters to continue from, in tensors of their own; None where they are to be drawn."""
         if self.parameters is None:
             return None
         return {name: value.detach().float().clone() for name, value in self.parameters.items()}
@@ -205,10 +205,10 @@ class Prepared:
 
     def untrained(self) -> GraphModel:
         """Where there is not one rule to learn from."""
-        parameters, outcome = self.begin, "the model stays as it was"
+        parameters, outcome = self.initial, "the model stays as it was"
         if parameters is None:
-            initial = self.scorer.initial(torch.Generator())
-            parameters = {name: torch.zeros_like(value) for name, value in initial.items()}
+            drawn = self.scorer.initial(torch.Generator())
+            parameters = {name: torch.zeros_like(value) for name, value in drawn.items()}
             outcome = "all scores are 0" if self.scorer.answers_unseen else "it has no score for anything"
         log.warning("%s: %s has no rule to learn from; %s", self.name, self.train.name, outcome)
         return self.model(parameters)
@@ -235,7 +235,9 @@ class GraphMethod:
     per_rule: int = 1  # non-rules beside each rule
     candidates: int = 0  # non-rules of each home in place of `per_rule`, the list that ranking is about; 0: by rule
     draws: int = 0  # draws of non-rules and hidden rules that rounds take turns with; 1: authors' code; 0: ever new
-    hidden_rules: float = 0.0  # chance that an automation sends no messages and is asked for; 0: all do and all are
+    hidden_rules: float = (
+        0.0  # probability that an automation sends no messages and is asked for; 0: all do and all are
+    )
     bias: Biases = "none"  # one for each (type, relation, type): learned, or from how many homes have it
     context: int = 0  # size of a vector for the whole home, what it has automated and owns, in the score; 0: none
     evidence: int = 0  # hidden units of a small network on plain graph features of a candidate, in the score; 0: none
@@ -262,7 +264,7 @@ class GraphMethod:
         return self.hidden_rules == 0 and (sends or self.evidence > 0)
 
     @property
-    def asks(self) -> Asks:
+    def sampling_options(self) -> SamplingOptions:
         """What is drawn beside the rules that are asked for."""
         return {"non_rules": self.non_rules, "per_rule": self.per_rule, "candidates": self.candidates}
 
@@ -270,22 +272,22 @@ class GraphMethod:
     def objective_function(self) -> Objective:
         return OBJECTIVES[self.objective]
 
-    def prepare(self, train: Homes, rng: np.random.Generator, *, start: Start | None = None) -> Prepared:
+    def prepare(self, train: Homes, rng: np.random.Generator, *, warm_start: WarmStart | None = None) -> Prepared:
         """Keep rules back where they are to be watched, and put the scorer together."""
-        practice = None
-        start = start or Start()
-        if start.validation is not None:
-            practice = watched(train, start.validation, rng=rng, **self.asks)
+        validation = None
+        warm_start = warm_start or WarmStart()
+        if warm_start.validation is not None:
+            validation = validation_examples(train, warm_start.validation, rng=rng, **self.sampling_options)
         elif self.validation:
-            train, practice = hold_back(train, self.validation, rng=rng, **self.asks)
-            if practice is None:
+            train, validation = split_validation(train, self.validation, rng=rng, **self.sampling_options)
+            if validation is None:
                 small = "%s: homes of %s have too few rules to keep a share of %g back; there is no loss to watch"
                 log.warning(small, self.NAME, train.name, self.validation)
-        counts = start.counts
+        counts = warm_start.counts
         if counts is None and self.counts_homes:
             counts = Statistics.of(train, ValidRules.of(train), whole=self.evidence > 0)
         valid = ValidRules.of(train) if counts is None else counts.valid
-        return Prepared(self.NAME, train, practice, self.scorer(valid, counts), start.parameters)
+        return Prepared(self.NAME, train, validation, self.scorer(valid, counts), warm_start.parameters)
 
     @property
     def counts_homes(self) -> bool:
@@ -313,10 +315,10 @@ class GraphMethod:
         )
         return Network(sizes, self.encoder, self.predictor_hidden)
 
-    def _terms(self, valid: ValidRules, counts: Statistics | None) -> tuple[Term, ...]:
+    def _terms(self, valid: ValidRules, counts: Statistics | None) -> tuple[ScoreTerm, ...]:
         if counts is None and self.counts_homes:
             raise DataError(f"{self.NAME}: its score needs counts over homes; hand them in")
-        terms: list[Term] = []
+        terms: list[ScoreTerm] = []
         if self.bias == "learned":
             terms.append(LearnedBias(valid))
         if counts is not None and self.bias == "counts":
@@ -324,5 +326,5 @@ class GraphMethod:
         if self.context:
             terms.append(Context(valid, self.context))
         if counts is not None and self.evidence:
-            terms.append(WeighedEvidence(counts.evidence(), self.evidence, self.dropout))
+            terms.append(EvidenceNetwork(counts.evidence(), self.evidence, self.dropout))
         return tuple(terms)

@@ -21,7 +21,7 @@ from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask, Rules
 from fedrule.evidence.features import NAMES, Evidence, Features
 from fedrule.model.score import narrow, refuse_other_vocabulary
-from fedrule.training.examples import Practices
+from fedrule.training.examples import ExampleSampler
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ AT_ONCE = 1 << 17  # candidates scored at a time: 28 MB of features, and 56 more
 class GraphFeatures:
     """Gradient-boosted trees on counts: what this home, this device and all homes already do that is like a rule."""
 
-    hidden_rules: float = 0.3  # chance that an automation is hidden from the features and asked for
+    hidden_rules: float = 0.3  # probability that an automation is hidden from the features and asked for
     folds: int = 5  # parts of the homes; the counts that one part learns from are those of the others
     draws: int = 4  # times that other automations are hidden and other non-rules drawn
     candidates: int = 300  # non-rules of each home that is asked, among those that it could have
@@ -88,11 +88,11 @@ class GraphFeatures:
         fold = rng.permutation(train.n_homes) % self.folds
         for number in range(min(self.folds, train.n_homes)):
             evidence, part = Evidence.of(train.subset(fold != number)), train.subset(fold == number)
-            practices = Practices.of(
+            sampler = ExampleSampler.of(
                 part, evidence.valid, hidden=self.hidden_rules, non_rules="feasible", candidates=self.candidates
             )
             for _ in range(self.draws):
-                drawn = practices.draw(rng)
+                drawn = sampler.draw(rng)
                 trigger_type, relation, action_type = part.typed(drawn.candidates)
                 asked = evidence.valid.contains(trigger_type, action_type, relation)  # as when it is to recommend
                 features.append(evidence.features(drawn.context, drawn.candidates.take(asked)))

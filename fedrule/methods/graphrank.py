@@ -52,5 +52,5 @@ class GraphRank(RankingOptions, GraphRule):
     rounds: int = 80
     learning_rate: float = 0.002
     decay: bool = True
-    homes_at_once: int = 24  # many small steps: large homes need them to be learned from
-    asked_homes: int = 2000
+    batch_size: int = 24  # many small steps: large homes need them to be learned from
+    homes_per_draw: int = 2000

@@ -20,8 +20,8 @@ from datasets.homes import Homes, Rules
 from fedrule.methods.graph_method import GraphMethod, refuse_wrong_schedule
 from fedrule.model.encoders import Parameters
 from fedrule.model.score import GraphModel
-from fedrule.training.examples import Practice, Practices
-from fedrule.training.loop import Schedule, Start, learn
+from fedrule.training.examples import Examples, ExampleSampler
+from fedrule.training.loop import Schedule, WarmStart, optimize
 
 
 @register("graphrule")
@@ -39,11 +39,11 @@ class GraphRule(GraphMethod):
         "draws": ("choice", 0, 1, 10),
     }
 
-    asked_homes: int = 0  # most homes that one draw asks, others in each: bounds time and memory; 0: all
+    homes_per_draw: int = 0  # most homes in one draw of examples, others in each: bounds time and memory; 0: all
     learning_rate: float = 0.01  # of Adam; the paper has 0.1, with which its sizes do worse: docs/graph.md
     decay: bool = False  # the learning rate falls to zero along half a cosine over all steps
     weight_decay: float = 0.0  # of Adam: pull of all parameters towards zero
-    homes_at_once: int = 0  # homes of one step; 0: all in one packed batch
+    batch_size: int = 0  # homes in one step; 0: all in one batch
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,40 +55,40 @@ class GraphRule(GraphMethod):
         *,
         rng: np.random.Generator,
         on_round: OnRound = ignore,
-        start: Start | None = None,
+        warm_start: WarmStart | None = None,
     ) -> GraphModel:
         """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
-        prepared = self.prepare(train, rng, start=start)
+        prepared = self.prepare(train, rng, warm_start=warm_start)
         train, scorer = prepared.train, prepared.scorer
         if not train.n_rules:
             return prepared.untrained()
-        practices = Practices.of(train, scorer.valid, hidden=self.hidden_rules, **self.asks)
+        sampler = ExampleSampler.of(train, scorer.valid, hidden=self.hidden_rules, **self.sampling_options)
 
-        def draw(parameters: Parameters) -> Practice:
+        def draw(parameters: Parameters) -> Examples:
             def score(homes: Homes, candidates: Rules) -> npt.NDArray[np.float32]:
                 with torch.no_grad():
-                    logits: Tensor = scorer.logits_of(parameters, scorer.ask(homes, candidates))
+                    logits: Tensor = scorer.logits_of(parameters, scorer.query(homes, candidates))
                 return logits.numpy()
 
-            practice = practices.draw(rng, score=score)
-            asked = np.unique(practice.candidates.home)
-            if not 0 < self.asked_homes < len(asked):
-                return practice
-            return practice.part(np.sort(rng.choice(asked, self.asked_homes, replace=False)))
+            examples = sampler.draw(rng, score=score)
+            with_candidates = np.unique(examples.candidates.home)
+            if not 0 < self.homes_per_draw < len(with_candidates):
+                return examples
+            return examples.subset(np.sort(rng.choice(with_candidates, self.homes_per_draw, replace=False)))
 
-        def told(done: int, parameters: Parameters, values: dict[str, float]) -> None:
+        def after_round(done: int, parameters: Parameters, values: dict[str, float]) -> None:
             on_round(done, self.rounds, prepared.model(parameters), values)
 
-        parameters = learn(
+        parameters = optimize(
             scorer,
             self.objective_function,
             self._schedule,
             draw,
             name=self.NAME,
             rng=rng,
-            watched=prepared.watched,
-            told=None if on_round is ignore else told,
-            begin=prepared.begin,
+            validation=prepared.validation,
+            on_round=None if on_round is ignore else after_round,
+            initial=prepared.initial,
         )
         return prepared.model(parameters)
 
@@ -98,7 +98,7 @@ class GraphRule(GraphMethod):
             self.rounds,
             self.learning_rate,
             self.weight_decay,
-            self.homes_at_once,
+            self.batch_size,
             self.draws,
             self.patience,
             self.decay,

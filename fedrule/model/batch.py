@@ -39,7 +39,7 @@ class Edges:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Packed:
+class GraphBatch:
     """Homes as the network sees them: their devices, and the rules that send messages."""
 
     n_homes: int
@@ -50,7 +50,7 @@ class Packed:
     outgoing: Edges  # from a rule's action to its trigger
 
     @classmethod
-    def of(cls, homes: Homes, rules: Rules | None = None) -> Packed:
+    def of(cls, homes: Homes, rules: Rules | None = None) -> GraphBatch:
         """Devices of these homes; messages go along `rules`, or along all that the homes have."""
         rules = homes.rules if rules is None else rules
         # Copies: tensors cannot be read-only, and the columns of homes are.

@@ -16,7 +16,7 @@ from torch_geometric.nn import GATConv, GCNConv
 
 from datasets.common.errors import DataError, unknown
 from fedrule.inference.network import WAYS
-from fedrule.model.batch import Packed
+from fedrule.model.batch import GraphBatch
 
 Parameters: TypeAlias = dict[str, Tensor]
 Direction = Literal["in", "out", "both", "none"]
@@ -60,9 +60,9 @@ class Sizes:
 class Encoder(Protocol):
     """Parameters in, embeddings out. Names of its parameters are its own; the network puts `theta.` before them."""
 
-    def initial(self, chance: torch.Generator) -> Parameters: ...
+    def initial(self, generator: torch.Generator) -> Parameters: ...
 
-    def embed(self, theta: Parameters, homes: Packed, chance: torch.Generator | None) -> Tensor:
+    def embed(self, theta: Parameters, homes: GraphBatch, generator: torch.Generator | None) -> Tensor:
         """[n_devices, hidden]."""
 
 
@@ -74,7 +74,7 @@ def refuse(encoder: str, sizes: Sizes, *names: str) -> None:
             raise DataError(f"encoder {encoder!r} knows no {field.name} = {value!r}; leave it at {field.default!r}")
 
 
-def first_product(theta: Parameters, matrix: Tensor, homes: Packed, n_types: int) -> Tensor:
+def first_product(theta: Parameters, matrix: Tensor, homes: GraphBatch, n_types: int) -> Tensor:
     """x times a matrix [n_features, dim] for inputs x = [one-hot type ; embedding of the number]."""
     product = matrix[:n_types].index_select(0, homes.type)
     if "place" in theta:
@@ -83,21 +83,21 @@ def first_product(theta: Parameters, matrix: Tensor, homes: Packed, n_types: int
     return product
 
 
-def dropped(hidden: Tensor, share: float, chance: torch.Generator | None) -> Tensor:
+def dropped(hidden: Tensor, share: float, generator: torch.Generator | None) -> Tensor:
     """Dropout from a generator of its own, so that it repeats; none without a generator."""
-    if chance is None or not share:
+    if generator is None or not share:
         return hidden
-    kept = torch.rand(hidden.shape, generator=chance) >= share
+    kept = torch.rand(hidden.shape, generator=generator) >= share
     return hidden * kept / (1 - share)
 
 
 # --- Weights to start from.
 
 
-def uniform(*shape: int, fan_in: int, chance: torch.Generator) -> Tensor:
+def uniform(*shape: int, fan_in: int, generator: torch.Generator) -> Tensor:
     """Uniform in +-1 / sqrt(fan_in), the usual start of a fully connected layer with so many inputs."""
     bound = max(fan_in, 1) ** -0.5
-    return torch.rand(*shape, generator=chance).mul_(2).sub_(1).mul_(bound)
+    return torch.rand(*shape, generator=generator).mul_(2).sub_(1).mul_(bound)
 
 
 # --- GraphSAGE with the mean as aggregator: Algorithm 1 of the paper.
@@ -116,29 +116,31 @@ class Sage:
     def __post_init__(self) -> None:
         refuse("sage", self.sizes, "self_loops", "heads")  # a device's own state is there without a loop
 
-    def initial(self, chance: torch.Generator) -> Parameters:
+    def initial(self, generator: torch.Generator) -> Parameters:
         sizes = self.sizes
         theta: Parameters = {}
         for layer, inputs in ((1, sizes.n_features), (2, sizes.hidden)):
             ways = len(WAYS[sizes.direction])
             fan_in = inputs * (1 + ways)
             for part in ("self", *WAYS[sizes.direction]):
-                theta[f"{part}{layer}"] = uniform(inputs, sizes.hidden, fan_in=fan_in, chance=chance)
-            theta[f"bias{layer}"] = uniform(sizes.hidden, fan_in=fan_in, chance=chance)
+                theta[f"{part}{layer}"] = uniform(inputs, sizes.hidden, fan_in=fan_in, generator=generator)
+            theta[f"bias{layer}"] = uniform(sizes.hidden, fan_in=fan_in, generator=generator)
             if sizes.messages == "relation":
                 for way in WAYS[sizes.direction]:
                     shape = (sizes.n_relations, sizes.hidden)
-                    theta[f"relation_{way}{layer}"] = uniform(*shape, fan_in=fan_in, chance=chance)
+                    theta[f"relation_{way}{layer}"] = uniform(*shape, fan_in=fan_in, generator=generator)
         if sizes.node_embedding:
-            theta["place"] = uniform(MOST_PLACES, sizes.node_embedding, fan_in=sizes.node_embedding, chance=chance)
+            theta["place"] = uniform(
+                MOST_PLACES, sizes.node_embedding, fan_in=sizes.node_embedding, generator=generator
+            )
         return theta
 
-    def embed(self, theta: Parameters, homes: Packed, chance: torch.Generator | None) -> Tensor:
+    def embed(self, theta: Parameters, homes: GraphBatch, generator: torch.Generator | None) -> Tensor:
         hidden = self._layer(theta, 1, homes, lambda matrix: first_product(theta, matrix, homes, self.sizes.n_types))
-        hidden = relu(dropped(hidden, self.sizes.dropout, chance))
+        hidden = relu(dropped(hidden, self.sizes.dropout, generator))
         return self._layer(theta, 2, homes, lambda matrix: hidden @ matrix)
 
-    def _layer(self, theta: Parameters, layer: int, homes: Packed, times: Callable[[Tensor], Tensor]) -> Tensor:
+    def _layer(self, theta: Parameters, layer: int, homes: GraphBatch, times: Callable[[Tensor], Tensor]) -> Tensor:
         """theta [h ; mean of h over the neighbours]; `times` is h times a matrix."""
         out = times(theta[f"self{layer}"]) + theta[f"bias{layer}"]
         for way in WAYS[self.sizes.direction]:
@@ -175,23 +177,25 @@ class Convolutions(ABC):
     def strength(self, edges: Tensor, n_devices: int) -> Tensor | None:
         """[n_messages]: what messages are multiplied by, where the layer does not find it out itself."""
 
-    def initial(self, chance: torch.Generator) -> Parameters:
+    def initial(self, generator: torch.Generator) -> Parameters:
         """From the same range as GraphSAGE's, so that encoders differ in nothing but what they compute."""
         sizes = self.sizes
         theta: Parameters = {}
         for number, inputs in ((1, sizes.n_features), (2, sizes.hidden)):
             for name, value in self.layer(inputs).named_parameters():
                 fan_in = inputs if name == "bias" else value.shape[-1]
-                theta[f"layer{number}.{name}"] = uniform(*value.shape, fan_in=fan_in, chance=chance)
+                theta[f"layer{number}.{name}"] = uniform(*value.shape, fan_in=fan_in, generator=generator)
         if sizes.node_embedding:
-            theta["place"] = uniform(MOST_PLACES, sizes.node_embedding, fan_in=sizes.node_embedding, chance=chance)
+            theta["place"] = uniform(
+                MOST_PLACES, sizes.node_embedding, fan_in=sizes.node_embedding, generator=generator
+            )
         return theta
 
-    def embed(self, theta: Parameters, homes: Packed, chance: torch.Generator | None) -> Tensor:
+    def embed(self, theta: Parameters, homes: GraphBatch, generator: torch.Generator | None) -> Tensor:
         edges = messages(homes, self.sizes.direction)
         strength = self.strength(edges, homes.n_devices)
         hidden = self._convolve(theta, 1, inputs_of(theta, homes, self.sizes.n_types), edges, strength)
-        hidden = relu(dropped(hidden, self.sizes.dropout, chance))
+        hidden = relu(dropped(hidden, self.sizes.dropout, generator))
         return self._convolve(theta, 2, hidden, edges, strength)
 
     def _convolve(self, theta: Parameters, number: int, x: Tensor, edges: Tensor, strength: Tensor | None) -> Tensor:
@@ -239,7 +243,7 @@ class Gat(Convolutions):
         return None
 
 
-def messages(homes: Packed, direction: Direction) -> Tensor:
+def messages(homes: GraphBatch, direction: Direction) -> Tensor:
     """[2, n_messages]: sender and receiver. `both` is the undirected graph, where a self rule still is one message."""
     incoming = torch.stack([homes.incoming.sender, homes.incoming.receiver])
     if direction == "in":
@@ -248,7 +252,7 @@ def messages(homes: Packed, direction: Direction) -> Tensor:
     return outgoing if direction == "out" else torch.cat([incoming, outgoing[:, outgoing[0] != outgoing[1]]], dim=1)
 
 
-def inputs_of(theta: Parameters, homes: Packed, n_types: int) -> Tensor:
+def inputs_of(theta: Parameters, homes: GraphBatch, n_types: int) -> Tensor:
     """x [n_devices, n_features] = [one-hot type ; embedding of the number]."""
     types = one_hot(homes.type, n_types).to(theta["layer1.bias"].dtype)
     if "place" not in theta:

@@ -22,7 +22,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn.functional import relu
 
 from datasets.common.errors import DataError, unknown
-from fedrule.model.batch import Packed
+from fedrule.model.batch import GraphBatch
 from fedrule.model.encoders import Encoder, Gat, Gcn, Parameters, Sage, Sizes, uniform
 
 # --- Logits of single relations: the predictor for triples (trigger device, action device, relation), nothing beside them.
@@ -150,24 +150,24 @@ class Network:
     def _encoder(self) -> Encoder:
         return ENCODERS[self.encoder](self.sizes)
 
-    def initial(self, chance: torch.Generator) -> Parameters:
+    def initial(self, generator: torch.Generator) -> Parameters:
         """Parameters to start from; those of the encoder begin with theta, those of the predictor with phi."""
         embedding, relations = self.sizes.hidden, self.sizes.n_relations
         # Four ReLUs for four relations fail on toy homes at every third seed, 16 at 1 of 200; real data has over 100.
         hidden = self.predictor_hidden or max(relations, embedding)
         return {
-            **{f"theta.{name}": value for name, value in self._encoder.initial(chance).items()},
-            "phi.trigger": uniform(embedding, hidden, fan_in=2 * embedding, chance=chance),
-            "phi.action": uniform(embedding, hidden, fan_in=2 * embedding, chance=chance),
-            "phi.hidden_bias": uniform(hidden, fan_in=2 * embedding, chance=chance),
-            "phi.relation": uniform(relations, hidden, fan_in=hidden, chance=chance),
-            "phi.relation_bias": uniform(relations, fan_in=hidden, chance=chance),
+            **{f"theta.{name}": value for name, value in self._encoder.initial(generator).items()},
+            "phi.trigger": uniform(embedding, hidden, fan_in=2 * embedding, generator=generator),
+            "phi.action": uniform(embedding, hidden, fan_in=2 * embedding, generator=generator),
+            "phi.hidden_bias": uniform(hidden, fan_in=2 * embedding, generator=generator),
+            "phi.relation": uniform(relations, hidden, fan_in=hidden, generator=generator),
+            "phi.relation_bias": uniform(relations, fan_in=hidden, generator=generator),
         }
 
-    def embed(self, parameters: Parameters, homes: Packed, chance: torch.Generator | None = None) -> Tensor:
-        """z [n_devices, hidden]; `chance` draws the dropout of training, without it nothing is dropped."""
+    def embed(self, parameters: Parameters, homes: GraphBatch, generator: torch.Generator | None = None) -> Tensor:
+        """z [n_devices, hidden]; `generator` draws the dropout of training, without it nothing is dropped."""
         theta = {name.removeprefix("theta."): v for name, v in parameters.items() if name.startswith("theta.")}
-        return self._encoder.embed(theta, homes, chance)
+        return self._encoder.embed(theta, homes, generator)
 
     def logits(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor) -> Tensor:
         """[n_pairs, n_relations]."""

@@ -19,10 +19,10 @@ from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Relation, Rules
 from datasets.valid import ValidRules
 from fedrule.inference.encode import LARGEST
-from fedrule.model.batch import Packed
+from fedrule.model.batch import GraphBatch
 from fedrule.model.encoders import Parameters
 from fedrule.model.network import Network
-from fedrule.model.terms import Observed, Term
+from fedrule.model.terms import Observed, ScoreTerm
 
 # --- What a fitted graph method is shown: homes in its own vocabulary, and only those that are asked about.
 
@@ -65,10 +65,10 @@ CELLS_AT_ONCE = 1 << 20  # scores worked out at a time, 8 MB each in the predict
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class Query:
     """Candidates of homes as tensors, with all that can be known of them before there are parameters."""
 
-    homes: Packed  # with the rules that send messages
+    homes: GraphBatch  # with the rules that send messages
     trigger: Tensor  # [n]
     action: Tensor  # [n]
     relation: Tensor  # [n]
@@ -85,29 +85,29 @@ class Scorer:
 
     network: Network | None  # None: the terms alone
     valid: ValidRules
-    terms: tuple[Term, ...] = ()
+    terms: tuple[ScoreTerm, ...] = ()
     answers_unseen: bool = True  # False where training never asks about what no home has: then it has no score
 
-    def initial(self, chance: torch.Generator) -> Parameters:
+    def initial(self, generator: torch.Generator) -> Parameters:
         """Parameters to start from: the network's, and those of each term behind its name and a dot."""
-        of_terms = {f"{t.name}.{name}": value for t in self.terms for name, value in t.initial(chance).items()}
-        return (self.network.initial(chance) if self.network else {}) | of_terms
+        of_terms = {f"{t.name}.{name}": value for t in self.terms for name, value in t.initial(generator).items()}
+        return (self.network.initial(generator) if self.network else {}) | of_terms
 
-    def ask(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Asked:
+    def query(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Query:
         """Candidates of homes whose rules send messages; `leave_out` as terms want it in training."""
         columns = (candidates.trigger, candidates.action, candidates.relation)
         trigger, action, relation = (torch.tensor(column) for column in columns)
         observed = self._observe(homes, candidates, leave_out=leave_out)
-        return Asked(Packed.of(homes), trigger, action, relation, observed)
+        return Query(GraphBatch.of(homes), trigger, action, relation, observed)
 
-    def logits_of(self, parameters: Parameters, asked: Asked, chance: torch.Generator | None = None) -> Tensor:
-        """[n]; `chance` draws the dropout of training, without it nothing is dropped."""
+    def logits_of(self, parameters: Parameters, asked: Query, generator: torch.Generator | None = None) -> Tensor:
+        """[n]; `generator` draws the dropout of training, without it nothing is dropped."""
         logits = next(iter(parameters.values())).new_zeros(len(asked.trigger))
         if self.network:
-            z = self.network.embed(parameters, asked.homes, chance)
+            z = self.network.embed(parameters, asked.homes, generator)
             logits = self.network.logits_of(parameters, z, asked.trigger, asked.action, asked.relation)
         for term, observed in zip(self.terms, asked.observed, strict=True):
-            logits = logits + term.logits_of(_own(parameters, term), observed, chance)
+            logits = logits + term.logits_of(_own(parameters, term), observed, generator)
         return logits
 
     def score_pairs(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array) -> Scores:
@@ -129,7 +129,7 @@ class Scorer:
         """[n_pairs, n_relations] for pairs in the order of homes."""
         logits = next(iter(parameters.values())).new_zeros(len(trigger), len(homes.relations))
         if self.network:
-            z = self.network.embed(parameters, Packed.of(homes))
+            z = self.network.embed(parameters, GraphBatch.of(homes))
             # All relations, also where few are asked for: one product of matrices is faster than many of vectors.
             logits = self.network.logits(parameters, z, torch.tensor(trigger), torch.tensor(action))
         if self.answers_unseen and not self.terms:
@@ -184,7 +184,7 @@ class Scorer:
         return pair[order], relation[order], is_unseen[order]
 
 
-def _own(parameters: Parameters, term: Term) -> Parameters:
+def _own(parameters: Parameters, term: ScoreTerm) -> Parameters:
     """A term's parameters by the names that it gave them."""
     start = f"{term.name}."
     return {name.removeprefix(start): value for name, value in parameters.items() if name.startswith(start)}

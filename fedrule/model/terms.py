@@ -25,13 +25,13 @@ from fedrule.model.encoders import Parameters, dropped, uniform
 Observed: TypeAlias = dict[str, Tensor]
 
 
-class Term(Protocol):
+class ScoreTerm(Protocol):
     """Something that adds to the logits of candidates. Its name goes before the names of its parameters."""
 
     @property
     def name(self) -> str: ...
 
-    def initial(self, chance: torch.Generator) -> Parameters:
+    def initial(self, generator: torch.Generator) -> Parameters:
         """Parameters to start from; none for a term that has nothing to learn."""
 
     def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:
@@ -41,8 +41,8 @@ class Term(Protocol):
         leave each home's own contribution out, or they would tell the answer.
         """
 
-    def logits_of(self, parameters: Parameters, observed: Observed, chance: torch.Generator | None) -> Tensor:
-        """[n]: what to add to each candidate's logit; `chance` draws dropout in training."""
+    def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:
+        """[n]: what to add to each candidate's logit; `generator` draws dropout in training."""
 
 
 # --- Typed rules by number, the items of the user-item formulation: what biases and the context of a home know of them.
@@ -77,13 +77,13 @@ class LearnedBias:
     valid: ValidRules
     name: ClassVar[str] = "bias"
 
-    def initial(self, chance: torch.Generator) -> Parameters:  # noqa: ARG002
+    def initial(self, generator: torch.Generator) -> Parameters:  # noqa: ARG002
         return {"item": torch.zeros(len(self.valid) + 1)}
 
     def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:  # noqa: ARG002
         return {"item": torch.from_numpy(items(self.valid, homes, candidates))}
 
-    def logits_of(self, parameters: Parameters, observed: Observed, chance: torch.Generator | None) -> Tensor:  # noqa: ARG002
+    def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:  # noqa: ARG002
         return parameters["item"].index_select(0, observed["item"])
 
 
@@ -100,7 +100,7 @@ class CountBias:
     def of(cls, counts: Statistics) -> CountBias:
         return cls(counts.valid, np.append(counts.with_rule, 0).astype(np.float64), counts.both)
 
-    def initial(self, chance: torch.Generator) -> Parameters:  # noqa: ARG002
+    def initial(self, generator: torch.Generator) -> Parameters:  # noqa: ARG002
         return {"scale": torch.ones(1)}
 
     def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:
@@ -113,7 +113,7 @@ class CountBias:
             could = could - 1  # whoever can be asked about the rule owns both types
         return {"log_share": torch.from_numpy(np.log((have + HAVE) / (could + COULD)))}
 
-    def logits_of(self, parameters: Parameters, observed: Observed, chance: torch.Generator | None) -> Tensor:  # noqa: ARG002
+    def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:  # noqa: ARG002
         scale = parameters["scale"]
         return scale * observed["log_share"].to(scale.dtype)
 
@@ -137,12 +137,12 @@ class Context:
     size: int
     name: ClassVar[str] = "context"
 
-    def initial(self, chance: torch.Generator) -> Parameters:
+    def initial(self, generator: torch.Generator) -> Parameters:
         """Rules' vectors start at zero, so that training starts from the network's own score."""
         known = len(self.valid) + 1
         return {
-            "rule": uniform(known, self.size, fan_in=self.size, chance=chance),
-            "type": uniform(self.valid.n_types, self.size, fan_in=self.size, chance=chance),
+            "rule": uniform(known, self.size, fan_in=self.size, generator=generator),
+            "type": uniform(self.valid.n_types, self.size, fan_in=self.size, generator=generator),
             "candidate": torch.zeros(known, self.size),
         }
 
@@ -166,7 +166,7 @@ class Context:
         }
         return {name: torch.tensor(column) for name, column in columns.items()}
 
-    def logits_of(self, parameters: Parameters, observed: Observed, chance: torch.Generator | None) -> Tensor:  # noqa: ARG002
+    def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:  # noqa: ARG002
         home, candidate = observed["home"], observed["candidate"]
         rule, kind = parameters["rule"], parameters["type"]
         none = rule.new_zeros(len(observed["rules"]), self.size)
@@ -188,7 +188,7 @@ LEVEL, SPREAD = np.where(IS_SHARE, -3.5, 0.0), np.where(IS_SHARE, 1.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WeighedEvidence:
+class EvidenceNetwork:
     """Two fully connected layers and a direct weight for each feature."""
 
     evidence: Evidence
@@ -196,25 +196,25 @@ class WeighedEvidence:
     dropout: float = 0.0
     name: ClassVar[str] = "evidence"
 
-    def initial(self, chance: torch.Generator) -> Parameters:
+    def initial(self, generator: torch.Generator) -> Parameters:
         n, hidden = len(NAMES), self.hidden
         return {
             "direct": torch.zeros(n),
-            "first": uniform(n, hidden, fan_in=n, chance=chance),
-            "first_bias": uniform(hidden, fan_in=n, chance=chance),
-            "second": uniform(hidden, hidden, fan_in=hidden, chance=chance),
-            "second_bias": uniform(hidden, fan_in=hidden, chance=chance),
-            "last": uniform(hidden, fan_in=hidden, chance=chance),
+            "first": uniform(n, hidden, fan_in=n, generator=generator),
+            "first_bias": uniform(hidden, fan_in=n, generator=generator),
+            "second": uniform(hidden, hidden, fan_in=hidden, generator=generator),
+            "second_bias": uniform(hidden, fan_in=hidden, generator=generator),
+            "last": uniform(hidden, fan_in=hidden, generator=generator),
         }
 
     def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:
         features = self.evidence.features(homes, candidates, leave_out=leave_out)
         return {"features": torch.from_numpy(((features - LEVEL) / SPREAD).astype(np.float32))}
 
-    def logits_of(self, parameters: Parameters, observed: Observed, chance: torch.Generator | None) -> Tensor:
+    def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:
         features = observed["features"].to(parameters["direct"].dtype)
         hidden = features
         for layer in ("first", "second"):
             hidden = relu(torch.addmm(parameters[f"{layer}_bias"], hidden, parameters[layer]))
-            hidden = dropped(hidden, self.dropout, chance)
+            hidden = dropped(hidden, self.dropout, generator)
         return features @ parameters["direct"] + hidden @ parameters["last"]

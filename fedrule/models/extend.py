@@ -72,7 +72,7 @@ def added_up(saved: SavedModel, train: Homes) -> Statistics:
     return _renumbered(earlier, later, np.searchsorted(valid.cell, known)) + later
 
 
-def grown(saved: SavedModel, scorer: Scorer, chance: torch.Generator) -> Parameters:
+def grown(saved: SavedModel, scorer: Scorer, generator: torch.Generator) -> Parameters:
     """The parameters of a model, put into those that are drawn for a scorer with more words."""
     valid = scorer.valid
     n_types, n_relations = len(saved.card.types), len(saved.card.relations)
@@ -82,7 +82,7 @@ def grown(saved: SavedModel, scorer: Scorer, chance: torch.Generator) -> Paramet
         "relations": np.arange(n_relations),
         "items": np.append(known, len(valid)),  # the last is of all that training never saw
     }
-    earlier, parameters = restored(saved).parameters, scorer.initial(chance)
+    earlier, parameters = restored(saved).parameters, scorer.initial(generator)
     for name, value in earlier.items():
         if name.startswith(COLUMNS_ARE_FEATURES) and value.ndim == 2:
             parameters[name][:, _features(value.shape[1], n_types, valid.n_types)] = value.float()

@@ -33,7 +33,7 @@ from fedrule.models.card import Scale, Taught
 from fedrule.models.extend import added_up, grown, same_shape, same_words
 from fedrule.models.file import SavedModel
 from fedrule.models.restore import graph_method, saved_model
-from fedrule.training.loop import Start
+from fedrule.training.loop import WarmStart
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def train(
     built = _built(name, options or {}, test, patience, earlier)
     start, counts = _start(built, parts, earlier, seed)
     rounds = _Rounds(on_round)
-    fitted = _fit_of(built)(parts.train, rng=np.random.default_rng([seed, FITTING]), on_round=rounds, start=start)
+    fitted = _fit_of(built)(parts.train, rng=np.random.default_rng([seed, FITTING]), on_round=rounds, warm_start=start)
     scale, metrics = _measured(fitted, built, parts, seed)
     kept = rounds.kept(fitted, start) if built.patience else rounds.done
     lesson = _taught(given, homes, seed, kept)
@@ -93,9 +93,11 @@ def train(
 
 
 class _Fit(Protocol):
-    """How a method is taught here: `start` has the rules to watch, and the model to go on from."""
+    """How a method is taught here: `warm_start` has the validation rules, and the parameters to continue from."""
 
-    def __call__(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound, start: Start) -> GraphModel: ...
+    def __call__(
+        self, train: Homes, *, rng: np.random.Generator, on_round: OnRound, warm_start: WarmStart
+    ) -> GraphModel: ...
 
 
 @dataclass(slots=True)
@@ -107,17 +109,17 @@ class _Rounds:
     best: int = 0
     lowest: float = math.inf
 
-    def kept(self, fitted: GraphModel, start: Start) -> int:
+    def kept(self, fitted: GraphModel, warm_start: WarmStart) -> int:
         """The round whose parameters these are; 0 for those that it went on from."""
-        begun = start.parameters or {}
+        begun = warm_start.parameters or {}
         as_it_was = begun and all(torch.equal(fitted.parameters[name], value.double()) for name, value in begun.items())
         return 0 if as_it_was else self.best or self.done
 
     def __call__(self, done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:
         if not values.get("diverged"):
             self.done = done
-        if values.get("watched_loss", math.inf) < self.lowest:
-            self.best, self.lowest = done, values["watched_loss"]
+        if values.get("validation_loss", math.inf) < self.lowest:
+            self.best, self.lowest = done, values["validation_loss"]
         self.told(done, of, fitted, values)
 
 
@@ -148,25 +150,25 @@ def _built(
 
 
 def _fit_of(method: GraphMethod) -> _Fit:
-    """Its `fit`, which has to take `start`; a method of somebody else may have another one, or none."""
+    """Its `fit`, which has to take `warm_start`; a method of somebody else may have another one, or none."""
     fit = getattr(method, "fit", None)
-    if fit is None or "start" not in inspect.signature(fit).parameters:
+    if fit is None or "warm_start" not in inspect.signature(fit).parameters:
         raise DataError(
-            f"{method.NAME}: {type(method).__name__} needs a `fit` that takes `start` (fedrule/training/loop.py) and returns a "
-            "GraphModel, as that of GraphRule does"
+            f"{method.NAME}: {type(method).__name__} needs a `fit` that takes `warm_start` "
+            "(fedrule/training/loop.py) and returns a GraphModel, as that of GraphRule does"
         )
     return cast(_Fit, fit)
 
 
-def _start(built: GraphMethod, parts: Split, earlier: SavedModel | None, seed: int) -> tuple[Start, Statistics]:
+def _start(built: GraphMethod, parts: Split, earlier: SavedModel | None, seed: int) -> tuple[WarmStart, Statistics]:
     """What training begins with, and the counts that the model is saved with."""
     if earlier is None:
         counts = Statistics.of(parts.train, ValidRules.of(parts.train), whole=built.evidence > 0)
-        return Start(counts=counts, validation=parts.validation), counts
+        return WarmStart(counts=counts, validation=parts.validation), counts
     counts = added_up(earlier, parts.train)
     scorer = built.scorer(counts.valid, counts)
     parameters = grown(earlier, scorer, torch.Generator().manual_seed(seed))
-    return Start(parameters, counts, parts.validation), counts
+    return WarmStart(parameters, counts, parts.validation), counts
 
 
 def _measured(

@@ -4,7 +4,7 @@ The paper (section 3.2) lets all rules of a home send messages and asks for all 
 non-rules. A model trained so may learn to repeat what it is told; `hidden` takes part of a home's automations out of
 message passing and asks for those only.
 
-With keyed chance (`datasets.common.random.Keyed`) a client draws for itself what it would get among all the others.
+With `datasets.common.random.KeyedRandom` a client draws for itself what it would get among all the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from datasets import negatives
 from datasets.candidates import has_self_rules
 from datasets.common.errors import DataError, unknown
-from datasets.common.random import Chance, chance_of
+from datasets.common.random import RandomSource, random_source
 from datasets.homes import Array, Homes, Mask, Rules, runs, starts
 from datasets.negatives import Feasible
 from datasets.valid import ValidRules
@@ -30,11 +30,11 @@ Score: TypeAlias = Callable[[Homes, Rules], npt.NDArray[np.floating[Any]]]
 
 LOOKED_AT = 10  # feasible candidates that "hard" scores for each that it keeps
 COLUMNS = ("home", "trigger", "action", "relation")
-HIDING, NON_RULES, TIES = range(3)  # purposes of chance
+HIDING, NON_RULES, TIES = range(3)  # purposes of source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Practice:
+class Examples:
     """Candidates to score, given what the homes are known to have, and which of them are rules."""
 
     context: Homes  # the homes with the rules that send messages
@@ -43,13 +43,13 @@ class Practice:
     full: Homes  # the same homes with all their training rules, for `leave_out`
 
     @classmethod
-    def of(cls, context: Homes, asked: Rules, non_rules: Rules, full: Homes) -> Practice:
+    def of(cls, context: Homes, asked: Rules, non_rules: Rules, full: Homes) -> Examples:
         """Rules that are asked for and non-rules put together, home by home, the rules of a home first."""
         columns = [np.concatenate([getattr(asked, name), getattr(non_rules, name)]) for name in COLUMNS]
         order = np.argsort(columns[0], kind="stable")
         return cls(context, Rules(*columns).take(order), order < len(asked), full)
 
-    def part(self, homes: Array) -> Practice:
+    def subset(self, homes: Array) -> Examples:
         """The same for these homes only, numbered anew in this order: a minibatch."""
         full = self.full.subset(homes)
         context = full if self.context is self.full else self.context.subset(homes)
@@ -59,12 +59,12 @@ class Practice:
         moved = (full.device_start[:-1] - self.full.device_start[homes])[home]
         taken = self.candidates.take(some)
         candidates = Rules(home, taken.trigger + moved, taken.action + moved, taken.relation)
-        return Practice(context, candidates, self.positive[some], full)
+        return Examples(context, candidates, self.positive[some], full)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Practices:
-    """Draws a practice each time it is asked to; what depends on the training homes alone is prepared once."""
+class ExampleSampler:
+    """Draws a examples each time it is asked to; what depends on the training homes alone is prepared once."""
 
     train: Homes
     hidden: float
@@ -82,17 +82,17 @@ class Practices:
         train: Homes,
         valid: ValidRules,
         *,
-        hidden: float = 0.0,  # chance that an automation is taken out of messages and asked for; 0: all send, all asked
+        hidden: float = 0.0,  # probability that an automation is a target and sends no messages; 0: all are, and all send
         non_rules: NonRules = "paper",  # as in datasets.negatives; "hard": of feasible ones those that score highest
         per_rule: int = 1,  # non-rules beside each rule that is asked for
         candidates: int = 0,  # non-rules of each home that is asked, in place of `per_rule`; 0: count by rule
         self_pairs: bool | None = None,  # whether a device may act on itself in its population; None: as `train` shows
-    ) -> Practices:
+    ) -> ExampleSampler:
         """Of these training homes, and the triples that are valid."""
         if not 0 <= hidden < 1:
-            raise DataError(f"practice: hidden {hidden} must be in [0, 1)")
+            raise DataError(f"examples: hidden {hidden} must be in [0, 1)")
         if per_rule < 0 or candidates < 0:
-            raise DataError(f"practice: {per_rule} non-rules per rule and {candidates} per home must not be negative")
+            raise DataError(f"examples: {per_rule} non-rules per rule and {candidates} per home must not be negative")
         if non_rules not in get_args(NonRules):
             raise unknown("kind of non-rules", non_rules, get_args(NonRules))
         selves = has_self_rules(train.rules) if self_pairs is None else self_pairs
@@ -101,31 +101,31 @@ class Practices:
             feasible = Feasible.of(train, valid, taken=[train.rules], self_pairs=selves)
         return cls(train, hidden, non_rules, per_rule, candidates, selves, *_automations(train.rules), feasible)
 
-    def draw(self, rng: np.random.Generator | Chance, *, score: Score | None = None) -> Practice:
+    def draw(self, rng: np.random.Generator | RandomSource, *, score: Score | None = None) -> Examples:
         """Hide, ask and draw non-rules, for all homes at once; `score` is needed by "hard", and only by it.
 
         No non-rule is a rule of `train`; a home with too few left gets those. Homes of which nothing is asked have no
-        candidates. The same `Keyed` chance draws the same again; for several draws of a round hand in streams of it.
+        candidates. The same `KeyedRandom` draws the same again; for several draws of a round pass streams of it.
         """
-        chance = chance_of(rng)
+        source = random_source(rng)
         context, asked = self.train, self.train.rules
         if self.hidden:
             # One number for each automation and, as results that are kept were drawn with one for each rule, unused
             # ones behind them; these belong to the last home, whose own come before.
             unused = np.full(len(asked) - len(self.automation_home), self.train.n_homes - 1)
             home = np.concatenate([self.automation_home, unused])
-            hides = (chance.stream(HIDING).random(home) < self.hidden)[self.automation]
+            hides = (source.stream(HIDING).random(home) < self.hidden)[self.automation]
             context, asked = self.train.with_rules(~hides), asked.take(hides)
         wanted = how_many(asked, self.train.n_homes, per_rule=self.per_rule, candidates=self.candidates)
-        others = chance.stream(NON_RULES)
+        others = source.stream(NON_RULES)
         if self.feasible is None:
             drawn = negatives.paper(self.train, asked, rng=others, wanted=wanted, self_pairs=self.self_pairs)
         elif self.non_rules == "hard":
             looked_at = self.feasible.draw(LOOKED_AT * wanted, others)
-            drawn = _hardest(context, looked_at, wanted, score, chance.stream(TIES))
+            drawn = _hardest(context, looked_at, wanted, score, source.stream(TIES))
         else:
             drawn = self.feasible.draw(wanted, others)
-        return Practice.of(context, asked, drawn, self.train)
+        return Examples.of(context, asked, drawn, self.train)
 
 
 def how_many(asked: Rules, n_homes: int, *, per_rule: int, candidates: int) -> Array:
@@ -143,10 +143,10 @@ def _automations(rules: Rules) -> tuple[Array, Array]:
     return of_rule.reshape(-1), automations[0]
 
 
-def _hardest(context: Homes, candidates: Rules, wanted: Array, score: Score | None, chance: Chance) -> Rules:
+def _hardest(context: Homes, candidates: Rules, wanted: Array, score: Score | None, source: RandomSource) -> Rules:
     """Per home h the `wanted[h]` candidates of the highest score, or all; ties in random order."""
     if score is None:
-        raise DataError('practice: non-rules "hard" need the score of the model as it stands; hand in score=')
-    order = np.lexsort((chance.random(candidates.home), -score(context, candidates), candidates.home))
+        raise DataError('examples: non-rules "hard" need the score of the model as it stands; hand in score=')
+    order = np.lexsort((source.random(candidates.home), -score(context, candidates), candidates.home))
     place = np.arange(len(candidates)) - starts(candidates.home, len(wanted))[candidates.home]
     return candidates.take(np.sort(order[place < wanted[candidates.home]]))

@@ -1,16 +1,15 @@
-"""Training in rounds: Adam on what practice asks, watched on rules kept back, stopped before it runs away.
+"""The training loop of centralized graph methods: Adam in rounds, with early stopping and a guard against divergence.
 
-A round is one look at every home: one step where all homes are in one batch, as in the paper, several where they come
-in smaller ones.
+A round visits every home once: in one step where all homes are in one batch, as in the paper, or in several.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -20,16 +19,26 @@ from datasets.common.errors import DataError
 from datasets.splits import Hidden
 from fedrule.evidence.statistics import Statistics
 from fedrule.model.encoders import Parameters
-from fedrule.model.score import Asked, Scorer
-from fedrule.training.examples import Practice
+from fedrule.model.score import Query, Scorer
+from fedrule.training.examples import Examples
 from fedrule.training.losses import Objective
 
 log = logging.getLogger(__name__)
 
-RUN_AWAY = 1e4  # times the first loss: no learning rate that works comes near
+DIVERGENCE_FACTOR = 1e4  # a loss this many times the first one has diverged: no learning rate that works comes near
 
-Draw: TypeAlias = Callable[[Parameters], Practice]  # what to ask next, given the parameters as they are
-Told: TypeAlias = Callable[[int, Parameters, dict[str, float]], None]  # the round, its parameters and measurements
+Draw: TypeAlias = Callable[[Parameters], Examples]  # new examples, given the current parameters
+OnRound: TypeAlias = Callable[[int, Parameters, dict[str, float]], None]  # the round, its parameters and measurements
+Model = TypeVar("Model")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WarmStart:
+    """Where training starts if it is not the first one; what is None is drawn, counted or split off as usual."""
+
+    parameters: Parameters | None = None  # to continue from
+    counts: Statistics | None = None  # over earlier homes and these; its valid rules are the model's
+    validation: Hidden | None = None  # validation rules of homes whose other rules are trained on
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,131 +48,184 @@ class Schedule:
     rounds: int
     learning_rate: float  # of Adam
     weight_decay: float = 0.0  # of Adam
-    homes_at_once: int = 0  # homes of one step; 0: all
-    draws: int = 1  # different draws that the rounds take turns with, each prepared once and kept; 0: anew every round
-    patience: int = 0  # rounds without a better loss on the rules kept back before it stops; 0: never
+    batch_size: int = 0  # homes in one step; 0: all
+    draws: int = 1  # draws of examples that rounds take turns with, each prepared once; 0: a new one every round
+    patience: int = 0  # rounds without a better validation loss before training stops; 0: never
     decay: bool = False  # the learning rate falls to zero along half a cosine over all steps
 
-    def rate(self, over: float) -> float:
+    def rate(self, progress: float) -> float:
         """The learning rate when this share of training is over."""
-        return self.learning_rate * (0.5 + 0.5 * math.cos(math.pi * over)) if self.decay else self.learning_rate
+        return self.learning_rate * (0.5 + 0.5 * math.cos(math.pi * progress)) if self.decay else self.learning_rate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lesson:
-    """The candidates of one step as tensors, and which of them are rules."""
+class TrainingBatch:
+    """The examples of one step as tensors."""
 
-    asked: Asked
-    positive: Tensor  # [n]
+    query: Query
+    positive: Tensor  # [n]  which candidates are rules
     home: Tensor  # [n]
     n_homes: int
     weight: int  # homes with candidates
 
     @classmethod
-    def of(cls, scorer: Scorer, practice: Practice, *, leave_out: bool = True) -> Lesson:
-        candidates, context = practice.candidates, practice.context
-        asked = scorer.ask(context, candidates, leave_out=practice.full if leave_out else None)
+    def of(cls, scorer: Scorer, examples: Examples, *, leave_out: bool = True) -> TrainingBatch:
+        candidates, context = examples.candidates, examples.context
+        query = scorer.query(context, candidates, leave_out=examples.full if leave_out else None)
         weight = len(np.unique(candidates.home))
-        return cls(asked, torch.tensor(practice.positive), torch.tensor(candidates.home), context.n_homes, weight)
+        return cls(query, torch.tensor(examples.positive), torch.tensor(candidates.home), context.n_homes, weight)
 
 
 @dataclass(slots=True, eq=False)
-class Teacher:
-    """What makes a loss of parameters: the scorer, the objective, and dropout where it draws any."""
+class BatchLoss:
+    """The loss of a batch as a function of the parameters."""
 
     scorer: Scorer
     objective: Objective
-    chance: torch.Generator | None = None
+    generator: torch.Generator | None = None  # of dropout
 
-    def loss(self, parameters: Parameters, lesson: Lesson) -> Tensor:
-        logits = self.scorer.logits_of(parameters, lesson.asked, self.chance)
-        return self.objective(logits, lesson.positive, lesson.home, lesson.n_homes)
+    def __call__(self, parameters: Parameters, batch: TrainingBatch) -> Tensor:
+        logits = self.scorer.logits_of(parameters, batch.query, self.generator)
+        return self.objective(logits, batch.positive, batch.home, batch.n_homes)
 
 
 @dataclass(slots=True, eq=False)
-class Watch:
-    """The loss on rules kept back, and the parameters that did best on them."""
+class EarlyStopping:
+    """The validation loss by round, and the parameters of the best round."""
 
-    teacher: Teacher
-    lesson: Lesson
+    batch_loss: BatchLoss
+    batch: TrainingBatch | None  # None: no validation
+    patience: int = 0  # rounds without a better loss; 0: never stop, and keep the last round
     lowest: float = math.inf
     lowest_round: int = 0
     best: Parameters = field(default_factory=dict)
 
+    @classmethod
+    def of(
+        cls,
+        scorer: Scorer,
+        objective: Objective,
+        validation: Examples | None,
+        *,
+        patience: int,
+        initial: Parameters | None,  # to return to if no round is better
+    ) -> EarlyStopping:
+        batch = None if validation is None else TrainingBatch.of(scorer, validation, leave_out=False)
+        stopping = cls(BatchLoss(scorer, objective), batch, patience)
+        if initial is not None:
+            stopping.update(0, initial)
+        return stopping
+
     @torch.no_grad()
-    def look(self, done: int, parameters: Parameters) -> float:
-        loss = float(self.teacher.loss(parameters, self.lesson))
+    def update(self, done: int, parameters: Parameters) -> dict[str, float]:
+        """What to report of round `done`: its validation loss, or nothing without validation."""
+        if self.batch is None:
+            return {}
+        loss = float(self.batch_loss(parameters, self.batch))
         if loss < self.lowest:
             self.lowest, self.lowest_round, self.best = loss, done, copied(parameters)
-        return loss
+        return {"validation_loss": loss}
+
+    def should_stop(self, done: int) -> bool:
+        """Whether the best round is `patience` rounds ago."""
+        return self.batch is not None and 0 < self.patience <= done - self.lowest_round
+
+    def select(self, last: Parameters) -> Parameters:
+        """The parameters to keep: with patience those of the best round."""
+        return self.best if self.patience and self.best else last
 
 
-def learn(
+@dataclass(slots=True, eq=False)
+class DivergenceGuard(Generic[Model]):
+    """Detects a loss that explodes, and keeps the last good model.
+
+    A learning rate that is too high makes the loss infinite, or large beyond meaning. Then training should stop, with
+    the last model whose loss was in bounds. If that is the initial one, nothing has been learned: an error.
+    """
+
+    name: str  # of the method, for messages
+    rounds: int
+    rates: dict[str, float]  # learning rates by the name of their option, for messages
+    model: Model
+    round: int = 0  # of the model
+    bound: float = math.inf  # highest loss in bounds; set by the first one
+
+    def diverged(self, done: int, before: Model, losses: Sequence[float], *, finite: bool) -> bool:
+        """Whether training diverged in round `done`.
+
+        `losses` are those of its steps, each before the update, so that the first is of the model `before` the round;
+        `finite` says whether all numbers of the model after it are.
+        """
+        if self.bound == math.inf and losses:
+            self.bound = DIVERGENCE_FACTOR * max(losses[0], 1.0)
+        in_bounds = all(math.isfinite(loss) and loss <= self.bound for loss in losses)
+        if in_bounds:
+            self.model, self.round = before, done - 1
+        if in_bounds and finite:
+            return False
+        loss = losses[-1] if losses else math.nan
+        message = f"{self.name}: training diverged in round {done} of {self.rounds} (loss {loss:.4g})"
+        remedy = f"{' or '.join(f'{rate} {value:g}' for rate, value in self.rates.items())} is too high"
+        if len(self.rates) == 1:  # of several it is not known which
+            remedy += "".join(f", try {min(value / 10, 0.01):g}" for value in self.rates.values())
+        if self.round == 0:
+            raise DataError(f"{message} and had learned nothing before; {remedy}")
+        log.warning("%s; the model after round %d is kept. %s", message, self.round, remedy)
+        return True
+
+
+def optimize(
     scorer: Scorer,
     objective: Objective,
     schedule: Schedule,
     draw: Draw,
     *,
-    name: str,  # of the method, for what has to be said
+    name: str,  # of the method, for messages
     rng: np.random.Generator,
-    watched: Practice | None = None,  # rules kept back
-    told: Told | None = None,
-    begin: Parameters | None = None,  # to go on from, and to come back to if no round does better; None: drawn
+    validation: Examples | None = None,
+    on_round: OnRound | None = None,
+    initial: Parameters | None = None,  # to continue from; None: drawn
 ) -> Parameters:
-    """The parameters after the last round, or with patience those of the round with the best watched loss.
-
-    A learning rate that is too high makes the loss infinite, or large beyond meaning. Then training stops with a
-    warning, and the last parameters whose loss was in bounds are the result. Where these are the ones it began with,
-    nothing has been learned, and that is an error.
-    """
-    chance = torch.Generator().manual_seed(int(rng.integers(2**63)))
-    teacher = Teacher(scorer, objective, chance)
-    parameters = {key: value.requires_grad_() for key, value in (begin or scorer.initial(chance)).items()}
+    """The parameters after the last round, with patience of the best one, on divergence the last good ones."""
+    generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
+    batch_loss = BatchLoss(scorer, objective, generator)
+    parameters = {key: value.requires_grad_() for key, value in (initial or scorer.initial(generator)).items()}
     optimizer = torch.optim.Adam(
         parameters.values(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay, fused=True
     )
-    watch = None
-    if watched is not None:
-        watch = Watch(Teacher(scorer, objective), Lesson.of(scorer, watched, leave_out=False))
-        if begin is not None:
-            watch.look(0, parameters)
-    kept: list[list[Lesson]] = []  # by draw
-    good, good_round, good_loss, bound = copied(parameters), 0, math.inf, math.inf
+    stopping = EarlyStopping.of(scorer, objective, validation, patience=schedule.patience, initial=initial)
+    guard = DivergenceGuard(name, schedule.rounds, {"learning_rate": schedule.learning_rate}, copied(parameters))
+    good_loss = math.inf
+    draws: list[list[TrainingBatch]] = []
     for done in range(1, schedule.rounds + 1):
         turn = (done - 1) % (schedule.draws or schedule.rounds)
-        if turn < len(kept):
-            lessons = kept[turn]
+        if turn < len(draws):
+            batches = draws[turn]
         else:
-            lessons = _lessons(scorer, draw(copied(parameters)), schedule.homes_at_once, rng)
+            batches = _batches(scorer, draw(copied(parameters)), schedule.batch_size, rng)
             if schedule.draws:
-                kept.append(lessons)
+                draws.append(batches)
         before = copied(parameters)
-        shuffled = [lessons[i] for i in rng.permutation(len(lessons))]
-        rates = [schedule.rate((done - 1 + step / len(lessons)) / schedule.rounds) for step in range(len(lessons))]
-        losses = _steps(teacher, optimizer, parameters, shuffled, rates)
-        loss = sum(each * lesson.weight for each, lesson in zip(losses, shuffled, strict=True))
-        loss /= max(sum(lesson.weight for lesson in shuffled), 1)
-        if done == 1 and losses:  # of the first step: the mean of a round of many may have run away already
-            bound = RUN_AWAY * max(losses[0], 1.0)
-        in_bounds = math.isfinite(loss) and max(losses, default=0.0) <= bound
-        if in_bounds:  # the losses are those of the parameters before each step
-            good, good_round, good_loss = before, done - 1, loss
-        if not (in_bounds and all(bool(value.isfinite().all()) for value in parameters.values())):
-            ran_away(name, {"learning_rate": schedule.learning_rate}, schedule.rounds, done, loss, good_round)
-            if told is not None:
-                told(done, good, {"loss": good_loss, "diverged": 1.0})
+        shuffled = [batches[i] for i in rng.permutation(len(batches))]
+        rates = [schedule.rate((done - 1 + step / len(batches)) / schedule.rounds) for step in range(len(batches))]
+        losses = _steps(batch_loss, optimizer, parameters, shuffled, rates)
+        loss = sum(each * batch.weight for each, batch in zip(losses, shuffled, strict=True))
+        loss /= max(sum(batch.weight for batch in shuffled), 1)
+        finite = all(bool(value.isfinite().all()) for value in parameters.values())
+        diverged = guard.diverged(done, before, losses, finite=finite)
+        if guard.round == done - 1:
+            good_loss = loss
+        if diverged:
+            if on_round is not None:
+                on_round(done, guard.model, {"loss": good_loss, "diverged": 1.0})
+            return stopping.select(guard.model)
+        values = {"loss": loss, **stopping.update(done, parameters)}
+        if on_round is not None:
+            on_round(done, copied(parameters), values)
+        if stopping.should_stop(done):
+            log.info("%s: stopped after round %d; round %d was best", name, done, stopping.lowest_round)
             break
-        values = {"loss": loss}
-        if watch is not None:
-            values["watched_loss"] = watch.look(done, parameters)
-        if told is not None:
-            told(done, copied(parameters), values)
-        if watch is not None and schedule.patience and done - watch.lowest_round >= schedule.patience:
-            log.info("%s: stopped after round %d; round %d did best", name, done, watch.lowest_round)
-            break
-    else:
-        good = copied(parameters)
-    return watch.best if watch is not None and schedule.patience and watch.best else good
+    return stopping.select(copied(parameters))
 
 
 def copied(parameters: Parameters) -> Parameters:
@@ -171,55 +233,32 @@ def copied(parameters: Parameters) -> Parameters:
     return {name: value.detach().clone() for name, value in parameters.items()}
 
 
-def _lessons(scorer: Scorer, practice: Practice, homes_at_once: int, rng: np.random.Generator) -> list[Lesson]:
-    """One for each step of a round; homes of which nothing is asked are in none, unless there is only one."""
-    asked = np.unique(practice.candidates.home)
-    if not len(asked):
+def _batches(scorer: Scorer, examples: Examples, batch_size: int, rng: np.random.Generator) -> list[TrainingBatch]:
+    """One for each step of a round; homes without candidates are in none, unless there is only one batch."""
+    homes = np.unique(examples.candidates.home)
+    if not len(homes):
         return []
-    if not homes_at_once or homes_at_once >= len(asked):
-        return [Lesson.of(scorer, practice)]
-    shuffled = rng.permutation(asked)
-    parts = (shuffled[first : first + homes_at_once] for first in range(0, len(shuffled), homes_at_once))
-    return [Lesson.of(scorer, practice.part(np.sort(part))) for part in parts]
+    if not batch_size or batch_size >= len(homes):
+        return [TrainingBatch.of(scorer, examples)]
+    shuffled = rng.permutation(homes)
+    parts = (shuffled[first : first + batch_size] for first in range(0, len(shuffled), batch_size))
+    return [TrainingBatch.of(scorer, examples.subset(np.sort(part))) for part in parts]
 
 
 def _steps(
-    teacher: Teacher,
+    batch_loss: BatchLoss,
     optimizer: torch.optim.Optimizer,
     parameters: Parameters,
-    lessons: list[Lesson],
+    batches: list[TrainingBatch],
     rates: list[float],  # the learning rate of each
 ) -> list[float]:
-    """A step for each lesson; the losses before each of them."""
+    """A step for each batch; the losses before each of them."""
     losses = []
-    for lesson, rate in zip(lessons, rates, strict=True):
+    for batch, rate in zip(batches, rates, strict=True):
         optimizer.param_groups[0]["lr"] = rate
-        loss = teacher.loss(parameters, lesson)
+        loss = batch_loss(parameters, batch)
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
         losses.append(loss.item())
     return losses
-
-
-def ran_away(name: str, rates: dict[str, float], rounds: int, done: int, loss: float, good_round: int) -> None:
-    """Say that training of method `name` ran away in round `done`; an error where nothing good is left to keep."""
-    what = f"{name}: training ran away in round {done} of {rounds} (loss {loss:.4g})"
-    remedy = f"{' or '.join(f'{rate} {value:g}' for rate, value in rates.items())} is too high"
-    if len(rates) == 1:  # of several it is not known which
-        remedy += "".join(f", try {min(value / 10, 0.01):g}" for value in rates.values())
-    if good_round == 0:
-        raise DataError(f"{what} and had learned nothing before; {remedy}")
-    log.warning("%s; the model after round %d is kept. %s", what, good_round, remedy)
-
-
-# --- What a training begins with where it is not the first one: parameters, counts over earlier homes, rules to watch.
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Start:
-    """An argument of `fit`; what is left out is drawn, counted or kept back as the method's options say."""
-
-    parameters: Parameters | None = None  # to go on from
-    counts: Statistics | None = None  # over earlier homes and these; its valid rules are the model's
-    validation: Hidden | None = None  # rules to watch, of homes whose other rules are trained on

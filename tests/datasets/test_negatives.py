@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from datasets import DataError, Homes, Rules
 from datasets import negatives as module
 from datasets.candidates import Pairs, has_self_rules
-from datasets.common.random import Chance, Keyed
+from datasets.common.random import KeyedRandom, RandomSource
 from datasets.negatives import KINDS, Feasible, feasible, paper, sample
 from datasets.splits import split
 from datasets.valid import ValidRules
@@ -253,16 +253,16 @@ def test_feasible_negatives_are_uniform() -> None:
     assert chisquare(list(counts.values())).pvalue > 0.001
 
 
-@pytest.mark.parametrize("chance", [rng(3), Keyed(3, 0, np.arange(3000))], ids=["together", "keyed"])
+@pytest.mark.parametrize("source", [rng(3), KeyedRandom(3, 0, np.arange(3000))], ids=["together", "keyed"])
 @pytest.mark.parametrize("n_relations", [4, 5])
 def test_every_set_of_distinct_negatives_is_equally_likely(
-    n_relations: int, chance: np.random.Generator | Chance
+    n_relations: int, source: np.random.Generator | RandomSource
 ) -> None:
     # Two devices of one type, every relation valid on both pairs, three rules. With 4 relations 2 * 4 - 3 = 5 are left
     # for three negatives, which are shuffled; with 5 relations 7 are, which are drawn until three are distinct.
     many = _repeated(lamps(2, n_relations, [(0, 1, 0), (0, 1, 1), (1, 0, 0)]), 3000)
     valid = ValidRules.of(lamps(2, n_relations, [(0, 1, r) for r in range(n_relations)]))
-    drawn = feasible(many, many.rules, rng=chance, valid=valid)
+    drawn = feasible(many, many.rules, rng=source, valid=valid)
     of_home = (drawn.trigger % 2 * n_relations + drawn.relation).reshape(3000, 3)
     sets = Counter(frozenset(cells) for cells in of_home.tolist())
     assert len(sets) == math.comb(2 * n_relations - 3, 3)
@@ -321,7 +321,7 @@ def draws_alone(
     """Asserts that the chosen homes, in this order, draw what they get among all."""
     selves, client = has_self_rules(known.rules, positives, forbidden), 10 * np.arange(known.n_homes) + 7
     every = sample(
-        kind, known, positives, rng=Keyed(seed, 2, client), forbidden=[forbidden], valid=valid, wanted=wanted
+        kind, known, positives, rng=KeyedRandom(seed, 2, client), forbidden=[forbidden], valid=valid, wanted=wanted
     )
     some = np.array(chosen, dtype=np.int64)
     # Rules of all homes as those of the chosen ones: subset renumbers them as it should.
@@ -329,7 +329,7 @@ def draws_alone(
         kind,
         known.subset(some),
         replace(known, rules=positives).subset(some).rules,
-        rng=Keyed(seed, 2, client[some]),
+        rng=KeyedRandom(seed, 2, client[some]),
         forbidden=[replace(known, rules=forbidden).subset(some).rules],
         valid=valid,
         wanted=None if wanted is None else wanted[some],
@@ -381,7 +381,7 @@ def test_homes_that_are_alike_do_not_draw_alike(kind: str) -> None:
     # One negative of 204 or more in each of 300 homes: by chance two neighbours agree in 1 or 2 of 299 cases.
     many = _repeated(lamps(7, 5, [(i, i + 1, i % 5) for i in range(6)]), 300)
     one = np.ones(300, dtype=np.int64)
-    drawn = sample(kind, many, many.rules, rng=Keyed(0, 0, np.arange(300)), valid=ValidRules.of(many), wanted=one)
+    drawn = sample(kind, many, many.rules, rng=KeyedRandom(0, 0, np.arange(300)), valid=ValidRules.of(many), wanted=one)
     cell = (drawn.trigger % 7 * 7 + drawn.action % 7) * 5 + drawn.relation
     assert len(cell) == 300
     assert (cell[1:] == cell[:-1]).sum() < 10

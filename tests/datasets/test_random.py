@@ -1,4 +1,4 @@
-"""Chance: a keyed number depends on its key and nothing else, is uniform, and has nothing to do with its neighbours."""
+"""Random sources: a keyed number depends on its key alone, is uniform, and is independent of its neighbours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
 from datasets import DataError
-from datasets.common.random import Chance, Keyed, Together, chance_of, output
+from datasets.common.random import KeyedRandom, RandomSource, SharedRandom, output, random_source
 from datasets.homes import Array
 
 IDS = st.integers(-(2**63), 2**63 - 1)
@@ -21,12 +21,12 @@ PURPOSES = st.lists(WORDS, max_size=3)
 CALLS = st.lists(st.lists(st.integers(0, 4), min_size=6, max_size=6), min_size=1, max_size=4)
 
 
-def keyed(seed: int = 0, round: int = 0, client: Array | int = 1, *, purposes: list[int] | None = None) -> Chance:
+def keyed(seed: int = 0, round: int = 0, client: Array | int = 1, *, purposes: list[int] | None = None) -> RandomSource:
     """Of these clients, or of so many, after going from stream to stream."""
-    chance: Chance = Keyed(seed, round, np.arange(client) if isinstance(client, int) else client)
+    source: RandomSource = KeyedRandom(seed, round, np.arange(client) if isinstance(client, int) else client)
     for purpose in purposes or []:
-        chance = chance.stream(purpose)
-    return chance
+        source = source.stream(purpose)
+    return source
 
 
 def one_home(n: int) -> Array:
@@ -62,9 +62,9 @@ def test_outputs_are_those_of_splitmix64() -> None:
 def test_a_number_is_a_function_of_its_key(
     seed: int, round: int, client: list[int], purposes: list[int], calls: list[list[int]]
 ) -> None:
-    chance = keyed(seed, round, np.array(client), purposes=purposes)
+    source = keyed(seed, round, np.array(client), purposes=purposes)
     for turn, asks in enumerate(calls):
-        drawn = chance.random(np.repeat(np.arange(6), asks))
+        drawn = source.random(np.repeat(np.arange(6), asks))
         assert drawn.tolist() == [
             plain(seed, round, of, purposes, turn, number)
             for of, many in zip(client, asks, strict=True)
@@ -101,19 +101,19 @@ DIFFERENT = {
 
 
 def test_another_seed_round_client_or_purpose_draws_other_numbers() -> None:
-    drawn = {name: chance.random(one_home(100)) for name, chance in DIFFERENT.items()}
+    drawn = {name: source.random(one_home(100)) for name, source in DIFFERENT.items()}
     drawn |= {"none of these": (same := keyed()).random(one_home(100)), "another turn": same.random(one_home(100))}
     together = np.concatenate(list(drawn.values()))
     assert len(np.unique(together)) == len(together) == 1000
 
 
 def test_how_often_one_purpose_draws_does_not_shift_another() -> None:
-    chance = keyed(client=2)
+    source = keyed(client=2)
     home = np.array([0, 0, 1])
-    before = chance.stream(5).random(home)
-    chance.random(home)
-    chance.stream(4).random(home)
-    assert chance.stream(5).random(home).tolist() == before.tolist()
+    before = source.stream(5).random(home)
+    source.random(home)
+    source.stream(4).random(home)
+    assert source.stream(5).random(home).tolist() == before.tolist()
 
 
 # Uniform, and nothing to do with each other
@@ -125,7 +125,7 @@ ALONG: dict[str, Callable[[], np.ndarray]] = {
     "rounds": lambda: np.concatenate([keyed(0, r).random(one_home(1)) for r in range(N // 10)]),
     "seeds": lambda: np.concatenate([keyed(s).random(one_home(1)) for s in range(N // 10)]),
     "purposes": lambda: np.concatenate([keyed(purposes=[p]).random(one_home(1)) for p in range(N // 10)]),
-    "turns": lambda: np.concatenate([chance.random(one_home(1)) for chance in [keyed()] for _ in range(N // 10)]),
+    "turns": lambda: np.concatenate([source.random(one_home(1)) for source in [keyed()] for _ in range(N // 10)]),
 }
 
 
@@ -180,18 +180,18 @@ def test_the_highest_number_there_is_stays_below_every_bound() -> None:
 
 
 def test_together_draws_what_the_generator_draws() -> None:
-    chance, rng = chance_of(np.random.default_rng(5)), np.random.default_rng(5)
+    source, rng = random_source(np.random.default_rng(5)), np.random.default_rng(5)
     home, bound = np.array([0, 0, 2, 5]), np.array([3, 1000, 7, 2**40])
-    assert isinstance(chance, Together)
-    assert chance.random(home).tolist() == rng.random(4).tolist()
-    assert chance.stream(1).below(home, bound).tolist() == rng.integers(0, bound).tolist()
-    assert chance.random(home[:0]).tolist() == []
-    assert chance.random(home).tolist() == rng.random(4).tolist()
+    assert isinstance(source, SharedRandom)
+    assert source.random(home).tolist() == rng.random(4).tolist()
+    assert source.stream(1).below(home, bound).tolist() == rng.integers(0, bound).tolist()
+    assert source.random(home[:0]).tolist() == []
+    assert source.random(home).tolist() == rng.random(4).tolist()
 
 
 def test_a_chance_stays_as_it_is() -> None:
-    chance = keyed()
-    assert chance_of(chance) is chance
+    source = keyed()
+    assert random_source(source) is source
 
 
 # Wrong keys
@@ -204,15 +204,15 @@ def test_nobody_asks() -> None:
 
 @pytest.mark.parametrize(("key", "message"), [((-1, 0), "seed -1"), ((0, 2**64), f"round {2**64}")])
 def test_a_key_that_does_not_fit_is_refused(key: tuple[int, int], message: str) -> None:
-    with pytest.raises(DataError, match=f"chance: {message} must be at least 0 and have at most 64 bits"):
-        Keyed(*key, np.arange(2))
+    with pytest.raises(DataError, match=f"keyed random: {message} must be at least 0 and have at most 64 bits"):
+        KeyedRandom(*key, np.arange(2))
     with pytest.raises(DataError, match="purpose -3"):
         keyed().stream(-3)
 
 
 def test_clients_are_told_apart_by_whole_numbers() -> None:
     with pytest.raises(DataError, match="clients are told apart by whole numbers, not StringDType"):
-        Keyed(0, 0, np.array(["ann", "bob"], dtype=np.dtypes.StringDType()))
+        KeyedRandom(0, 0, np.array(["ann", "bob"], dtype=np.dtypes.StringDType()))
 
 
 def test_homes_out_of_order_are_refused() -> None:

@@ -14,19 +14,19 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from fedrule.federated.algorithm import Plan, ServerOptimizer
-from fedrule.model.batch import Packed
+from fedrule.model.batch import GraphBatch
 from fedrule.model.encoders import Parameters
 from fedrule.model.network import Network
-from fedrule.training.examples import Practice
+from fedrule.training.examples import Examples
 
 Loss = Callable[[Parameters], Tensor]
 
 
-def loss_of(network: Network, practice: Practice) -> Loss:
+def loss_of(network: Network, examples: Examples) -> Loss:
     """L_k: the mean cross entropy of one home's candidates."""
-    homes, asked = Packed.of(practice.context), practice.candidates
+    homes, asked = GraphBatch.of(examples.context), examples.candidates
     trigger, action, relation = (torch.tensor(column) for column in (asked.trigger, asked.action, asked.relation))
-    positive = torch.tensor(practice.positive).double()
+    positive = torch.tensor(examples.positive).double()
 
     def loss(model: Parameters) -> Tensor:
         every = network.logits(model, network.embed(model, homes), trigger, action)  # [n, n_relations]

@@ -81,8 +81,8 @@ class Setting:
         initial = scorer.initial(torch.Generator().manual_seed(self.seed))
         layout = Layout.of(initial)
         object.__setattr__(self, "start", layout.flat(initial))
-        asks = {"non_rules": "paper", "per_rule": 1, "candidates": 0}
-        more = (asks, self.hidden_rules, True, self.seed, self.draws)
+        sampling_options = {"non_rules": "paper", "per_rule": 1, "candidates": 0}
+        more = (sampling_options, self.hidden_rules, True, self.seed, self.draws)
         object.__setattr__(self, "task", Task(scorer, bce, self.engine.plan, layout, *more))
 
     @property
@@ -107,8 +107,8 @@ class Setting:
         """The losses of those who take part in a round and are asked something."""
         cohort = self.engine.cohorts.of(np.flatnonzero(self.rules), seed=self.seed, number=number)
         everybody = np.arange(self.homes.n_homes)
-        practice = self.task.practices(self.homes).draw(self.task.key(number, everybody))
-        parts = {int(k): practice.part(np.array([k])) for k in cohort.present[~cohort.broken]}
+        examples = self.task.sampler(self.homes).draw(self.task.key(number, everybody))
+        parts = {int(k): examples.subset(np.array([k])) for k in cohort.present[~cohort.broken]}
         network = self.task.scorer.network
         assert network is not None
         return {k: loss_of(network, part) for k, part in parts.items() if len(part.candidates)}

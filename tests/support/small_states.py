@@ -28,4 +28,4 @@ def small_state(done: int = 3, *, clients: int = 4, kept: int = 6, groups: int =
         nothing,
     )
     moved = Moved(chance.normal(size=11), chance.random(11), done)
-    return ServerState(done, numbers(11), moved, numbers(groups, 11), np.arange(groups), memories, 7.5)
+    return ServerState(done, numbers(11), moved, numbers(groups, 11), np.arange(groups), memories)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from datasets.common.random import Keyed
+from datasets.common.random import KeyedRandom
 from datasets.homes import Array, Homes, Mask
 from fedrule.evidence.features import NAMES
 from fedrule.federated.algorithm import Moments, Precise, train_side_by_side
@@ -25,8 +25,8 @@ from fedrule.federated.protocols import Population, Work
 from fedrule.federated.states import Aligned
 from fedrule.federated.vectors import Vector, on_grid
 from fedrule.federated.vectors import Vector as Floats
-from fedrule.model.terms import WeighedEvidence
-from fedrule.training.loop import Lesson
+from fedrule.model.terms import EvidenceNetwork
+from fedrule.training.loop import TrainingBatch
 from fedrule.training.losses import bce, ranking
 
 # --- Compiled loops: the loss of many clients that score by weighed evidence, and its slopes, each with its own model.
@@ -220,15 +220,15 @@ class Lessons:
     def with_more(self, task: Task, homes: Homes, clients: Array, *, number: int, model: Vector) -> Lessons:
         """With these clients as well: what each is asked in round `number` does not depend on the others."""
         key, score = task.key(number, clients), task.score(model)
-        practice = task.practices(homes.subset(clients)).draw(key, score=score)
-        lesson = Lesson.of(task.scorer, practice)
-        (observed,) = lesson.asked.observed
-        many = np.bincount(practice.candidates.home, minlength=len(clients))
+        examples = task.sampler(homes.subset(clients)).draw(key, score=score)
+        batch = TrainingBatch.of(task.scorer, examples)
+        (observed,) = batch.query.observed
+        many = np.bincount(examples.candidates.home, minlength=len(clients))
         all_begin, all_many = self.begin.copy(), self.many.copy()
         all_begin[clients] = len(self.positive) + np.cumsum(many) - many
         all_many[clients] = many
         features = np.concatenate([self.features, observed["features"].numpy()])
-        return Lessons(all_begin, all_many, features, np.concatenate([self.positive, practice.positive]))
+        return Lessons(all_begin, all_many, features, np.concatenate([self.positive, examples.positive]))
 
 
 AT_ONCE = 64  # clients whose vectors stand side by side: 2 MB each of model, slope and what else a step needs
@@ -240,7 +240,7 @@ PARAMETERS = tuple(f"evidence.{name}" for name in ("direct", "first", "first_bia
 def is_evidence(task: Task) -> bool:
     """Whether the score is weighed evidence and nothing else."""
     terms = task.scorer.terms
-    alone = task.scorer.network is None and len(terms) == 1 and isinstance(terms[0], WeighedEvidence)
+    alone = task.scorer.network is None and len(terms) == 1 and isinstance(terms[0], EvidenceNetwork)
     return alone and task.objective in (bce, ranking) and task.layout.names == PARAMETERS
 
 
@@ -311,7 +311,7 @@ class BatchedRound:
     def _slopes(self, x: Vector, clients: Array, seeds: Array) -> tuple[Precise, Vector]:
         """The losses of these clients and their slopes."""
         (term,) = self.task.scorer.terms
-        assert isinstance(term, WeighedEvidence)
+        assert isinstance(term, EvidenceNetwork)
         loss, slope = np.empty(len(clients)), np.empty_like(x)
         slopes(
             x,
@@ -331,7 +331,7 @@ class BatchedRound:
     def _seeds(self, clients: Array) -> Array:
         """[n_steps, n_clients]: of dropout."""
         steps, n = self.task.plan.steps, len(clients)
-        drops = Keyed(self.task.seed, self.number, clients).stream(Purpose.DROPOUT)
+        drops = KeyedRandom(self.task.seed, self.number, clients).stream(Purpose.DROPOUT)
         seeds = drops.below(np.repeat(np.arange(n), steps), np.full(n * steps, 2**62))
         return np.ascontiguousarray(seeds.reshape(n, steps).T)
 

@@ -19,7 +19,7 @@ from fedrule.federated.trainers.kernel_loops import train_clients
 from fedrule.federated.vectors import Layout, Vector
 from fedrule.federated.vectors import Vector as Floats
 from fedrule.model.network import Network
-from fedrule.training.examples import Practice, Practices
+from fedrule.training.examples import Examples, ExampleSampler
 from fedrule.training.losses import bce
 
 # --- What the compiled kernel is handed, as flat arrays, and that these fit together: compiled code does not look.
@@ -328,21 +328,21 @@ class Fast(Population):
     kept: dict[int, FastRound] = field(default_factory=dict)  # rounds of all clients by draw, where draws come again
 
     @cached_property
-    def _practices(self) -> Practices:
-        return self.task.practices(self.homes)
+    def _sampler(self) -> ExampleSampler:
+        return self.task.sampler(self.homes)
 
     def begin(self, number: int, clients: Array, model: Vector) -> FastRound:
         task = self.task
         if len(clients) < int((self.rules > 0).sum()):
             homes = self.homes.subset(clients)
-            practice = task.practices(homes).draw(task.key(number, clients), score=task.score(model))
-            return FastRound.of(task, practice, clients)
+            examples = task.sampler(homes).draw(task.key(number, clients), score=task.score(model))
+            return FastRound.of(task, examples, clients)
         turn = task.turn(number)
         if turn is not None and turn in self.kept:
             return self.kept[turn]
         everybody = np.arange(self.homes.n_homes)
-        practice = self._practices.draw(task.key(number, everybody), score=task.score(model))
-        made = FastRound.of(task, practice, everybody)
+        examples = self._sampler.draw(task.key(number, everybody), score=task.score(model))
+        made = FastRound.of(task, examples, everybody)
         if turn is not None:
             self.kept[turn] = made
         return made
@@ -368,12 +368,12 @@ class FastRound:
     row: Array
 
     @classmethod
-    def of(cls, task: Task, practice: Practice, clients: Array) -> FastRound:
-        """Of a practice whose homes are these clients; those that are asked nothing are left out."""
-        asked = np.unique(practice.candidates.home)
+    def of(cls, task: Task, examples: Examples, clients: Array) -> FastRound:
+        """Examples whose homes are these clients; those that are asked nothing are left out."""
+        asked = np.unique(examples.candidates.home)
         if len(asked) < len(clients):
-            practice = practice.part(asked)
-        homes, candidates, n_relations = practice.context, practice.candidates, len(practice.context.relations)
+            examples = examples.subset(asked)
+        homes, candidates, n_relations = examples.context, examples.candidates, len(examples.context.relations)
         begin, rules = homes.device_start[:-1], homes.rules
         many = np.arange(len(asked) + 1)
         touched = np.unique(candidates.home * n_relations + candidates.relation)
@@ -389,7 +389,7 @@ class FastRound:
             candidates.trigger - begin[candidates.home],
             candidates.action - begin[candidates.home],
             candidates.relation,
-            practice.positive.astype(np.float32),
+            examples.positive.astype(np.float32),
             np.searchsorted(touched, many * n_relations),
             touched % n_relations,
         )

@@ -12,7 +12,7 @@ from fedrule.federated.client import Key, Task, ask_at_home, learn_at_home
 from fedrule.federated.protocols import Population, Work
 from fedrule.federated.states import Part
 from fedrule.federated.vectors import Layout, Vector, on_grid
-from fedrule.training.loop import Lesson
+from fedrule.training.loop import TrainingBatch
 
 # --- One client of a chunk: its memory out of the chunk's arrays as whole vectors, and what it sends back into them.
 
@@ -76,25 +76,25 @@ class OneByOne(Population):
     """The homes of training as clients."""
 
     # By draw and client, where draws come again.
-    kept: dict[tuple[int, int], Lesson | None] = field(default_factory=dict)
+    kept: dict[tuple[int, int], TrainingBatch | None] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
         return 1  # torch has threads of its own
 
     def begin(self, number: int, clients: Array, model: Vector) -> OneByOneRound:
-        lessons = {int(client): self._lesson(number, int(client), model) for client in clients}
-        asked = {client: lesson for client, lesson in lessons.items() if lesson is not None}
+        batches = {int(client): self._batch(number, int(client), model) for client in clients}
+        asked = {client: batch for client, batch in batches.items() if batch is not None}
         return OneByOneRound(self.task, number, asked)
 
-    def _lesson(self, number: int, client: int, model: Vector) -> Lesson | None:
+    def _batch(self, number: int, client: int, model: Vector) -> TrainingBatch | None:
         turn = self.task.turn(number)
         if turn is not None and (turn, client) in self.kept:
             return self.kept[turn, client]
-        lesson = ask_at_home(self.task, model, self.homes.subset(np.array([client])), Key(number, client))
+        batch = ask_at_home(self.task, model, self.homes.subset(np.array([client])), Key(number, client))
         if turn is not None:
-            self.kept[turn, client] = lesson
-        return lesson
+            self.kept[turn, client] = batch
+        return batch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +103,7 @@ class OneByOneRound:
 
     task: Task
     number: int
-    asked: dict[int, Lesson]
+    asked: dict[int, TrainingBatch]
 
     @property
     def clients(self) -> Array:
@@ -112,7 +112,7 @@ class OneByOneRound:
     def rows(self, first: int, end: int) -> tuple[Array, Array]:
         if not self.task.layout.n_rows:
             return np.zeros(end - first + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        rows = [np.unique(self.asked[int(c)].asked.relation.numpy()) for c in self.clients[first:end]]
+        rows = [np.unique(self.asked[int(c)].query.relation.numpy()) for c in self.clients[first:end]]
         return np.concatenate([[0], np.cumsum([len(r) for r in rows])]), np.concatenate([np.zeros(0, np.int64), *rows])
 
     def train(self, work: Work) -> None:
@@ -120,8 +120,8 @@ class OneByOneRound:
             group = work.told.group[work.first + i]
             shared = None if group < 0 else work.told.shared[group]
             known, key = remembered(work, i, self.layout), Key(self.number, client)
-            lesson = self.asked[client]
-            sent, memory = learn_at_home(self.task, work.told.model, lesson, known, shared=shared, key=key)
+            batch = self.asked[client]
+            sent, memory = learn_at_home(self.task, work.told.model, batch, known, shared=shared, key=key)
             if work.broken[i]:
                 sent = Sent(sent.update * np.nan, sent.progress, sent.loss)
             hand_in(work, i, self.layout, sent, memory, shared)

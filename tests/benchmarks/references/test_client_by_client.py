@@ -13,7 +13,7 @@ pytest.importorskip("numba", reason="the kernel needs the extra graph")
 import torch
 
 from benchmarks.references.client_by_client import ClientByClient
-from benchmarks.references.home_by_home import asked_homes
+from benchmarks.references.home_by_home import home_graphs
 from fedrule.federated.vectors import Layout
 from fedrule.methods.federated import FedGnn, FedRule, trainer_of
 
@@ -26,8 +26,8 @@ def test_three_rounds_end_in_the_same_model(method, correct):
     initial = prepared.scorer.initial(torch.Generator().manual_seed(0))
     task = setting.task(prepared, Layout.of(initial), seed=3)
     engine, trainer = setting.engine(), trainer_of(homes, task)
-    practice = task.practices(homes).draw(task.key(0, np.arange(homes.n_homes)))
-    loop = ClientByClient(initial, asked_homes(practice, homes.n_homes), steps=3, rate=0.5, correct=correct)
+    examples = task.sampler(homes).draw(task.key(0, np.arange(homes.n_homes)))
+    loop = ClientByClient(initial, home_graphs(examples, homes.n_homes), steps=3, rate=0.5, correct=correct)
     state = engine.begin(trainer, task.layout.flat(initial))
     for _ in range(3):
         loop.round()

@@ -16,12 +16,12 @@ pytest.importorskip("torch_geometric", reason="the network needs the extra graph
 
 import torch
 
-from benchmarks.references.home_by_home import HomeByHome, asked_homes, whole_homes
+from benchmarks.references.home_by_home import HomeByHome, home_graphs, whole_homes
 from fedrule.model.encoders import Sizes
 from fedrule.model.network import Network
 from fedrule.model.score import Scorer
-from fedrule.training.examples import Practices
-from fedrule.training.loop import Lesson, Teacher
+from fedrule.training.examples import ExampleSampler
+from fedrule.training.loop import BatchLoss, TrainingBatch
 from fedrule.training.losses import bce
 
 
@@ -33,11 +33,11 @@ def homes() -> Homes:
 def test_both_have_the_same_loss_and_gradient(homes: Homes) -> None:
     valid = ValidRules.of(homes)
     scorer = Scorer(Network(Sizes(len(homes.types), len(homes.relations))), valid)
-    practice = Practices.of(homes, valid).draw(np.random.default_rng(0))
+    examples = ExampleSampler.of(homes, valid).draw(np.random.default_rng(0))
     parameters = {name: p.requires_grad_() for name, p in scorer.initial(torch.Generator().manual_seed(0)).items()}
-    packed = Teacher(scorer, bce).loss(parameters, Lesson.of(scorer, practice))
+    packed = BatchLoss(scorer, bce)(parameters, TrainingBatch.of(scorer, examples))
     slow = HomeByHome(parameters)
-    one_by_one = slow.loss(asked_homes(practice, homes.n_homes))
+    one_by_one = slow.loss(home_graphs(examples, homes.n_homes))
     torch.testing.assert_close(packed, one_by_one, rtol=1e-4, atol=1e-5)
     torch.autograd.backward([packed, one_by_one])
     first, second = slow.layers

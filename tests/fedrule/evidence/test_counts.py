@@ -1,4 +1,4 @@
-"""Tallies against Python's own Counter, with a table for all combinations and with a search among those that occur."""
+"""Pattern counts against Python's own Counter, with a dense table and with a search among those that occur."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedrule.evidence.counts
-from fedrule.evidence.counts import Column, Tallies
+from fedrule.evidence.counts import Column, PatternCounts
 
 SIZES = {"a": 3, "b": 4, "c": 2}
 PATTERNS = (("a",), ("b", "a"), ("a", "b", "c"), ("a", "b"), ("c", "a", "b"))
@@ -31,7 +31,7 @@ def of(row, pattern):
 def test_every_row_finds_how_often_its_combination_occurs(dense, known, asked):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fedrule.evidence.counts, "DENSE", dense)
-        tallies = Tallies.of(columns(known), PATTERNS)
+        tallies = PatternCounts.of(columns(known), PATTERNS)
     number = tallies.find(columns(asked))
     for pattern in PATTERNS:
         counts = Counter(of(row, pattern) for row in known)
@@ -44,14 +44,14 @@ def test_tables_and_searches_give_the_same_numbers(known, asked):
     for dense in (0, 1 << 22):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fedrule.evidence.counts, "DENSE", dense)
-            found.append(Tallies.of(columns(known), PATTERNS).find(columns(asked)))
+            found.append(PatternCounts.of(columns(known), PATTERNS).find(columns(asked)))
     searched, tables = found
     assert {p: n.tolist() for p, n in searched.items()} == {p: n.tolist() for p, n in tables.items()}
 
 
 @given(known=ROWS)
 def test_distinct_values_of_the_last_column_are_counted_once(known):
-    tallies = Tallies.of(columns(known), [("a", "b")])
+    tallies = PatternCounts.of(columns(known), [("a", "b")])
     number = tallies.find(columns(known))[("a",)]
     values = {a: {row[1] for row in known if row[0] == a} for a, _, _ in known}
     assert tallies.distinct(("a", "b"))[number].tolist() == [len(values[a]) for a, _, _ in known]
@@ -59,7 +59,7 @@ def test_distinct_values_of_the_last_column_are_counted_once(known):
 
 @given(known=ROWS, asked=ROWS)
 def test_some_of_the_patterns_find_what_all_of_them_find(known, asked):
-    tallies = Tallies.of(columns(known), PATTERNS)
+    tallies = PatternCounts.of(columns(known), PATTERNS)
     some = tallies.only([("b", "a")])
     assert set(some.levels) == {("b",), ("b", "a")}
     assert some.find(columns(asked))[("b", "a")].tolist() == tallies.find(columns(asked))[("b", "a")].tolist()
@@ -69,6 +69,6 @@ def test_numbers_beyond_32_bits_are_told_apart():
     # 3 rows of columns with 2 ** 40 values each: the numbers of the combinations stay small, their places do not.
     sizes = {"a": 2**40, "b": 2**40}
     rows = columns([(2**39, 5), (2**39, 2**39), (7, 5)], sizes)
-    tallies = Tallies.of(rows, [("a", "b")])
+    tallies = PatternCounts.of(rows, [("a", "b")])
     asked = columns([(2**39, 5), (7, 2**39), (7, 5), (0, 0)], sizes)
     assert tallies.count(("a", "b"))[tallies.find(asked)["a", "b"]].tolist() == [1, 0, 1, 0]

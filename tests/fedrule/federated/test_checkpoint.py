@@ -95,7 +95,7 @@ def test_a_fit_that_is_killed_again_and_again_equals_one_that_is_not_bit_for_bit
         assert (len(firsts[variant]), firsts[variant][0]) == (KILLS + 1, 1)
         assert firsts[variant] == sorted(set(firsts[variant]))
     assert np.abs(arrays_of(folder / "kept-adam-killed.npz")["state.clients.second.rows"]).max() > 0
-    assert 0 < arrays_of(folder / "watched-killed.npz")["beside.watch.lowest"] < np.inf
+    assert 0 < arrays_of(folder / "watched-killed.npz")["beside.validation.lowest"] < np.inf
 
 
 def test_a_write_that_is_killed_at_any_point_leaves_the_old_file_or_the_new_one_whole(killed):
@@ -167,7 +167,7 @@ def test_a_checkpoint_of_another_run_is_refused_and_every_difference_named(tmp_p
         ({"seed": 1}, "seed is "),
         ({"homes": 21}, "homes is "),
         ({"method": "fedgate"}, 'method is "fedrule" in the file and "fedgate" in this run'),
-        ({"validation": 0.2}, 'beside is ["good"] in the file and ["good", "watch"] in this run'),
+        ({"validation": 0.2}, 'beside is ["good"] in the file and ["good", "validation"] in this run'),
     ],
 )
 def test_a_fit_refuses_the_checkpoint_of_another_method_setting_population_or_seed(tmp_path, change, difference):
@@ -398,7 +398,7 @@ def test_a_fit_that_stopped_early_stops_at_the_same_round_with_the_same_model_wh
 
         def told(done, of, fitted, values):
             del of, fitted
-            rounds.append((done, values["watched_loss"]))
+            rounds.append((done, values["validation_loss"]))
             if done == dies:
                 raise Killed
 

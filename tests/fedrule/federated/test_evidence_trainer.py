@@ -31,7 +31,7 @@ from fedrule.federated.trainers.torch import OneByOne
 from fedrule.federated.vectors import Layout
 from fedrule.methods.federated import trainer_of
 from fedrule.model.score import Scorer
-from fedrule.model.terms import WeighedEvidence
+from fedrule.model.terms import EvidenceNetwork
 from fedrule.training.losses import OBJECTIVES, bce, ranking
 from tests.support.small_populations import population, populations
 
@@ -53,10 +53,10 @@ def task_of(
     homes: Homes, plan: Plan, *, objective: str = "ranking", dropout: float = 0.0, draws: int = 0, hidden: int = 5
 ) -> Task:
     evidence = Evidence.of(homes)
-    scorer = Scorer(None, evidence.valid, (WeighedEvidence(evidence, hidden, dropout),), answers_unseen=False)
+    scorer = Scorer(None, evidence.valid, (EvidenceNetwork(evidence, hidden, dropout),), answers_unseen=False)
     layout = Layout.of(scorer.initial(torch.Generator()))
-    asks = {"non_rules": "feasible", "per_rule": 1, "candidates": 4}
-    return Task(scorer, OBJECTIVES[objective], plan, layout, asks, 0.5, True, 3, draws)
+    sampling_options = {"non_rules": "feasible", "per_rule": 1, "candidates": 4}
+    return Task(scorer, OBJECTIVES[objective], plan, layout, sampling_options, 0.5, True, 3, draws)
 
 
 def played(trainer, engine, rounds=3):

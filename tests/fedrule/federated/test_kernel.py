@@ -84,7 +84,7 @@ class Population:
         some, asked = self.homes.subset([home]), self.candidates.take(of_home)
         first = self.homes.device_start[home]
         moved = Rules(np.zeros_like(asked.home), asked.trigger - first, asked.action - first, asked.relation)
-        question, positive = scorer.ask(some, moved), torch.tensor(self.positive[of_home])
+        question, positive = scorer.query(some, moved), torch.tensor(self.positive[of_home])
 
         def at(x: Vector) -> tuple[float, Vector]:
             whole = torch.tensor(x, requires_grad=True)

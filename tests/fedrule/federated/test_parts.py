@@ -323,9 +323,8 @@ def test_a_state_is_its_arrays():
     memories = Memories.empty(one_rule_each(2), WIDE, plan)
     moved = ServerOptimizer("adam").initial(WIDE.size)
     model = np.arange(WIDE.size, dtype=np.float32)
-    state = ServerState(3, model, moved, np.ones((2, WIDE.size), np.float32), np.array([0, 2]), memories, 5.0)
+    state = ServerState(3, model, moved, np.ones((2, WIDE.size), np.float32), np.array([0, 2]), memories)
     arrays = state.arrays()
     again = ServerState.of(arrays).arrays()
     assert list(arrays) == list(again)
     assert all(arrays[n].tobytes() == again[n].tobytes() and arrays[n].dtype == again[n].dtype for n in arrays)
-    assert ServerState.of(arrays).bound == 5.0

@@ -173,9 +173,9 @@ def test_plain_steps_with_a_whole_correction_remember_only_rows_that_were_asked_
     homes, relations = setting.homes.n_homes, len(setting.homes.relations)
     assert dense.clients.row.tolist() == list(range(relations)) * homes
     assert 0 < len(sparse.clients.row) < homes * relations
-    practice = setting.task.practices(setting.homes).draw(setting.task.key(2, np.arange(homes)))
+    examples = setting.task.sampler(setting.homes).draw(setting.task.key(2, np.arange(homes)))
     for k in range(homes):
-        asked = np.unique(practice.candidates.relation[practice.candidates.home == k])
+        asked = np.unique(examples.candidates.relation[examples.candidates.home == k])
         _, kept = sparse.clients.rows_of(np.array([k]))
         assert kept.tolist() == asked.tolist()
         assert whole(sparse, layout, k)[layout.in_rows(kept)].any() == bool(len(kept))

@@ -166,7 +166,7 @@ def test_with_patience_it_goes_back_to_the_round_with_the_best_watched_loss():
     heard = []
 
     def listen(done, of, model, values):
-        heard.append((values["watched_loss"], scores(model)))
+        heard.append((values["validation_loss"], scores(model)))
         assert done == len(heard) <= of
 
     options = {"validation": 0.4, "patience": 2, "rounds": 40, "learning_rate": 3.0, "server_rate": 0.3}

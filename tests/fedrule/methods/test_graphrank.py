@@ -58,10 +58,10 @@ def test_the_network_can_be_brought_back(parts):
 
 
 def test_a_draw_asks_no_more_homes_than_it_may(parts):
-    few, all_homes = fitted(parts.train, asked_homes=30), fitted(parts.train, asked_homes=0)
+    few, all_homes = fitted(parts.train, homes_per_draw=30), fitted(parts.train, homes_per_draw=0)
     changed = any((few.parameters[name] != all_homes.parameters[name]).any() for name in few.parameters)
     assert changed
-    again = fitted(parts.train, asked_homes=30)
+    again = fitted(parts.train, homes_per_draw=30)
     assert all((few.parameters[name] == again.parameters[name]).all() for name in few.parameters)
 
 
@@ -85,7 +85,7 @@ def test_devices_of_one_type_are_told_apart_by_what_they_do():
             np.tile(column([0, 1, 0]), n),
         ),
     )
-    model = fitted(homes, rounds=40, homes_at_once=0)
+    model = fitted(homes, rounds=40, batch_size=0)
     # Both lamps are switched on; which one will sensor 0 switch off?
     new = homes.subset(column([0])).with_rules(column([0, 2]))
     scores = model.score_pairs(new, column([0, 0]), column([2, 3]))

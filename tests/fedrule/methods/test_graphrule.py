@@ -66,7 +66,7 @@ OPTIONS = {
     "gcn": {"encoder": "gcn"},
     "gat": {"encoder": "gat"},
     "stopping": {"validation": 0.4, "patience": 2},
-    "batches": {"homes_at_once": 8},
+    "batches": {"batch_size": 8},
 }
 
 
@@ -95,7 +95,7 @@ def test_all_options_together_keep_the_contract():
         "context": 4,
         "evidence": 4,
         "validation": 0.4,
-        "homes_at_once": 15,
+        "batch_size": 15,
     }
     assert check_method(build("graphrule", learning_rate=0.05, rounds=20, **everything)) == []
 
@@ -189,7 +189,7 @@ def test_rounds_are_told_with_the_model_as_it_stands():
 
     last = fitted(validation=0.4, on_round=listen)
     assert [(done, of) for done, of, _, _ in heard] == [(1, 3), (2, 3), (3, 3)]
-    assert all(set(values) == {"loss", "watched_loss"} for *_, values in heard)
+    assert all(set(values) == {"loss", "validation_loss"} for *_, values in heard)
     assert heard[2][2].tobytes() == scores(last).tobytes()
     assert heard[0][2].tobytes() != heard[1][2].tobytes()
 

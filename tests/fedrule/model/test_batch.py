@@ -12,11 +12,11 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.batch import Edges, Packed  # noqa: E402
+from fedrule.model.batch import Edges, GraphBatch  # noqa: E402
 
 
 def test_messages_go_along_rules_and_back(two):
-    packed = Packed.of(two)
+    packed = GraphBatch.of(two)
     # Ann's sensor (2) acts on her lamps (0, 1), lamp 0 on lamp 1; Bob's lamp (3) acts on itself.
     assert packed.incoming.sender.tolist() == packed.outgoing.receiver.tolist() == [2, 2, 0, 3]
     assert packed.incoming.receiver.tolist() == packed.outgoing.sender.tolist() == [0, 1, 1, 3]
@@ -25,7 +25,7 @@ def test_messages_go_along_rules_and_back(two):
 
 
 def test_a_device_gets_the_mean_of_its_messages_and_zeros_where_none_reaches_it(two):
-    packed = Packed.of(two)
+    packed = GraphBatch.of(two)
     state = torch.tensor([[1.0], [2.0], [4.0], [8.0]])
     # In: lamp 0 hears 4, lamp 1 hears 4 and 1, the sensor nothing, Bob's lamp itself.
     assert packed.incoming.mean(state[packed.incoming.sender]).flatten().tolist() == [4, 2.5, 0, 8]
@@ -43,7 +43,7 @@ def test_two_rules_between_the_same_devices_are_two_messages():
 @given(random_homes())
 @settings(max_examples=40)
 def test_means_are_exact_in_double_precision(homes):
-    packed = Packed.of(homes)
+    packed = GraphBatch.of(homes)
     state = torch.rand(homes.n_devices, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     expected = np.zeros((homes.n_devices, 2))
     for device in range(homes.n_devices):
@@ -63,12 +63,12 @@ def test_devices_of_a_type_are_numbered_within_their_home(homes):
     for key in zip(homes.device_home.tolist(), homes.device_type.tolist(), strict=True):
         expected.append(seen.get(key, 0))
         seen[key] = expected[-1] + 1
-    assert Packed.of(homes).place.tolist() == expected
+    assert GraphBatch.of(homes).place.tolist() == expected
 
 
 def test_messages_go_along_other_rules_if_asked(two):
     one = Rules(np.array([0]), np.array([1]), np.array([2]), np.array([1]))
-    packed = Packed.of(two, one)
+    packed = GraphBatch.of(two, one)
     assert packed.incoming.sender.tolist() == [1]
     assert packed.incoming.receiver.tolist() == [2]
     assert packed.n_devices == 4
@@ -76,13 +76,13 @@ def test_messages_go_along_other_rules_if_asked(two):
 
 def test_tensors_are_copies(two):
     before = two.fingerprint
-    packed = Packed.of(two)
+    packed = GraphBatch.of(two)
     for tensor in (packed.home, packed.type, packed.incoming.sender, packed.incoming.relation):
         tensor.add_(1)
     assert two.fingerprint == before
 
 
 def test_homes_without_devices_pack(two):
-    packed = Packed.of(two.subset(np.zeros(0, dtype=np.int64)))
+    packed = GraphBatch.of(two.subset(np.zeros(0, dtype=np.int64)))
     assert (packed.n_homes, packed.n_devices) == (0, 0)
     assert packed.incoming.mean(torch.zeros(0, 3)).shape == (0, 3)

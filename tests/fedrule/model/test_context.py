@@ -42,8 +42,8 @@ def plain(parameters, valid, some, candidates):
 
 
 def some_parameters(term):
-    chance = torch.Generator().manual_seed(3)
-    return {name: torch.randn(value.shape, generator=chance) for name, value in term.initial(chance).items()}
+    generator = torch.Generator().manual_seed(3)
+    return {name: torch.randn(value.shape, generator=generator) for name, value in term.initial(generator).items()}
 
 
 @settings(max_examples=50)

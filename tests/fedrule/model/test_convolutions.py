@@ -15,7 +15,7 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 geometric = pytest.importorskip("torch_geometric.nn", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.batch import Packed  # noqa: E402
+from fedrule.model.batch import GraphBatch  # noqa: E402
 from fedrule.model.encoders import (  # noqa: E402
     Gat,
     Gcn,
@@ -27,7 +27,7 @@ CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 EVERY_WAY = pytest.mark.parametrize("direction", ["in", "out", "both"])
 
 
-def chance(seed=0):
+def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
@@ -36,11 +36,11 @@ def sizes_of(homes, **others):
 
 
 def start(encoder, seed=0):
-    return {name: value.double() for name, value in encoder.initial(chance(seed)).items()}
+    return {name: value.double() for name, value in encoder.initial(generator(seed)).items()}
 
 
 def embed(encoder, theta, homes, drawn=None):
-    return encoder.embed(theta, Packed.of(homes), drawn).numpy()
+    return encoder.embed(theta, GraphBatch.of(homes), drawn).numpy()
 
 
 def adjacency(homes, direction):
@@ -130,7 +130,7 @@ def test_a_device_that_no_rule_reaches_is_heard_in_the_first_layer(two, kind):
 
 
 def test_both_directions_are_the_undirected_graph(two):
-    sender, receiver = messages(Packed.of(two), "both").tolist()
+    sender, receiver = messages(GraphBatch.of(two), "both").tolist()
     # sensor -> lamps 0 and 1, lamp 0 -> lamp 1, each and back; Bob's lamp and itself once.
     assert sorted(zip(sender, receiver, strict=True)) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (3, 3)]
     turned = Rules(two.rules.home, two.rules.action, two.rules.trigger, two.rules.relation)
@@ -154,8 +154,8 @@ def test_a_node_embedding_tells_devices_of_one_type_apart(kind):
 def test_dropout_repeats_with_its_generator_and_is_off_without_one(two, kind):
     encoder = kind(sizes_of(two, dropout=0.5, self_loops=True))
     theta = start(encoder)
-    np.testing.assert_array_equal(embed(encoder, theta, two, chance(1)), embed(encoder, theta, two, chance(1)))
-    assert not np.allclose(embed(encoder, theta, two, chance(1)), embed(encoder, theta, two, chance(2)))
+    np.testing.assert_array_equal(embed(encoder, theta, two, generator(1)), embed(encoder, theta, two, generator(1)))
+    assert not np.allclose(embed(encoder, theta, two, generator(1)), embed(encoder, theta, two, generator(2)))
     undropped = kind(sizes_of(two, self_loops=True))
     np.testing.assert_array_equal(embed(encoder, theta, two), embed(undropped, theta, two))
 

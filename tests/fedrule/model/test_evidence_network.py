@@ -12,17 +12,17 @@ torch = pytest.importorskip("torch", reason="the graph formulation needs the ext
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.evidence.features import NAMES, Evidence  # noqa: E402
-from fedrule.model.terms import WeighedEvidence  # noqa: E402
+from fedrule.model.terms import EvidenceNetwork  # noqa: E402
 
 HOMES = planted_homes()
 TRIGGER, ACTION = all_pairs(HOMES)
 ASKED = Rules(HOMES.device_home[TRIGGER], TRIGGER, ACTION, np.arange(len(TRIGGER)) % len(HOMES.relations))
-TERM = WeighedEvidence(Evidence.of(HOMES), hidden=4)
+TERM = EvidenceNetwork(Evidence.of(HOMES), hidden=4)
 
 
 def random_parameters(term):
-    chance = torch.Generator().manual_seed(3)
-    return {name: torch.randn(value.shape, generator=chance) for name, value in term.initial(chance).items()}
+    generator = torch.Generator().manual_seed(3)
+    return {name: torch.randn(value.shape, generator=generator) for name, value in term.initial(generator).items()}
 
 
 def test_logits_are_a_direct_weight_of_each_feature_and_two_layers():
@@ -63,7 +63,7 @@ def test_it_observes_the_features_of_the_evidence(leave_out):
 
 
 def test_dropout_is_drawn_in_training_only():
-    term = WeighedEvidence(TERM.evidence, hidden=4, dropout=0.5)
+    term = EvidenceNetwork(TERM.evidence, hidden=4, dropout=0.5)
     parameters, observed = random_parameters(term), term.observe(HOMES, ASKED)
     answers = [term.logits_of(parameters, observed, None) for _ in range(2)]
     assert torch.equal(*answers)

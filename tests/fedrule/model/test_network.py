@@ -17,7 +17,7 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.batch import Packed  # noqa: E402
+from fedrule.model.batch import GraphBatch  # noqa: E402
 from fedrule.model.encoders import Sizes  # noqa: E402
 from fedrule.model.network import ENCODERS, Network  # noqa: E402
 
@@ -33,7 +33,7 @@ KINDS = [
 EVERY_KIND = pytest.mark.parametrize(("encoder", "others"), KINDS)
 
 
-def chance(seed=0):
+def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
@@ -42,7 +42,7 @@ def network_of(homes, encoder="sage", **others):
 
 
 def start(network, seed=0):
-    return {name: value.double() for name, value in network.initial(chance(seed)).items()}
+    return {name: value.double() for name, value in network.initial(generator(seed)).items()}
 
 
 def busy_home():
@@ -54,13 +54,13 @@ def busy_home():
 
 
 def embed(network, parameters, homes):
-    return network.embed(parameters, Packed.of(homes)).numpy()
+    return network.embed(parameters, GraphBatch.of(homes)).numpy()
 
 
 def test_the_papers_network_has_33_007_parameters():
     # 11 types, 163 relations, hidden 16: theta^1 2 * 11 * 16 + 16 = 368, theta^2 2 * 16 * 16 + 16 = 528,
     # phi^1 2 * 16 * 163 + 163 = 5,379, phi^2 163 * 163 + 163 = 26,732.
-    parameters = Network(Sizes(n_types=11, n_relations=163)).initial(chance())
+    parameters = Network(Sizes(n_types=11, n_relations=163)).initial(generator())
     assert sum(value.numel() for value in parameters.values()) == 368 + 528 + 5_379 + 26_732 == 33_007
     assert {name.partition(".")[0] for name in parameters} == {"theta", "phi"}
 
@@ -74,7 +74,7 @@ def test_the_predictor_is_two_linear_layers_on_both_embeddings():
         first.bias.copy_(parameters["phi.hidden_bias"])
         second.weight.copy_(parameters["phi.relation"])
         second.bias.copy_(parameters["phi.relation_bias"])
-    z = torch.randn(6, 4, dtype=torch.float64, generator=chance(1))
+    z = torch.randn(6, 4, dtype=torch.float64, generator=generator(1))
     trigger, action = torch.tensor([0, 1, 1, 5]), torch.tensor([1, 0, 1, 2])
     with torch.no_grad():
         expected = second(torch.relu(first(torch.cat([z[trigger], z[action]], dim=1))))
@@ -88,7 +88,7 @@ def test_the_predictor_is_two_linear_layers_on_both_embeddings():
 def test_a_pair_of_devices_is_ordered():
     network = Network(Sizes(n_types=3, n_relations=7))
     parameters = start(network)
-    z = torch.randn(2, 16, dtype=torch.float64, generator=chance(1))
+    z = torch.randn(2, 16, dtype=torch.float64, generator=generator(1))
     there, back = network.logits(parameters, z, torch.tensor([0, 1]), torch.tensor([1, 0]))
     assert not torch.allclose(there, back)
 
@@ -127,14 +127,14 @@ def test_no_number_comes_from_torchs_own_generator(encoder, others):
     homes = planted_homes()
     network = network_of(homes, encoder, dropout=0.3, **others)
     state = torch.get_rng_state()
-    parameters = network.initial(chance())
-    first = network.embed(parameters, Packed.of(homes), chance(1))
+    parameters = network.initial(generator())
+    first = network.embed(parameters, GraphBatch.of(homes), generator(1))
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(12345)
-    again = network.initial(chance())
+    again = network.initial(generator())
     assert list(again) == list(parameters)
     assert all(torch.equal(again[name], parameters[name]) for name in parameters)
-    assert torch.equal(network.embed(again, Packed.of(homes), chance(1)), first)
+    assert torch.equal(network.embed(again, GraphBatch.of(homes), generator(1)), first)
     torch.set_rng_state(state)
 
 
@@ -143,9 +143,9 @@ def test_single_and_double_precision_agree(encoder, others):
     homes = planted_homes()
     network = network_of(homes, encoder, **others)
     trigger, action = (torch.tensor(device) for device in all_pairs(homes))
-    packed, found = Packed.of(homes), {}
+    packed, found = GraphBatch.of(homes), {}
     for dtype in (torch.float32, torch.float64):
-        parameters = {name: value.to(dtype) for name, value in network.initial(chance()).items()}
+        parameters = {name: value.to(dtype) for name, value in network.initial(generator()).items()}
         found[dtype] = network.logits(parameters, network.embed(parameters, packed), trigger, action)
         assert found[dtype].dtype == dtype
     np.testing.assert_allclose(found[torch.float32].numpy(), found[torch.float64].numpy(), rtol=1e-4, atol=1e-5)
@@ -157,7 +157,7 @@ def test_every_parameter_is_learned_and_none_is_changed_on_the_way(encoder, othe
     network = network_of(homes, encoder, **others)
     parameters = {name: value.requires_grad_() for name, value in start(network).items()}
     before = {name: value.detach().clone() for name, value in parameters.items()}
-    z = network.embed(parameters, Packed.of(homes))
+    z = network.embed(parameters, GraphBatch.of(homes))
     trigger, action = (torch.tensor(device) for device in all_pairs(homes))
     network.logits(parameters, z, trigger, action).square().mean().backward()
     for name, value in parameters.items():

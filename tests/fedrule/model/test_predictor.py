@@ -124,10 +124,10 @@ def test_gradients_of_functions_are_the_same_as_those_of_tensors() -> None:
 @pytest.mark.parametrize("predictor_hidden", [0, 3])
 def test_the_network_gives_single_relations_the_logits_that_it_gives_all_of_them(predictor_hidden: int) -> None:
     network = Network(Sizes(n_types=3, n_relations=5, hidden=4), predictor_hidden=predictor_hidden)
-    chance = torch.Generator().manual_seed(0)
-    parameters = {name: value.double() for name, value in network.initial(chance).items()}
-    z = torch.rand(6, 4, generator=chance, dtype=torch.float64)
-    trigger, action, relation = (torch.randint(0, many, (50,), generator=chance) for many in (6, 6, 5))
+    generator = torch.Generator().manual_seed(0)
+    parameters = {name: value.double() for name, value in network.initial(generator).items()}
+    z = torch.rand(6, 4, generator=generator, dtype=torch.float64)
+    trigger, action, relation = (torch.randint(0, many, (50,), generator=generator) for many in (6, 6, 5))
     of_all = network.logits(parameters, z, trigger, action)
     single = network.logits_of(parameters, z, trigger, action, relation)
     torch.testing.assert_close(single, of_all.gather(1, relation[:, None])[:, 0])

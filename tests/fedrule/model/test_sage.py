@@ -15,7 +15,7 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 geometric = pytest.importorskip("torch_geometric.nn", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.batch import Packed  # noqa: E402
+from fedrule.model.batch import GraphBatch  # noqa: E402
 from fedrule.model.encoders import (  # noqa: E402
     MOST_PLACES,
     Sage,
@@ -27,7 +27,7 @@ CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 HIDDEN = 8  # enough that ReLU never silences a whole state
 
 
-def chance(seed=0):
+def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
@@ -36,11 +36,11 @@ def sizes_of(homes, **others):
 
 
 def start(sage, seed=0):
-    return {name: value.double() for name, value in sage.initial(chance(seed)).items()}
+    return {name: value.double() for name, value in sage.initial(generator(seed)).items()}
 
 
 def embed(sage, theta, homes, drawn=None):
-    return sage.embed(theta, Packed.of(homes), drawn).numpy()
+    return sage.embed(theta, GraphBatch.of(homes), drawn).numpy()
 
 
 def plain(theta, homes):
@@ -205,16 +205,16 @@ def test_further_devices_of_a_type_share_the_last_place():
 def test_dropout_repeats_with_its_generator_and_is_off_without_one(two):
     sage = Sage(sizes_of(two, dropout=0.5))
     theta = start(sage)
-    np.testing.assert_array_equal(embed(sage, theta, two, chance(1)), embed(sage, theta, two, chance(1)))
-    assert not np.allclose(embed(sage, theta, two, chance(1)), embed(sage, theta, two, chance(2)))
+    np.testing.assert_array_equal(embed(sage, theta, two, generator(1)), embed(sage, theta, two, generator(1)))
+    assert not np.allclose(embed(sage, theta, two, generator(1)), embed(sage, theta, two, generator(2)))
     np.testing.assert_array_equal(embed(sage, theta, two), embed(Sage(sizes_of(two)), theta, two))
 
 
 def test_dropout_keeps_the_expected_value():
     hidden = torch.full((200, 100), 3.0)
-    found = dropped(hidden, 0.25, chance())
+    found = dropped(hidden, 0.25, generator())
     assert set(found.unique().tolist()) == {0.0, 4.0}  # 3 / (1 - 0.25)
-    # 20,000 draws of 4 with chance 3/4: standard error 4 sqrt(3/16) / sqrt(20,000) = 0.012.
+    # 20,000 draws of 4 with generator 3/4: standard error 4 sqrt(3/16) / sqrt(20,000) = 0.012.
     assert found.mean().item() == pytest.approx(3, abs=0.05)
 
 

@@ -36,10 +36,10 @@ def scorer_of(train, *terms, answers_unseen=True):
 
 def parameters_of(scorer):
     """Random, also where training starts from zero; float64 as in answers."""
-    chance = torch.Generator().manual_seed(5)
+    generator = torch.Generator().manual_seed(5)
     return {
-        name: torch.randn(value.shape, generator=chance, dtype=torch.float64)
-        for name, value in scorer.initial(chance).items()
+        name: torch.randn(value.shape, generator=generator, dtype=torch.float64)
+        for name, value in scorer.initial(generator).items()
     }
 
 
@@ -50,7 +50,7 @@ def test_scores_of_pairs_are_the_logits_of_their_candidates(terms, some, seed):
     train = some.with_rules(np.random.default_rng(seed).random(some.n_rules) < 0.5)
     scorer = scorer_of(train, *terms)
     parameters, candidates = parameters_of(scorer), every_candidate(some)
-    logits = scorer.logits_of(parameters, scorer.ask(some, candidates))
+    logits = scorer.logits_of(parameters, scorer.query(some, candidates))
     n_relations = len(some.relations)
     scores = scorer.score_pairs(parameters, some, candidates.trigger[::n_relations], candidates.action[::n_relations])
     assert scores.dtype == np.float32

@@ -29,11 +29,11 @@ from fedrule.methods.graph_method import GraphMethod
 from fedrule.methods.graphrule import GraphRule
 from fedrule.models.card import Scale
 from fedrule.models.restore import counts_of, restored
-from fedrule.training.loop import Start
+from fedrule.training.loop import WarmStart
 
 HOMES = datasets.load("wyze-synthetic", homes=200, seed=4)
 QUICK = {"rounds": 12, "hidden": 4, "predictor_hidden": 8}
-EVIDENCE = {"rounds": 2, "candidates": 20, "asked_homes": 40}
+EVIDENCE = {"rounds": 2, "candidates": 20, "homes_per_draw": 40}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def told_rounds(**arguments):
     losses = []
 
     def told(done, of, fitted, values):  # noqa: ARG001
-        losses.append(values["watched_loss"])
+        losses.append(values["validation_loss"])
 
     return losses, fedrule.train(HOMES, on_round=told, **arguments)
 
@@ -83,7 +83,9 @@ def test_a_model_does_not_depend_on_the_rules_kept_for_the_test():
     # The same homes without the rules kept for the test, split so that the same rules are watched, give the same model.
     parts = split(HOMES, "holdout", seed=0, fraction=0.2, validation=True)
     method = GraphRule(**QUICK, validation=0.2, patience=3)
-    alone = method.fit(parts.train, rng=np.random.default_rng([0, 2]), start=Start(validation=parts.validation))
+    alone = method.fit(
+        parts.train, rng=np.random.default_rng([0, 2]), warm_start=WarmStart(validation=parts.validation)
+    )
     model = fedrule.train(HOMES, options=QUICK, patience=3)
     for name, value in alone.parameters.items():
         assert value.float().numpy().tobytes() == model.weights[name].tobytes()
@@ -176,12 +178,14 @@ class Backwards(GraphMethod):
 
     NAME: ClassVar[str] = "backwards"
 
-    def fit(self, train, *, rng, on_round=ignore, start=None):
-        learned = GraphRule(rounds=30, hidden=self.hidden).fit(train, rng=rng, start=Start(counts=start.counts))
+    def fit(self, train, *, rng, on_round=ignore, warm_start=None):
+        learned = GraphRule(rounds=30, hidden=self.hidden).fit(
+            train, rng=rng, warm_start=WarmStart(counts=warm_start.counts)
+        )
         turned = {
             name: -value if name.startswith("phi.relation") else value for name, value in learned.parameters.items()
         }
-        fitted = self.prepare(train, rng, start=start).model(turned)
+        fitted = self.prepare(train, rng, warm_start=warm_start).model(turned)
         on_round(1, 1, fitted, {"loss": 0.0})
         return fitted
 
@@ -211,7 +215,7 @@ def test_a_graph_method_whose_fit_takes_no_start_is_refused_with_what_it_needs(o
         def fit(self, train, *, rng, on_round=ignore):  # noqa: ARG002
             raise AssertionError("not to be called")
 
-    with pytest.raises(DataError, match="closed: Closed needs a `fit` that takes `start`"):
+    with pytest.raises(DataError, match="closed: Closed needs a `fit` that takes `warm_start`"):
         fedrule.train(HOMES, "closed")
 
 
@@ -219,7 +223,7 @@ def test_a_start_with_rules_of_other_homes_is_refused():
     parts = split(HOMES, "holdout", validation=True)
     other = replace(parts.train, users=parts.train.users + 1)
     with pytest.raises(DataError, match="not kept back of these homes"):
-        GraphRule(rounds=1).fit(other, rng=np.random.default_rng(0), start=Start(validation=parts.validation))
+        GraphRule(rounds=1).fit(other, rng=np.random.default_rng(0), warm_start=WarmStart(validation=parts.validation))
 
 
 def test_importing_the_package_loads_no_torch():

@@ -1,4 +1,4 @@
-"""Practice: what is hidden and asked, that non-rules are none of the home's rules, and parts for minibatches."""
+"""Examples: what is hidden and asked, that non-rules are none of the home's rules, and parts for minibatches."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import DataError, Homes, Rules
-from datasets.common.random import Keyed
+from datasets.common.random import KeyedRandom
 from datasets.valid import ValidRules
-from fedrule.training.examples import LOOKED_AT, NonRules, Practice, Practices, Score
+from fedrule.training.examples import LOOKED_AT, Examples, ExampleSampler, NonRules, Score
 from tests.support.lamps import lamps
 from tests.support.strategies import homes, triples
 
@@ -40,19 +40,19 @@ def drawn(
     score: Score = by_number,
     per_rule: int = 1,
     candidates: int = 0,
-) -> Practice:
-    practices = Practices.of(
+) -> Examples:
+    sampler = ExampleSampler.of(
         some, ValidRules.of(some), hidden=hidden, non_rules=kind, per_rule=per_rule, candidates=candidates
     )
-    return practices.draw(rng(seed), score=score)
+    return sampler.draw(rng(seed), score=score)
 
 
-def asked(practice: Practice) -> list[tuple[int, int, int, int]]:
-    return triples(practice.candidates.take(practice.positive))
+def asked(examples: Examples) -> list[tuple[int, int, int, int]]:
+    return triples(examples.candidates.take(examples.positive))
 
 
-def non_rules(practice: Practice) -> list[tuple[int, int, int, int]]:
-    return triples(practice.candidates.take(~practice.positive))
+def non_rules(examples: Examples) -> list[tuple[int, int, int, int]]:
+    return triples(examples.candidates.take(~examples.positive))
 
 
 # What is known and what is asked
@@ -62,9 +62,9 @@ def non_rules(practice: Practice) -> list[tuple[int, int, int, int]]:
 def test_a_rule_is_known_or_asked_for_and_the_paper_has_both(
     some: Homes, hidden: float, kind: NonRules, count: dict[str, int], seed: int
 ) -> None:
-    practice = drawn(some, kind, hidden=hidden, seed=seed, **count)
-    known, questions, every = triples(practice.context.rules), asked(practice), triples(some.rules)
-    assert triples(practice.full.rules) == every
+    examples = drawn(some, kind, hidden=hidden, seed=seed, **count)
+    known, questions, every = triples(examples.context.rules), asked(examples), triples(some.rules)
+    assert triples(examples.full.rules) == every
     if hidden:
         assert sorted(known + questions) == sorted(every)
     else:
@@ -73,19 +73,19 @@ def test_a_rule_is_known_or_asked_for_and_the_paper_has_both(
 
 @given(homes(max_rules=12, groups=True), st.sampled_from([0.3, 0.7]), SEEDS)
 def test_rules_of_one_automation_hide_together(some: Homes, hidden: float, seed: int) -> None:
-    practice = drawn(some, hidden=hidden, seed=seed)
+    examples = drawn(some, hidden=hidden, seed=seed)
     assert some.rules.group is not None
     group = dict(zip(triples(some.rules), zip(some.rules.home, some.rules.group, strict=True), strict=True))
-    hidden_groups = {group[rule] for rule in asked(practice)}
-    assert not hidden_groups & {group[rule] for rule in triples(practice.context.rules)}
+    hidden_groups = {group[rule] for rule in asked(examples)}
+    assert not hidden_groups & {group[rule] for rule in triples(examples.context.rules)}
 
 
 @pytest.mark.parametrize(("group", "automations"), [(None, 4000), ([i // 2 for i in range(4000)], 2000)])
 def test_each_automation_hides_with_the_chance_it_is_given(group: list[int] | None, automations: int) -> None:
     # 100 lamps, 4,000 rules. Of n automations 0.3 n hide, with a deviation of sqrt(0.21 n): 29 of 4,000, 20 of 2,000.
     some = lamps(100, 1, _spread(4000), group=group)
-    practice = drawn(some, hidden=0.3)
-    hides = len(asked(practice)) * automations / 4000
+    examples = drawn(some, hidden=0.3)
+    hides = len(asked(examples)) * automations / 4000
     assert abs(hides - 0.3 * automations) < 4 * np.sqrt(0.21 * automations)
 
 
@@ -101,8 +101,8 @@ def _spread(n: int) -> list[tuple[int, int, int]]:
 def test_no_non_rule_is_a_rule_and_each_could_be_one(
     some: Homes, hidden: float, kind: NonRules, count: dict[str, int], seed: int
 ) -> None:
-    practice = drawn(some, kind, hidden=hidden, seed=seed, **count)
-    candidates, found = practice.candidates, non_rules(practice)
+    examples = drawn(some, kind, hidden=hidden, seed=seed, **count)
+    candidates, found = examples.candidates, non_rules(examples)
     assert not set(found) & set(triples(some.rules))
     assert len(set(triples(candidates))) == len(candidates)
     assert np.all(np.diff(candidates.home) >= 0)
@@ -117,13 +117,13 @@ def test_no_non_rule_is_a_rule_and_each_could_be_one(
 def test_asked_homes_get_as_many_non_rules_as_wanted_or_all_there_are(
     some: Homes, hidden: float, kind: NonRules, count: dict[str, int], seed: int
 ) -> None:
-    practice = drawn(some, kind, hidden=hidden, seed=seed, **count)
+    examples = drawn(some, kind, hidden=hidden, seed=seed, **count)
     # The same draw of what hides, with more non-rules wanted than any home has left.
     every = drawn(some, "feasible" if kind == "hard" else kind, hidden=hidden, seed=seed, candidates=10_000)
-    assert asked(every) == asked(practice)
+    assert asked(every) == asked(examples)
     for home in range(some.n_homes):
         rules, found, there = (
-            sum(rule[0] == home for rule in part) for part in (asked(practice), non_rules(practice), non_rules(every))
+            sum(rule[0] == home for rule in part) for part in (asked(examples), non_rules(examples), non_rules(every))
         )
         wanted = count["candidates"] * (rules > 0) if "candidates" in count else count["per_rule"] * rules
         assert found == min(wanted, there)
@@ -134,14 +134,14 @@ def test_hard_non_rules_are_the_highest_of_ten_times_as_many() -> None:
     # at, and 9 candidates of 90: with the score of `by_number` those with the highest numbers.
     some = lamps(4, 9, [(0, 1, r) for r in range(9)])
     for candidates in (1, 9):
-        practices = Practices.of(some, ValidRules.of(some), non_rules="hard", candidates=candidates)
+        sampler = ExampleSampler.of(some, ValidRules.of(some), non_rules="hard", candidates=candidates)
         looked_at: list[Rules] = []
 
         def score(context: Homes, shown: Rules, looked_at: list[Rules] = looked_at) -> np.ndarray:
             looked_at.append(shown)
             return by_number(context, shown)
 
-        found = non_rules(practices.draw(rng(5), score=score))
+        found = non_rules(sampler.draw(rng(5), score=score))
         shown = triples(looked_at[0])
         assert len(shown) == LOOKED_AT * candidates
         assert found == sorted(shown)[-candidates:]
@@ -155,9 +155,9 @@ def test_hard_non_rules_are_scored_without_the_rules_that_hide() -> None:
         known.append(context)
         return by_number(context, shown)
 
-    practice = drawn(some, "hard", hidden=0.5, score=score)
-    assert known == [practice.context]
-    assert 0 < practice.context.n_rules < 9
+    examples = drawn(some, "hard", hidden=0.5, score=score)
+    assert known == [examples.context]
+    assert 0 < examples.context.n_rules < 9
 
 
 def test_equal_scores_keep_any_of_what_was_looked_at() -> None:
@@ -169,14 +169,14 @@ def test_equal_scores_keep_any_of_what_was_looked_at() -> None:
     assert triggers[-1] > 24
 
 
-# Chance
+# Randomness
 
 
 @given(homes(max_rules=12), HIDDEN, st.sampled_from(KINDS), SEEDS)
 def test_a_seed_draws_the_same_practice_again(some: Homes, hidden: float, kind: NonRules, seed: int) -> None:
-    practices = Practices.of(some, ValidRules.of(some), hidden=hidden, non_rules=kind)
-    practices.draw(rng(seed + 1), score=by_number)  # what was drawn before leaves no trace
-    first, again = practices.draw(rng(seed), score=by_number), drawn(some, kind, hidden=hidden, seed=seed)
+    sampler = ExampleSampler.of(some, ValidRules.of(some), hidden=hidden, non_rules=kind)
+    sampler.draw(rng(seed + 1), score=by_number)  # what was drawn before leaves no trace
+    first, again = sampler.draw(rng(seed), score=by_number), drawn(some, kind, hidden=hidden, seed=seed)
     assert triples(first.candidates) == triples(again.candidates)
     assert first.positive.tolist() == again.positive.tolist()
     assert triples(first.context.rules) == triples(again.context.rules)
@@ -184,9 +184,9 @@ def test_a_seed_draws_the_same_practice_again(some: Homes, hidden: float, kind: 
 
 def test_each_draw_hides_and_draws_anew() -> None:
     some = lamps(30, 5, [(i, i + 1, i % 5) for i in range(29)])
-    practices = Practices.of(some, ValidRules.of(some), hidden=0.5, non_rules="feasible")
+    sampler = ExampleSampler.of(some, ValidRules.of(some), hidden=0.5, non_rules="feasible")
     generator = rng()
-    first, second = practices.draw(generator), practices.draw(generator)
+    first, second = sampler.draw(generator), sampler.draw(generator)
     assert asked(first) != asked(second)
     assert non_rules(first) != non_rules(second)
 
@@ -200,20 +200,20 @@ def by_cell(context: Homes, candidates: Rules) -> np.ndarray:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("groups", [False, True])
 @given(homes(min_homes=1, max_rules=12), HIDDEN, COUNTS, st.data(), SEEDS)
-def test_with_keyed_chance_a_client_draws_for_itself_what_it_gets_among_all(
+def test_with_keyed_random_a_client_draws_for_itself_what_it_gets_among_all(
     kind: NonRules, groups: bool, some: Homes, hidden: float, count: dict[str, int], data: st.DataObject, seed: int
 ) -> None:
     numbers = st.lists(st.integers(-1, 2), min_size=some.n_rules, max_size=some.n_rules)
     group = np.array(data.draw(numbers), dtype=np.int64) if groups else None
     some = replace(some, rules=replace(some.rules, group=group))
     valid, client = ValidRules.of(some), 5 * np.arange(some.n_homes) + 3
-    every = Practices.of(some, valid, hidden=hidden, non_rules=kind, **count)
+    every = ExampleSampler.of(some, valid, hidden=hidden, non_rules=kind, **count)
     order = data.draw(st.permutations(range(some.n_homes)))
     for chosen in (np.array(order[:1]), np.array(order[:3])):
-        alone = Practices.of(
+        alone = ExampleSampler.of(
             some.subset(chosen), valid, hidden=hidden, non_rules=kind, self_pairs=every.self_pairs, **count
-        ).draw(Keyed(seed, 1, client[chosen]), score=by_cell)
-        among_all = every.draw(Keyed(seed, 1, client), score=by_cell).part(chosen)
+        ).draw(KeyedRandom(seed, 1, client[chosen]), score=by_cell)
+        among_all = every.draw(KeyedRandom(seed, 1, client), score=by_cell).subset(chosen)
         assert triples(alone.candidates) == triples(among_all.candidates)
         assert alone.positive.tolist() == among_all.positive.tolist()
         assert triples(alone.context.rules) == triples(among_all.context.rules)
@@ -223,11 +223,18 @@ def test_with_keyed_chance_a_client_draws_for_itself_what_it_gets_among_all(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_keyed_practice_is_that_of_its_round_and_client(kind: NonRules) -> None:
     some = lamps(30, 5, [(i, i + 1, i % 5) for i in range(29)])
-    practices = Practices.of(some, ValidRules.of(some), hidden=0.5, non_rules=kind)
+    sampler = ExampleSampler.of(some, ValidRules.of(some), hidden=0.5, non_rules=kind)
     three = np.array([3])
-    key = Keyed(1, 2, three)
-    chances = (key, key, key.stream(0), Keyed(0, 2, three), Keyed(1, 0, three), Keyed(1, 2, np.array([0])))
-    first, again, *others = (practices.draw(chance, score=by_number) for chance in chances)
+    key = KeyedRandom(1, 2, three)
+    sources = (
+        key,
+        key,
+        key.stream(0),
+        KeyedRandom(0, 2, three),
+        KeyedRandom(1, 0, three),
+        KeyedRandom(1, 2, np.array([0])),
+    )
+    first, again, *others = (sampler.draw(source, score=by_number) for source in sources)
     assert triples(first.candidates) == triples(again.candidates)
     assert all(asked(first) != asked(other) for other in others)
     assert all(non_rules(first) != non_rules(other) for other in others)
@@ -236,8 +243,8 @@ def test_a_keyed_practice_is_that_of_its_round_and_client(kind: NonRules) -> Non
 def test_keyed_automations_hide_with_the_chance_they_are_given() -> None:
     # As above: 4,000 rules of 2,000 automations, of which 600 hide, with a deviation of 20.
     some = lamps(100, 1, _spread(4000), group=[i // 2 for i in range(4000)])
-    practice = Practices.of(some, ValidRules.of(some), hidden=0.3).draw(Keyed(0, 0, np.array([0])))
-    assert abs(len(asked(practice)) / 2 - 600) < 80
+    examples = ExampleSampler.of(some, ValidRules.of(some), hidden=0.3).draw(KeyedRandom(0, 0, np.array([0])))
+    assert abs(len(asked(examples)) / 2 - 600) < 80
 
 
 # Homes with little in them
@@ -252,16 +259,16 @@ def test_homes_without_rules_or_with_one_device_are_asked_nothing(kind: NonRules
         lamps(0, 2, []),
         lamps(2, 2, []).subset(np.zeros(0, dtype=np.int64)),
     ):
-        practice = drawn(some, kind, hidden=hidden, candidates=5)
-        assert len(practice.candidates) == len(practice.positive) == 0
+        examples = drawn(some, kind, hidden=hidden, candidates=5)
+        assert len(examples.candidates) == len(examples.positive) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_device_that_acts_on_itself_is_asked_for_and_may_be_drawn(kind: NonRules) -> None:
     # One lamp, two relations, of which it has one; the other is not valid, since no home has it.
-    practice = drawn(lamps(1, 2, [(0, 0, 1)]), kind)
-    assert asked(practice) == [(0, 0, 0, 1)]
-    assert non_rules(practice) == ([(0, 0, 0, 0)] if kind == "paper" else [])
+    examples = drawn(lamps(1, 2, [(0, 0, 1)]), kind)
+    assert asked(examples) == [(0, 0, 0, 1)]
+    assert non_rules(examples) == ([(0, 0, 0, 0)] if kind == "paper" else [])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -269,15 +276,15 @@ def test_a_client_is_told_whether_devices_act_on_themselves_in_its_population(ki
     # Two lamps, one relation, the rule 0 -> 1: 1 -> 0 is left and, where lamps act on themselves, 0 -> 0 and 1 -> 1.
     some = lamps(2, 1, [(0, 1, 0)])
     for self_pairs, left in ((None, [(1, 0)]), (False, [(1, 0)]), (True, [(0, 0), (1, 0), (1, 1)])):
-        practices = Practices.of(some, ValidRules.of(some), non_rules=kind, candidates=9, self_pairs=self_pairs)
-        assert sorted(pair[1:3] for pair in non_rules(practices.draw(rng(), score=by_number))) == left
+        sampler = ExampleSampler.of(some, ValidRules.of(some), non_rules=kind, candidates=9, self_pairs=self_pairs)
+        assert sorted(pair[1:3] for pair in non_rules(sampler.draw(rng(), score=by_number))) == left
 
 
 def test_where_nothing_happens_to_hide_nobody_is_asked() -> None:
     some = lamps(3, 2, [(0, 1, 0), (1, 2, 1)])
-    practice = drawn(some, hidden=1e-12, candidates=5)
-    assert len(practice.candidates) == 0
-    assert triples(practice.context.rules) == triples(some.rules)
+    examples = drawn(some, hidden=1e-12, candidates=5)
+    assert len(examples.candidates) == 0
+    assert triples(examples.context.rules) == triples(some.rules)
 
 
 # Minibatches
@@ -287,15 +294,15 @@ def test_where_nothing_happens_to_hide_nobody_is_asked() -> None:
 def test_a_part_holds_what_its_homes_are_asked(
     some: Homes, hidden: float, kind: NonRules, data: st.DataObject, seed: int
 ) -> None:
-    practice = drawn(some, kind, hidden=hidden, seed=seed, per_rule=2)
+    examples = drawn(some, kind, hidden=hidden, seed=seed, per_rule=2)
     chosen = data.draw(st.permutations(range(some.n_homes)))
     chosen = chosen[: data.draw(st.integers(0, len(chosen)))]
-    part = practice.part(np.array(chosen, dtype=np.int64))
-    # A practice as homes with its candidates as rules: subset renumbers these as it should.
-    asked_homes = replace(some, rules=practice.candidates).subset(np.array(chosen, dtype=np.int64))
+    part = examples.subset(np.array(chosen, dtype=np.int64))
+    # A examples as homes with its candidates as rules: subset renumbers these as it should.
+    asked_homes = replace(some, rules=examples.candidates).subset(np.array(chosen, dtype=np.int64))
     assert triples(part.candidates) == triples(asked_homes.rules)
     assert part.positive.tolist() == [
-        bool(positive) for home in chosen for positive in practice.positive[practice.candidates.home == home]
+        bool(positive) for home in chosen for positive in examples.positive[examples.candidates.home == home]
     ]
     assert part.full.fingerprint == some.subset(np.array(chosen, dtype=np.int64)).fingerprint
     assert part.context.n_homes == len(chosen)
@@ -317,10 +324,10 @@ def test_a_part_holds_what_its_homes_are_asked(
 def test_settings_that_mean_nothing_are_refused(settings: dict[str, object], message: str) -> None:
     some = lamps(2, 2, [(0, 1, 0)])
     with pytest.raises(DataError, match=message):
-        Practices.of(some, ValidRules.of(some), **settings)  # type: ignore[arg-type]
+        ExampleSampler.of(some, ValidRules.of(some), **settings)  # type: ignore[arg-type]
 
 
 def test_hard_non_rules_without_a_score_are_refused() -> None:
     some = lamps(2, 2, [(0, 1, 0)])
     with pytest.raises(DataError, match="hand in score="):
-        Practices.of(some, ValidRules.of(some), non_rules="hard").draw(rng())
+        ExampleSampler.of(some, ValidRules.of(some), non_rules="hard").draw(rng())

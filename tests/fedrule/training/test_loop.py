@@ -1,4 +1,4 @@
-"""Training goes down, repeats itself, stops when told to by rules kept back, and keeps its head when it runs away."""
+"""Training lowers the loss, repeats, stops early on validation rules, and survives divergence."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from datasets.valid import ValidRules
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.methods.graph_method import hold_back  # noqa: E402
+from fedrule.methods.graph_method import split_validation  # noqa: E402
 from fedrule.model.encoders import Sizes  # noqa: E402
 from fedrule.model.network import Network  # noqa: E402
 from fedrule.model.score import Scorer  # noqa: E402
 from fedrule.model.terms import LearnedBias  # noqa: E402
 from fedrule.training import loop as training  # noqa: E402
-from fedrule.training.examples import Practices  # noqa: E402
-from fedrule.training.loop import Schedule, learn  # noqa: E402
+from fedrule.training.examples import ExampleSampler  # noqa: E402
+from fedrule.training.loop import Schedule, optimize  # noqa: E402
 from fedrule.training.losses import bce  # noqa: E402
 
 HOMES = planted_homes()
 VALID = ValidRules.of(HOMES)
 SCORER = Scorer(Network(Sizes(len(HOMES.types), len(HOMES.relations), hidden=4)), VALID, (LearnedBias(VALID),))
 
+PAPER = {"non_rules": "paper", "per_rule": 1, "candidates": 0}
+
 
 class Heard(list):
-    """What training told: the round, the parameters and the values."""
+    """What training reported: the round, the parameters and the values."""
 
     def __call__(self, done, parameters, values):
         self.append((done, parameters, values))
@@ -41,55 +43,57 @@ class Heard(list):
         return [values["loss"] for _, _, values in self]
 
 
-def teach(rounds=20, learning_rate=0.05, *, objective=bce, watched=None, told=None, drawn=None, **options):
+def fit(rounds=20, learning_rate=0.05, *, objective=bce, validation=None, on_round=None, drawn=None, **options):
     rng = np.random.default_rng(3)
-    practices = Practices.of(HOMES, VALID)
+    sampler = ExampleSampler.of(HOMES, VALID)
 
     def draw(parameters):
         if drawn is not None:
             drawn.append(parameters)
-        return practices.draw(rng)
+        return sampler.draw(rng)
 
     schedule = Schedule(rounds, learning_rate, **options)
-    return learn(SCORER, objective, schedule, draw, name="some method", rng=rng, watched=watched, told=told)
+    return optimize(
+        SCORER, objective, schedule, draw, name="some method", rng=rng, validation=validation, on_round=on_round
+    )
 
 
 def same(one, other):
     return all(torch.equal(one[name], other[name]) for name in one | other)
 
 
-def test_the_loss_goes_down_and_every_round_is_told():
+def test_the_loss_goes_down_and_every_round_is_reported():
     heard = Heard()
-    found = teach(told=heard)
+    found = fit(on_round=heard)
     assert [done for done, _, _ in heard] == list(range(1, 21))
     assert heard.losses[-1] < 0.5 * heard.losses[0]
     assert same(found, heard[-1][1])
 
 
 def test_the_same_numbers_come_out_again_and_whoever_listens_changes_nothing():
-    assert same(teach(), teach(told=Heard()))
+    assert same(fit(), fit(on_round=Heard()))
     for draws in (0, 3):
-        options = {"homes_at_once": 4, "draws": draws, "decay": True}
-        assert same(teach(**options), teach(**options, told=Heard()))
+        options = {"batch_size": 4, "draws": draws, "decay": True}
+        assert same(fit(**options), fit(**options, on_round=Heard()))
 
 
 @pytest.mark.parametrize(("draws", "expected"), [(1, 1), (3, 3), (9, 5), (0, 5)])
 def test_rounds_take_turns_with_so_many_draws_and_each_is_made_when_it_is_first_needed(draws, expected):
     drawn = []
-    teach(5, drawn=drawn, draws=draws)
+    fit(5, drawn=drawn, draws=draws)
     assert len(drawn) == expected
     assert all(not same(drawn[0], later) for later in drawn[1:])  # given the parameters as they are
 
 
 def test_a_draw_comes_back_with_its_batches_when_its_turn_does(monkeypatch):
     made, taken = [], []
-    prepare, step = training._lessons, training._steps
-    monkeypatch.setattr(training, "_lessons", lambda *given: made.append(prepare(*given)) or made[-1])
+    prepare, step = training._batches, training._steps
+    monkeypatch.setattr(training, "_batches", lambda *given: made.append(prepare(*given)) or made[-1])
     monkeypatch.setattr(training, "_steps", lambda *given: taken.append({id(x) for x in given[3]}) or step(*given))
-    teach(5, draws=2, homes_at_once=8)
+    fit(5, draws=2, batch_size=8)
     assert len(made) == 2
     assert len(made[0]) > 1
-    first, second = ({id(lesson) for lesson in lessons} for lessons in made)
+    first, second = ({id(batch) for batch in batches} for batches in made)
     assert taken == [first, second, first, second, first]
 
 
@@ -103,7 +107,7 @@ def test_the_learning_rate_falls_to_zero_along_half_a_cosine():
 def test_every_step_has_its_own_rate(monkeypatch):
     rates, step = [], training._steps
     monkeypatch.setattr(training, "_steps", lambda *given: rates.append(given[4]) or step(*given))
-    teach(4, 0.1, homes_at_once=15, decay=True)
+    fit(4, 0.1, batch_size=15, decay=True)
     flat = [rate for some in rates for rate in some]
     expected = [0.05 * (1 + math.cos(math.pi * number / len(flat))) for number in range(len(flat))]
     assert len(rates[0]) > 1
@@ -112,29 +116,31 @@ def test_every_step_has_its_own_rate(monkeypatch):
 
 def test_homes_in_small_batches_learn_as_well():
     heard = Heard()
-    teach(5, told=heard, homes_at_once=4)
+    fit(5, on_round=heard, batch_size=4)
     alone = Heard()
-    teach(5, told=alone)
+    fit(5, on_round=alone)
     assert heard.losses[-1] < alone.losses[-1]  # several steps a round
-    all_at_once = teach(5, homes_at_once=HOMES.n_homes)
-    assert same(all_at_once, teach(5))
+    all_at_once = fit(5, batch_size=HOMES.n_homes)
+    assert same(all_at_once, fit(5))
 
 
-def test_it_stops_without_a_better_loss_on_rules_kept_back_and_goes_back_to_the_best():
-    _, watched = hold_back(HOMES, 0.4, non_rules="paper", per_rule=1, candidates=0, rng=np.random.default_rng(0))
+def test_it_stops_without_a_better_loss_on_validation_rules_and_goes_back_to_the_best():
+    _, validation = split_validation(
+        HOMES, 0.4, non_rules="paper", per_rule=1, candidates=0, rng=np.random.default_rng(0)
+    )
     heard = Heard()
-    found = teach(200, 0.1, watched=watched, told=heard, patience=4)
-    looked = [values["watched_loss"] for _, _, values in heard]
-    best = int(np.argmin(looked))
+    found = fit(200, 0.1, validation=validation, on_round=heard, patience=4)
+    losses = [values["validation_loss"] for _, _, values in heard]
+    best = int(np.argmin(losses))
     assert len(heard) == best + 1 + 4 < 200
     assert same(found, heard[best][1])
-    watching_only = Heard()
-    teach(len(heard), 0.1, watched=watched, told=watching_only)
-    assert watching_only.losses == heard.losses
+    without_patience = Heard()
+    fit(len(heard), 0.1, validation=validation, on_round=without_patience)
+    assert without_patience.losses == heard.losses
 
 
 def spoiled(after):
-    """An objective that is no number from the call `after` on."""
+    """An objective that is NaN from the call `after` on."""
     calls = []
 
     def objective(logits, positive, home, n_homes):
@@ -147,12 +153,12 @@ def spoiled(after):
 
 def test_a_run_that_goes_wrong_keeps_the_last_good_parameters_and_says_where(caplog):
     heard, well = Heard(), Heard()
-    teach(told=well)
+    fit(on_round=well)
     with caplog.at_level(logging.WARNING):
-        found = teach(objective=spoiled(after=8), told=heard)
+        found = fit(objective=spoiled(after=8), on_round=heard)
     # The loss of round 8 is that of the parameters after round 7, which it condemns: those of round 6 are the last
     # whose loss was good, measured in round 7.
-    assert "some method: training ran away in round 8 of 20 (loss nan); the model after round 6 is kept" in caplog.text
+    assert "some method: training diverged in round 8 of 20 (loss nan); the model after round 6 is kept" in caplog.text
     assert "learning_rate 0.05 is too high, try 0.005" in caplog.text
     assert same(found, well[5][1])
     assert heard[-1][0] == 8
@@ -161,30 +167,34 @@ def test_a_run_that_goes_wrong_keeps_the_last_good_parameters_and_says_where(cap
 
 @pytest.mark.parametrize(("rate", "round_"), [(math.inf, 1), (1e12, 2), (100.0, 2)])
 def test_a_run_that_never_went_well_is_an_error(rate, round_):
-    with pytest.raises(DataError, match=rf"some method: training ran away in round {round_} of 20 .* try 0\.01"):
-        teach(learning_rate=rate)
+    with pytest.raises(DataError, match=rf"some method: training diverged in round {round_} of 20 .* try 0\.01"):
+        fit(learning_rate=rate)
 
 
-def test_rules_kept_back_are_neither_trained_on_nor_non_rules():
+def test_validation_rules_are_neither_trained_on_nor_non_rules():
     rng = np.random.default_rng(0)
     for non_rules, candidates in (("paper", 0), ("feasible", 0), ("hard", 3)):
-        known, watched = hold_back(HOMES, 0.4, non_rules=non_rules, per_rule=2, candidates=candidates, rng=rng)
+        known, validation = split_validation(
+            HOMES, 0.4, non_rules=non_rules, per_rule=2, candidates=candidates, rng=rng
+        )
         sizes = HOMES.n_devices, len(HOMES.relations)
-        asked = watched.candidates.keys(*sizes)
-        assert known.n_rules + watched.positive.sum() == HOMES.n_rules
-        assert np.isin(asked[watched.positive], HOMES.rules.keys(*sizes)).all()
-        assert not np.isin(asked[~watched.positive], HOMES.rules.keys(*sizes)).any()
+        asked = validation.candidates.keys(*sizes)
+        assert known.n_rules + validation.positive.sum() == HOMES.n_rules
+        assert np.isin(asked[validation.positive], HOMES.rules.keys(*sizes)).all()
+        assert not np.isin(asked[~validation.positive], HOMES.rules.keys(*sizes)).any()
         assert not np.isin(asked, known.rules.keys(*sizes)).any()
-        assert (~watched.positive).any() or non_rules != "paper"  # a home may have all that is feasible
+        assert (~validation.positive).any() or non_rules != "paper"  # a home may have all that is feasible
 
 
-def test_homes_too_small_to_keep_a_rule_back_train_on_all():
-    known, watched = hold_back(HOMES, 0.1, non_rules="paper", per_rule=1, candidates=0, rng=np.random.default_rng(0))
-    assert watched is None
+def test_homes_too_small_for_a_validation_rule_train_on_all():
+    known, validation = split_validation(
+        HOMES, 0.1, non_rules="paper", per_rule=1, candidates=0, rng=np.random.default_rng(0)
+    )
+    assert validation is None
     assert known is HOMES
 
 
-def test_many_steps_in_the_first_round_do_not_hide_that_it_ran_away():
+def test_many_steps_in_the_first_round_do_not_hide_that_it_diverged():
     # The loss of the first step is about log 2; of the last ones of the round it is beyond all bounds.
-    with pytest.raises(DataError, match="ran away in round 1"):
-        teach(rounds=5, learning_rate=1e6, homes_at_once=1)
+    with pytest.raises(DataError, match="diverged in round 1"):
+        fit(rounds=5, learning_rate=1e6, batch_size=1)
