@@ -16,17 +16,17 @@ from benchmarks.results.compare import ALPHA, LEVEL, Comparison
 from benchmarks.results.leaderboard import Board, Pairs, ranked
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
-from reports.inputs import Material
-from reports.selection import ROLES, Place, Role, place_of, places
-from reports.text.phrases import seeds
+from reports.inputs import Inputs
+from reports.selection import ROLES, RunGroup, Role, select_runs, group_runs
+from reports.text.phrases import seed_count
 
 HEADLINE = {"ranking": "mrr", "paper": "auc"}  # protocol -> what a list is sorted by
-MIDDLE = f"{100 * LEVEL:g} %"  # of the draws lie in an interval
-TOLD_APART = f"paired bootstrap over homes, Holm over all pairs of a list, p < {ALPHA:g}"
+CONFIDENCE = f"{100 * LEVEL:g} %"  # of the draws lie in an interval
+TIE_TEST = f"paired bootstrap over homes, Holm over all pairs of a list, p < {ALPHA:g}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
+class RankedBoard:
     """A list by one metric, with all of its methods compared."""
 
     board: Board
@@ -58,61 +58,61 @@ class Standing:
     def against(self, a: str, b: str) -> Comparison | None:
         """The two on the seeds that both have; None where there is none."""
         if (b, a) in self.pairs:
-            return _turned(self.pairs[b, a])
+            return _swapped(self.pairs[b, a])
         return self.pairs.get((a, b))
 
 
-_KEPT: WeakKeyDictionary[Material, dict[tuple[str, ...], Standing]] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[Inputs, dict[tuple[str, ...], RankedBoard]] = WeakKeyDictionary()
 
 
-def standing_of(material: Material, board: Board, metric: str) -> Standing:
+def ranked_board(inputs: Inputs, board: Board, metric: str) -> RankedBoard:
     """The list of a board of this material by a metric, worked out once; an error where runs cannot be compared."""
-    kept = _KEPT.setdefault(material, {})
+    kept = _CACHE.setdefault(inputs, {})
     place = (metric, board.title, *(text for label, run in board.runs for text in (label, run.key.hash)))
     if place not in kept:
-        kept[place] = Standing(board, metric, *ranked(board, metric))
+        kept[place] = RankedBoard(board, metric, *ranked(board, metric))
     return kept[place]
 
 
-def standings(material: Material, protocol: str = "ranking") -> list[Standing]:
+def ranked_boards(inputs: Inputs, protocol: str = "ranking") -> list[RankedBoard]:
     """The list of each board of a protocol, by the protocol's headline metric. Those of `unlisted` are left out."""
-    return [each for each in _tried(material, protocol) if isinstance(each, Standing)]
+    return [each for each in _rank_all(inputs, protocol) if isinstance(each, RankedBoard)]
 
 
-def unlisted(material: Material, protocol: str = "ranking") -> list[str]:
+def excluded(inputs: Inputs, protocol: str = "ranking") -> list[str]:
     """Which boards are left out, and why, in sentences."""
     notes = []
-    curves = [board for board in _boards(material, protocol) if _curved(board)]
+    curves = [board for board in _boards(inputs, protocol) if _curved(board)]
     if curves:
         titles = ", ".join(sorted({board.runs[0][1].key.data for board in curves}))
         notes.append(
             f"Runs with curves by round are left out ({sum(len(board.runs) for board in curves)} on {titles}): "
             "they were fitted without validation rules."
         )
-    return notes + [f"Left out: {problem}" for problem in _tried(material, protocol) if isinstance(problem, str)]
+    return notes + [f"Left out: {problem}" for problem in _rank_all(inputs, protocol) if isinstance(problem, str)]
 
 
-def _tried(material: Material, protocol: str) -> list[Standing | str]:
-    found: list[Standing | str] = []
-    for board in _boards(material, protocol):
+def _rank_all(inputs: Inputs, protocol: str) -> list[RankedBoard | str]:
+    found: list[RankedBoard | str] = []
+    for board in _boards(inputs, protocol):
         if _curved(board):
             continue
         try:
-            found.append(standing_of(material, board, HEADLINE[protocol]))
+            found.append(ranked_board(inputs, board, HEADLINE[protocol]))
         except DataError as error:  # tables that are gone, or not of the same hidden rules
             found.append(f"{board.title}: {error}")
     return found
 
 
-def _boards(material: Material, protocol: str) -> list[Board]:
-    return [board for board in material.boards if board.protocol == protocol]
+def _boards(inputs: Inputs, protocol: str) -> list[Board]:
+    return [board for board in inputs.boards if board.protocol == protocol]
 
 
 def _curved(board: Board) -> bool:
     return bool(board.runs[0][1].key.curves)
 
 
-def _turned(versus: Comparison) -> Comparison:
+def _swapped(versus: Comparison) -> Comparison:
     """The same two the other way round."""
     return replace(
         versus,
@@ -140,14 +140,14 @@ def with_rows(board: Board, labels: Sequence[str]) -> Board:
     return replace(board, runs=tuple((label, run) for label, run in board.runs if label in labels))
 
 
-def ranking_of(role: Role, material: Material) -> Board | None:
+def ranking_of(role: Role, inputs: Inputs) -> Board | None:
     """The rankings of all methods on the data of a role; None where there are none."""
-    place = place_of(role, material, lambda run: run.key.protocol == "ranking" and not run.key.curves)
+    place = select_runs(role, inputs, lambda run: run.key.protocol == "ranking" and not run.key.curves)
     return place.board("ranking") if place else None
 
 
 def defaults_of(
-    role: Role, material: Material, methods: Sequence[str], *, measured: Callable[[Result], bool], what: str
+    role: Role, inputs: Inputs, methods: Sequence[str], *, measured: Callable[[Result], bool], what: str
 ) -> tuple[Board | None, tuple[str, ...]]:
     """The rankings of these methods with their defaults, as far as `what` was measured; notes on the others.
 
@@ -156,16 +156,18 @@ def defaults_of(
 
     def is_wanted(run: Result) -> bool:
         is_ranking = run.key.protocol == "ranking" and not run.key.curves
-        return is_ranking and run.key.method in methods and material.is_default(run)
+        return is_ranking and run.key.method in methods and inputs.is_default(run)
 
-    place = place_of(role, material, lambda run: is_wanted(run) and measured(run))
+    place = select_runs(role, inputs, lambda run: is_wanted(run) and measured(run))
     if place is None:
         return None, ()
-    every = [run for run in _whole(place, material).runs if is_wanted(run)]
+    every = [run for run in _whole(place, inputs).runs if is_wanted(run)]
     found = {method: [measured(run) for run in every if run.key.method == method] for method in methods}
     absent = [method for method, each in found.items() if not each]
     lost = [
-        f"{method} ({each.count(False)} of {seeds([len(each)])})" for method, each in found.items() if not all(each)
+        f"{method} ({each.count(False)} of {seed_count([len(each)])})"
+        for method, each in found.items()
+        if not all(each)
     ]
     notes = [f"Not run on {place.data}: {', '.join(absent)}."] if absent else []
     notes += [f"Left out on {place.data}, where it has no {what}: {', '.join(lost)}."] if lost else []
@@ -177,7 +179,7 @@ def runs_of(board: Board, label: str) -> list[Result]:
     return [run for each, run in board.runs if each == label]
 
 
-def place_title(board: Board) -> str:
+def short_title(board: Board) -> str:
     """The data of a board in a few words, for a panel."""
     return board.runs[0][1].key.data + _homes(board)
 
@@ -189,18 +191,18 @@ def heading(board: Board, many: str) -> str:
 
 def seeds_of(board: Board) -> str:
     """How many its rows are the mean of."""
-    return seeds(len(runs_of(board, label)) for label in board.methods())
+    return seed_count(len(runs_of(board, label)) for label in board.methods())
 
 
 def _homes(board: Board) -> str:
     """How many there are, to stand behind the data; empty where it was not kept."""
-    many = Place((board.runs[0][1],)).homes
+    many = RunGroup((board.runs[0][1],)).homes
     return f", {many:,} homes" if many else ""
 
 
-def _whole(place: Place, material: Material) -> Place:
+def _whole(place: RunGroup, inputs: Inputs) -> RunGroup:
     """With all runs that were made there."""
-    return next(each for each in places(material.runs) if any(run is place.runs[0] for run in each.runs))
+    return next(each for each in group_runs(inputs.runs) if any(run is place.runs[0] for run in each.runs))
 
 
 def _firsts(board: Board) -> list[tuple[str, Result]]:
@@ -235,18 +237,18 @@ class Row:
 class MainList:
     """A list by one metric, best first."""
 
-    standing: Standing
+    ranking: RankedBoard
     rows: tuple[Row, ...]
 
     @property
     def board(self) -> Board:
         """Its runs."""
-        return self.standing.board
+        return self.ranking.board
 
     @property
     def metric(self) -> str:
         """As people write it."""
-        return NAMES.get(self.standing.metric, self.standing.metric)
+        return NAMES.get(self.ranking.metric, self.ranking.metric)
 
     @property
     def place(self) -> str:
@@ -262,10 +264,10 @@ class MainList:
 
     def against(self, a: Row, b: Row) -> Comparison | None:
         """The two on the seeds that both have; None where there is none."""
-        return self.standing.against(a.label, b.label)
+        return self.ranking.against(a.label, b.label)
 
 
-def main_boards(material: Material) -> tuple[list[Board], list[str]]:
+def main_boards(inputs: Inputs) -> tuple[list[Board], list[str]]:
     """The rankings on the paper's data sets, methods with their defaults where these were run; else what there is.
 
     Nothing is mixed: where the runs of a data set were not given the same data, the reason stands in its place.
@@ -273,7 +275,7 @@ def main_boards(material: Material) -> tuple[list[Board], list[str]]:
     found, left_out = [], []
     for role in ROLES:
         try:
-            board = ranking_of(role, material)
+            board = ranking_of(role, inputs)
         except DataError as error:
             left_out.append(f"{role.title}: {error}.")
         else:
@@ -286,26 +288,26 @@ def main_boards(material: Material) -> tuple[list[Board], list[str]]:
                     f"On {board.runs[0][1].key.data} other settings of these methods are left out ({others})."
                 )
     if not found and not left_out:
-        uncurved = [board for board in material.boards if not board.runs[0][1].key.curves]
+        uncurved = [board for board in inputs.boards if not board.runs[0][1].key.curves]
         of_all = [board for board in uncurved if board.protocol == "ranking"]
         found = sorted(of_all or uncurved, key=lambda board: -len(board.methods()))[:MOST_LISTS]
     return found, left_out
 
 
-def main_list(standing: Standing) -> MainList:
+def main_list(ranking: RankedBoard) -> MainList:
     """A list with what is said of it."""
     rows = []
-    for values in standing.table.to_dict("records"):
+    for values in ranking.table.to_dict("records"):
         label, hits = values["method"], values.get("hr@10", math.nan)
-        method = runs_of(standing.board, label)[0].key.method
-        value, low, high = (float(values[name]) for name in (standing.metric, "low", "high"))
+        method = runs_of(ranking.board, label)[0].key.method
+        value, low, high = (float(values[name]) for name in (ranking.metric, "low", "high"))
         rows.append(Row(label, method, value, low, high, int(values["group"]), float(hits)))
-    return MainList(standing, tuple(rows))
+    return MainList(ranking, tuple(rows))
 
 
-def main_lists(material: Material) -> tuple[list[MainList], list[str]]:
+def main_lists(inputs: Inputs) -> tuple[list[MainList], list[str]]:
     """The main lists, and what is not in them and why."""
-    shown, left_out = main_boards(material)
+    shown, left_out = main_boards(inputs)
     found = []
     for board in shown:
         try:
@@ -319,7 +321,7 @@ def main_lists(material: Material) -> tuple[list[MainList], list[str]]:
                     f"{board.title}: no finite {NAMES.get(metric, metric)} of {', '.join(sorted(without))}."
                 )
             measured = with_rows(board, [label for label in board.methods() if label not in without])
-            found += [main_list(standing_of(material, measured, metric))] if measured.runs else []
+            found += [main_list(ranked_board(inputs, measured, metric))] if measured.runs else []
         except DataError as error:  # tables that are gone, or not of the same hidden rules
             left_out.append(f"{board.title}: {error}.")
     return found, left_out

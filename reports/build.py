@@ -42,7 +42,7 @@ def _build(chosen: argparse.Namespace) -> int:
     """Run what is missing, make the files, and write them or compare them with those that are there."""
     from benchmarks.results.store import results_folder
     from datasets.common.errors import DataError
-    from reports.inputs import Material
+    from reports.inputs import Inputs
     from reports.outputs import chosen_outputs
     from reports.readme import README, readme_files
     from reports.site import site
@@ -53,13 +53,13 @@ def _build(chosen: argparse.Namespace) -> int:
     folder = results_folder(chosen.results)
     if not chosen.no_run:
         _run_missing(chosen, folder)
-    material = Material.read(folder)
-    for name, reason in material.unreadable:
+    inputs = Inputs.read(folder)
+    for name, reason in inputs.unreadable:
         log.warning("%s is not used: %s", folder / name, reason)
-    built = site(wanted, material, whole=not chosen.only, quiet=chosen.quiet)
+    built = site(wanted, inputs, whole=not chosen.only, quiet=chosen.quiet)
     files = {chosen.out / path: content for path, content in built.files.items()}
     if README in chosen.only:
-        files |= readme_files(material, Path.cwd())
+        files |= readme_files(inputs, Path.cwd())
     for name, missing in built.missing.items():
         log.warning("%s is not made: %s. To get it: %s", name, missing.what, missing.command)
     stale = _stale(files) if chosen.check else _write(files)

@@ -20,9 +20,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from benchmarks.results.store import load_results, results_folder
-from reports.drawing.layout import WITHOUT_DATE, Block, Panel, Sheet, laid_out, written
+from reports.drawing.layout import METADATA, Block, Panel, Layout, draw, render
 from reports.drawing.lines import MOST_LINES, PARTS, Floats, Row, one_of, rows
-from reports.drawing.styles import FAINT, Look, looks_of
+from reports.drawing.styles import FAINT, LineStyle, line_styles
 
 log = logging.getLogger(__name__)
 
@@ -36,21 +36,21 @@ SPAN = 10
 ROOM = 1.2  # between the highest number and the edge of its panel
 
 
-def sheet(shown: Sequence[tuple[str, Row]], *, metrics: Sequence[str] = tuple(METRICS)) -> Sheet:
+def curves_layout(shown: Sequence[tuple[str, Row]], *, metrics: Sequence[str] = tuple(METRICS)) -> Layout:
     """A heading for each row, given with its part, and a panel for each of its metrics."""
     for metric in metrics:
         one_of("metric", metric, METRICS)
-    looks = looks_of({line.label: line.method for _, row in shown for line in row.lines})
+    styles = line_styles({line.label: line.method for _, row in shown for line in row.lines})
     parts = len({part for part, _ in shown})
     blocks = [
         Block(
             f"{part.capitalize() + ': ' if parts > 1 else ''}{row.title}: {row.seeds}",
-            tuple(Panel(partial(_panel, row=row, looks=looks, metric=metric, part=part)) for metric in metrics),
+            tuple(Panel(partial(_panel, row=row, styles=styles, metric=metric, part=part)) for metric in metrics),
         )
         for part, row in shown
     ]
     columns = min(len(metrics), 3)
-    return Sheet(tuple(blocks), looks, _note([row for _, row in shown], metrics), columns=columns, left=0.92)
+    return Layout(tuple(blocks), styles, _note([row for _, row in shown], metrics), columns=columns, left=0.92)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,14 +58,14 @@ def main(arguments: list[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
-        if given.out.suffix not in WITHOUT_DATE:
-            raise ValueError(f"--out {given.out}: figures are written as {', '.join(WITHOUT_DATE)}; give such a name")
+        if given.out.suffix not in METADATA:
+            raise ValueError(f"--out {given.out}: figures are written as {', '.join(METADATA)}; give such a name")
         runs = load_results(results_folder(given.results))
         if given.data:
             one_of("data set", given.data, {run.key.data for run in runs})
             runs = [run for run in runs if run.key.data == given.data]
         shown = [(given.part, row) for row in rows(runs, given.part, methods=given.methods, lines=given.line)]
-        content = written(laid_out(sheet(shown, metrics=given.metric)), given.out.suffix)
+        content = render(draw(curves_layout(shown, metrics=given.metric)), given.out.suffix)
         given.out.parent.mkdir(parents=True, exist_ok=True)
         given.out.write_bytes(content)
     except (ValueError, OSError) as error:
@@ -75,24 +75,26 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _panel(axes: Axes, *, row: Row, looks: Mapping[str, Look], metric: str, part: str) -> None:
+def _panel(axes: Axes, *, row: Row, styles: Mapping[str, LineStyle], metric: str, part: str) -> None:
     """One metric on one data set."""
     everything, finished, ends = [np.empty(0)], [np.empty(0)], []
     for line in row.lines:
-        look = looks[line.label]
-        curves = [(curve, course.ended_early) for course in line.courses if len(curve := course.curve(metric))]
+        style = styles[line.label]
+        curves = [(curve, run.stopped_early) for run in line.runs if len(curve := run.curve(metric))]
         if not curves:
             continue
         rounds = np.unique(np.concatenate([curve[:, 0] for curve, _ in curves]))
         # Between measured rounds along a straight line; after the last one as it was there.
         values = np.stack([np.interp(rounds, curve[:, 0], curve[:, 1]) for curve, _ in curves])  # [n_seeds, n_rounds]
-        (mean,) = axes.plot(rounds, values.mean(axis=0), color=look.colour, linestyle=look.dash, marker=look.marker)
+        (mean,) = axes.plot(rounds, values.mean(axis=0), color=style.colour, linestyle=style.dash, marker=style.marker)
         mean.set_markevery(-(-len(rounds) // MOST_LINES))
         if len(curves) > 1:
-            axes.fill_between(rounds, values.min(axis=0), values.max(axis=0), color=look.colour, alpha=0.1, linewidth=0)
+            axes.fill_between(
+                rounds, values.min(axis=0), values.max(axis=0), color=style.colour, alpha=0.1, linewidth=0
+            )
         everything += [curve[:, 1] for curve, _ in curves]
-        finished += [curve[:, 1] for curve, ended_early in curves if not ended_early]
-        ends += [(*curve[-1], look.colour) for curve, ended_early in curves if ended_early]
+        finished += [curve[:, 1] for curve, stopped_early in curves if not stopped_early]
+        ends += [(*curve[-1], style.colour) for curve, stopped_early in curves if stopped_early]
     axes.set_xlabel("round", labelpad=1)
     axes.set_ylabel(f"{part} {METRICS[metric]}", linespacing=1.3)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -130,9 +132,9 @@ def logarithmic(axes: Axes, low: float, high: float) -> bool:
 
 def _note(shown: Sequence[Row], metrics: Sequence[str]) -> str:
     """What the marks of this figure mean."""
-    lines = [line.courses for row in shown for line in row.lines]
+    lines = [line.runs for row in shown for line in row.lines]
     note = "Line: mean over seeds; band: smallest to largest seed." if max(map(len, lines)) > 1 else "Line: one seed."
-    if any(course.ended_early for courses in lines for course in courses):
+    if any(run.stopped_early for runs in lines for run in runs):
         beyond = " (on the upper edge: with a loss beyond it)" if "loss" in metrics else ""
         note += f" Cross: a run that ended before its rounds were over{beyond}; it counts on with its last model."
     return note

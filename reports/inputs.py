@@ -87,7 +87,7 @@ def _study(path: Path) -> Study:
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
+class Inputs:
     """Read once; every figure and table is a function of it."""
 
     runs: tuple[Result, ...] = ()
@@ -99,7 +99,7 @@ class Material:
     unreadable: tuple[tuple[str, str], ...] = ()  # file, and why it is not used
 
     @classmethod
-    def read(cls, folder: Path | str | None = None) -> Material:
+    def read(cls, folder: Path | str | None = None) -> Inputs:
         """What is in the folder; files that cannot be used are named and left alone."""
         place = results_folder(folder)
         runs = load_runs(place)
@@ -145,33 +145,33 @@ def comparable(speeds: Iterable[Speed], size: str) -> list[Speed]:
     """
     groups: dict[tuple[str, str], list[Speed]] = {}
     for speed in speeds:
-        if number_of(speed, size) > 0:
+        if extra_number(speed, size) > 0:
             groups.setdefault((speed.scale, speed.machine), []).append(speed)
 
     def rank(place: tuple[str, str]) -> tuple[int, str, tuple[str, str]]:
         group = groups[place]
-        return len({number_of(speed, size) for speed in group}), max(speed.made for speed in group), place
+        return len({extra_number(speed, size) for speed in group}), max(speed.made for speed in group), place
 
     return groups[max(groups, key=rank)] if groups else []
 
 
-def number_of(speed: Speed, name: str) -> float:
+def extra_number(speed: Speed, name: str) -> float:
     """A number of its `extra_info`; NaN where there is none, or an infinite one."""
-    return as_number(speed.extra_info.get(name))
+    return finite_or_nan(speed.extra_info.get(name))
 
 
-def as_number(value: object) -> float:
+def finite_or_nan(value: object) -> float:
     """NaN where it is none, or an infinite one."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if is_number else math.nan  # type: ignore[arg-type]
 
 
-def files_of(speeds: Iterable[Speed]) -> tuple[str, ...]:
+def speed_files(speeds: Iterable[Speed]) -> tuple[str, ...]:
     """The files of these measurements in the folder of the results, each once."""
     return tuple(sorted({f"{SPEED}/{speed.file}" for speed in speeds}))
 
 
-def circumstances(speeds: Iterable[Speed]) -> str:
+def measured_on(speeds: Iterable[Speed]) -> str:
     """Where comparable measurements were made, as a note."""
     first = next(iter(speeds))
     return f"Measured at scale {first.scale or 'unknown'} on {first.machine or 'an unknown machine'}."

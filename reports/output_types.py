@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.results.store import Result
-from reports.drawing.layout import Sheet
+from reports.drawing.layout import Layout
 
 RUN = "python -m benchmarks run default"  # makes the runs of most outputs
 BUILD = "python -m reports.build"  # makes what stands beside runs as well
@@ -35,7 +35,7 @@ class About:
 class Drawing:
     """A figure."""
 
-    sheet: Sheet
+    layout: Layout
     about: About
 
 
@@ -60,6 +60,6 @@ class Table:
     sortable: bool = field(default=False, kw_only=True)  # on the page, and filtered by a text
 
 
-def sources_of(runs: Sequence[Result]) -> tuple[str, ...]:
+def run_files(runs: Sequence[Result]) -> tuple[str, ...]:
     """The files of these runs, each once."""
     return tuple(sorted({f"{run.key.hash}.json" for run in runs}))

@@ -14,7 +14,7 @@ from reports.figures import data as home_counts
 from reports.figures import leaderboard as leaderboards
 from reports.figures import ranking as breakdown
 from reports.figures import ranking as hit_rates
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import Drawing, Missing, Table
 from reports.selection import IFTTT, INSTANCES, WYZE
 from reports.tables import data as data_statistics
@@ -23,7 +23,7 @@ from reports.tables import results as final_results
 from reports.tables import results as leaderboard
 from reports.tables import settings as environment
 
-Make: TypeAlias = Callable[[Material], Drawing] | Callable[[Material], Table]
+Make: TypeAlias = Callable[[Inputs], Drawing] | Callable[[Inputs], Table]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Made:
+class BuiltOutput:
     """An output and its files; `refused` where its runs must not be put together."""
 
     output: Output

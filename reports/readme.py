@@ -13,12 +13,12 @@ from pathlib import Path
 
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
-from reports.boards import TOLD_APART, MainList, Row, main_lists, seeds_of
-from reports.drawing.layout import laid_out, written
-from reports.inputs import Material
-from reports.output_types import RUN, About, Cell, Drawing, Missing, Table, sources_of
+from reports.boards import TIE_TEST, MainList, Row, main_lists, seeds_of
+from reports.drawing.layout import draw, render
+from reports.inputs import Inputs
+from reports.output_types import RUN, About, Cell, Drawing, Missing, Table, run_files
 from reports.outputs import chosen_outputs
-from reports.text.formats import NONE, as_markdown, figure
+from reports.text.formats import NONE, as_markdown, number_cell
 from reports.text.summary import BRACKETS
 
 README = "readme"
@@ -28,18 +28,18 @@ FOLDER = "docs/report"
 FIGURES = {"leaderboard.svg": "leaderboard-intervals", "hit-rate.svg": "hit-rate"}  # file -> output
 
 
-def readme_files(material: Material, root: Path) -> dict[Path, bytes]:
+def readme_files(inputs: Inputs, root: Path) -> dict[Path, bytes]:
     """The README with its part renewed, the figures that it shows and their manifest."""
-    found, refused = main_lists(material)
+    found, refused = main_lists(inputs)
     if not found:
         reason = " ".join(refused) or "no finished run"
         raise DataError(f"README.md: there is no list to show ({reason}). To get one: {RUN}")
-    drawn = {file: _drawn(name, material) for file, name in FIGURES.items()}
+    drawn = {file: _drawn(name, inputs) for file, name in FIGURES.items()}
     runs = [run for each in found for _, run in each.board.runs]
     part = _part(found, runs, {file: drawing.about.caption for file, drawing in drawn.items()})
-    figures = {file: written(laid_out(drawing.sheet), ".svg") for file, drawing in drawn.items()}
+    figures = {file: render(draw(drawing.layout), ".svg") for file, drawing in drawn.items()}
     manifest = {
-        "README.md": {"sources": list(sources_of(runs)), "digest": digest(part.encode())},
+        "README.md": {"sources": list(run_files(runs)), "digest": digest(part.encode())},
         **{
             f"{FOLDER}/{file}": {"sources": list(drawn[file].about.sources), "digest": digest(content)}
             for file, content in figures.items()
@@ -78,7 +78,7 @@ def _part(found: Sequence[MainList], runs: Sequence[Result], captions: dict[str,
     lists = "; ".join(f"{each.place}: {seeds_of(each.board)}" for each in found)
     how = (
         f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest} ({lists}). {BRACKETS} Bold leads its list; "
-        f"underlined: cannot be told apart from that ({TOLD_APART})."
+        f"underlined: cannot be told apart from that ({TIE_TEST})."
     )
     return "\n" + "\n\n".join([how, as_markdown(_table(found)).rstrip(), *pictures]) + "\n"
 
@@ -99,13 +99,13 @@ def _cells(row: Row | None, leads: bool) -> tuple[Cell, Cell]:
     if row is None:
         return Cell(NONE, ""), Cell(NONE, "")
     text = f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]"
-    return Cell(text, row.value, strong=leads, underlined=row.group == 1 and not leads), figure(row.hits, 3)
+    return Cell(text, row.value, strong=leads, underlined=row.group == 1 and not leads), number_cell(row.hits, 3)
 
 
-def _drawn(name: str, material: Material) -> Drawing:
+def _drawn(name: str, inputs: Inputs) -> Drawing:
     (output,) = chosen_outputs([name])
     try:
-        content = output.make(material)
+        content = output.make(inputs)
     except Missing as missing:
         raise DataError(f"README.md shows {name}: {missing.what}. To get it: {missing.command}") from missing
     if not isinstance(content, Drawing):

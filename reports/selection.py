@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from benchmarks.results.compare import refuse_mixed
 from benchmarks.results.leaderboard import Board, boards, changed_options, whole_options
 from benchmarks.results.store import Result
-from reports.inputs import Material
+from reports.inputs import Inputs
 
 CARVED = ("seed", "validation")  # of a split: belong to a run and to curves
 
@@ -35,7 +35,7 @@ ROLES = (WYZE, IFTTT, INSTANCES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class RunGroup:
     """Runs that have been given the same data and asked for the same hidden rules."""
 
     runs: tuple[Result, ...]
@@ -57,24 +57,24 @@ class Place:
         return board
 
 
-def places(runs: Sequence[Result]) -> list[Place]:
+def group_runs(runs: Sequence[Result]) -> list[RunGroup]:
     """Runs sorted by where they were made, whatever the data was like at that time."""
     found: dict[tuple[str, ...], list[Result]] = {}
     for run in runs:
         split = {name: value for name, value in run.key.split.items() if name not in CARVED}
         where = run.key.data, _text(whole_options(run)), run.key.track, _text(split)
         found.setdefault(where, []).append(run)
-    return [Place(tuple(each)) for _, each in sorted(found.items())]
+    return [RunGroup(tuple(each)) for _, each in sorted(found.items())]
 
 
-def place_of(role: Role, material: Material, wanted: Callable[[Result], bool]) -> Place | None:
+def select_runs(role: Role, inputs: Inputs, wanted: Callable[[Result], bool]) -> RunGroup | None:
     """The place that suits a role best, with its wanted runs; None where nothing was run. Only `holdout` counts.
 
     An error where its runs were given different data: a table or figure never mixes them.
     """
     fitting = [
-        Place(runs)
-        for place in places(material.runs)
+        RunGroup(runs)
+        for place in group_runs(inputs.runs)
         if place.data in role.data
         and place.runs[0].key.track == role.track
         and place.runs[0].key.split["split"] == "holdout"
@@ -87,7 +87,7 @@ def place_of(role: Role, material: Material, wanted: Callable[[Result], bool]) -
     return best
 
 
-def _order(role: Role, place: Place) -> tuple[int, int, int, int]:
+def _order(role: Role, place: RunGroup) -> tuple[int, int, int, int]:
     methods = {run.key.method for run in place.runs}
     return role.data.index(place.data), len(changed_options(place.runs[0])), -len(methods), -(place.homes or 0)
 

@@ -20,12 +20,12 @@ from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from datasets.common.progress import Progress, progress
 from reports.boards import main_lists
-from reports.drawing.layout import WITHOUT_DATE, laid_out, written
-from reports.inputs import Material
+from reports.drawing.layout import METADATA, draw, render
+from reports.inputs import Inputs
 from reports.output_types import BUILD, About, Drawing, Missing, Table
-from reports.outputs import Made, Output
+from reports.outputs import BuiltOutput, Output
 from reports.text.formats import FORMATS, as_html
-from reports.text.phrases import listed
+from reports.text.phrases import join_names
 from reports.text.summary import summary
 
 # --- The report as one page that needs nothing else: figures are inside, and it opens from disk without a network.
@@ -48,7 +48,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PageEntry:
     """An output as the page shows it."""
 
     name: str
@@ -68,10 +68,10 @@ class Section:
 
     title: str
     anchor: str
-    outputs: list[Shown] = field(default_factory=list)
+    outputs: list[PageEntry] = field(default_factory=list)
 
 
-def page(material: Material, everything: Sequence[Made]) -> bytes:
+def page(inputs: Inputs, everything: Sequence[BuiltOutput]) -> bytes:
     """The page of what could be made; it says what could not and why."""
     shown = {each.output.name: _shown(each) for each in everything if not isinstance(each.content, Missing)}
     sections: dict[str, Section] = {}
@@ -89,19 +89,19 @@ def page(material: Material, everything: Sequence[Made]) -> bytes:
         lstrip_blocks=True,
     )
     text = environment.get_template("page.html").render(
-        points=summary(*main_lists(material)),
+        points=summary(*main_lists(inputs)),
         first=shown.get(FIRST),
         sections=list(sections.values()),
         missing=missing,
-        failed=[(run.key, _last_line(run.error)) for run in material.failed],
-        unreadable=material.unreadable,
-        scope=_scope(material.runs),
-        circumstances=_circumstances(material.runs),
+        failed=[(run.key, _last_line(run.error)) for run in inputs.failed],
+        unreadable=inputs.unreadable,
+        scope=_scope(inputs.runs),
+        circumstances=_circumstances(inputs.runs),
     )
     return text.encode()
 
 
-def _shown(made: Made) -> Shown:
+def _shown(made: BuiltOutput) -> PageEntry:
     content = made.content
     if isinstance(content, Missing):
         raise ValueError(f"{made.output.name} was not made")
@@ -109,8 +109,8 @@ def _shown(made: Made) -> Shown:
     runs = sum("/" not in source for source in sources)
     common = made.output.name, made.output.title, content.about, _downloads(made.files), runs, len(sources) - runs
     if isinstance(content, Table):
-        return Shown(*common, table=as_html(content))
-    return Shown(*common, wide=_picture(made.files, wide=True), narrow=_picture(made.files, wide=False))
+        return PageEntry(*common, table=as_html(content))
+    return PageEntry(*common, wide=_picture(made.files, wide=True), narrow=_picture(made.files, wide=False))
 
 
 def _downloads(files: Mapping[str, bytes]) -> tuple[tuple[str, str], ...]:
@@ -143,7 +143,7 @@ def _scope(runs: Sequence[Result]) -> str:
     methods, data = ({getattr(run.key, what) for run in runs} for what in ("method", "data"))
     if not runs:
         return "No run has finished."
-    return f"{_many(len(runs), 'run')} of {_many(len(methods), 'method')} on {listed(sorted(data))}."
+    return f"{_many(len(runs), 'run')} of {_many(len(methods), 'method')} on {join_names(sorted(data))}."
 
 
 def _circumstances(runs: Sequence[Result]) -> list[tuple[str, str]]:
@@ -185,34 +185,36 @@ class Site:
     refused: bool  # some runs must not be put together
 
 
-def site(outputs: Sequence[Output], material: Material, *, whole: bool = True, quiet: bool = True) -> Site:
+def site(outputs: Sequence[Output], inputs: Inputs, *, whole: bool = True, quiet: bool = True) -> Site:
     """The files of these outputs; with `whole` the manifest and the page as well."""
     with progress(len(outputs), "output", quiet=quiet) as bar:
-        everything = [_made(output, material, bar) for output in outputs]
+        everything = [_made(output, inputs, bar) for output in outputs]
     files = {path: content for each in everything for path, content in each.files.items()}
     if whole:
-        files |= {"manifest.json": _manifest(everything), "index.html": page(material, everything)}
+        files |= {"manifest.json": _manifest(everything), "index.html": page(inputs, everything)}
     missing = {each.output.name: each.content for each in everything if isinstance(each.content, Missing)}
     return Site(files, missing, any(each.refused for each in everything))
 
 
-def _made(output: Output, material: Material, bar: Progress) -> Made:
+def _made(output: Output, inputs: Inputs, bar: Progress) -> BuiltOutput:
     bar.note(output.name)
     try:
-        content = output.make(material)
-        return Made(output, content, _files(output.name, content))
+        content = output.make(inputs)
+        return BuiltOutput(output, content, _files(output.name, content))
     except Missing as missing:
-        return Made(output, missing, {})
+        return BuiltOutput(output, missing, {})
     except DataError as error:  # results of different data
-        return Made(output, Missing(str(error), f"{BUILD} --results DIR"), {}, refused=True)
+        return BuiltOutput(output, Missing(str(error), f"{BUILD} --results DIR"), {}, refused=True)
     except (LookupError, ArithmeticError, ValueError) as error:  # results of a kind that nobody has thought of
         log.exception("%s", output.name)
-        return Made(output, Missing(f"these results break it ({error!r})", f"{BUILD} --results DIR"), {}, refused=True)
+        return BuiltOutput(
+            output, Missing(f"these results break it ({error!r})", f"{BUILD} --results DIR"), {}, refused=True
+        )
     finally:
         bar.step()
 
 
-def _manifest(everything: Sequence[Made]) -> bytes:
+def _manifest(everything: Sequence[BuiltOutput]) -> bytes:
     """What each output is made of, and the digest of each of its files."""
     listed = {
         each.output.name: {"missing": each.content.what, "command": each.content.command}
@@ -230,6 +232,6 @@ def _manifest(everything: Sequence[Made]) -> bytes:
 def _files(name: str, content: Drawing | Table) -> dict[str, bytes]:
     if isinstance(content, Table):
         return {f"{TABLES}/{name}{suffix}": form(content).encode() for suffix, form in FORMATS.items()}
-    wide = laid_out(content.sheet)
-    files = {f"{FIGURES}/{name}{suffix}": written(wide, suffix) for suffix in WITHOUT_DATE}
-    return files | {f"{FIGURES}/{name}{NARROW}": written(laid_out(content.sheet, phone=True), ".svg")}
+    wide = draw(content.layout)
+    files = {f"{FIGURES}/{name}{suffix}": render(wide, suffix) for suffix in METADATA}
+    return files | {f"{FIGURES}/{name}{NARROW}": render(draw(content.layout, phone=True), ".svg")}

@@ -29,7 +29,7 @@ SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (1, -1), (-1, 1), (-1, -1))  
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class Label:
     """A point with its name, in the numbers of the axes."""
 
     text: str
@@ -38,7 +38,7 @@ class Named:
     colour: str = INK
 
 
-def add_names(axes: Axes, points: Sequence[Named], *, along: Sequence[Named] = ()) -> None:
+def add_labels(axes: Axes, points: Sequence[Label], *, along: Sequence[Label] = ()) -> None:
     """Write the names; limits and scales must have been set. Points that are no numbers have none.
 
     `along` are names of horizontal lines, which begin at their x, above or below the line.
@@ -71,7 +71,7 @@ def add_names(axes: Axes, points: Sequence[Named], *, along: Sequence[Named] = (
         _write(axes, point, (x, y), box, far=chosen >= len(SIDES))
 
 
-def in_lines(label: str, letters: int) -> str:
+def wrap_label(label: str, letters: int) -> str:
     """A method with its settings in lines of so many letters; a setting's value may begin a line."""
     return "\n".join(textwrap.wrap(label.replace("=", "= "), letters, break_on_hyphens=False)).replace("= ", "=")
 
@@ -83,7 +83,7 @@ def text_size(text: str) -> tuple[float, float]:
     return wide + 1, LINE * TYPE * len(lines)
 
 
-def _write(axes: Axes, point: Named, spot: tuple[float, float], box: Box, *, far: bool) -> None:
+def _write(axes: Axes, point: Label, spot: tuple[float, float], box: Box, *, far: bool) -> None:
     middle = ((box[0] + box[2]) / 2 - spot[0], (box[1] + box[3]) / 2 - spot[1])
     axes.annotate(
         point.text,
@@ -99,7 +99,7 @@ def _write(axes: Axes, point: Named, spot: tuple[float, float], box: Box, *, far
     )
 
 
-def _spot(axes: Axes, point: Named) -> tuple[float, float]:
+def _spot(axes: Axes, point: Label) -> tuple[float, float]:
     """Where a point is on the sheet, in points."""
     x, y = axes.transData.transform((point.x, point.y)) * 72 / axes.figure.dpi
     return float(x), float(y)

@@ -20,7 +20,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 
-from reports.drawing.styles import Look
+from reports.drawing.styles import LineStyle
 
 # --- How wide texts are when they are drawn, and texts made to fit: in several lines, or in smaller type.
 
@@ -58,10 +58,10 @@ def _relative(text: str, weight: str) -> float:
     return float(TextPath((0, 0), text, size=1, prop=FontProperties(weight=weight)).vertices[:, 0].max(initial=0.0))
 
 
-WITHOUT_DATE: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
+METADATA: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
 
 # matplotlib's own style and not the reader's; ids in an SVG file are made from the salt.
-STYLE: list[str | dict[str, object]] = [
+RC_STYLE: list[str | dict[str, object]] = [
     "default",
     {"svg.hashsalt": "fedrule", "axes.grid": True, "grid.color": "#e6e6e6", "axes.axisbelow": True},
     {"axes.spines.top": False, "axes.spines.right": False, "axes.labelsize": 8, "xtick.labelsize": 8},
@@ -90,40 +90,40 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sheet:
+class Layout:
     """All of a figure."""
 
     blocks: tuple[Block, ...]
-    looks: Mapping[str, Look] = field(default_factory=dict)  # the legend; none where it is empty
+    styles: Mapping[str, LineStyle] = field(default_factory=dict)  # the legend; none where it is empty
     note: str = ""
     columns: int = 3  # of panels, on a wide page
     height: float = 2.1  # inches of a panel
     left: float = 0.75  # inches for the numbers and the label of the vertical axis
 
 
-def laid_out(sheet: Sheet, *, phone: bool = False) -> Figure:
+def draw(layout: Layout, *, phone: bool = False) -> Figure:
     """The figure, wide or in one column."""
-    columns = 1 if phone else sheet.columns
+    columns = 1 if phone else layout.columns
     width = PHONE if phone else WIDTH[columns]
     room = width - 2 * RIGHT
-    headings = [wrapped(block.heading, room, TYPE + 2, "bold") for block in sheet.blocks]
-    note = wrapped(sheet.note, room)
-    labels = [wrapped(label, room - HANDLE) for label in sheet.looks]
+    headings = [wrapped(block.heading, room, TYPE + 2, "bold") for block in layout.blocks]
+    note = wrapped(layout.note, room)
+    labels = [wrapped(label, room - HANDLE) for label in layout.styles]
     legend_columns = _legend_columns(labels, room)
     legend = _tallest(labels, legend_columns) * ENTRY + (RIGHT if labels else 0)
     below = legend + ENTRY * len(note) + (RIGHT if note else 0)
-    titled = [ABOVE if any(panel.title for panel in block.panels) else 0.0 for block in sheet.blocks]
-    rows = [-(-len(block.panels) // columns) for block in sheet.blocks]
+    titled = [ABOVE if any(panel.title for panel in block.panels) else 0.0 for block in layout.blocks]
+    rows = [-(-len(block.panels) // columns) for block in layout.blocks]
     tall = [
-        len(heading) * HEADING + ABOVE + many * (title + sheet.height + BELOW)
+        len(heading) * HEADING + ABOVE + many * (title + layout.height + BELOW)
         for heading, title, many in zip(headings, titled, rows, strict=True)
     ]
     height = sum(tall) + below
     step = width / columns
-    with matplotlib.style.context(STYLE):
+    with matplotlib.style.context(RC_STYLE):
         drawn = Figure(figsize=(width, height))
         top = height
-        for block, heading, title, taken in zip(sheet.blocks, headings, titled, tall, strict=True):
+        for block, heading, title, taken in zip(layout.blocks, headings, titled, tall, strict=True):
             place = top - len(heading) * HEADING - ABOVE  # upper edge of the block's first row
             if heading:
                 drawn.text(
@@ -137,38 +137,42 @@ def laid_out(sheet: Sheet, *, phone: bool = False) -> Figure:
                 )
             for number, panel in enumerate(block.panels):
                 row, column = divmod(number, columns)
-                bottom = place - (row + 1) * (title + sheet.height + BELOW) + BELOW
-                left, wide = column * step + sheet.left, step - sheet.left - RIGHT
-                axes = drawn.add_axes((left / width, bottom / height, wide / width, sheet.height / height))
+                bottom = place - (row + 1) * (title + layout.height + BELOW) + BELOW
+                left, wide = column * step + layout.left, step - layout.left - RIGHT
+                axes = drawn.add_axes((left / width, bottom / height, wide / width, layout.height / height))
                 panel.draw(axes)
                 if panel.title:
                     axes.set_title(panel.title, loc="left", pad=4)
                 lines = axes.get_ylabel().count("\n") + 1
                 # One label below the other, however wide the numbers are.
-                axes.yaxis.set_label_coords((0.1 + 0.15 * lines - sheet.left) / wide, 0.5)
+                axes.yaxis.set_label_coords((0.1 + 0.15 * lines - layout.left) / wide, 0.5)
             top -= taken
         if note:
             drawn.text(RIGHT / width, below / height, "\n".join(note), fontsize=TYPE, va="top", linespacing=1.4)
         if labels:
-            _add_legend(drawn, sheet.looks, labels, legend_columns, (RIGHT / width, legend / height))
+            _add_legend(drawn, layout.styles, labels, legend_columns, (RIGHT / width, legend / height))
     return drawn
 
 
-def written(drawn: Figure, suffix: str) -> bytes:
+def render(drawn: Figure, suffix: str) -> bytes:
     """The figure as a file of this kind; the same bytes for the same figure."""
     file = io.BytesIO()
-    with matplotlib.style.context(STYLE):
-        drawn.savefig(file, format=suffix[1:], dpi=150, metadata=WITHOUT_DATE[suffix])
+    with matplotlib.style.context(RC_STYLE):
+        drawn.savefig(file, format=suffix[1:], dpi=150, metadata=METADATA[suffix])
     return file.getvalue()
 
 
 def _add_legend(
-    drawn: Figure, looks: Mapping[str, Look], labels: Sequence[list[str]], columns: int, place: tuple[float, float]
+    drawn: Figure,
+    styles: Mapping[str, LineStyle],
+    labels: Sequence[list[str]],
+    columns: int,
+    place: tuple[float, float],
 ) -> None:
     drawn.legend(
         [
-            Line2D([], [], color=look.colour, linestyle=look.dash, marker=look.marker, markersize=look.size)
-            for look in looks.values()
+            Line2D([], [], color=style.colour, linestyle=style.dash, marker=style.marker, markersize=style.size)
+            for style in styles.values()
         ],
         ["\n".join(label) for label in labels],
         loc="upper left",

@@ -17,7 +17,7 @@ from benchmarks.results.histories import histories
 from benchmarks.results.leaderboard import boards
 from benchmarks.results.store import Result
 from datasets.common.errors import unknown
-from reports.text.phrases import seeds
+from reports.text.phrases import seed_count
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,11 +26,11 @@ MOST_LINES = 12  # that one can tell apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Course:
+class RunCurves:
     """What one run went through."""
 
     measured: pd.DataFrame  # a row for each measured round, a column for each metric; NaN where it is no number
-    ended_early: bool  # before its rounds were over: it ran away, or its patience was at an end
+    stopped_early: bool  # before its rounds were over: it ran away, or its patience was at an end
 
     def curve(self, metric: str) -> Floats:
         """[n_measured, 2]: round and value; nothing where the metric has none, such as a loss without log-odds."""
@@ -46,7 +46,7 @@ class Line:
 
     label: str
     method: str
-    courses: tuple[Course, ...]  # of the seeds
+    runs: tuple[RunCurves, ...]  # of the seeds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +59,7 @@ class Row:
     @property
     def seeds(self) -> str:
         """How many a line is the mean of."""
-        return seeds(len(line.courses) for line in self.lines)
+        return seed_count(len(line.runs) for line in self.lines)
 
 
 def rows(
@@ -82,7 +82,7 @@ def rows(
     found = []
     for board in listed:
         by_label = {label: [run for name, run in board.runs if name == label] for label in kept}
-        drawn = tuple(Line(label, named[label], _courses(each, part)) for label, each in by_label.items() if each)
+        drawn = tuple(Line(label, named[label], _run_curves(each, part)) for label, each in by_label.items() if each)
         if drawn:
             found.append(Row(board.title, drawn))
     return tuple(found)
@@ -114,12 +114,14 @@ def _fits(runs: Sequence[Result], part: str) -> list[Result]:
     return [fit for _, (_, fit) in sorted(fits.items())]
 
 
-def _courses(seeds: Sequence[Result], part: str) -> tuple[Course, ...]:
+def _run_curves(seeds: Sequence[Result], part: str) -> tuple[RunCurves, ...]:
     """Of each seed. A method without `rounds` ended early where another of its seeds went on."""
     last = [int(run.history[-1]["round"]) for run in seeds]
     asked = [run.key.parameters.get("rounds") for run in seeds]
     planned = [rounds if isinstance(rounds, int) else max(last) for rounds in asked]
-    return tuple(Course(_measured(run, part), done < due) for run, done, due in zip(seeds, last, planned, strict=True))
+    return tuple(
+        RunCurves(_measured(run, part), done < due) for run, done, due in zip(seeds, last, planned, strict=True)
+    )
 
 
 def _measured(run: Result, part: str) -> pd.DataFrame:

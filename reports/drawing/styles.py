@@ -17,12 +17,12 @@ COLOURS |= {"graphrank": "#D55E00", "fedrank": "#E69F00", "mf": "#0072B2", "gcmc
 COLOURS |= {"ease": "#009E73", "popularity": "#56B4E9", "random": "#999999"}
 SPARE = ("#56B4E9", "#009E73", "#CC79A7", "#E69F00", "#0072B2", "#D55E00", "#000000")
 DASHES: tuple[Dash, ...] = ((0, ()), (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)))
-STYLES = [(dash, marker) for marker in ("", "o", "^") for dash in DASHES]  # [MOST_LINES]
+PATTERNS = [(dash, marker) for marker in ("", "o", "^") for dash in DASHES]  # [MOST_LINES]
 INK, FAINT = "#333333", "#8a8a8a"  # of texts and of what stays in the background
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LineStyle:
     """How a line is drawn: the colour is the method's, dashes and markers are its settings'."""
 
     colour: str
@@ -31,17 +31,17 @@ class Look:
     size: float = 3.5  # of the marker
 
 
-def looks_of(lines: Mapping[str, str]) -> dict[str, Look]:
+def line_styles(lines: Mapping[str, str]) -> dict[str, LineStyle]:
     """The look of each line, given its method, in the order of the legend; no two look the same."""
     others = sorted(set(lines.values()) - COLOURS.keys())
     colours = COLOURS | {method: SPARE[number % len(SPARE)] for number, method in enumerate(others)}
     settings = sorted({label.removeprefix(method) for label, method in lines.items()})
-    looks: dict[str, Look] = {}
+    styles: dict[str, LineStyle] = {}
     for label, method in sorted(lines.items()):
         first = settings.index(label.removeprefix(method))
-        free = (Look(colours[method], *style) for style in [*STYLES[first:], *STYLES[:first]])
-        looks[label] = next(look for look in free if look not in looks.values())
-    return looks
+        free = (LineStyle(colours[method], *style) for style in [*PATTERNS[first:], *PATTERNS[:first]])
+        styles[label] = next(style for style in free if style not in styles.values())
+    return styles
 
 
 # --- Which formulation a method belongs to, and how its dots look.
@@ -58,12 +58,12 @@ METHODS = {
     "floor": ("popularity", "random"),
 }
 NO_LINE: Dash = (0, (0.001, 1000))  # a legend's entry with a marker only
-LOOKS = {
-    "graph": Look("#000000", NO_LINE, "o", 5.5),
-    FEDERATED: Look("#D55E00", NO_LINE, "^", 6),
-    "user-item": Look("#0072B2", NO_LINE, "s", 5),
-    "floor": Look(FAINT, NO_LINE, "D", 4.5),
-    OTHER: Look("#CC79A7", NO_LINE, "P", 6),
+FAMILY_STYLES = {
+    "graph": LineStyle("#000000", NO_LINE, "o", 5.5),
+    FEDERATED: LineStyle("#D55E00", NO_LINE, "^", 6),
+    "user-item": LineStyle("#0072B2", NO_LINE, "s", 5),
+    "floor": LineStyle(FAINT, NO_LINE, "D", 4.5),
+    OTHER: LineStyle("#CC79A7", NO_LINE, "P", 6),
 }
 
 
@@ -79,7 +79,7 @@ def sends(run: Result) -> bool:
     return any("sent_bytes" in row for row in run.history)
 
 
-def legend(families: Iterable[str]) -> dict[str, Look]:
+def legend(families: Iterable[str]) -> dict[str, LineStyle]:
     """The looks of those that are there, in a fixed order."""
     there = set(families)
-    return {family: look for family, look in LOOKS.items() if family in there}
+    return {family: style for family, style in FAMILY_STYLES.items() if family in there}

@@ -13,24 +13,24 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from benchmarks.results.leaderboard import Board, boards
 from benchmarks.results.store import Result
 from reports.boards import heading
-from reports.curves import LOG_SCALE, METRICS, ROOM, logarithmic, sheet
-from reports.drawing.layout import Block, Panel, Sheet
+from reports.curves import LOG_SCALE, METRICS, ROOM, logarithmic, curves_layout
+from reports.drawing.layout import Block, Panel, Layout
 from reports.drawing.lines import Row, rows
-from reports.drawing.styles import FAINT, Look, looks_of, sends
-from reports.inputs import Material
-from reports.output_types import RUN, About, Drawing, Missing, sources_of
-from reports.selection import IFTTT, WYZE, Place, Role, place_of, places
-from reports.text.phrases import PAPER_METHODS, listed, seeds
+from reports.drawing.styles import FAINT, LineStyle, line_styles, sends
+from reports.inputs import Inputs
+from reports.output_types import RUN, About, Drawing, Missing, run_files
+from reports.selection import IFTTT, WYZE, RunGroup, Role, select_runs, group_runs
+from reports.text.phrases import PAPER_METHODS, join_names, seed_count
 
 ENCODERS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
 PARTS = ("train", "test")
 
 
-def federated(role: Role) -> Callable[[Material], Drawing]:
+def federated(role: Role) -> Callable[[Inputs], Drawing]:
     """GraphRule, FedGNN and FedRule with their defaults on the data of a role."""
 
-    def make(material: Material) -> Drawing:
-        place = place_of(role, material, lambda run: _is_measured(run, PAPER_METHODS) and material.is_default(run))
+    def make(inputs: Inputs) -> Drawing:
+        place = select_runs(role, inputs, lambda run: _is_measured(run, PAPER_METHODS) and inputs.is_default(run))
         if place is None:
             raise Missing(f"no curves by round of {', '.join(PAPER_METHODS)} on {' or '.join(role.data)}", RUN)
         absent = [method for method in PAPER_METHODS if method not in {run.key.method for run in place.runs}]
@@ -44,9 +44,9 @@ def federated(role: Role) -> Callable[[Material], Drawing]:
     return make
 
 
-def encoders(material: Material) -> Drawing:
+def encoders(inputs: Inputs) -> Drawing:
     """GraphSAGE, GCN and GAT, alike in everything else."""
-    place = place_of(WYZE, material, lambda run: _is_measured(run, ("graphrule",)))
+    place = select_runs(WYZE, inputs, lambda run: _is_measured(run, ("graphrule",)))
     groups: dict[tuple[tuple[str, str], ...], list[Result]] = {}
     for run in place.runs if place else ():
         rest = {name: str(value) for name, value in run.key.parameters.items() if name not in ("encoder", "self_loops")}
@@ -55,15 +55,15 @@ def encoders(material: Material) -> Drawing:
     there = {str(run.key.parameters["encoder"]) for run in best}
     if len(there) < 2:
         raise Missing("no curves by round of graphrule with different encoders", "python -m benchmarks run gnn")
-    named = {material.label(run): _encoder(run) for run in best}
+    named = {inputs.label(run): _encoder(run) for run in best}
     absent = [name for encoder, name in ENCODERS.items() if encoder not in there]
-    return _drawing(Place(tuple(best)), named.__getitem__, [f"Not run: {', '.join(absent)}."] if absent else [])
+    return _drawing(RunGroup(tuple(best)), named.__getitem__, [f"Not run: {', '.join(absent)}."] if absent else [])
 
 
-def _drawing(place: Place, named: Callable[[str], str], notes: Sequence[str]) -> Drawing:
+def _drawing(place: RunGroup, named: Callable[[str], str], notes: Sequence[str]) -> Drawing:
     shown = {part: _renamed(rows(place.runs, part)[0], named) for part in PARTS}
-    about = About(_caption(shown["train"], shown["test"]), sources_of(place.runs), RUN, tuple(notes))
-    return Drawing(sheet(list(shown.items())), about)
+    about = About(_caption(shown["train"], shown["test"]), run_files(place.runs), RUN, tuple(notes))
+    return Drawing(curves_layout(list(shown.items())), about)
 
 
 def _renamed(row: Row, named: Callable[[str], str]) -> Row:
@@ -79,7 +79,7 @@ def _caption(train: Row, test: Row) -> str:
     """Where each line ends, and whose loss has turned up again."""
     ends = []
     for line in test.lines:
-        auc = [course.curve("auc")[-1, 1] for course in line.courses if len(course.curve("auc"))]
+        auc = [run.curve("auc")[-1, 1] for run in line.runs if len(run.curve("auc"))]
         if auc:
             ends.append(f"{line.label} {sum(auc) / len(auc):.3f}")
     caption = f"Test AUC at the end: {', '.join(ends)}." if ends else ""
@@ -97,7 +97,7 @@ def _turned_up(row: Row) -> list[str]:
     """The lines whose loss ends more than a fifth above its lowest point, in the mean over seeds."""
     found = []
     for line in row.lines:
-        losses = [course.curve("loss")[:, 1] for course in line.courses if len(course.curve("loss"))]
+        losses = [run.curve("loss")[:, 1] for run in line.runs if len(run.curve("loss"))]
         if losses and sum(loss[-1] for loss in losses) > 1.2 * sum(loss.min() for loss in losses):
             found.append(line.label)
     return found
@@ -125,19 +125,19 @@ class End:
 
     rate: float
     values: Mapping[str, float]
-    ran_away: bool  # it ended before its rounds were over, or one of its numbers is infinite or its loss none
+    diverged: bool  # it ended before its rounds were over, or one of its numbers is infinite or its loss none
 
 
 Ends = dict[str, list[End]]  # by method
 
 
-def learning_rates(material: Material) -> Drawing:
+def learning_rates(inputs: Inputs) -> Drawing:
     """Test loss, AUC and mean rank on smart homes and recipes; all other settings are the defaults."""
-    swept = _swept(material)
+    swept = _swept(inputs)
     shown = []
     notes = []
     for role in (WYZE, IFTTT):
-        board = _board(role, material, swept)
+        board = _board(role, inputs, swept)
         if board is None:
             notes.append(f"{role.title}: not run with several learning rates on {' or '.join(role.data)}.")
         else:
@@ -145,25 +145,25 @@ def learning_rates(material: Material) -> Drawing:
             notes += _gaps(board.runs[0][1].key.data, ends)
     if not shown:
         raise Missing("no federated method was run with several learning rates of the homes", RUN)
-    looks = _looks(method for _, ends in shown for method in ends)
+    styles = _styles(method for _, ends in shown for method in ends)
     blocks = [
         Block(
             heading(board, _seeds(ends)),
-            tuple(Panel(partial(_panel, ends=ends, metric=metric, looks=looks)) for metric in METRICS),
+            tuple(Panel(partial(_panel, ends=ends, metric=metric, styles=styles)) for metric in METRICS),
         )
         for board, ends in shown
     ]
     caption = " ".join(_sensitivity_caption(board.runs[0][1].key.data, ends) for board, ends in shown)
-    sources = sources_of([run for board, _ in shown for _, run in board.runs])
+    sources = run_files([run for board, _ in shown for _, run in board.runs])
     note = _note([end for _, ends in shown for each in ends.values() for end in each])
-    sheet = Sheet(tuple(blocks), looks, note, columns=3, height=2.1, left=0.92)
-    return Drawing(sheet, About(caption, sources, RUN, tuple(notes)))
+    layout = Layout(tuple(blocks), styles, note, columns=3, height=2.1, left=0.92)
+    return Drawing(layout, About(caption, sources, RUN, tuple(notes)))
 
 
-def _swept(material: Material) -> set[int]:
+def _swept(inputs: Inputs) -> set[int]:
     """The runs, by identity, of methods that were run with several rates in one place, and nothing else changed."""
     found: set[int] = set()
-    for place in places([run for run in material.runs if _is_wanted(run, material)]):
+    for place in group_runs([run for run in inputs.runs if _is_wanted(run, inputs)]):
         rates: dict[tuple[str, int], dict[float, list[int]]] = {}
         for run in place.runs:
             rates.setdefault((run.key.method, run.key.curves), {}).setdefault(_rate(run), []).append(id(run))
@@ -173,15 +173,15 @@ def _swept(material: Material) -> set[int]:
     return found
 
 
-def _is_wanted(run: Result, material: Material) -> bool:
+def _is_wanted(run: Result, inputs: Inputs) -> bool:
     if run.key.protocol != "paper" or not sends(run) or not math.isfinite(_rate(run)):
         return False
-    label = material.label(run)
+    label = inputs.label(run)
     return label == run.key.method or label == f"{run.key.method} ({RATE}={run.key.parameters[RATE]})"
 
 
-def _board(role: Role, material: Material, swept: set[int]) -> Board | None:
-    place = place_of(role, material, lambda run: id(run) in swept)
+def _board(role: Role, inputs: Inputs, swept: set[int]) -> Board | None:
+    place = select_runs(role, inputs, lambda run: id(run) in swept)
     # With and without curves are fits to different rules: the list with more runs.
     return max(boards(place.runs), key=lambda board: len(board.runs)) if place else None
 
@@ -197,15 +197,15 @@ def _ends(board: Board) -> Ends:
     return ends
 
 
-def _panel(axes: Axes, *, ends: Ends, metric: str, looks: Mapping[str, Look]) -> None:
+def _panel(axes: Axes, *, ends: Ends, metric: str, styles: Mapping[str, LineStyle]) -> None:
     rates = sorted({end.rate for each in ends.values() for end in each})
     for method, each in ends.items():
-        by_rate, look = _by_rate(each), looks[method]
+        by_rate, style = _by_rate(each), styles[method]
         # A rate at which a seed has no number leaves a gap: the mean of the others would look better than it is.
         values = [[e.values[metric] for e in at] if _is_whole(at, metric) else [math.nan] for at in by_rate.values()]
         means, own = [sum(v) / len(v) for v in values], list(by_rate)
-        axes.plot(own, means, color=look.colour, linestyle=look.dash, marker=look.marker)
-        axes.fill_between(own, [min(v) for v in values], [max(v) for v in values], color=look.colour, alpha=0.1, lw=0)
+        axes.plot(own, means, color=style.colour, linestyle=style.dash, marker=style.marker)
+        axes.fill_between(own, [min(v) for v in values], [max(v) for v in values], color=style.colour, alpha=0.1, lw=0)
     axes.set_xscale("log")
     axes.set_xlim(rates[0] / ROOM**2, rates[-1] * ROOM**2)
     axes.xaxis.set_major_locator(FixedLocator(rates[:: -(-len(rates) // MOST_TICKS)]))
@@ -218,9 +218,9 @@ def _panel(axes: Axes, *, ends: Ends, metric: str, looks: Mapping[str, Look]) ->
     for method, each in ends.items():
         for end in each:
             value = end.values[metric]
-            if end.ran_away:  # what is no number is on the edge
+            if end.diverged:  # what is no number is on the edge
                 place = min(max(value, limits[0]), limits[1]) if math.isfinite(value) else limits[metric != "auc"]
-                colour = looks[method].colour
+                colour = styles[method].colour
                 axes.plot(end.rate, place, color=colour, marker="x", markersize=7, markeredgewidth=1.8, clip_on=False)
     axes.set_ylim(limits)  # crosses at the edge would move it
 
@@ -231,7 +231,7 @@ def _scale(axes: Axes, metric: str, ends: Sequence[End]) -> None:
     if not values:
         axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=FAINT)
         return
-    finished = [end.values[metric] for end in ends if math.isfinite(end.values[metric]) and not end.ran_away]
+    finished = [end.values[metric] for end in ends if math.isfinite(end.values[metric]) and not end.diverged]
     low, high = min(values), max((finished if metric == "loss" else values) or values)
     if metric in LOG_SCALE and not logarithmic(axes, low, high):
         axes.set_ylim(0, high * ROOM if high > 0 else 1)
@@ -246,10 +246,10 @@ def _sensitivity_caption(data: str, ends: Ends) -> str:
         if means:
             best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
             says.append(f"{method} {means[best]:.3f} at rate {best:g} and {means[worst]:.3f} at {worst:g}")
-    away = {method: sum(end.ran_away for end in each) for method, each in ends.items()}
+    away = {method: sum(end.diverged for end in each) for method, each in ends.items()}
     lost = [f"{many} of {len(ends[method])} runs of {method}" for method, many in away.items() if many]
     caption = f"Best and worst test AUC on {data}: {'; '.join(says)}." if says else f"No AUC on {data}."
-    return f"{caption} {listed(lost)} ended early or without a finite loss." if lost else caption
+    return f"{caption} {join_names(lost)} ended early or without a finite loss." if lost else caption
 
 
 def _gaps(data: str, ends: Ends) -> list[str]:
@@ -263,15 +263,15 @@ def _gaps(data: str, ends: Ends) -> list[str]:
                 continue
             for rate, at in _by_rate(each).items():
                 if lost := sum(not math.isfinite(end.values[metric]) for end in at):
-                    gaps.append(f"{method} at {rate:g} ({lost} of {seeds([len(at)])})")
+                    gaps.append(f"{method} at {rate:g} ({lost} of {seed_count([len(at)])})")
         if gaps:
-            found.append(f"{data}: no {metric}, and so no mean, of {listed(gaps)}.")
+            found.append(f"{data}: no {metric}, and so no mean, of {join_names(gaps)}.")
     return found
 
 
 def _note(ends: Sequence[End]) -> str:
     note = "Everything else as by default. Line: mean over seeds; band: smallest to largest seed."
-    if any(end.ran_away for end in ends):
+    if any(end.diverged for end in ends):
         note += " Cross: a run that ended before its rounds were over, or has an infinite number or no loss; it counts "
         note += "with its last model."
     if not all(math.isfinite(value) for end in ends for value in end.values.values()):
@@ -290,15 +290,15 @@ def _is_whole(seeds_at: Sequence[End], metric: str) -> bool:
 
 def _seeds(ends: Ends) -> str:
     """How many a dot is the mean of."""
-    return seeds(len(each) for by_rate in map(_by_rate, ends.values()) for each in by_rate.values())
+    return seed_count(len(each) for by_rate in map(_by_rate, ends.values()) for each in by_rate.values())
 
 
-def _looks(methods: Iterable[str]) -> dict[str, Look]:
+def _styles(methods: Iterable[str]) -> dict[str, LineStyle]:
     """Each method with a marker of its own."""
-    plain = looks_of({method: method for method in methods})
+    plain = line_styles({method: method for method in methods})
     return {
-        method: Look(look.colour, look.dash, MARKERS[number % len(MARKERS)], 4.5)
-        for number, (method, look) in enumerate(plain.items())
+        method: LineStyle(style.colour, style.dash, MARKERS[number % len(MARKERS)], 4.5)
+        for number, (method, style) in enumerate(plain.items())
     }
 
 

@@ -14,9 +14,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks.results.dataset_summary import FOLDER, ExampleHome, Portrait
 from benchmarks.results.store import Owned, TypedRule
-from reports.drawing.layout import Block, Panel, Sheet, fitted
-from reports.drawing.styles import FAINT, INK, Look, looks_of
-from reports.inputs import Material
+from reports.drawing.layout import Block, Panel, Layout, fitted
+from reports.drawing.styles import FAINT, INK, LineStyle, line_styles
+from reports.inputs import Inputs
 from reports.output_types import BUILD, About, Drawing, Missing
 from reports.selection import WYZE
 
@@ -177,9 +177,9 @@ MOST_EDGES = 9  # of rules that the home has
 ROW, COLUMN, HEADS = 0.31, 0.22, 0.34  # inches
 
 
-def example_home(material: Material) -> Drawing:
+def example_home(inputs: Inputs) -> Drawing:
     """The user-item matrix around one home, and the graph of this home."""
-    portrait = _preferred(material.portraits)
+    portrait = _preferred(inputs.portraits)
     if portrait is None or portrait.example is None:
         raise Missing("no portrait of a data set with rules is there to take a home from", BUILD)
     home = portrait.example
@@ -193,9 +193,9 @@ def example_home(material: Material) -> Drawing:
         "Left: a row is a rule, a column a home; filled: the home has it; ?: it may be recommended; x: it needs a "
         "device that the home lacks. Right: numbers are those of the rows; dashed: a recommendation."
     )
-    sheet = Sheet((Block("", panels),), note=note, columns=2, height=tall, left=0.15)
+    layout = Layout((Block("", panels),), note=note, columns=2, height=tall, left=0.15)
     about = About(_caption(portrait, home, edges), (f"{FOLDER}/{portrait.file}",), BUILD, _notes(home, edges))
-    return Drawing(sheet, about)
+    return Drawing(layout, about)
 
 
 def _preferred(portraits: Sequence[Portrait]) -> Portrait | None:
@@ -320,31 +320,31 @@ def _matrix(axes: Axes, *, home: ExampleHome) -> None:
 MOST = 6  # data sets; the largest of each name first
 
 
-def home_counts(material: Material) -> Drawing:
+def home_counts(inputs: Inputs) -> Drawing:
     """Devices and rules per home of each data set, the largest version of it."""
     largest: dict[str, Portrait] = {}
-    for portrait in sorted(material.portraits, key=lambda each: (-_homes(each), each.file)):
+    for portrait in sorted(inputs.portraits, key=lambda each: (-_homes(each), each.file)):
         largest.setdefault(portrait.data, portrait)
     shown = sorted(largest.values(), key=lambda each: (-_homes(each), each.data))[:MOST]
     if not shown:
         raise Missing("no data set has been described", BUILD)
-    looks = looks_of({portrait.data: portrait.data for portrait in shown})
+    styles = line_styles({portrait.data: portrait.data for portrait in shown})
     panels = (
-        Panel(partial(_panel, counts={p.data: p.devices_per_home for p in shown}, looks=looks), "devices of a home"),
-        Panel(partial(_panel, counts={p.data: p.rules_per_home for p in shown}, looks=looks), "rules of a home"),
+        Panel(partial(_panel, counts={p.data: p.devices_per_home for p in shown}, styles=styles), "devices of a home"),
+        Panel(partial(_panel, counts={p.data: p.rules_per_home for p in shown}, styles=styles), "rules of a home"),
     )
     note = "Line: share of homes with at most so many; the farther right, the larger the homes."
-    sheet = Sheet((Block("", panels),), looks, note, columns=2, height=2.4, left=0.7)
+    layout = Layout((Block("", panels),), styles, note, columns=2, height=2.4, left=0.7)
     sources = tuple(sorted(f"{FOLDER}/{portrait.file}" for portrait in shown))
-    return Drawing(sheet, About(_home_counts_caption(shown), sources, BUILD))
+    return Drawing(layout, About(_home_counts_caption(shown), sources, BUILD))
 
 
-def _panel(axes: Axes, *, counts: Mapping[str, Mapping[int, int]], looks: Mapping[str, Look]) -> None:
+def _panel(axes: Axes, *, counts: Mapping[str, Mapping[int, int]], styles: Mapping[str, LineStyle]) -> None:
     for data, homes in counts.items():
         sizes = sorted(homes)
         share = np.cumsum([homes[size] for size in sizes]) / max(sum(homes.values()), 1)
-        look = looks[data]
-        axes.step(np.maximum(sizes, 0.5), share, where="post", color=look.colour, linestyle=look.dash)
+        style = styles[data]
+        axes.step(np.maximum(sizes, 0.5), share, where="post", color=style.colour, linestyle=style.dash)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_minor_locator(NullLocator())

@@ -17,10 +17,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from benchmarks.results.speeds import Speed
-from reports.drawing.layout import Block, Panel, Sheet
+from reports.drawing.layout import Block, Panel, Layout
 from reports.drawing.lines import Floats
-from reports.drawing.styles import COLOURS, INK, Dash, Look, looks_of
-from reports.inputs import Material, as_number, circumstances, comparable, files_of, number_of
+from reports.drawing.styles import COLOURS, INK, Dash, LineStyle, line_styles
+from reports.inputs import Inputs, finite_or_nan, measured_on, comparable, speed_files, extra_number
 from reports.output_types import About, Drawing, Missing
 from reports.text.phrases import INFERENCE_MEGABYTES, INFERENCE_MILLISECONDS
 
@@ -33,24 +33,24 @@ MARK: Dash = (0, (5, 2))
 COLUMNS = ("devices", "milliseconds_p50", "milliseconds_p95")
 
 
-def delay(material: Material) -> Drawing:
+def delay(inputs: Inputs) -> Drawing:
     """Milliseconds against devices, a line for each method, up to the slowest twentieth."""
-    timed = [speed for speed in _measured(material) if all(number_of(speed, name) > 0 for name in COLUMNS)]
+    timed = [speed for speed in _measured(inputs) if all(extra_number(speed, name) > 0 for name in COLUMNS)]
     kept = comparable(timed, "devices")
     if not kept:
         raise _missing()
     lines = {method: _line(kept, method) for method in sorted({_method(speed) for speed in kept})}
-    looks = looks_of({method: method for method in lines})
+    styles = line_styles({method: method for method in lines})
     note = f"Line: median; band: up to the 95th percentile; dashed: {INFERENCE_MILLISECONDS} ms, the paper's mark."
-    panel = Panel(partial(_delay_panel, lines=lines, looks=looks))
-    sheet = Sheet((Block("", (panel,)),), looks, note, columns=1, height=3.0, left=0.7)
+    panel = Panel(partial(_delay_panel, lines=lines, styles=styles))
+    layout = Layout((Block("", (panel,)),), styles, note, columns=1, height=3.0, left=0.7)
     caption = " ".join(_delay_said(method, line) for method, line in lines.items())
-    return Drawing(sheet, About(caption, files_of(kept), COMMAND, (circumstances(kept), PAPER)))
+    return Drawing(layout, About(caption, speed_files(kept), COMMAND, (measured_on(kept), PAPER)))
 
 
-def memory(material: Material) -> Drawing:
+def memory(inputs: Inputs) -> Drawing:
     """How many homes need how many megabytes."""
-    told = [speed for speed in _measured(material) if len(_of_homes(speed))]
+    told = [speed for speed in _measured(inputs) if len(_of_homes(speed))]
     if not told:
         raise _missing()
     chosen = max(told, key=lambda speed: (len(_of_homes(speed)), speed.made, speed.fullname))
@@ -64,16 +64,16 @@ def memory(material: Material) -> Drawing:
     )
     note = f"Dashed: {INFERENCE_MEGABYTES} MB, the paper's mark."
     panel = Panel(partial(_memory_panel, values=values))
-    sheet = Sheet((Block("", (panel,)),), {}, note, columns=1, height=2.6, left=0.75)
-    return Drawing(sheet, About(caption, files_of([chosen]), COMMAND, (circumstances([chosen]), PAPER)))
+    layout = Layout((Block("", (panel,)),), {}, note, columns=1, height=2.6, left=0.75)
+    return Drawing(layout, About(caption, speed_files([chosen]), COMMAND, (measured_on([chosen]), PAPER)))
 
 
 def _missing() -> Missing:
     return Missing("the inference benchmark has not been run", COMMAND)
 
 
-def _measured(material: Material) -> list[Speed]:
-    return [speed for speed in material.speeds if speed.group == GROUP]
+def _measured(inputs: Inputs) -> list[Speed]:
+    return [speed for speed in inputs.speeds if speed.group == GROUP]
 
 
 def _method(speed: Speed) -> str:
@@ -82,13 +82,13 @@ def _method(speed: Speed) -> str:
 
 def _line(speeds: Sequence[Speed], method: str) -> Floats:
     """[n_sizes, 3]: COLUMNS by size of home."""
-    rows = [[number_of(speed, name) for name in COLUMNS] for speed in speeds if _method(speed) == method]
+    rows = [[extra_number(speed, name) for name in COLUMNS] for speed in speeds if _method(speed) == method]
     return np.array(sorted(rows, key=lambda row: row[0]), dtype=np.float64)
 
 
 def _of_homes(speed: Speed) -> Floats:
     listed = speed.extra_info.get(OF_HOMES)
-    values = np.array([as_number(value) for value in listed] if isinstance(listed, list) else [], dtype=np.float64)
+    values = np.array([finite_or_nan(value) for value in listed] if isinstance(listed, list) else [], dtype=np.float64)
     return values[values >= 0]  # without NaN
 
 
@@ -113,11 +113,11 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _delay_panel(axes: Axes, *, lines: dict[str, Floats], looks: dict[str, Look]) -> None:
+def _delay_panel(axes: Axes, *, lines: dict[str, Floats], styles: dict[str, LineStyle]) -> None:
     for method, line in lines.items():
-        look, (devices, middle, high) = looks[method], line.T
-        axes.plot(devices, middle, color=look.colour, linestyle=look.dash, marker=look.marker or "o")
-        axes.fill_between(devices, middle, high, color=look.colour, alpha=0.15, linewidth=0)
+        style, (devices, middle, high) = styles[method], line.T
+        axes.plot(devices, middle, color=style.colour, linestyle=style.dash, marker=style.marker or "o")
+        axes.fill_between(devices, middle, high, color=style.colour, alpha=0.15, linewidth=0)
     axes.axhline(INFERENCE_MILLISECONDS, color=INK, linestyle=MARK, linewidth=1)
     axes.set_yscale("log")
     lowest = min(float(line[:, 1].min()) for line in lines.values())

@@ -14,22 +14,22 @@ from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.boards import (
-    MIDDLE,
-    TOLD_APART,
-    Standing,
+    CONFIDENCE,
+    TIE_TEST,
+    RankedBoard,
     main_rows,
-    place_title,
+    short_title,
     runs_of,
     seeds_of,
-    standing_of,
+    ranked_board,
     with_rows,
 )
-from reports.drawing.labels import in_lines
-from reports.drawing.layout import Block, Panel, Sheet, inches
-from reports.drawing.styles import FAINT, INK, LOOKS, family_of, legend
-from reports.inputs import Material
-from reports.output_types import RUN, About, Drawing, Missing, sources_of
-from reports.selection import IFTTT, WYZE, Place, place_of, places
+from reports.drawing.labels import wrap_label
+from reports.drawing.layout import Block, Panel, Layout, inches
+from reports.drawing.styles import FAINT, INK, FAMILY_STYLES, family_of, legend
+from reports.inputs import Inputs
+from reports.output_types import RUN, About, Drawing, Missing, run_files
+from reports.selection import IFTTT, WYZE, RunGroup, select_runs, group_runs
 
 METRIC = "mrr"
 MOST_PANELS = 4
@@ -37,57 +37,57 @@ MOST_ROWS = 14  # where there are more, methods are shown with their defaults on
 LETTERS = 20  # of a line of a method's label
 ROW, LINE, BESIDE = 0.22, 0.13, 0.22  # inches: a row of one line, each line more, what is beside a label
 NOTE = (
-    f"Dot: mean over seeds; bar: {MIDDLE} interval over resampled homes. Number: group; its methods cannot be told "
-    f"apart from the first of them ({TOLD_APART})."
+    f"Dot: mean over seeds; bar: {CONFIDENCE} interval over resampled homes. Number: group; its methods cannot be told "
+    f"apart from the first of them ({TIE_TEST})."
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Listed:
+class PanelBoard:
     """What one panel shows."""
 
-    standing: Standing
+    ranking: RankedBoard
     families: dict[str, str]  # of each label
     left_out: int = 0  # rows with other settings
 
 
-def intervals(material: Material) -> Drawing:
+def intervals(inputs: Inputs) -> Drawing:
     """The ranking boards of the main data: smart homes, recipes, and what else there is."""
     shown, notes = [], []
-    for place in _main_places(material):
+    for place in _main_places(inputs):
         try:
-            shown.append(_listed(material, place.board("ranking")))
+            shown.append(_listed(inputs, place.board("ranking")))
         except DataError as error:  # other data, tables that are gone, or not of the same hidden rules
             notes.append(f"Left out: {place.data}: {str(error).removeprefix(f'{place.data}: ')}")
     if not shown:
         raise Missing(" ".join(["no rankings on smart homes or recipes that can be listed", *notes]), RUN)
     notes += [
-        f"{each.standing.board.title}: {each.left_out} more rows with other settings than the defaults are not shown; "
+        f"{each.ranking.board.title}: {each.left_out} more rows with other settings than the defaults are not shown; "
         "the groups are of the rows that are."
         for each in shown
         if each.left_out
     ]
-    panels = [Panel(partial(_panel, listed=each), place_title(each.standing.board)) for each in shown]
-    labels = [label for each in shown for label in each.standing.ordered]
-    boards = [each.standing.board for each in shown]
-    sheet = Sheet(
+    panels = [Panel(partial(_panel, listed=each), short_title(each.ranking.board)) for each in shown]
+    labels = [label for each in shown for label in each.ranking.ordered]
+    boards = [each.ranking.board for each in shown]
+    layout = Layout(
         (Block("", tuple(panels)),),
         legend(family for each in shown for family in each.families.values()),
         f"{NOTE} {'; '.join(f'{board.data}: {seeds_of(board)}' for board in boards)}.",
         columns=min(len(panels), 2),
-        height=max(_height(each.standing.ordered) for each in shown),
+        height=max(_height(each.ranking.ordered) for each in shown),
         left=max(map(_inches, labels)) + BESIDE,
     )
-    sources = sources_of([run for board in boards for _, run in board.runs])
-    caption = " ".join(_caption(each.standing) for each in shown)
-    return Drawing(sheet, About(caption, sources, RUN, tuple(notes)))
+    sources = run_files([run for board in boards for _, run in board.runs])
+    caption = " ".join(_caption(each.ranking) for each in shown)
+    return Drawing(layout, About(caption, sources, RUN, tuple(notes)))
 
 
-def _main_places(material: Material) -> list[Place]:
+def _main_places(inputs: Inputs) -> list[RunGroup]:
     """Those of the two roles, then of each other data set the one with the most methods."""
-    found = [place for role in (WYZE, IFTTT) if (place := place_of(role, material, _is_ranking))]
-    others: dict[str, Place] = {}
-    for place in places([run for run in material.runs if _is_ranking(run)]):
+    found = [place for role in (WYZE, IFTTT) if (place := select_runs(role, inputs, _is_ranking))]
+    others: dict[str, RunGroup] = {}
+    for place in group_runs([run for run in inputs.runs if _is_ranking(run)]):
         key = place.runs[0].key
         if key.track != "types" or key.split["split"] != "holdout" or key.data in {each.data for each in found}:
             continue
@@ -101,20 +101,20 @@ def _is_ranking(run: Result) -> bool:
     return run.key.protocol == "ranking" and not run.key.curves
 
 
-def _many(place: Place) -> int:
+def _many(place: RunGroup) -> int:
     return len({run.key.method for run in place.runs})
 
 
-def _listed(material: Material, board: Board) -> Listed:
+def _listed(inputs: Inputs, board: Board) -> PanelBoard:
     every = board.methods()
     kept = every if len(every) <= MOST_ROWS else main_rows(board)
     board = with_rows(board, kept)
     families = {label: family_of(runs_of(board, label)[0]) for label in kept}
-    return Listed(standing_of(material, board, METRIC), families, len(every) - len(kept))
+    return PanelBoard(ranked_board(inputs, board, METRIC), families, len(every) - len(kept))
 
 
-def _panel(axes: Axes, *, listed: Listed) -> None:
-    table = listed.standing.table
+def _panel(axes: Axes, *, listed: PanelBoard) -> None:
+    table = listed.ranking.table
     numbers = table[[METRIC, "low", "high"]].to_numpy(np.float64)
     finite = numbers[np.isfinite(numbers)]
     least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
@@ -137,9 +137,9 @@ def _panel(axes: Axes, *, listed: Listed) -> None:
             color=INK,
         ).set_fontsize(9)
     for row, (label, (mean, low, high)) in enumerate(zip(table["method"], numbers, strict=True)):
-        look = LOOKS[listed.families[label]]
-        axes.plot([low, high], [row, row], color=look.colour, linewidth=1.6, solid_capstyle="butt")
-        axes.plot(mean, row, color=look.colour, marker=look.marker, markersize=look.size, linestyle="none")
+        style = FAMILY_STYLES[listed.families[label]]
+        axes.plot([low, high], [row, row], color=style.colour, linewidth=1.6, solid_capstyle="butt")
+        axes.plot(mean, row, color=style.colour, marker=style.marker, markersize=style.size, linestyle="none")
     axes.set_yticks(range(len(table)), [_wrapped(label) for label in table["method"]])
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.grid(visible=False, axis="y")
@@ -148,7 +148,7 @@ def _panel(axes: Axes, *, listed: Listed) -> None:
 
 
 def _wrapped(label: str) -> str:
-    return in_lines(label, LETTERS)
+    return wrap_label(label, LETTERS)
 
 
 def _inches(label: str) -> float:
@@ -161,15 +161,15 @@ def _height(labels: Sequence[str]) -> float:
     return max(len(labels) * (ROW + LINE * (lines - 1)), 1.2)
 
 
-def _caption(standing: Standing) -> str:
+def _caption(ranking: RankedBoard) -> str:
     """Who leads, by how much, and who is tied with the leader."""
-    table, data = standing.table, standing.board.runs[0][1].key.data
+    table, data = ranking.table, ranking.board.runs[0][1].key.data
     first = table.iloc[0]
     says = f"On {data} {first['method']} leads with {first[METRIC]:.4f} ({first['low']:.4f} to {first['high']:.4f})"
     if len(table) == 1:
         return f"{says}; nothing else was run there."
     second = table.iloc[1]
     says += f", {first[METRIC] - second[METRIC]:.4f} before {second['method']}"
-    if standing.tied:
-        return f"{says}; it cannot be told apart from {', '.join(standing.tied)}."
-    return f"{says}, {'from which it differs' if standing.clear else 'on one seed only'}."
+    if ranking.tied:
+        return f"{says}; it cannot be told apart from {', '.join(ranking.tied)}."
+    return f"{says}, {'from which it differs' if ranking.clear else 'on one seed only'}."

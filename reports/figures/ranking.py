@@ -12,26 +12,26 @@ from matplotlib.axes import Axes
 
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
-from reports.boards import defaults_of, heading, place_title, runs_of, seeds_of
-from reports.drawing.layout import Block, Panel, Sheet
+from reports.boards import defaults_of, heading, short_title, runs_of, seeds_of
+from reports.drawing.layout import Block, Panel, Layout
 from reports.drawing.lines import Floats
-from reports.drawing.styles import NO_LINE, Look, looks_of
-from reports.inputs import Material
-from reports.output_types import RUN, About, Drawing, Missing, sources_of
+from reports.drawing.styles import NO_LINE, LineStyle, line_styles
+from reports.inputs import Inputs
+from reports.output_types import RUN, About, Drawing, Missing, run_files
 from reports.selection import IFTTT, WYZE, Role
-from reports.text.phrases import HIT_RATE_AT_40, PAPER_METHODS, seeds
+from reports.text.phrases import HIT_RATE_AT_40, PAPER_METHODS, seed_count
 
 LONGEST = 50
 FORMULATIONS = ("graphrank", "graphrule", "mf", "gcmc", "ease", "popularity")
 LINE = "Line: mean over seeds; band: smallest to largest seed. Only rules that some training home has (valid filter)."
 
 
-def formulations(material: Material) -> Drawing:
+def formulations(inputs: Inputs) -> Drawing:
     """Graph and user-item methods, and the floors, on smart homes and recipes: the paper's first comparison."""
     shown, notes = [], []
     for role in (WYZE, IFTTT):
         try:
-            board, absent = _board(role, material, FORMULATIONS)
+            board, absent = _board(role, inputs, FORMULATIONS)
         except Missing as missing:
             notes.append(f"{role.title}: {missing.what}.")
             continue
@@ -46,24 +46,24 @@ def formulations(material: Material) -> Drawing:
     if not shown:
         raise Missing("none of the methods was run", RUN)
     runs = [run for board in shown for _, run in board.runs]
-    return Drawing(_sheet(shown), About(" ".join(map(_leader, shown)), sources_of(runs), RUN, tuple(notes)))
+    return Drawing(_sheet(shown), About(" ".join(map(_leader, shown)), run_files(runs), RUN, tuple(notes)))
 
 
-def federated(role: Role) -> Callable[[Material], Drawing]:
+def federated(role: Role) -> Callable[[Inputs], Drawing]:
     """Central and federated training of the paper's network on the data of a role."""
 
-    def make(material: Material) -> Drawing:
-        board, absent = _board(role, material, PAPER_METHODS)
+    def make(inputs: Inputs) -> Drawing:
+        board, absent = _board(role, inputs, PAPER_METHODS)
         values = [f"{label} {_mean_at(board, label, 10):.2f}" for label in _ordered(board)]
         caption = f"Hidden rules among the first ten: {', '.join(values)}."
-        return Drawing(_sheet([board]), About(caption, sources_of([run for _, run in board.runs]), RUN, absent))
+        return Drawing(_sheet([board]), About(caption, run_files([run for _, run in board.runs]), RUN, absent))
 
     return make
 
 
-def _board(role: Role, material: Material, methods: Sequence[str]) -> tuple[Board, tuple[str, ...]]:
+def _board(role: Role, inputs: Inputs, methods: Sequence[str]) -> tuple[Board, tuple[str, ...]]:
     """The rankings of these methods with their defaults, and notes on those that are not there."""
-    board, notes = defaults_of(role, material, methods, measured=_is_measured, what=f"hit rates up to {LONGEST}")
+    board, notes = defaults_of(role, inputs, methods, measured=_is_measured, what=f"hit rates up to {LONGEST}")
     if board is None:
         raise Missing(f"no rankings of {', '.join(methods)} on {' or '.join(role.data)} ({role.track})", RUN)
     return board, notes
@@ -83,24 +83,25 @@ def _leader(board: Board) -> str:
     )
 
 
-def _sheet(shown: Sequence[Board]) -> Sheet:
+def _sheet(shown: Sequence[Board]) -> Layout:
     """A panel for each board; the legend in the order of the methods above."""
-    looks = looks_of({label: run.key.method for board in shown for label, run in board.runs})
-    ordered = {label: looks[label] for label in (*FORMULATIONS, *looks) if label in looks}
+    styles = line_styles({label: run.key.method for board in shown for label, run in board.runs})
+    ordered = {label: styles[label] for label in (*FORMULATIONS, *styles) if label in styles}
     panels = tuple(
-        Panel(partial(_panel, board=board, looks=looks), f"{place_title(board)}, {seeds_of(board)}") for board in shown
+        Panel(partial(_panel, board=board, styles=styles), f"{short_title(board)}, {seeds_of(board)}")
+        for board in shown
     )
-    return Sheet((Block("", panels),), ordered, LINE, columns=len(panels), height=3.0, left=0.7)
+    return Layout((Block("", panels),), ordered, LINE, columns=len(panels), height=3.0, left=0.7)
 
 
-def _panel(axes: Axes, *, board: Board, looks: Mapping[str, Look]) -> None:
+def _panel(axes: Axes, *, board: Board, styles: Mapping[str, LineStyle]) -> None:
     many, highest = np.arange(1, LONGEST + 1), 0.0
     for label in board.methods():
-        values, look = _curve(board, label), looks[label]
+        values, style = _curve(board, label), styles[label]
         highest = max(highest, float(values.max()))
-        axes.plot(many, values.mean(axis=0), color=look.colour, linestyle=look.dash, marker=look.marker, markevery=6)
+        axes.plot(many, values.mean(axis=0), color=style.colour, linestyle=style.dash, marker=style.marker, markevery=6)
         if len(values) > 1:
-            axes.fill_between(many, values.min(axis=0), values.max(axis=0), color=look.colour, alpha=0.1, linewidth=0)
+            axes.fill_between(many, values.min(axis=0), values.max(axis=0), color=style.colour, alpha=0.1, linewidth=0)
     axes.set_xlim(0, LONGEST)
     axes.set_ylim(0, 1 if highest > 0.5 else None)
     axes.set_xlabel("recommendations", labelpad=1)
@@ -155,11 +156,11 @@ class Dot:
     lost: int = 0  # seeds that were asked and have no number
 
 
-def sizes(material: Material) -> Drawing:
+def sizes(inputs: Inputs) -> Drawing:
     """The formulations on smart homes and recipes."""
     shown, notes = [], []
     for role in (WYZE, IFTTT):
-        board, absent = defaults_of(role, material, FORMULATIONS, measured=_is_sliced, what="results by home size")
+        board, absent = defaults_of(role, inputs, FORMULATIONS, measured=_is_sliced, what="results by home size")
         if board is None:
             notes.append(f"{role.title}: none of {', '.join(FORMULATIONS)} was ranked on {' or '.join(role.data)}.")
             continue
@@ -167,25 +168,25 @@ def sizes(material: Material) -> Drawing:
         notes += [*absent, *_silence(board), *_lost(board)]
     if not shown:
         raise Missing("no rankings of the formulations with results by home size", RUN)
-    looks = _looks([label for board in shown for label in board.methods()])
-    blocks = [Block(heading(board, seeds_of(board)), tuple(_panels(board, looks))) for board in shown]
-    sheet = Sheet(tuple(blocks), looks, NOTE, columns=2, height=2.4, left=0.75)
-    sources = sources_of([run for board in shown for _, run in board.runs])
-    return Drawing(sheet, About(" ".join(map(_caption, shown)), sources, RUN, tuple(notes)))
+    styles = _styles([label for board in shown for label in board.methods()])
+    blocks = [Block(heading(board, seeds_of(board)), tuple(_panels(board, styles))) for board in shown]
+    layout = Layout(tuple(blocks), styles, NOTE, columns=2, height=2.4, left=0.75)
+    sources = run_files([run for board in shown for _, run in board.runs])
+    return Drawing(layout, About(" ".join(map(_caption, shown)), sources, RUN, tuple(notes)))
 
 
 def _is_sliced(run: Result) -> bool:
     return any(name.startswith(SIZE) for name in run.summary)
 
 
-def _panels(board: Board, looks: Mapping[str, Look]) -> list[Panel]:
+def _panels(board: Board, styles: Mapping[str, LineStyle]) -> list[Panel]:
     found = []
     for slices, metric, title in (
         (_by_size(board), FILTERED, "devices of the home (valid filter)"),
         (_by_kind(board), EVERY, "rule seen in training? (no filter)"),
     ):
         dots = {each: [_dot(runs_of(board, each), part.name, metric) for part in slices] for each in board.methods()}
-        found.append(Panel(partial(_breakdown_panel, slices=slices, dots=dots, looks=looks), title))
+        found.append(Panel(partial(_breakdown_panel, slices=slices, dots=dots, styles=styles), title))
     return found
 
 
@@ -221,15 +222,15 @@ def _dot(runs: Sequence[Result], name: str, metric: str) -> Dot:
 
 
 def _breakdown_panel(
-    axes: Axes, *, slices: Sequence[Slice], dots: Mapping[str, Sequence[Dot]], looks: Mapping[str, Look]
+    axes: Axes, *, slices: Sequence[Slice], dots: Mapping[str, Sequence[Dot]], styles: Mapping[str, LineStyle]
 ) -> None:
-    labels = [each for each in looks if each in dots]
+    labels = [each for each in styles if each in dots]
     for number, each in enumerate(labels):
-        look = looks[each]
+        style = styles[each]
         shift = WIDTH * (number / (len(labels) - 1) - 0.5) if len(labels) > 1 else 0.0
         for place, dot in enumerate(dots[each]):
-            axes.plot([place + shift] * 2, [dot.low, dot.high], color=look.colour, linewidth=1.2)
-            axes.plot(place + shift, dot.mean, color=look.colour, marker=look.marker, markersize=look.size)
+            axes.plot([place + shift] * 2, [dot.low, dot.high], color=style.colour, linewidth=1.2)
+            axes.plot(place + shift, dot.mean, color=style.colour, marker=style.marker, markersize=style.size)
     for place in range(1, len(slices)):
         axes.axvline(place - 0.5, color="#d5d5d5", linewidth=0.8)
     axes.set_xticks(range(len(slices)), [f"{part.title}\nn = {part.hidden:,}" for part in slices])
@@ -258,7 +259,7 @@ def _silence(board: Board) -> list[str]:
 def _lost(board: Board) -> list[str]:
     """Who has no dot in a slice, since seeds of it have no number."""
     found = [
-        f"{label}, {part.name} ({dot.lost} of {seeds([len(runs_of(board, label))])})"
+        f"{label}, {part.name} ({dot.lost} of {seed_count([len(runs_of(board, label))])})"
         for slices, metric in ((_by_size(board), FILTERED), (_by_kind(board), EVERY))
         for part in slices
         for label in board.methods()
@@ -292,11 +293,13 @@ def _best(board: Board, part: Slice, metric: str) -> tuple[str, float] | None:
     return max(there.items(), key=lambda item: (item[1], item[0])) if there else None
 
 
-def _looks(labels: Sequence[str]) -> dict[str, Look]:
+def _styles(labels: Sequence[str]) -> dict[str, LineStyle]:
     """Each method with a marker of its own, in the order of the formulations."""
-    plain = looks_of({label: label for label in labels})
+    plain = line_styles({label: label for label in labels})
     ordered = [label for label in FORMULATIONS if label in plain]
-    return {label: Look(plain[label].colour, NO_LINE, MARKERS[number], 4.5) for number, label in enumerate(ordered)}
+    return {
+        label: LineStyle(plain[label].colour, NO_LINE, MARKERS[number], 4.5) for number, label in enumerate(ordered)
+    }
 
 
 def _count(run: Result, name: str) -> float:

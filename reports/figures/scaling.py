@@ -15,12 +15,12 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from benchmarks.results.compare import refuse_mixed
 from benchmarks.results.speeds import Speed
 from benchmarks.results.store import Result
-from reports.drawing.layout import Block, Panel, Sheet, fitted
-from reports.drawing.styles import FAINT, FEDERATED, INK, METHODS, Look, looks_of
-from reports.inputs import Material, circumstances, comparable, files_of, number_of
-from reports.output_types import About, Drawing, Missing, sources_of
-from reports.selection import places
-from reports.text.phrases import plain
+from reports.drawing.layout import Block, Panel, Layout, fitted
+from reports.drawing.styles import FAINT, FEDERATED, INK, METHODS, LineStyle, line_styles
+from reports.inputs import Inputs, measured_on, comparable, speed_files, extra_number
+from reports.output_types import About, Drawing, Missing, run_files
+from reports.selection import group_runs
+from reports.text.phrases import short_number
 
 # --- What fitting took with different numbers of homes.
 #
@@ -49,7 +49,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class ScalingLines:
     """Lines, and where they come from."""
 
     lines: dict[str, list[Point]]  # by method; homes grow
@@ -58,12 +58,12 @@ class Growth:
     notes: tuple[str, ...]
 
 
-def growth(material: Material) -> Growth | None:
+def scaling_lines(inputs: Inputs) -> ScalingLines | None:
     """Of the measurements, else of the runs; None where no method has two sizes."""
-    return _of_speeds(material.speeds) or _of_runs(material)
+    return _of_speeds(inputs.speeds) or _of_runs(inputs)
 
 
-def tenfold(line: Sequence[Point], what: str) -> float:
+def tenfold_factor(line: Sequence[Point], what: str) -> float:
     """The factor per ten times the homes, from the smallest to the largest size; NaN where there are no two."""
     known = [(point.homes, point.of(what)) for point in line if not math.isnan(point.of(what))]
     if len(known) < 2:
@@ -77,28 +77,28 @@ def fits(lines: Mapping[str, list[Point]]) -> dict[str, list[Point]]:
     return {label: line for label, line in lines.items() if label != ONE_ROUND}
 
 
-def _of_speeds(speeds: Iterable[Speed]) -> Growth | None:
+def _of_speeds(speeds: Iterable[Speed]) -> ScalingLines | None:
     kept = comparable([speed for speed in speeds if speed.fullname.startswith((FIT, ROUND))], "homes")
     lines: dict[str, list[Point]] = {}
     for speed in kept:
         label = ONE_ROUND if speed.fullname.startswith(ROUND) else str(speed.params.get("name", speed.name))
-        point = Point(int(number_of(speed, "homes")), speed.seconds_min, number_of(speed, "peak_megabytes"))
+        point = Point(int(extra_number(speed, "homes")), speed.seconds_min, extra_number(speed, "peak_megabytes"))
         lines.setdefault(label, []).append(point)
     if not any(len(line) > 1 for line in lines.values()):
         return None
-    notes = [circumstances(kept), "Memory is that of a fresh process, all imports included."]
+    notes = [measured_on(kept), "Memory is that of a fresh process, all imports included."]
     sizes = {label: max(point.homes for point in line) for label, line in fits(lines).items()}
     largest = max(sizes.values(), default=0)
     if short := sorted(label for label, size in sizes.items() if size < largest):
         notes.append(f"Not measured with {largest:,} homes, where they may take too long: {', '.join(short)}.")
-    return _growth(lines, files_of(kept), COMMAND, notes)
+    return _scaling_lines(lines, speed_files(kept), COMMAND, notes)
 
 
-def _of_runs(material: Material) -> Growth | None:
+def _of_runs(inputs: Inputs) -> ScalingLines | None:
     """The default settings of each method; what is compared differs in nothing but the homes."""
     alike: dict[str, dict[tuple[str, str], dict[int, list[Result]]]] = {}
-    for place in places([run for run in material.runs if run.key.data == DATA and run.seconds.get("fit", 0) > 0]):
-        runs = [run for run in place.runs if material.is_default(run)] if place.homes else []
+    for place in group_runs([run for run in inputs.runs if run.key.data == DATA and run.seconds.get("fit", 0) > 0]):
+        runs = [run for run in place.runs if inputs.is_default(run)] if place.homes else []
         refuse_mixed(runs)
         for run in runs:
             options = sorted((name, value) for name, value in run.key.data_options.items() if name != "homes")
@@ -125,10 +125,12 @@ def _of_runs(material: Material) -> Growth | None:
         f"Of runs on {DATA}, the median over seeds. They may have been made beside other work or on other machines; "
         f"`{COMMAND}` measures it properly."
     ]
-    return _growth(lines, sources_of(used), "python -m benchmarks run default", notes)
+    return _scaling_lines(lines, run_files(used), "python -m benchmarks run default", notes)
 
 
-def _growth(lines: dict[str, list[Point]], sources: tuple[str, ...], command: str, notes: list[str]) -> Growth:
+def _scaling_lines(
+    lines: dict[str, list[Point]], sources: tuple[str, ...], command: str, notes: list[str]
+) -> ScalingLines:
     ordered = {label: sorted(lines[label], key=lambda point: point.homes) for label in sorted(lines)}
     said = {
         "Sizes less than ten times apart, so the factor is extrapolated": _is_narrow,
@@ -137,7 +139,7 @@ def _growth(lines: dict[str, list[Point]], sources: tuple[str, ...], command: st
     for words, is_so in said.items():
         if named := [label for label, line in ordered.items() if is_so(line)]:
             notes = [*notes, f"{words}: {', '.join(named) if len(named) < len(ordered) else 'all lines'}."]
-    return Growth(ordered, sources, command, tuple(notes))
+    return ScalingLines(ordered, sources, command, tuple(notes))
 
 
 def _is_narrow(line: Sequence[Point]) -> bool:
@@ -163,12 +165,12 @@ WHAT = {"seconds": "seconds to fit", "megabytes": "peak memory, MB"}
 SAID = {"seconds": "the time", "megabytes": "the memory"}
 
 
-def scaling(material: Material) -> Drawing:
+def scaling(inputs: Inputs) -> Drawing:
     """Seconds and memory against homes, both as logarithms."""
-    found = growth(material)
+    found = scaling_lines(inputs)
     if found is None:
         raise Missing("no method was timed with different numbers of homes", COMMAND)
-    looks = looks_of({label: _method(label) for label in found.lines})
+    styles = line_styles({label: _method(label) for label in found.lines})
     points = [point for line in found.lines.values() for point in line]
     sizes = sorted({point.homes for point in points})
     values = {what: [v for point in points if not math.isnan(v := point.of(what))] for what in WHAT}
@@ -176,13 +178,13 @@ def scaling(material: Material) -> Drawing:
     blocks = []
     for heading, labels in _families(found.lines):
         lines = {label: found.lines[label] for label in labels}
-        panel = partial(_panel, lines=lines, looks=looks, sizes=sizes)
+        panel = partial(_panel, lines=lines, styles=styles, sizes=sizes)
         blocks.append(Block(heading, tuple(Panel(partial(panel, what=what, values=values[what])) for what in shown)))
     note = (
         "x: the factor per ten times the homes, from the smallest to the largest size. All panels have the same axes."
     )
-    sheet = Sheet(tuple(blocks), note=note, columns=max(len(shown), 1), height=2.4, left=0.75)
-    return Drawing(sheet, About(_caption(found.lines), found.sources, found.command, found.notes))
+    layout = Layout(tuple(blocks), note=note, columns=max(len(shown), 1), height=2.4, left=0.75)
+    return Drawing(layout, About(_caption(found.lines), found.sources, found.command, found.notes))
 
 
 def _method(label: str) -> str:
@@ -206,7 +208,7 @@ def _panel(
     axes: Axes,
     *,
     lines: Mapping[str, Sequence[Point]],
-    looks: Mapping[str, Look],
+    styles: Mapping[str, LineStyle],
     sizes: Sequence[int],
     what: str,
     values: Sequence[float],
@@ -230,15 +232,15 @@ def _panel(
     for label, line in lines.items():
         known = [(point.homes, value) for point in line if not math.isnan(value := point.of(what))]
         if known:
-            look = looks[label]
-            axes.plot(*zip(*known, strict=True), color=look.colour, linestyle=look.dash, marker=look.marker or "o")
+            style = styles[label]
+            axes.plot(*zip(*known, strict=True), color=style.colour, linestyle=style.dash, marker=style.marker or "o")
             ends.append((known[-1][1], label, known[-1][0]))
     low, high = np.log(axes.get_ylim())
     heights = _apart([(math.log(value) - low) / (high - low) for value, _, _ in sorted(ends)])
     room = NAMES * float(axes.get_window_extent().width / axes.figure.dpi)
     for height, (value, label, homes) in zip(heights, sorted(ends), strict=True):
-        factor = tenfold(lines[label], what)
-        text, size = fitted(label if math.isnan(factor) else f"{label} x{plain(factor)}", room)
+        factor = tenfold_factor(lines[label], what)
+        text, size = fitted(label if math.isnan(factor) else f"{label} x{short_number(factor)}", room)
         y = float(np.exp(low + height * (high - low)))
         axes.plot([homes, names], [value, y], color=FAINT, linestyle=(0, (1, 2)), linewidth=0.7)
         axes.text(names, y, f" {text}", va="center", fontsize=min(size, 7.5), color=INK)
@@ -266,9 +268,11 @@ def _caption(lines: Mapping[str, list[Point]]) -> str:
     """The methods that grow least and most, each with the sizes it was measured with; rounds by themselves."""
     said = []
     for what, name in SAID.items():
-        factors = sorted((f, label) for label, line in fits(lines).items() if not math.isnan(f := tenfold(line, what)))
+        factors = sorted(
+            (f, label) for label, line in fits(lines).items() if not math.isnan(f := tenfold_factor(line, what))
+        )
         ends = [
-            f"{plain(f)} ({label}, {_sizes(lines[label], what)})"
+            f"{short_number(f)} ({label}, {_sizes(lines[label], what)})"
             for f, label in dict.fromkeys(factors[:1] + factors[-1:])
         ]
         if ends:
@@ -276,9 +280,9 @@ def _caption(lines: Mapping[str, list[Point]]) -> str:
     sentences = [f"Per ten times the homes, {'; '.join(said)}."] if said else []
     for line in (line for label, line in lines.items() if label == ONE_ROUND):
         parts = [
-            f"{name} grows by a factor of {plain(factor)} ({_sizes(line, what)})"
+            f"{name} grows by a factor of {short_number(factor)} ({_sizes(line, what)})"
             for what, name in SAID.items()
-            if not math.isnan(factor := tenfold(line, what))
+            if not math.isnan(factor := tenfold_factor(line, what))
         ]
         sentences += [f"Of a single round of fedrule, per ten times the homes, {' and '.join(parts)}."] if parts else []
     return " ".join(sentences) or "No line has two sizes whose numbers can be compared."

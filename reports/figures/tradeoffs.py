@@ -12,14 +12,14 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
-from reports.boards import main_rows, place_title, ranking_of, runs_of, seeds_of, with_rows
-from reports.drawing.labels import Named, add_names, in_lines
-from reports.drawing.layout import Block, Panel, Sheet
-from reports.drawing.styles import DASHES, FEDERATED, LOOKS, Look, family_of, legend, sends
-from reports.inputs import Material
-from reports.output_types import RUN, About, Drawing, Missing, sources_of
-from reports.selection import IFTTT, WYZE, Role, place_of
-from reports.text.phrases import plain, seeds
+from reports.boards import main_rows, short_title, ranking_of, runs_of, seeds_of, with_rows
+from reports.drawing.labels import Label, add_labels, wrap_label
+from reports.drawing.layout import Block, Panel, Layout
+from reports.drawing.styles import DASHES, FEDERATED, FAMILY_STYLES, LineStyle, family_of, legend, sends
+from reports.inputs import Inputs
+from reports.output_types import RUN, About, Drawing, Missing, run_files
+from reports.selection import IFTTT, WYZE, Role, select_runs
+from reports.text.phrases import short_number, seed_count
 
 # --- What a method costs beside what it brings: a point for each row of a board, means over its seeds.
 
@@ -41,7 +41,7 @@ class Point:
     def lost(self) -> str:
         """Its name, to say that it is not drawn; with its broken seeds where others are whole."""
         some = 0 < self.broken < self.seeds
-        return f"{self.label} ({self.broken} of {seeds([self.seeds])})" if some else self.label
+        return f"{self.label} ({self.broken} of {seed_count([self.seeds])})" if some else self.label
 
 
 def points(board: Board, metric: str, cost: Callable[[Result], float]) -> list[Point]:
@@ -77,14 +77,16 @@ def in_bytes(value: float) -> str:
     """Bytes as people say them."""
     rounded = float(f"{value:.3g}")  # 999,960 bytes are 1 MB and not 1,000 kB
     unit, name = next((each for each in UNITS if rounded >= each[0]), UNITS[-1])
-    return f"{plain(value / unit, 3)} {name}"
+    return f"{short_number(value / unit, 3)} {name}"
 
 
 def in_seconds(value: float) -> str:
     """Seconds as people say them."""
     if value >= 2 * 3600:
-        return f"{plain(value / 3600, 3)} h"
-    return f"{plain(value / 60, 3)} min" if value >= 120 else f"{plain(value, 3 if value >= 100 else 2)} s"
+        return f"{short_number(value / 3600, 3)} h"
+    return (
+        f"{short_number(value / 60, 3)} min" if value >= 120 else f"{short_number(value, 3 if value >= 100 else 2)} s"
+    )
 
 
 def front(shown: Sequence[Point]) -> list[Point]:
@@ -103,18 +105,18 @@ def _mean(values: Sequence[float]) -> float:
 
 METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}
 PROTOCOLS = {"ranking": "mrr", "paper": "auc"}  # in the order of preference
-LINED = tuple(family for family in LOOKS if family != FEDERATED)  # each has dashes of its own
+LINED = tuple(family for family in FAMILY_STYLES if family != FEDERATED)  # each has dashes of its own
 LETTERS = 22  # of a line of a label
 MOST_TICKS = 5
 CLOSE = 0.95  # of the best accuracy
 
 
-def time(material: Material) -> Drawing:
+def time(inputs: Inputs) -> Drawing:
     """Seconds of training on smart homes and recipes, every method."""
     panels, captions, sources, notes, seeds = [], [], [], [], []
-    looks: dict[str, Look] = {}
+    styles: dict[str, LineStyle] = {}
     for role in (WYZE, IFTTT):
-        board = ranking_of(role, material)
+        board = ranking_of(role, inputs)
         if board is None:
             notes.append(f"{role.title}: no rankings on {' or '.join(role.data)}.")
             continue
@@ -124,10 +126,10 @@ def time(material: Material) -> Drawing:
         notes += _lost_note(board, "no time or no rank", [point for point in every if point not in shown])
         if not shown:
             continue
-        panels.append(Panel(partial(_time_panel, shown=shown), place_title(board)))
+        panels.append(Panel(partial(_time_panel, shown=shown), short_title(board)))
         captions.append(_time_caption(shown, board.runs[0][1].key.data))
         sources += [run for _, run in board.runs]
-        looks |= legend(point.family for point in shown)
+        styles |= legend(point.family for point in shown)
         seeds.append(f"{board.data}: {seeds_of(board)}, {_threads(board)}")
     if not panels:
         raise Missing("no rankings on smart homes or recipes", RUN)
@@ -135,16 +137,16 @@ def time(material: Material) -> Drawing:
         "Methods with their defaults, means over seeds. Grey line: no other method is both faster and better. Seconds "
         f"of training alone, on the machine of each run. {'; '.join(seeds)}."
     )
-    about = About(" ".join(captions), sources_of(sources), RUN, tuple(notes))
-    return Drawing(_sheet(panels, looks, note), about)
+    about = About(" ".join(captions), run_files(sources), RUN, tuple(notes))
+    return Drawing(_sheet(panels, styles, note), about)
 
 
-def bytes_sent(material: Material) -> Drawing:
+def bytes_sent(inputs: Inputs) -> Drawing:
     """What a home sends over the whole training; beside it the best central method of each kind."""
     panels, captions, sources, notes, seeds = [], [], [], [], []
-    looks: dict[str, Look] = {}
+    styles: dict[str, LineStyle] = {}
     for role in (WYZE, IFTTT):
-        board, metric = _federated_board(role, material)
+        board, metric = _federated_board(role, inputs)
         every = points(board, metric, sent) if board else []
         federated = [point for point in every if _can_be_drawn(point)]
         if board is None or not federated:
@@ -155,15 +157,15 @@ def bytes_sent(material: Material) -> Drawing:
         lost = [p for p in every if (p.family == FEDERATED and p not in federated) or not math.isfinite(p.accuracy)]
         notes += _lost_note(board, f"no bytes or no {name}", lost)
         if metric == "auc":
-            notes.append(f"{place_title(board)}: AUC by protocol paper, since no federated method was ranked there.")
+            notes.append(f"{short_title(board)}: AUC by protocol paper, since no federated method was ranked there.")
         if not central:
-            notes.append(f"{place_title(board)}: no central method was run beside them.")
+            notes.append(f"{short_title(board)}: no central method was run beside them.")
         drawn = with_rows(board, [point.label for point in (*federated, *central)])
         panel = partial(_bytes_panel, federated=federated, central=central, metric=metric)
-        panels.append(Panel(panel, place_title(board)))
+        panels.append(Panel(panel, short_title(board)))
         captions.append(_bytes_caption(federated, central, board.runs[0][1].key.data, metric))
         sources += [run for _, run in drawn.runs]
-        looks |= {FEDERATED: LOOKS[FEDERATED]} | {_line_name(point): _line_look(point) for point in central}
+        styles |= {FEDERATED: FAMILY_STYLES[FEDERATED]} | {_line_name(point): _line_style(point) for point in central}
         seeds.append(f"{board.data}: {seeds_of(drawn)}")
     if not panels:
         raise Missing("no federated method was run on smart homes or recipes", RUN)
@@ -172,19 +174,19 @@ def bytes_sent(material: Material) -> Drawing:
         "homes; counts that it sends before (fedrank) are among them. A central method's server has all data. "
         f"{'; '.join(seeds)}."
     )
-    about = About(" ".join(captions), sources_of(sources), RUN, tuple(notes))
-    return Drawing(_sheet(panels, looks, note), about)
+    about = About(" ".join(captions), run_files(sources), RUN, tuple(notes))
+    return Drawing(_sheet(panels, styles, note), about)
 
 
-def _federated_board(role: Role, material: Material) -> tuple[Board | None, str]:
+def _federated_board(role: Role, inputs: Inputs) -> tuple[Board | None, str]:
     """The main rows of the list with the most federated runs, by the first protocol that has any; and its metric."""
     for protocol, metric in PROTOCOLS.items():
-        place = place_of(role, material, partial(_is_federated, protocol=protocol))
+        place = select_runs(role, inputs, partial(_is_federated, protocol=protocol))
         if place:
             there = {id(run) for run in place.runs}
             # A place may have lists with and without curves, which are fits to different rules.
-            counts = [sum(id(run) in there for _, run in board.runs) for board in material.boards]
-            board = material.boards[counts.index(max(counts))]
+            counts = [sum(id(run) in there for _, run in board.runs) for board in inputs.boards]
+            board = inputs.boards[counts.index(max(counts))]
             return with_rows(board, main_rows(board)), metric
     return None, ""
 
@@ -209,7 +211,7 @@ def _time_panel(axes: Axes, *, shown: Sequence[Point]) -> None:
     axes.plot([p.cost for p in best], [p.accuracy for p in best], color="#c4c4c4", linewidth=1.2, zorder=1)
     _dots(axes, shown)
     axes.set_xlabel("training", labelpad=1)
-    add_names(axes, [_named(point) for point in shown])
+    add_labels(axes, [_named(point) for point in shown])
 
 
 def _bytes_panel(axes: Axes, *, federated: Sequence[Point], central: Sequence[Point], metric: str) -> None:
@@ -218,29 +220,30 @@ def _bytes_panel(axes: Axes, *, federated: Sequence[Point], central: Sequence[Po
     left, right = axes.get_xlim()
     edge = left * (right / left) ** 0.02  # names of lines begin here
     for point in central:
-        look = _line_look(point)
-        axes.axhline(point.accuracy, color=look.colour, linestyle=look.dash, linewidth=1.2, zorder=1)
+        style = _line_style(point)
+        axes.axhline(point.accuracy, color=style.colour, linestyle=style.dash, linewidth=1.2, zorder=1)
     _dots(axes, federated)
     axes.set_xlabel("sent by a home", labelpad=1)
     lines = [
-        Named(in_lines(point.label, LETTERS), edge, point.accuracy, LOOKS[point.family].colour) for point in central
+        Label(wrap_label(point.label, LETTERS), edge, point.accuracy, FAMILY_STYLES[point.family].colour)
+        for point in central
     ]
-    add_names(axes, [_named(point) for point in federated], along=lines)
+    add_labels(axes, [_named(point) for point in federated], along=lines)
 
 
 def _line_name(point: Point) -> str:
     return f"best central method, {point.family}"
 
 
-def _line_look(point: Point) -> Look:
-    return Look(LOOKS[point.family].colour, DASHES[LINED.index(point.family) % len(DASHES)])
+def _line_style(point: Point) -> LineStyle:
+    return LineStyle(FAMILY_STYLES[point.family].colour, DASHES[LINED.index(point.family) % len(DASHES)])
 
 
 def _dots(axes: Axes, shown: Sequence[Point]) -> None:
     for point in shown:
-        look = LOOKS[point.family]
+        style = FAMILY_STYLES[point.family]
         axes.plot(
-            point.cost, point.accuracy, color=look.colour, marker=look.marker, markersize=look.size, linestyle="none"
+            point.cost, point.accuracy, color=style.colour, marker=style.marker, markersize=style.size, linestyle="none"
         )
 
 
@@ -273,12 +276,12 @@ def _vertical(axes: Axes, values: Sequence[float], metric: str) -> None:
     axes.set_ylabel(METRICS[metric])
 
 
-def _named(point: Point) -> Named:
-    return Named(in_lines(point.label, LETTERS), point.cost, point.accuracy)
+def _named(point: Point) -> Label:
+    return Label(wrap_label(point.label, LETTERS), point.cost, point.accuracy)
 
 
 def _lost_note(board: Board, what: str, lost: Sequence[Point]) -> list[str]:
-    return [f"{place_title(board)}: {what} of {', '.join(point.lost for point in lost)}."] if lost else []
+    return [f"{short_title(board)}: {what} of {', '.join(point.lost for point in lost)}."] if lost else []
 
 
 def _can_be_drawn(point: Point) -> bool:
@@ -310,9 +313,9 @@ def _bytes_caption(federated: Sequence[Point], central: Sequence[Point], data: s
     return f"{says}."
 
 
-def _sheet(panels: Sequence[Panel], looks: dict[str, Look], note: str) -> Sheet:
+def _sheet(panels: Sequence[Panel], styles: dict[str, LineStyle], note: str) -> Layout:
     block = Block("", tuple(panels))
-    return Sheet((block,), looks, note, columns=len(panels), height=3.2, left=0.75)
+    return Layout((block,), styles, note, columns=len(panels), height=3.2, left=0.75)
 
 
 def _threads(board: Board) -> str:

@@ -6,17 +6,17 @@ import json
 from collections.abc import Iterable, Sequence
 
 from benchmarks.results.dataset_summary import FOLDER, Portrait
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import BUILD, About, Cell, Missing, Table
-from reports.text.formats import NONE, whole, written_out
+from reports.text.formats import NONE, count_cell, format_number
 
 LONGEST = 40  # rows of one data set
 PARTS = ("mean", "median", "%", "share")  # in the name of a statistic that is no count
 
 
-def statistics(material: Material) -> Table:
+def statistics(inputs: Inputs) -> Table:
     """A row for each statistic, a column for each data set and, where somebody has published it, one for that."""
-    shown = _portraits(material)
+    shown = _portraits(inputs)
     names = list(dict.fromkeys(each.name for _, portrait in shown for each in portrait.statistics))
     columns, by_row = ["statistic"], {name: [Cell(name)] for name in names}
     for title, portrait in shown:
@@ -31,14 +31,14 @@ def statistics(material: Material) -> Table:
     return Table(tuple(columns), tuple(map(tuple, by_row.values())), about)
 
 
-def entities(material: Material) -> Table:
+def entities(inputs: Inputs) -> Table:
     """Entity types of each data set: how many devices and homes have them, and the rules that begin and end there."""
-    shown = _portraits(material)
+    shown = _portraits(inputs)
     rows, notes, said = [], [], []
     for title, portrait in shown:
         for each in portrait.types[:LONGEST]:
             counts = (each.devices, each.homes, each.as_trigger, each.as_action)
-            rows.append((Cell(title), Cell(each.name), *map(whole, counts)))
+            rows.append((Cell(title), Cell(each.name), *map(count_cell, counts)))
         if portrait.types:
             devices = sum(each.devices for each in portrait.types)
             first = portrait.types[0]
@@ -52,15 +52,15 @@ def entities(material: Material) -> Table:
     return Table(columns, tuple(rows), About(caption, _sources(shown), BUILD, tuple(notes)), sortable=True)
 
 
-def pairs(material: Material) -> Table:
+def pairs(inputs: Inputs) -> Table:
     """Trigger-action pairs of each data set, those of most rules first."""
-    shown = _portraits(material)
+    shown = _portraits(inputs)
     rows, notes, said = [], [], []
     for title, portrait in shown:
         rules = sum(each.rules for each in portrait.relations)
         for each in portrait.relations[:LONGEST]:
             share = each.rules / rules if rules else 0.0
-            counts = whole(each.rules), Cell(f"{100 * share:.1f} %", share), whole(each.homes)
+            counts = count_cell(each.rules), Cell(f"{100 * share:.1f} %", share), count_cell(each.homes)
             rows.append((Cell(title), Cell(each.trigger_state), Cell(each.action), *counts))
         top = sum(each.rules for each in portrait.relations[:10])
         if rules:
@@ -74,11 +74,11 @@ def pairs(material: Material) -> Table:
     return Table(columns, tuple(rows), About(caption, _sources(shown), BUILD, tuple(notes)), sortable=True)
 
 
-def _portraits(material: Material) -> list[tuple[str, Portrait]]:
+def _portraits(inputs: Inputs) -> list[tuple[str, Portrait]]:
     """Each with a title: the data, and those of its options that tell it from other portraits of this data."""
-    if not material.portraits:
+    if not inputs.portraits:
         raise Missing("no data set has been described", BUILD)
-    return [(_title(each, material.portraits), each) for each in material.portraits]
+    return [(_title(each, inputs.portraits), each) for each in inputs.portraits]
 
 
 def _title(portrait: Portrait, among: Sequence[Portrait]) -> str:
@@ -96,7 +96,7 @@ def _amount(value: float | None, name: str) -> Cell:
         return Cell(NONE, "")
     part = any(word in name.replace(",", " ").split() for word in PARTS)
     digits = 3 if "share" in name else 2 if part else 0
-    return Cell(written_out(value, digits) if digits else f"{value:,.0f}", value)
+    return Cell(format_number(value, digits) if digits else f"{value:,.0f}", value)
 
 
 def _sizes(shown: Iterable[tuple[str, Portrait]]) -> str:

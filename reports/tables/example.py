@@ -8,28 +8,28 @@ from itertools import zip_longest
 
 from benchmarks.results.examples import FOLDER, LONGEST, Entry, Example, Recommended
 from benchmarks.results.store import HomeRule
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import BUILD, About, Cell, Missing, Table
 from reports.selection import IFTTT, WYZE
-from reports.text.formats import whole
+from reports.text.formats import count_cell
 
 HIDDEN, IMPOSSIBLE = "hidden", "impossible"  # marks of cells
 
 
-def recommendations(material: Material) -> Table:
+def recommendations(inputs: Inputs) -> Table:
     """The first 20 of each method; the hidden rule is marked, and so is what the home's devices cannot carry out."""
-    examples = _examples(material)
+    examples = _examples(inputs)
     methods = _methods(examples)
     lists = [[_cell(entry) for entry in each.seen.top] for _, each in methods]
     nothing = Cell("")
-    rows = [(whole(rank), *row) for rank, row in enumerate(zip_longest(*lists, fillvalue=nothing), start=1)]
+    rows = [(count_cell(rank), *row) for rank, row in enumerate(zip_longest(*lists, fillvalue=nothing), start=1)]
     columns = ("rank", *(title for title, _ in methods))
     return Table(columns, tuple(rows), _about(examples, methods))
 
 
-def example_rules(material: Material) -> Table:
+def example_rules(inputs: Inputs) -> Table:
     """The devices and rules of the home of `recommendations`; the hidden rule is the last, and marked."""
-    examples = _examples(material)
+    examples = _examples(inputs)
     example = examples[0]
     rows = [_rule(rule) for rule in example.known] + [_rule(example.hidden, HIDDEN)]
     owned = ", ".join(f"{device.type} ({device.id})" for device in example.devices)
@@ -42,10 +42,10 @@ def example_rules(material: Material) -> Table:
     return Table(columns, tuple(rows), About(caption, _sources(examples), BUILD))
 
 
-def _examples(material: Material) -> list[Example]:
+def _examples(inputs: Inputs) -> list[Example]:
     """All that ask the same of one home: the paper's data first, then what more methods answer."""
     asked: dict[str, list[Example]] = {}
-    for example in material.examples:
+    for example in inputs.examples:
         asked.setdefault(_question(example), []).append(example)
     preferred = (*WYZE.data, *IFTTT.data)
     if not asked:

@@ -10,13 +10,22 @@ import pandas as pd
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
-from reports.boards import MIDDLE, TOLD_APART, Standing, place_title, runs_of, standing_of, standings, unlisted
+from reports.boards import (
+    CONFIDENCE,
+    TIE_TEST,
+    RankedBoard,
+    short_title,
+    runs_of,
+    ranked_board,
+    ranked_boards,
+    excluded,
+)
 from reports.drawing.styles import FEDERATED, family_of
-from reports.inputs import Material
-from reports.output_types import RUN, About, Cell, Missing, Table, sources_of
-from reports.selection import ROLES, Role, place_of
-from reports.text.formats import NONE, figure, interval, whole, written_out
-from reports.text.phrases import METRICS, RESULTS, failure_notes, plain
+from reports.inputs import Inputs
+from reports.output_types import RUN, About, Cell, Missing, Table, run_files
+from reports.selection import ROLES, Role, select_runs
+from reports.text.formats import NONE, number_cell, interval_cell, count_cell, format_number
+from reports.text.phrases import METRICS, PAPER_RESULTS, failure_notes, short_number
 
 TITLES = {"loss": ("loss", 4), "auc": ("AUC", 4), "mr": ("MR", 3), "mr_rt": ("MR(RT)", 3)}  # and digits
 HERE, PAPER = "here", "paper"
@@ -39,13 +48,13 @@ RANKS = (
 )
 
 
-def final_results(role: Role) -> Callable[[Material], Table]:
+def final_results(role: Role) -> Callable[[Inputs], Table]:
     """The paper's table of final results for the data of a role."""
 
-    def make(material: Material) -> Table:
-        board = _board(role, material)
-        tables = _tables(material, board)
-        published = RESULTS.get(role.name, {})
+    def make(inputs: Inputs) -> Table:
+        board = _board(role, inputs)
+        tables = _tables(inputs, board)
+        published = PAPER_RESULTS.get(role.name, {})
         ordered = [m for m in published if m in board.methods()]
         ordered += sorted(m for m in board.methods() if m not in published)
         rows = []
@@ -56,27 +65,27 @@ def final_results(role: Role) -> Callable[[Material], Table]:
         rows += [_paper(method, values) for method, values in published.items() if method not in ordered]
         columns = ("method", "numbers of", *(title for title, _ in TITLES.values()), "mr_paper", "seeds")
         runs = [run for _, run in board.runs]
-        notes = (*_notes(role, material, board, published), *_plain(tables))
-        about = About(_caption(board, published), sources_of(runs), RUN, notes)
+        notes = (*_notes(role, inputs, board, published), *_plain(tables))
+        about = About(_caption(board, published), run_files(runs), RUN, notes)
         return Table(columns, tuple(rows), about)
 
     return make
 
 
-def _board(role: Role, material: Material) -> Board:
-    place = place_of(role, material, lambda run: _wanted(run) and material.is_default(run))
+def _board(role: Role, inputs: Inputs) -> Board:
+    place = select_runs(role, inputs, lambda run: _wanted(run) and inputs.is_default(run))
     if place is None:
-        wanted = ", ".join(RESULTS.get(role.name, ()))
+        wanted = ", ".join(PAPER_RESULTS.get(role.name, ()))
         raise Missing(f"no results of {wanted} by the protocol paper on {' or '.join(role.data)}", RUN)
     return place.board("paper")
 
 
-def _tables(material: Material, board: Board) -> dict[str, pd.DataFrame]:
+def _tables(inputs: Inputs, board: Board) -> dict[str, pd.DataFrame]:
     """The list by each metric that every home has a number of."""
     tables = {}
     for metric in METRICS:
         try:
-            tables[metric] = standing_of(material, board, metric).table
+            tables[metric] = ranked_board(inputs, board, metric).table
         except DataError:  # e.g. the loss of a run that ran away, which is no number in some homes
             continue
     return tables
@@ -99,18 +108,18 @@ def _here(board: Board, method: str, tables: Mapping[str, pd.DataFrame]) -> tupl
     cells: list[Cell] = [Cell(method), Cell(HERE)]
     for metric, (_, digits) in TITLES.items():
         if metric not in tables:
-            cells.append(figure(_mean(runs, metric), digits))
+            cells.append(number_cell(_mean(runs, metric), digits))
             continue
         table = tables[metric]
         row = table[table["method"] == method].iloc[0]
         leads = bool(row["method"] == table["method"].iloc[0]) and len(table) > 1 and not math.isnan(row[metric])
         tied = not leads and bool(row["group"] == 1) and len(table) > 1
-        cells.append(interval(row[metric], row["low"], row["high"], digits, strong=leads, underlined=tied))
-    return (*cells, figure(_mean(runs, "mr_paper"), 3), whole(len(runs)))
+        cells.append(interval_cell(row[metric], row["low"], row["high"], digits, strong=leads, underlined=tied))
+    return (*cells, number_cell(_mean(runs, "mr_paper"), 3), count_cell(len(runs)))
 
 
 def _paper(method: str, values: Sequence[float]) -> tuple[Cell, ...]:
-    cells = [figure(value, digits) for value, (_, digits) in zip(values, TITLES.values(), strict=True)]
+    cells = [number_cell(value, digits) for value, (_, digits) in zip(values, TITLES.values(), strict=True)]
     return (Cell(method), Cell(PAPER), *cells, Cell(NONE, ""), Cell(NONE, ""))
 
 
@@ -123,20 +132,20 @@ def _caption(board: Board, published: Mapping[str, Sequence[float]]) -> str:
             auc, rank = _mean(runs, "auc"), _mean(runs, "mr_rt")
             paper = dict(zip(METRICS, published[method], strict=True))
             said.append(
-                f"{method} AUC {written_out(auc, 3)} (paper {paper['auc']:.3f}), MR(RT) {written_out(rank, 2)} (paper "
+                f"{method} AUC {format_number(auc, 3)} (paper {paper['auc']:.3f}), MR(RT) {format_number(rank, 2)} (paper "
                 f"{paper['mr_rt']:.2f})"
             )
     rest = [(_mean(runs_of(board, label), "auc"), label) for label in board.methods() if label not in published]
     if known := [each for each in rest if not math.isnan(each[0])]:
         auc, best = max(known)
         said.append(f"of the other {len(rest)}, {best} has the highest AUC, {auc:.3f}")
-    return f"{board.runs[0][1].key.data}: {'; '.join(said)}. [{MIDDLE} interval over homes.]"
+    return f"{board.runs[0][1].key.data}: {'; '.join(said)}. [{CONFIDENCE} interval over homes.]"
 
 
-def _notes(role: Role, material: Material, board: Board, published: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
+def _notes(role: Role, inputs: Inputs, board: Board, published: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     first = board.runs[0][1]
     # Why comes first: a page folds what is behind the first few.
-    notes = [DATA[role.name].format(place=place_title(board))] if role.name in DATA else []
+    notes = [DATA[role.name].format(place=short_title(board))] if role.name in DATA else []
     notes += [TRAINING, *_differences(board, published), RANKS]
     notes.append("Bold leads its column here; underlined: the data cannot tell it from that.")
     absent = [method for method in published if method not in board.methods()]
@@ -145,7 +154,7 @@ def _notes(role: Role, material: Material, board: Board, published: Mapping[str,
     if len({run.key.seed for _, run in board.runs}) == 1:
         notes.append("One seed only: the interval is over homes and says nothing about other seeds.")
     notes += [f"{warning[0].upper()}{warning[1:]}." for warning in board.warnings()]
-    failed = [run for run in material.failed if run.key.data == first.key.data and _wanted(run)]
+    failed = [run for run in inputs.failed if run.key.data == first.key.data and _wanted(run)]
     return (*notes, *failure_notes(failed))
 
 
@@ -155,7 +164,7 @@ def _differences(board: Board, published: Mapping[str, Sequence[float]]) -> list
     for method, values in published.items():
         runs = runs_of(board, method)
         parts = [
-            f"{title} {'above' if ours > paper else 'below'} by {plain(abs(ours - paper))}"
+            f"{title} {'above' if ours > paper else 'below'} by {short_number(abs(ours - paper))}"
             for (metric, (title, _)), paper in zip(TITLES.items(), values, strict=True)
             if math.isfinite(ours := _mean(runs, metric)) and not math.isclose(ours, paper, rel_tol=0.01)
         ]
@@ -178,61 +187,61 @@ Row = Mapping[str, float]
 
 # Column -> the cell of a row of `benchmarks.results.leaderboard`.
 RANKING: dict[str, Callable[[Row], Cell]] = {
-    "HR@1": lambda row: figure(row["hr@1"], 3),
-    "HR@10": lambda row: figure(row["hr@10"], 3),
-    "NDCG@10": lambda row: figure(row["ndcg@10"], 3),
-    "MRR, no valid filter": lambda row: figure(row["mrr, all"]),
+    "HR@1": lambda row: number_cell(row["hr@1"], 3),
+    "HR@10": lambda row: number_cell(row["hr@10"], 3),
+    "NDCG@10": lambda row: number_cell(row["ndcg@10"], 3),
+    "MRR, no valid filter": lambda row: number_cell(row["mrr, all"]),
 }
 PAPER_PROTOCOL: dict[str, Callable[[Row], Cell]] = {
-    "loss": lambda row: figure(row["loss"], 3),
-    "auc_feasible": lambda row: figure(row["auc_feasible"], 3),
-    "MR": lambda row: figure(row["mr"], 2),
-    "MR(RT)": lambda row: figure(row["mr_rt"], 2),
-    "mr_paper": lambda row: figure(row["mr_paper"], 2),
+    "loss": lambda row: number_cell(row["loss"], 3),
+    "auc_feasible": lambda row: number_cell(row["auc_feasible"], 3),
+    "MR": lambda row: number_cell(row["mr"], 2),
+    "MR(RT)": lambda row: number_cell(row["mr_rt"], 2),
+    "mr_paper": lambda row: number_cell(row["mr_paper"], 2),
     "calibrated": lambda row: Cell("yes" if row["calibrated"] else "no"),
 }
 COST: dict[str, Callable[[Row], Cell]] = {
-    "fit s": lambda row: figure(row["fit s"], 2),
-    "fit MB": lambda row: figure(row["fit MB"], 0),
-    "seeds": lambda row: whole(row["seeds"]),
-    "unanswered": lambda row: figure(row["unanswered"] / row["hidden"] if row["hidden"] else float("nan"), 3),
+    "fit s": lambda row: number_cell(row["fit s"], 2),
+    "fit MB": lambda row: number_cell(row["fit MB"], 0),
+    "seeds": lambda row: count_cell(row["seeds"]),
+    "unanswered": lambda row: number_cell(row["unanswered"] / row["hidden"] if row["hidden"] else float("nan"), 3),
 }
 
 
-def leaderboard(material: Material) -> Table:
+def leaderboard(inputs: Inputs) -> Table:
     """The lists that people see: rankings of all candidates, sorted by MRR."""
-    return _listed(material, "ranking", "MRR", RANKING, "the candidates are those that some training home has")
+    return _listed(inputs, "ranking", "MRR", RANKING, "the candidates are those that some training home has")
 
 
-def paper_protocol(material: Material) -> Table:
+def paper_protocol(inputs: Inputs) -> Table:
     """The paper's measures: hidden rules against as many sampled non-rules, sorted by AUC."""
     said = (
         "most sampled non-rules are triples that no home has, which auc_feasible leaves out; ranks count from 1 "
         "among the relations of one pair of devices, mr_paper from 0 as the authors' public code"
     )
-    return _listed(material, "paper", "AUC", PAPER_PROTOCOL, said)
+    return _listed(inputs, "paper", "AUC", PAPER_PROTOCOL, said)
 
 
 def _listed(
-    material: Material, protocol: str, headline: str, columns: Mapping[str, Callable[[Row], Cell]], said: str
+    inputs: Inputs, protocol: str, headline: str, columns: Mapping[str, Callable[[Row], Cell]], said: str
 ) -> Table:
-    lists = sorted(standings(material, protocol), key=lambda each: _order(each.board))
-    left_out = unlisted(material, protocol)
+    lists = sorted(ranked_boards(inputs, protocol), key=lambda each: _order(each.board))
+    left_out = excluded(inputs, protocol)
     if not lists:
         raise Missing(" ".join([f"no results of the protocol {protocol}.", *left_out]), RUN)
     shown = {**columns, **COST}
     rows = [row for each in lists for row in _rows(each, shown)]
     notes = [
-        f"{headline} [{MIDDLE} interval over homes], mean over seeds; {said}.",
-        f"Bold leads its list; underlined: of its group, whose methods cannot be told apart from it ({TOLD_APART}). "
+        f"{headline} [{CONFIDENCE} interval over homes], mean over seeds; {said}.",
+        f"Bold leads its list; underlined: of its group, whose methods cannot be told apart from it ({TIE_TEST}). "
         "Unanswered: share of hidden rules that a method gives no score.",
         *left_out,
         *(f"{each.board.title}: {warning}." for each in lists for warning in each.board.warnings()),
         *_one_seed(lists),
-        *failure_notes([run for run in material.failed if run.key.protocol == protocol and not run.key.curves]),
+        *failure_notes([run for run in inputs.failed if run.key.protocol == protocol and not run.key.curves]),
     ]
     runs = [run for each in lists for _, run in each.board.runs]
-    about = About(_leaderboard_caption(lists, headline), sources_of(runs), RUN, tuple(notes))
+    about = About(_leaderboard_caption(lists, headline), run_files(runs), RUN, tuple(notes))
     return Table((*FIRST, headline, *shown, *LAST), tuple(rows), about, sortable=True)
 
 
@@ -240,42 +249,42 @@ def _order(board: Board) -> tuple[int, str]:
     """The lists that the summary speaks of first, then by name."""
     key = board.runs[0][1].key
     spoken_of = [n for n, role in enumerate(ROLES) if key.data in role.data and key.track == role.track]
-    return (spoken_of[0] if spoken_of and board.split == "holdout" else len(ROLES)), place_in_words(board)
+    return (spoken_of[0] if spoken_of and board.split == "holdout" else len(ROLES)), board_label(board)
 
 
-def place_in_words(board: Board) -> str:
+def board_label(board: Board) -> str:
     """What tells a list from the others: data, and track and split where they are not the usual ones."""
     track = board.runs[0][1].key.track
     unusual = [*([track] if track != "types" else []), *([board.split] if board.split != "holdout" else [])]
     return ", ".join([board.data + board.mark, *unusual])
 
 
-def _rows(listed: Standing, columns: Mapping[str, Callable[[Row], Cell]]) -> list[tuple[Cell, ...]]:
+def _rows(listed: RankedBoard, columns: Mapping[str, Callable[[Row], Cell]]) -> list[tuple[Cell, ...]]:
     board, metric, run = listed.board, listed.metric, listed.board.runs[0][1]
     found = []
     for place, row in enumerate(listed.table.to_dict("records")):
         values: Row = {str(name): value for name, value in row.items()}
         leads = place == 0 and len(listed.table) > 1 and row[metric] == row[metric]
         tied = place > 0 and row["group"] == 1
-        mean = interval(row[metric], row["low"], row["high"], strong=leads, underlined=tied)
-        first = Cell(place_in_words(board)), Cell(row["method"], strong=leads), whole(row["group"])
-        last = whole(run.counts.get("homes", float("nan"))), whole(row["hidden"])
+        mean = interval_cell(row[metric], row["low"], row["high"], strong=leads, underlined=tied)
+        first = Cell(board_label(board)), Cell(row["method"], strong=leads), count_cell(row["group"])
+        last = count_cell(run.counts.get("homes", float("nan"))), count_cell(row["hidden"])
         found.append((*first, mean, *(cell(values) for cell in columns.values()), *last))
     return found
 
 
-def _leaderboard_caption(lists: Sequence[Standing], headline: str) -> str:
+def _leaderboard_caption(lists: Sequence[RankedBoard], headline: str) -> str:
     """The leader of each list and how many are in its group; the lists of most methods where there are many."""
     chosen = sorted(lists, key=lambda each: -len(each.table))[:MOST_IN_CAPTION]
     leaders = []
     for each in chosen:
         best, board, others = each.table.iloc[0], each.board, len(each.table) - 1
         beside = f"{len(each.tied)} of {others} others in its group" if others else "alone"
-        leaders.append(f"{best['method']} {best[each.metric]:.3f} on {place_in_words(board)} ({beside})")
+        leaders.append(f"{best['method']} {best[each.metric]:.3f} on {board_label(board)} ({beside})")
     which = "" if len(chosen) == len(lists) else f" The {len(chosen)} longest of {len(lists)} lists."
     return f"Best {headline}: {'; '.join(leaders)}.{which}"
 
 
-def _one_seed(lists: Sequence[Standing]) -> list[str]:
+def _one_seed(lists: Sequence[RankedBoard]) -> list[str]:
     single = [each.board.title for each in lists if (each.table["seeds"] == 1).all()]
     return [f"One seed only, so that another may give another order: {'; '.join(single)}."] if single else []

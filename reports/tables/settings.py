@@ -9,25 +9,25 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.results.speeds import SPEED, Speed
 from benchmarks.results.store import Result
-from reports.inputs import FOLDER, Material, Study
-from reports.output_types import BUILD, RUN, About, Cell, Missing, Table, sources_of
-from reports.text.formats import NONE, figure, whole
+from reports.inputs import FOLDER, Inputs, Study
+from reports.output_types import BUILD, RUN, About, Cell, Missing, Table, run_files
+from reports.text.formats import NONE, number_cell, count_cell
 from reports.text.phrases import failure_notes
 
 TUNE = "python -m benchmarks tune ease"
 
 
-def parameters(material: Material) -> Table:
+def parameters(inputs: Inputs) -> Table:
     """A row for each parameter of each method: its default, and in bold what else it was run with."""
-    if not material.runs:
+    if not inputs.runs:
         raise Missing("no method was run", RUN)
     methods: dict[str, list[Result]] = {}
-    for run in material.runs:
+    for run in inputs.runs:
         methods.setdefault(run.key.method, []).append(run)
-    rows = [row for method, runs in sorted(methods.items()) for row in _parameters(material, method, runs)]
+    rows = [row for method, runs in sorted(methods.items()) for row in _parameters(inputs, method, runs)]
     varied = sum(bool(row[-1].text) for row in rows)
     bare = sorted(method for method, runs in methods.items() if not any(run.key.parameters for run in runs))
-    unusual = sorted(method for method, runs in methods.items() if not any(map(material.is_default, runs)))
+    unusual = sorted(method for method, runs in methods.items() if not any(map(inputs.is_default, runs)))
     caption = (
         f"{len(methods)} {'method' if len(methods) == 1 else 'methods'} with {len(rows)} parameters, of which {varied} "
         "were also run with other values than the default, in bold."
@@ -37,13 +37,13 @@ def parameters(material: Material) -> Table:
         notes.append(f"Without parameters: {', '.join(bare)}.")
     if unusual:
         notes.append(f"Never run with all of its defaults, or unknown to this installation: {', '.join(unusual)}.")
-    about = About(caption, sources_of(material.runs), RUN, (*notes, *failure_notes(material.failed)))
+    about = About(caption, run_files(inputs.runs), RUN, (*notes, *failure_notes(inputs.failed)))
     return Table(("method", "parameter", "default", "also run with"), tuple(rows), about, sortable=True)
 
 
-def tuning(material: Material) -> Table:
+def tuning(inputs: Inputs) -> Table:
     """A row for each study: the value of the defaults, the best value, and what has changed for that."""
-    studies = material.studies
+    studies = inputs.studies
     if not studies:
         raise Missing("no method was tuned", TUNE)
     rows = [_study(study) for study in studies]
@@ -69,10 +69,10 @@ def tuning(material: Material) -> Table:
     return Table(columns, tuple(rows), About(caption, sources, TUNE, tuple(notes)), sortable=True)
 
 
-def _parameters(material: Material, method: str, runs: Sequence[Result]) -> list[tuple[Cell, ...]]:
+def _parameters(inputs: Inputs, method: str, runs: Sequence[Result]) -> list[tuple[Cell, ...]]:
     """The value of a parameter is the default in a run whose label does not name it."""
     rows: list[tuple[Cell, ...]] = []
-    labelled = [(material.label(run).removeprefix(method), run.key.parameters) for run in runs]
+    labelled = [(inputs.label(run).removeprefix(method), run.key.parameters) for run in runs]
     for name in dict.fromkeys(name for run in runs for name in run.key.parameters):
         usual: dict[str, None] = {}
         others: dict[str, None] = {}
@@ -97,10 +97,10 @@ def _study(study: Study) -> tuple[Cell, ...]:
         Cell(", ".join(study.data)),
         Cell(study.metric),
         Cell(", ".join(map(str, study.seeds))),
-        whole(len(study.trials)),
-        figure(_value(default.value if default else None)),
-        figure(_value(best.value if best else None), strong=gain > 0),
-        figure(gain),
+        count_cell(len(study.trials)),
+        number_cell(_value(default.value if default else None)),
+        number_cell(_value(best.value if best else None), strong=gain > 0),
+        number_cell(gain),
         Cell(_changed(study, best.parameters) if best else NONE),
     )
 
@@ -146,13 +146,13 @@ FIRST = ("python", "platform", "threads", "commit", "day")  # the others follow 
 SHORT = 12  # digits of a commit
 
 
-def environment(material: Material) -> Table:
+def environment(inputs: Inputs) -> Table:
     """A row for each value that a circumstance has had, and how many runs or measurements had it."""
-    if not material.runs and not material.speeds:
+    if not inputs.runs and not inputs.speeds:
         raise Missing("no run and no measurement of speed is there", BUILD)
-    rows = [*_rows("runs", map(_of_run, material.runs)), *_rows("speeds", map(_of_speed, material.speeds))]
-    sources = sources_of(material.runs) + tuple(sorted({f"{SPEED}/{speed.file}" for speed in material.speeds}))
-    about = About(_caption(material), sources, BUILD, tuple(_differences(rows)))
+    rows = [*_rows("runs", map(_of_run, inputs.runs)), *_rows("speeds", map(_of_speed, inputs.speeds))]
+    sources = run_files(inputs.runs) + tuple(sorted({f"{SPEED}/{speed.file}" for speed in inputs.speeds}))
+    about = About(_caption(inputs), sources, BUILD, tuple(_differences(rows)))
     return Table(("of", "circumstance", "value", "how many"), tuple(rows), about)
 
 
@@ -173,24 +173,24 @@ def _rows(of: str, each: Iterable[Mapping[str, str]]) -> list[tuple[Cell, ...]]:
             found.setdefault(name, Counter())[value] += 1
     names = [name for name in FIRST if name in found] + sorted(found.keys() - set(FIRST))
     return [
-        (Cell(of), Cell(name), Cell(value), whole(many))
+        (Cell(of), Cell(name), Cell(value), count_cell(many))
         for name in names
         for value, many in sorted(found[name].items())
     ]
 
 
-def _caption(material: Material) -> str:
+def _caption(inputs: Inputs) -> str:
     said = []
-    if material.runs:
-        days = sorted(run.written[:10] for run in material.runs if run.written)
+    if inputs.runs:
+        days = sorted(run.written[:10] for run in inputs.runs if run.written)
         when = f" of {days[0]}" + (f" to {days[-1]}" if days[-1] != days[0] else "") if days else ""
-        commits = len({run.commit for run in material.runs})
-        said.append(f"{len(material.runs):,} runs{when}, by {commits} {'commit' if commits == 1 else 'commits'}.")
-    if material.failed:
-        said.append(f"{len(material.failed):,} runs failed.")
-    if material.speeds:
-        machines = sorted({speed.machine or UNKNOWN for speed in material.speeds})
-        many = len(material.speeds)
+        commits = len({run.commit for run in inputs.runs})
+        said.append(f"{len(inputs.runs):,} runs{when}, by {commits} {'commit' if commits == 1 else 'commits'}.")
+    if inputs.failed:
+        said.append(f"{len(inputs.failed):,} runs failed.")
+    if inputs.speeds:
+        machines = sorted({speed.machine or UNKNOWN for speed in inputs.speeds})
+        many = len(inputs.speeds)
         said.append(f"{many:,} {'speed' if many == 1 else 'speeds'} measured on {' and on '.join(machines)}.")
     return " ".join(said)
 

@@ -28,7 +28,7 @@ class Interval(Cell):
     high: float = math.nan
 
 
-def written_out(value: float, digits: int) -> str:
+def format_number(value: float, digits: int) -> str:
     """A number as people read it, short however large it is; a dash where there is none."""
     if math.isnan(value):
         return NONE
@@ -37,29 +37,29 @@ def written_out(value: float, digits: int) -> str:
     return f"{value:,.{digits}f}" if abs(value) < PLAIN else f"{value:.2e}"
 
 
-def figure(value: float, digits: int = 4, *, strong: bool = False, underlined: bool = False) -> Cell:
+def number_cell(value: float, digits: int = 4, *, strong: bool = False, underlined: bool = False) -> Cell:
     """A cell with a number and no interval."""
-    return Cell(written_out(value, digits), _value(value), strong, underlined)
+    return Cell(format_number(value, digits), _value(value), strong, underlined)
 
 
-def whole(value: float) -> Cell:
+def count_cell(value: float) -> Cell:
     """A cell with a count."""
     return Cell(NONE, "") if math.isnan(value) else Cell(f"{value:,.0f}", int(value))
 
 
-def interval(
+def interval_cell(
     value: float, low: float, high: float, digits: int = 4, *, strong: bool = False, underlined: bool = False
 ) -> Interval:
     """A cell with a number and, where it has one, its interval; an interval around no number is that of other seeds."""
     if math.isnan(value):
         low = high = math.nan
-    text = written_out(value, digits)
+    text = format_number(value, digits)
     if not math.isnan(low) and not math.isnan(high):
-        text += f" [{written_out(low, digits)}, {written_out(high, digits)}]"
+        text += f" [{format_number(low, digits)}, {format_number(high, digits)}]"
     return Interval(text, _value(value), strong, underlined, low=low, high=high)
 
 
-def worded(cell: Cell) -> str:
+def cell_text(cell: Cell) -> str:
     """Its text with its mark in words, for readers without colours."""
     return f"{cell.text} ({WORDS[cell.mark]})" if cell.mark in WORDS else cell.text
 
@@ -95,7 +95,7 @@ NEEDS = r"% needs \usepackage[T1]{fontenc} and \usepackage{amssymb,array,booktab
 def as_latex(table: Table) -> str:
     """A `table`, or a `longtable` where it has more rows than a page; the first line says what it needs."""
     widths = [
-        max(len(name), *(len(worded(row[column])) for row in table.rows)) if table.rows else len(name)
+        max(len(name), *(len(cell_text(row[column])) for row in table.rows)) if table.rows else len(name)
         for column, name in enumerate(table.columns)
     ]
     kinds = "".join(_kind(width, right) for width, right in zip(widths, numeric(table), strict=True))
@@ -138,7 +138,7 @@ def _line(cells: list[str]) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    text = latex_text(worded(cell))
+    text = latex_text(cell_text(cell))
     text = rf"\underline{{{text}}}" if cell.underlined else text
     return rf"\textbf{{{text}}}" if cell.strong else text
 
@@ -194,7 +194,7 @@ def _names(column: str) -> tuple[str, ...]:
 
 def _values(cell: Cell) -> tuple[float | str, ...]:
     """What programs read: the value, and the ends of its interval where it has one."""
-    value = worded(cell) if cell.value is None else cell.value
+    value = cell_text(cell) if cell.value is None else cell.value
     low, high = (cell.low, cell.high) if isinstance(cell, Interval) else ("", "")
     return value, "" if low != low else low, "" if high != high else high
 
@@ -204,7 +204,7 @@ def _markdown_text(text: str) -> str:
 
 
 def _markdown(cell: Cell) -> str:
-    text = _markdown_text(worded(cell))
+    text = _markdown_text(cell_text(cell))
     text = f"<u>{text}</u>" if cell.underlined and text else text
     return f"**{text}**" if cell.strong and text else text
 

@@ -11,12 +11,12 @@ from benchmarks.results.store import Result
 PLAIN = 1e6  # numbers from here on have a power of ten: a loss that ran away has hundreds of digits
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """As people list things: a, b and c."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def seeds(counts: Iterable[int]) -> str:
+def seed_count(counts: Iterable[int]) -> str:
     """How many seeds lines, dots or rows are the means of; empty where there are none of these."""
     found = list(counts)
     if not found:
@@ -25,7 +25,7 @@ def seeds(counts: Iterable[int]) -> str:
     return f"{low} to {high} seeds" if low < high else "1 seed" if high == 1 else f"{high} seeds"
 
 
-def plain(value: float, significant: int = 2) -> str:
+def short_number(value: float, significant: int = 2) -> str:
     """With so many significant digits, and all of those before the point: 0.012, 5, 99, 1,234."""
     if math.isnan(value):
         return "no number"
@@ -66,7 +66,7 @@ PAPER_METHODS = ("graphrule", "fedgnn", "fedrule")  # of its curves by round, fi
 METRICS = ("loss", "auc", "mr", "mr_rt")
 
 # role -> method -> METRICS
-RESULTS: dict[str, dict[str, tuple[float, float, float, float]]] = {
+PAPER_RESULTS: dict[str, dict[str, tuple[float, float, float, float]]] = {
     "wyze": {
         "graphrule": (0.1997, 0.9768, 4.349, 3.0970),
         "fedgnn": (0.3878, 0.9521, 6.661, 5.3946),

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.results.compare import Comparison, lower_is_better
-from reports.boards import MIDDLE, NAMES, TOLD_APART, MainList, Row, seeds_of
+from reports.boards import CONFIDENCE, NAMES, TIE_TEST, MainList, Row, seeds_of
 from reports.drawing.styles import METHODS
-from reports.text.phrases import listed
+from reports.text.phrases import join_names
 
 USER_ITEM = METHODS["user-item"]
 FLOOR = "popularity"
 FEDERATED = {"fedrank": "graphrank", "fedrule": "graphrule"}  # and the same method with all data in one place
 SHARE_OF = "mrr"  # of an AUC, which chance alone makes 1/2, or of a loss a share says nothing
-BRACKETS = f"Brackets are {MIDDLE} intervals over homes."
+BRACKETS = f"Brackets are {CONFIDENCE} intervals over homes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ def _winners(found: Sequence[MainList]) -> str:
     """The leaders, each with the lists that it leads; a leader that is not clearly ahead only comes first."""
     leading: dict[tuple[str, bool], list[str]] = {}
     for each in found:
-        ties = len(each.standing.tied)
+        ties = len(each.ranking.tied)
         tied = f", tied with {ties} more" if ties else ""
-        where = f"{each.place} ({each.metric} {digits(each.rows[0].value)}{tied})".replace(") (", ", ")
-        leading.setdefault((each.rows[0].label, each.standing.clear), []).append(where)
+        where = f"{each.place} ({each.metric} {round_number(each.rows[0].value)}{tied})".replace(") (", ", ")
+        leading.setdefault((each.rows[0].label, each.ranking.clear), []).append(where)
     said = [
-        f"{label} {'has the best list' if clear else 'comes first'} on {listed(where)}"
+        f"{label} {'has the best list' if clear else 'comes first'} on {join_names(where)}"
         for (label, clear), where in leading.items()
     ]
     return "; ".join(said) + "."
@@ -60,22 +60,24 @@ def _winners(found: Sequence[MainList]) -> str:
 
 def _told_apart(found: Sequence[MainList]) -> str:
     """How many of the leaders differ from those that follow, and why the others do not."""
-    clear = sum(each.standing.clear for each in found)
+    clear = sum(each.ranking.clear for each in found)
     said = f"The leader differs from the next on {clear} of {len(found)} {'list' if len(found) == 1 else 'lists'}"
     why: dict[str, list[str]] = {}
     for each in found:
-        if not each.standing.clear:
+        if not each.ranking.clear:
             why.setdefault(_doubt(each), []).append(each.place)
-    return said + (f": {'; '.join(f'{reason} on {listed(where)}' for reason, where in why.items())}." if why else ".")
+    return said + (
+        f": {'; '.join(f'{reason} on {join_names(where)}' for reason, where in why.items())}." if why else "."
+    )
 
 
 def _doubt(each: MainList) -> str:
     """Why a leader cannot be said to differ from the next."""
     if len(each.rows) == 1:
         return "nothing follows it"
-    if each.standing.seeds < 2:
-        return "one seed only" if each.standing.seeds else "no seed in common"
-    return f"{len(each.standing.tied)} more in its group"
+    if each.ranking.seeds < 2:
+        return "one seed only" if each.ranking.seeds else "no seed in common"
+    return f"{len(each.ranking.tied)} more in its group"
 
 
 def _kept(found: Sequence[MainList]) -> str:
@@ -85,7 +87,7 @@ def _kept(found: Sequence[MainList]) -> str:
         shares = [
             versus.value_a / versus.value_b
             for each in found
-            if each.standing.metric == SHARE_OF
+            if each.ranking.metric == SHARE_OF
             if (a := each.first(federated)) and (b := each.first(central)) and (versus := each.against(a, b))
             if versus.value_b and math.isfinite(versus.value_a / versus.value_b)
         ]
@@ -94,15 +96,19 @@ def _kept(found: Sequence[MainList]) -> str:
             many = "" if len(shares) == 1 else f" ({len(shares)} lists)"
             share = low if low == high else f"{low} to {high}"
             said.append(f"{federated} has {share} of {central}'s {NAMES[SHARE_OF]}{many}")
-    return f"{listed(said)}." if said else f"No list by {NAMES[SHARE_OF]} has both, so that it cannot be said in short."
+    return (
+        f"{join_names(said)}."
+        if said
+        else f"No list by {NAMES[SHARE_OF]} has both, so that it cannot be said in short."
+    )
 
 
 def _winner(each: MainList) -> str:
     """Who leads, and by how much over the best user-item method and popularity."""
     best, user_item, floor = each.rows[0], each.first(*USER_ITEM), each.first(FLOOR)
-    verb = "wins" if each.standing.clear else "leads"
-    said = f"On {each.place} {best.label} {verb} with {each.metric} {digits(best.value)}"
-    said += " (lower is better)" if lower_is_better(each.standing.metric) else ""
+    verb = "wins" if each.ranking.clear else "leads"
+    said = f"On {each.place} {best.label} {verb} with {each.metric} {round_number(best.value)}"
+    said += " (lower is better)" if lower_is_better(each.ranking.metric) else ""
     others = [(user_item, "the best user-item method, "), (floor, "")]
     if best in (user_item, floor):
         rest = next((row for row in each.rows if row.method not in (*USER_ITEM, FLOOR)), None)
@@ -110,15 +116,15 @@ def _winner(each: MainList) -> str:
     compared = [_more(each, best, row, what + row.label) for row, what in others if row and row is not best]
     absent = [what for what, row in (("a user-item method", user_item), (FLOOR, floor)) if row is None]
     said += ": " + ", and ".join(compared) if compared else ""
-    return f"{said}." + (f" Not run there: {listed(absent)}." if absent else "")
+    return f"{said}." + (f" Not run there: {join_names(absent)}." if absent else "")
 
 
 def _more(each: MainList, a: Row, b: Row, named: str) -> str:
     """By how much a differs from b."""
     versus = each.against(a, b)
     if versus is None:
-        return f"{named} has {digits(b.value)} on other seeds"
-    return f"{_difference(versus)} than {named} ({digits(versus.value_b)})"
+        return f"{named} has {round_number(b.value)} on other seeds"
+    return f"{_difference(versus)} than {named} ({round_number(versus.value_b)})"
 
 
 def _difference(versus: Comparison) -> str:
@@ -126,19 +132,19 @@ def _difference(versus: Comparison) -> str:
     sign = 1 if versus.difference >= 0 else -1
     low, high = sorted((sign * versus.low, sign * versus.high))
     word = "more" if sign > 0 else "less"
-    return f"{digits(abs(versus.difference), 2)} {word} [{digits(low, 2)} to {digits(high, 2)}]"
+    return f"{round_number(abs(versus.difference), 2)} {word} [{round_number(low, 2)} to {round_number(high, 2)}]"
 
 
 def _belief(found: Sequence[MainList]) -> tuple[str, ...]:
     """Which of the leaders differ from those that follow."""
     if len({run.key.seed for each in found for _, run in each.board.runs}) == 1:
         return "Only one seed was run: no difference here should be believed.", BRACKETS
-    return (*map(_believed, found), f"To differ means: {TOLD_APART}. {BRACKETS}")
+    return (*map(_believed, found), f"To differ means: {TIE_TEST}. {BRACKETS}")
 
 
 def _believed(each: MainList) -> str:
     """Whether the leader of a list differs from the next."""
-    best, seeds = each.rows[0].label, each.standing.seeds
+    best, seeds = each.rows[0].label, each.ranking.seeds
     if len(each.rows) == 1:
         return f"On {each.place} there is nothing to compare {best} with."
     second = each.rows[1].label
@@ -146,8 +152,8 @@ def _believed(each: MainList) -> str:
         return f"On {each.place} {best} and the next, {second}, have no seed in common: they cannot be compared."
     if seeds == 1:
         return f"On {each.place} {best} and the next, {second}, share one seed only: no difference should be believed."
-    if each.standing.tied:
-        names = listed(each.standing.tied)
+    if each.ranking.tied:
+        names = join_names(each.ranking.tied)
         return f"On {each.place} {best} cannot be told apart from {names} ({seeds_of(each.board)})."
     return f"On {each.place} {best} differs from the next, {second} ({seeds} seeds)."
 
@@ -161,14 +167,16 @@ def _cost(found: Sequence[MainList]) -> tuple[str, ...]:
             versus = each.against(a, b) if a and b else None
             if versus is None:
                 continue
-            values = f"{versus.a} has {digits(versus.value_a)} against {digits(versus.value_b)} of {versus.b}"
+            values = (
+                f"{versus.a} has {round_number(versus.value_a)} against {round_number(versus.value_b)} of {versus.b}"
+            )
             chance = ", which may be chance" if versus.low <= 0 <= versus.high else ""
             said.append(f"On {each.place} {values}: {_difference(versus)}{chance}.")
     pairs = " or ".join(f"{federated} beside {central}" for federated, central in FEDERATED.items())
     return tuple(said) or (f"It cannot be said: none of these lists has {pairs}, on the same seeds.",)
 
 
-def digits(value: float, significant: int = 3) -> str:
+def round_number(value: float, significant: int = 3) -> str:
     """A number with as many digits as one reads."""
     if value != value:
         return "unknown"

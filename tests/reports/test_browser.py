@@ -8,7 +8,7 @@ import pytest
 
 from reports.figures import leaderboard as leaderboards
 from reports.figures import ranking as hit_rates
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import About, Cell, Missing, Table
 from reports.outputs import Output
 from reports.site import site
@@ -47,8 +47,8 @@ OUTPUTS = (
 def address(tmp_path_factory):
     """Of the page, on disk."""
     folder = tmp_path_factory.mktemp("report")
-    material = Material.read(small_results(tmp_path_factory.mktemp("results")))
-    for path, content in site(OUTPUTS, material).files.items():
+    inputs = Inputs.read(small_results(tmp_path_factory.mktemp("results")))
+    for path, content in site(OUTPUTS, inputs).files.items():
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_bytes(content)
     return (folder / "index.html").as_uri()

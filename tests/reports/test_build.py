@@ -11,7 +11,7 @@ import pytest
 from benchmarks.results.store import Store, load_results
 from benchmarks.runs.scheduler import run
 from reports.build import main
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.outputs import OUTPUTS, chosen_outputs
 from reports.site import site
 
@@ -144,7 +144,7 @@ def test_a_method_that_nobody_knows_is_shown_like_any_other(copied):
         if kept.key.method == "ease":
             other = replace(kept, key=replace(kept.key, method="a-method-of-yours", parameters={"power": 2.0}))
             store.save(other, kept.homes(), kept.rules())
-    built = site(chosen_outputs([]), Material.read(copied))
+    built = site(chosen_outputs([]), Inputs.read(copied))
     assert b"a-method-of-yours" in built.files["index.html"]
 
 

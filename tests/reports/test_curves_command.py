@@ -13,10 +13,10 @@ from matplotlib.colors import to_hex
 from matplotlib.markers import MarkerStyle
 
 from benchmarks.results.store import Key, Result, Store
-from reports.curves import METRICS, main, sheet
-from reports.drawing.layout import laid_out, written
+from reports.curves import METRICS, main, curves_layout
+from reports.drawing.layout import draw, render
 from reports.drawing.lines import MOST_LINES, rows
-from reports.drawing.styles import COLOURS, looks_of
+from reports.drawing.styles import COLOURS, line_styles
 
 TABLE = pd.DataFrame({"user": ["a"]})
 VALUES = {"loss": (0.8, 0.4, 0.2), "auc": (0.5, 0.7, 0.9), "mr": (9.0, 5.0, 3.0)}
@@ -47,7 +47,7 @@ def run(method="toy-a", seed=0, *, rounds=ROUNDS, planned=20, protocol="paper", 
 
 def figure(shown, **options):
     """Rows as a figure."""
-    return laid_out(sheet([("test", row) for row in shown], **options))
+    return draw(curves_layout([("test", row) for row in shown], **options))
 
 
 def drawn(runs, **options):
@@ -154,14 +154,14 @@ def test_what_was_not_measured_is_left_out_and_a_panel_without_lines_says_so():
 def test_a_fit_that_was_evaluated_twice_is_drawn_once_as_it_was_measured_most_often():
     often = run(curves=5, rounds=(1, 5, 10, 20), loss=(4, 3, 2, 1), auc=(0.5,) * 4, mr=(2.0,) * 4)
     (row,) = rows([run(), often, run(protocol="ranking")], "test")
-    ((course,),) = [line.courses for line in row.lines]
-    assert course.curve("loss").tolist() == [[1, 4], [5, 3], [10, 2], [20, 1]]
+    ((drawn_run,),) = [line.runs for line in row.lines]
+    assert drawn_run.curve("loss").tolist() == [[1, 4], [5, 3], [10, 2], [20, 1]]
 
 
 def test_the_same_runs_give_the_same_bytes_in_any_order():
     runs = [run(), run(seed=1, rounds=(1, 6)), run("toy-b")]
     for suffix in (".svg", ".png", ".pdf"):
-        first, second = (written(figure(rows(each, "test"), metrics=["loss"]), suffix) for each in (runs, runs[::-1]))
+        first, second = (render(figure(rows(each, "test"), metrics=["loss"]), suffix) for each in (runs, runs[::-1]))
         assert first == second
         assert len(first) > 10_000
         assert b"<dc:date>" not in first
@@ -170,15 +170,15 @@ def test_the_same_runs_give_the_same_bytes_in_any_order():
 
 def test_no_two_lines_look_the_same_and_settings_look_alike_in_all_methods():
     methods = [*[*COLOURS][:10], "toy-a", "toy-b"]
-    assert len(set(looks_of({method: method for method in methods}).values())) == MOST_LINES
-    assert len(set(looks_of({f"fedrule (rounds={n})": "fedrule" for n in range(MOST_LINES)}).values())) == MOST_LINES
-    both = looks_of({f"{name}{how}": name for name in ("fedgnn", "fedrule") for how in ("", " (rounds=5)")})
+    assert len(set(line_styles({method: method for method in methods}).values())) == MOST_LINES
+    assert len(set(line_styles({f"fedrule (rounds={n})": "fedrule" for n in range(MOST_LINES)}).values())) == MOST_LINES
+    both = line_styles({f"{name}{how}": name for name in ("fedgnn", "fedrule") for how in ("", " (rounds=5)")})
     assert both["fedgnn"].dash == both["fedrule"].dash == (0, ())
     assert both["fedgnn (rounds=5)"].dash == both["fedrule (rounds=5)"].dash != (0, ())
     assert both["fedgnn"].colour == both["fedgnn (rounds=5)"].colour != both["fedrule"].colour
-    for look in both.values():
-        assert to_hex(look.colour) == look.colour.lower()
-        MarkerStyle(look.marker)
+    for style in both.values():
+        assert to_hex(style.colour) == style.colour.lower()
+        MarkerStyle(style.marker)
 
 
 @pytest.mark.parametrize("metrics", [("auc",), ("loss", "auc", "mr")])
@@ -249,4 +249,4 @@ def test_too_many_lines_are_answered_with_how_to_choose():
         rows(runs, "test")
     (row,) = rows(runs, "test", methods=["toy-03"], lines=["toy-01"])
     assert [line.label for line in row.lines] == ["toy-01", "toy-03"]
-    assert np.array_equal(row.lines[0].courses[0].curve("mr"), np.column_stack([ROUNDS, VALUES["mr"]]))
+    assert np.array_equal(row.lines[0].runs[0].curve("mr"), np.column_stack([ROUNDS, VALUES["mr"]]))

@@ -19,10 +19,10 @@ from reports.text.formats import (
     as_html,
     as_latex,
     as_markdown,
-    figure,
-    interval,
+    number_cell,
+    interval_cell,
     latex_text,
-    whole,
+    count_cell,
 )
 
 ABOUT = About("Best: a_b, 50 % of it.", ("x.json",), "python -m reports.build")
@@ -40,12 +40,12 @@ def read(text):
 
 
 def test_csv_has_numbers_unrounded_and_texts_as_they_are():
-    shown = table((Cell(NASTY), figure(1 / 3)), (Cell("b"), figure(math.nan)))
+    shown = table((Cell(NASTY), number_cell(1 / 3)), (Cell("b"), number_cell(math.nan)))
     assert read(as_csv(shown)) == [["method", "MRR"], [NASTY, repr(1 / 3)], ["b", ""]]
 
 
 def test_csv_has_the_ends_of_an_interval_as_columns_of_their_own():
-    shown = table((Cell("a"), interval(0.25, 0.125, 0.5)), (Cell("b"), figure(1.0)))
+    shown = table((Cell("a"), interval_cell(0.25, 0.125, 0.5)), (Cell("b"), number_cell(1.0)))
     assert read(as_csv(shown)) == [
         ["method", "MRR", "MRR low", "MRR high"],
         ["a", "0.25", "0.125", "0.5"],
@@ -59,7 +59,7 @@ def test_csv_says_marks_in_words():
 
 
 def test_a_row_of_markdown_has_as_many_cells_as_columns_whatever_the_names_are():
-    lines = as_markdown(table((Cell(NASTY), figure(0.5)), columns=("a|b", "MRR"))).splitlines()
+    lines = as_markdown(table((Cell(NASTY), number_cell(0.5)), columns=("a|b", "MRR"))).splitlines()
     assert len(lines) == 3
     for line in lines:
         assert len(re.findall(r"(?<!\\)\|", line)) == 3  # two cells have three bars
@@ -68,7 +68,7 @@ def test_a_row_of_markdown_has_as_many_cells_as_columns_whatever_the_names_are()
 
 
 def test_the_best_is_bold_and_what_ties_with_it_underlined():
-    shown = table((Cell("a"), figure(0.5, strong=True)), (Cell("b"), figure(0.4, underlined=True)))
+    shown = table((Cell("a"), number_cell(0.5, strong=True)), (Cell("b"), number_cell(0.4, underlined=True)))
     assert "| **0.5000** |" in as_markdown(shown)
     assert "| <u>0.4000</u> |" in as_markdown(shown)
     assert r"\textbf{0.5000}" in as_latex(shown)
@@ -78,7 +78,7 @@ def test_the_best_is_bold_and_what_ties_with_it_underlined():
 
 
 def test_numbers_stand_to_the_right_even_where_one_is_missing():
-    shown = table((Cell("a"), figure(0.5)), (Cell("b"), figure(math.nan)))
+    shown = table((Cell("a"), number_cell(0.5)), (Cell("b"), number_cell(math.nan)))
     assert as_markdown(shown).splitlines()[1] == "| --- | ---: |"
     assert r"\begin{tabular}{lr}" in as_latex(shown)
     assert '<td class="number" data-value="0.5">0.5000</td>' in as_html(shown)
@@ -89,15 +89,15 @@ UNSAFE = re.compile(r"(?<!\\)[&%$#_{}^~<>|\"\n]")
 
 
 def test_names_are_text_in_latex():
-    written = latex_text(NASTY)
-    for command in re.findall(r"\\text[a-z]+\{\}", written):
-        written = written.replace(command, "")
-    assert not UNSAFE.search(written)
-    assert re.sub(r"\\([&%$#_{}])", r"\1", written) == "ab_c*d`ef$g%h&i#j{k}lmnopq r"
+    render = latex_text(NASTY)
+    for command in re.findall(r"\\text[a-z]+\{\}", render):
+        render = render.replace(command, "")
+    assert not UNSAFE.search(render)
+    assert re.sub(r"\\([&%$#_{}])", r"\1", render) == "ab_c*d`ef$g%h&i#j{k}lmnopq r"
 
 
 def test_a_latex_row_is_one_line_with_a_separator_between_cells():
-    lines = as_latex(table((Cell(NASTY), figure(0.5)))).splitlines()
+    lines = as_latex(table((Cell(NASTY), number_cell(0.5)))).splitlines()
     (row,) = [line for line in lines if line.startswith("a") and line.endswith(r" \\")]
     assert len(re.findall(r"(?<!\\)&", row)) == 1
 
@@ -111,7 +111,7 @@ def test_latex_does_not_take_a_bracket_at_the_beginning_of_a_row_for_an_option()
 def test_every_group_and_environment_of_latex_is_closed():
     for rows in (1, LONG, LONG + 1):
         for name in ("short", "a name of so many letters that it has to be wrapped " * 3):
-            shown = table(*[(Cell(name), Cell(name), figure(0.5))] * rows, columns=("a", "b", "c"))
+            shown = table(*[(Cell(name), Cell(name), number_cell(0.5))] * rows, columns=("a", "b", "c"))
             text = re.sub(r"\\[{}]", "", as_latex(shown))
             assert text.count("{") == text.count("}")
             begun, ended = re.findall(r"\\begin\{(\w+)\}", text), re.findall(r"\\end\{(\w+)\}", text)
@@ -123,7 +123,7 @@ def test_every_group_and_environment_of_latex_is_closed():
 def test_a_wide_table_is_shrunk_and_a_narrow_one_is_not():
     wide = table(*[tuple(Cell("x" * 30) for _ in range(4))], columns=("a", "b", "c", "d"))
     assert r"\resizebox{\textwidth}" in as_latex(wide)
-    assert r"\resizebox" not in as_latex(table((Cell("a"), figure(0.5))))
+    assert r"\resizebox" not in as_latex(table((Cell("a"), number_cell(0.5))))
 
 
 def test_html_escapes_names_and_says_marks_in_words():
@@ -143,11 +143,11 @@ def test_a_table_without_rows_is_a_table(suffix):
     [(math.nan, NONE), (math.inf, "∞"), (-math.inf, "-∞"), (1234.5, "1,234.50"), (1e300, "1.00e+300")],
 )
 def test_any_number_is_short(value, text):
-    assert figure(value, 2).text == text
+    assert number_cell(value, 2).text == text
 
 
 def test_an_interval_without_ends_is_a_number():
-    assert interval(0.5, math.nan, math.nan, 2) == Interval("0.50", 0.5, low=math.nan, high=math.nan)
-    assert interval(0.5, 0.25, 0.75, 2).text == "0.50 [0.25, 0.75]"
-    assert whole(math.nan).value == ""
-    assert whole(1234.0) == Cell("1,234", 1234)
+    assert interval_cell(0.5, math.nan, math.nan, 2) == Interval("0.50", 0.5, low=math.nan, high=math.nan)
+    assert interval_cell(0.5, 0.25, 0.75, 2).text == "0.50 [0.25, 0.75]"
+    assert count_cell(math.nan).value == ""
+    assert count_cell(1234.0) == Cell("1,234", 1234)

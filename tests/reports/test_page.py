@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from reports.figures import ranking as hit_rates
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import About, Cell, Missing, Table
 from reports.outputs import Output
 from reports.site import page, site
@@ -62,13 +62,13 @@ OUTPUTS = (
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory):
-    return Material.read(small_results(tmp_path_factory.mktemp("results")))
+def inputs(tmp_path_factory):
+    return Inputs.read(small_results(tmp_path_factory.mktemp("results")))
 
 
 @pytest.fixture(scope="module")
-def built(material):
-    return site(OUTPUTS, material)
+def built(inputs):
+    return site(OUTPUTS, inputs)
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +126,8 @@ def test_the_leaderboard_comes_right_after_the_summary_and_then_what_is_missing(
         "section-the-rest",
         "noted",
     ]
-    places = [text.index(f' id="{name}"') for name in order]
-    assert places == sorted(places)
+    group_runs = [text.index(f' id="{name}"') for name in order]
+    assert group_runs == sorted(group_runs)
     assert text.count('id="leaderboard"') == 1
 
 
@@ -140,10 +140,10 @@ def test_what_is_missing_is_named_with_its_reason_and_remedy(text):
     assert "broken.json : " in words
 
 
-def test_a_page_that_lacks_nothing_says_so(material):
-    whole = page(Material(material.runs), []).decode()
+def test_a_page_that_lacks_nothing_says_so(inputs):
+    whole = page(Inputs(inputs.runs), []).decode()
     assert "Nothing: every figure and table is here, no run failed and every file could be read." in whole
-    assert "Nothing: every figure" not in page(material, []).decode()
+    assert "Nothing: every figure" not in page(inputs, []).decode()
 
 
 def test_an_output_says_how_to_make_it_again_and_of_what(text):
@@ -174,13 +174,13 @@ def test_the_foot_says_when_and_with_what_the_runs_were_made(text):
     assert "numpy 2.4.6 python 3.11.7" in foot
 
 
-def test_the_same_results_give_the_same_page(text, material):
-    again = Material(material.runs, material.failed, unreadable=material.unreadable)
+def test_the_same_results_give_the_same_page(text, inputs):
+    again = Inputs(inputs.runs, inputs.failed, unreadable=inputs.unreadable)
     assert site(OUTPUTS, again).files["index.html"].decode() == text
 
 
 def test_a_page_of_nothing_is_a_page():
-    empty = page(Material(), []).decode()
+    empty = page(Inputs(), []).decode()
     Read(empty)
     assert "No run has finished." in empty
     assert "that could be spoken of yet" in empty

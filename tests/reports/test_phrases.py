@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from reports.text.phrases import listed, plain, seeds
+from reports.text.phrases import join_names, short_number, seed_count
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,16 @@ from reports.text.phrases import listed, plain, seeds
     ],
 )
 def test_a_number_has_all_digits_before_the_point_and_few_behind_it(value, said):
-    assert plain(value) == said
+    assert short_number(value) == said
 
 
 def test_a_number_rounded_up_to_a_further_digit_has_no_exponent():
-    assert [plain(each, 3) for each in (99.96, 999.4, 999.96, 1000.4)] == ["100", "999", "1,000", "1,000"]
+    assert [short_number(each, 3) for each in (99.96, 999.4, 999.96, 1000.4)] == ["100", "999", "1,000", "1,000"]
 
 
 def test_seeds_are_one_number_or_a_range():
-    assert [seeds(each) for each in ([1, 1], [3], [5, 1, 2], [])] == ["1 seed", "3 seeds", "1 to 5 seeds", ""]
+    assert [seed_count(each) for each in ([1, 1], [3], [5, 1, 2], [])] == ["1 seed", "3 seeds", "1 to 5 seeds", ""]
 
 
 def test_names_are_listed_as_people_do():
-    assert [listed(each) for each in (["a"], ["a", "b"], ["a", "b", "c"], [])] == ["a", "a and b", "a, b and c", ""]
+    assert [join_names(each) for each in (["a"], ["a", "b"], ["a", "b", "c"], [])] == ["a", "a and b", "a, b and c", ""]

@@ -12,7 +12,7 @@ from datasets.common.errors import DataError
 from reports import outputs, readme
 from reports.figures import leaderboard as leaderboards
 from reports.figures import ranking as hit_rates
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.outputs import Output
 from reports.readme import BEGIN, END, digest, part_of, readme_files
 from reports.text.formats import NONE
@@ -38,8 +38,8 @@ def root(tmp_path):
 
 
 @pytest.fixture
-def material(tmp_path):
-    return Material.read(small_results(tmp_path / "results"))
+def inputs(tmp_path):
+    return Inputs.read(small_results(tmp_path / "results"))
 
 
 def write(files):
@@ -48,8 +48,8 @@ def write(files):
         path.write_bytes(content)
 
 
-def test_the_lists_stand_between_the_markers_and_the_rest_is_left_alone(root, material):
-    files = readme_files(material, root)
+def test_the_lists_stand_between_the_markers_and_the_rest_is_left_alone(root, inputs):
+    files = readme_files(inputs, root)
     assert sorted(str(path.relative_to(root)) for path in files) == [
         "README.md",
         "docs/report/hit-rate.svg",
@@ -74,15 +74,15 @@ def test_the_lists_stand_between_the_markers_and_the_rest_is_left_alone(root, ma
     assert "](docs/report/hit-rate.svg)" in text
 
 
-def test_what_is_written_is_up_to_date_and_stays_the_same(root, material):
-    files = readme_files(material, root)
+def test_what_is_written_is_up_to_date_and_stays_the_same(root, inputs):
+    files = readme_files(inputs, root)
     write(files)
-    assert readme_files(material, root) == files
+    assert readme_files(inputs, root) == files
     assert disagreeing(root) == []
 
 
-def test_an_edit_by_hand_is_noticed(root, material):
-    write(readme_files(material, root))
+def test_an_edit_by_hand_is_noticed(root, inputs):
+    write(readme_files(inputs, root))
     path = root / "README.md"
     path.write_text(path.read_text().replace("| graphrank | **0.300", "| graphrank | **0.900"))
     assert disagreeing(root) == ["README.md"]
@@ -91,29 +91,29 @@ def test_an_edit_by_hand_is_noticed(root, material):
     assert disagreeing(root) == ["README.md", "docs/report/hit-rate.svg"]
 
 
-def test_the_manifest_names_the_runs_behind_each(root, material):
-    manifest = json.loads(readme_files(material, root)[root / "docs" / "report" / "manifest.json"])
+def test_the_manifest_names_the_runs_behind_each(root, inputs):
+    manifest = json.loads(readme_files(inputs, root)[root / "docs" / "report" / "manifest.json"])
     assert manifest["command"] == readme.COMMAND
-    assert manifest["files"]["README.md"]["sources"] == sorted(f"{run.key.hash}.json" for run in material.runs)
+    assert manifest["files"]["README.md"]["sources"] == sorted(f"{run.key.hash}.json" for run in inputs.runs)
     assert all(each["sources"] for each in manifest["files"].values())
 
 
 @pytest.mark.parametrize("text", ["", BEGIN, f"{END}\n{BEGIN}", f"{BEGIN}{END}{BEGIN}{END}"])
-def test_a_readme_without_the_markers_is_an_error_that_names_them(root, material, text):
+def test_a_readme_without_the_markers_is_an_error_that_names_them(root, inputs, text):
     (root / "README.md").write_text(text)
     with pytest.raises(DataError, match=r"README\.md: .* <!-- leaderboard: begin --> and <!-- leaderboard: end -->"):
-        readme_files(material, root)
+        readme_files(inputs, root)
 
 
 def test_without_results_the_command_is_named(root):
     with pytest.raises(DataError, match=r"no finished run.*python -m benchmarks run default"):
-        readme_files(Material(), root)
+        readme_files(Inputs(), root)
 
 
 def test_a_figure_that_cannot_be_made_is_named(root):
     keep(root / "results", "their-own", 0.3, data="their-homes")
     with pytest.raises(DataError, match=r"README\.md shows (leaderboard-intervals|hit-rate): no.*To get it: python"):
-        readme_files(Material.read(root / "results"), root)
+        readme_files(Inputs.read(root / "results"), root)
 
 
 def test_the_readme_and_its_figures_are_as_they_were_made():

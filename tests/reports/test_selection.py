@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from datasets.common.errors import DataError
-from reports.inputs import Material
-from reports.selection import IFTTT, INSTANCES, WYZE, place_of, places
+from reports.inputs import Inputs
+from reports.selection import IFTTT, INSTANCES, WYZE, select_runs, group_runs
 from tests.support import made_runs
 
 
@@ -21,17 +21,17 @@ def run(
 
 
 def chosen(role, runs, wanted=bool):
-    return place_of(role, Material(tuple(runs)), wanted)
+    return select_runs(role, Inputs(tuple(runs)), wanted)
 
 
 def test_seeds_of_one_place_stay_together():
-    assert [len(place.runs) for place in places([run(), run(seed=1), run(homes=50)])] == [2, 1]
+    assert [len(place.runs) for place in group_runs([run(), run(seed=1), run(homes=50)])] == [2, 1]
 
 
 def test_curves_are_at_the_same_place_as_runs_without():
     plain = run()
     curved = replace(plain, key=replace(plain.key, curves=10, split=plain.key.split | {"validation": True}))
-    assert len(places([plain, curved])) == 1
+    assert len(group_runs([plain, curved])) == 1
 
 
 def test_real_data_goes_before_synthetic_data_whatever_its_size():

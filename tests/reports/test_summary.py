@@ -7,14 +7,14 @@ import math
 import pytest
 
 from reports.boards import main_lists
-from reports.inputs import Material
-from reports.text.summary import digits, summary
+from reports.inputs import Inputs
+from reports.text.summary import round_number, summary
 from tests.support.made_runs import keep
 
 
 def said(folder, lead):
     """What is said in detail of one point of the summary."""
-    points = {point.lead: point.details for point in summary(*main_lists(Material.read(folder)))}
+    points = {point.lead: point.details for point in summary(*main_lists(Inputs.read(folder)))}
     return points[lead]
 
 
@@ -40,7 +40,7 @@ def test_three_sentences_say_it_all_in_short(tmp_path):
         for method, mean in means.items():
             keep(tmp_path, method, mean, data=data)
     # 0.27 / 0.3 = 90 % and 0.19 / 0.2 = 95 %
-    assert [point.sentence for point in summary(*main_lists(Material.read(tmp_path)))] == [
+    assert [point.sentence for point in summary(*main_lists(Inputs.read(tmp_path)))] == [
         "graphrank has the best list on wyze-synthetic (40 homes, MRR 0.300); "
         "ease has the best list on ifttt-synthetic (40 homes, MRR 0.250).",
         "The leader differs from the next on 2 of 2 lists.",
@@ -53,7 +53,7 @@ def test_ties_and_single_seeds_are_counted_in_short(tmp_path):
     keep(tmp_path, "ease", 0.29, swing=-0.2)
     for method, mean in (("mf", 0.3), ("ease", 0.2)):
         keep(tmp_path, method, mean, data="ifttt-synthetic", seeds=(0,))
-    first, belief, cost = summary(*main_lists(Material.read(tmp_path)))
+    first, belief, cost = summary(*main_lists(Inputs.read(tmp_path)))
     assert first.sentence == (
         "graphrank comes first on wyze-synthetic (40 homes, MRR 0.300, tied with 1 more); "
         "mf comes first on ifttt-synthetic (40 homes, MRR 0.300)."
@@ -68,7 +68,7 @@ def test_ties_and_single_seeds_are_counted_in_short(tmp_path):
 def test_a_share_of_an_auc_or_a_loss_is_not_said(tmp_path):
     for method, auc in (("graphrule", 0.9), ("fedrule", 0.81)):
         keep(tmp_path, method, auc, protocol="paper", metric="auc")
-    _, _, cost = summary(*main_lists(Material.read(tmp_path)))
+    _, _, cost = summary(*main_lists(Inputs.read(tmp_path)))
     assert cost.sentence == "No list by MRR has both, so that it cannot be said in short."
     assert cost.details[0].startswith("On wyze-synthetic (40 homes) fedrule has 0.810 against 0.900 of graphrule")
 
@@ -101,7 +101,7 @@ def test_a_leader_of_one_seed_is_not_believed_whatever_the_others_have(tmp_path)
         keep(tmp_path, method, mean, seeds=(0, 1, 2))
     assert "graphrank leads with MRR 0.300" in said(tmp_path, WINNER)[0]
     assert "graphrank and the next, ease, share one seed only" in said(tmp_path, BELIEF)[0]
-    (_, belief, _) = summary(*main_lists(Material.read(tmp_path)))
+    (_, belief, _) = summary(*main_lists(Inputs.read(tmp_path)))
     assert belief.sentence == (
         "The leader differs from the next on 0 of 1 list: one seed only on wyze-synthetic (40 homes)."
     )
@@ -180,11 +180,11 @@ def test_a_method_without_a_value_is_left_out(tmp_path):
 def test_a_list_whose_tables_are_gone_is_named_and_the_others_are_said(tmp_path):
     keep(tmp_path, "ease", 0.3)
     keep(tmp_path, "ease", 0.4, data="ifttt-synthetic")
-    material = Material.read(tmp_path)
-    for run in material.runs:
+    inputs = Inputs.read(tmp_path)
+    for run in inputs.runs:
         if run.key.data == "wyze-synthetic":
             (tmp_path / f"{run.key.hash}.homes.parquet").unlink()
-    first, last = summary(*main_lists(material))[0].details
+    first, last = summary(*main_lists(inputs))[0].details
     assert "On ifttt-synthetic (40 homes) ease leads" in first
     assert last.startswith("wyze-synthetic, 40 homes, types, holdout, ranking: ")
     assert "not a readable Parquet file" in last
@@ -199,7 +199,7 @@ def test_other_settings_than_the_defaults_are_counted_and_left_out(tmp_path):
 
 
 def test_nothing_that_was_run_is_said(tmp_path):
-    (point,) = summary(*main_lists(Material.read(tmp_path)))
+    (point,) = summary(*main_lists(Inputs.read(tmp_path)))
     assert point.sentence == "There is no list of methods on the paper's data that could be spoken of yet."
 
 
@@ -226,4 +226,4 @@ def test_runs_of_different_data_are_not_compared_and_the_reason_is_said(tmp_path
     ],
 )
 def test_numbers_have_as_many_digits_as_one_reads(value, text):
-    assert digits(value) == text
+    assert round_number(value) == text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.colors import to_hex
 
-from reports.drawing.layout import laid_out
+from reports.drawing.layout import draw
 
 
 def texts(table):
@@ -19,7 +19,7 @@ def column(table, name):
 
 def panels(drawing):
     """The axes of a drawing, by title."""
-    return {axes.get_title("left"): axes for axes in laid_out(drawing.sheet).axes}
+    return {axes.get_title("left"): axes for axes in draw(drawing.layout).axes}
 
 
 def dots(axes):

@@ -13,9 +13,9 @@ from matplotlib.patches import PathPatch, Rectangle
 from benchmarks.results.dataset_summary import ExampleHome, MatrixRow, portrait, save
 from benchmarks.results.store import HomeRule, Owned, TypedRule
 from benchmarks.runs.experiment import source
-from reports.drawing.layout import laid_out, written
+from reports.drawing.layout import draw, render
 from reports.figures.data import MOST_EDGES, NODE, NODE_TALL, example_home
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import Missing
 
 CAMERA, TWIN, DOOR = Owned(1, "Camera"), Owned(2, "Camera"), Owned(3, "ContactSensor")
@@ -53,7 +53,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def drawing(small):
-    return example_home(Material(portraits=(replace(small, example=home_with()),)))
+    return example_home(Inputs(portraits=(replace(small, example=home_with()),)))
 
 
 @pytest.fixture(scope="module")
@@ -63,20 +63,20 @@ def shown(drawing):
 
 def panels(drawing, *, phone=False):
     """Matrix and graph, measurable."""
-    figure = laid_out(drawing.sheet, phone=phone)
+    figure = draw(drawing.layout, phone=phone)
     FigureCanvasAgg(figure)
     return figure.axes
 
 
 def edges(graph, names):
     """From which device to which each line goes, by where it begins and ends."""
-    places = {text.get_text(): text.get_position() for text in graph.texts if text.get_text() in names}
+    group_runs = {text.get_text(): text.get_position() for text in graph.texts if text.get_text() in names}
 
     def device(point):
         # An arrow's head is between the end of its line and the device.
         near = [
             n
-            for n, (x, y) in places.items()
+            for n, (x, y) in group_runs.items()
             if abs(point[1] - y) <= NODE_TALL / 2 and abs(point[0] - x) <= NODE / 2 + 0.1
         ]
         (found,) = near
@@ -121,7 +121,7 @@ def test_the_matrix_marks_what_homes_have_and_asks_only_for_what_the_home_can_ha
 def test_no_text_touches_another_or_leaves_the_sheet(small, which, phone):
     many = tuple(HomeRule(DOOR, f"State {n} Of A Sensor", f"Action {n}", LIGHT) for n in range(15))
     homes = {"twins": home_with(), "made-up": small.example, "many": home_with(many)}
-    drawing = example_home(Material(portraits=(replace(small, example=homes[which]),)))
+    drawing = example_home(Inputs(portraits=(replace(small, example=homes[which]),)))
     axes = panels(drawing, phone=phone)
     figure = axes[0].figure
     texts = [text for each in axes for text in each.texts] + list(figure.texts)
@@ -142,28 +142,28 @@ def test_no_text_touches_another_or_leaves_the_sheet(small, which, phone):
 
 def test_what_is_not_drawn_of_a_large_home_is_said(small):
     many = tuple(HomeRule(DOOR, f"State {n}", "Power On", LIGHT) for n in range(MOST_EDGES + 3))
-    drawing = example_home(Material(portraits=(replace(small, example=home_with(many)),)))
+    drawing = example_home(Inputs(portraits=(replace(small, example=home_with(many)),)))
     assert "3 of the home's 12 rules are not drawn in its graph." in drawing.about.notes
 
 
 def test_smart_homes_go_before_recipes_and_more_homes_before_fewer(small):
     recipes = replace(small, data="ifttt-synthetic")
     larger = replace(small, options={"homes": 90}, devices_per_home={4: 90})
-    drawing = example_home(Material(portraits=(recipes, small, larger)))
+    drawing = example_home(Inputs(portraits=(recipes, small, larger)))
     assert drawing.about.sources == (f"data/{larger.file}",)
-    assert example_home(Material(portraits=(recipes,))).about.sources == (f"data/{recipes.file}",)
+    assert example_home(Inputs(portraits=(recipes,))).about.sources == (f"data/{recipes.file}",)
 
 
 def test_without_a_home_to_show_it_is_missing_with_a_command(small):
     for portraits in ((), (replace(small, example=None),)):
         with pytest.raises(Missing) as missing:
-            example_home(Material(portraits=portraits))
+            example_home(Inputs(portraits=portraits))
         assert missing.value.command == "python -m reports.build"
 
 
 def test_the_same_portrait_gives_the_same_bytes_also_when_it_was_read_from_disk(small, tmp_path):
     save(small, tmp_path)
-    drawings = [example_home(material) for material in (Material(portraits=(small,)), Material.read(tmp_path))]
-    first, second = (written(laid_out(drawing.sheet), ".svg") for drawing in drawings)
+    drawings = [example_home(inputs) for inputs in (Inputs(portraits=(small,)), Inputs.read(tmp_path))]
+    first, second = (render(draw(drawing.layout), ".svg") for drawing in drawings)
     assert first == second
     assert drawings[0].about == drawings[1].about

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reports.figures.ranking import LONGEST, federated, formulations
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import Missing
 from reports.selection import WYZE
 from tests.support.made_runs import run
@@ -18,7 +18,7 @@ def hits(at_ten, longest=LONGEST):
 
 
 def test_a_line_is_the_mean_over_seeds():
-    drawing = federated(WYZE)(Material((run("fedrule", 0, summary=hits(0.1)), run("fedrule", 1, summary=hits(0.2)))))
+    drawing = federated(WYZE)(Inputs((run("fedrule", 0, summary=hits(0.1)), run("fedrule", 1, summary=hits(0.2)))))
     (axes,) = panels(drawing).values()
     # (0.1 + 0.2) / 2 = 0.15 among ten
     assert axes.lines[0].get_ydata()[9] == pytest.approx(0.15)
@@ -27,12 +27,12 @@ def test_a_line_is_the_mean_over_seeds():
 
 def test_the_title_says_how_many_seeds_the_methods_have():
     runs = [run("fedrule", seed, summary=hits(0.1)) for seed in range(3)]
-    drawing = federated(WYZE)(Material((*runs, run("graphrule", summary=hits(0.1)))))
+    drawing = federated(WYZE)(Inputs((*runs, run("graphrule", summary=hits(0.1)))))
     assert list(panels(drawing)) == ["wyze-synthetic, 40 homes, 1 to 3 seeds"]
 
 
 def test_homes_that_were_not_counted_are_left_out_of_the_title():
-    assert list(panels(federated(WYZE)(Material((run("fedrule", counts={}, summary=hits(0.1)),))))) == [
+    assert list(panels(federated(WYZE)(Inputs((run("fedrule", counts={}, summary=hits(0.1)),))))) == [
         "wyze-synthetic, 1 seed"
     ]
 
@@ -40,7 +40,7 @@ def test_homes_that_were_not_counted_are_left_out_of_the_title():
 @pytest.mark.parametrize("short", [{"mrr": 0.1}, hits(0.1, 10), hits(float("nan"))], ids=["none", "few", "nan"])
 def test_a_run_without_all_hit_rates_is_left_out_and_named(short):
     runs = run("graphrule", summary=hits(0.3)), run("ease", summary=hits(0.2)), run("ease", 1, summary=short)
-    drawing = formulations(Material((*runs, run("mf", summary=short))))
+    drawing = formulations(Inputs((*runs, run("mf", summary=short))))
     assert "(ease 0.20)" in drawing.about.caption
     assert "Not run on wyze-synthetic: graphrank, gcmc, popularity." in drawing.about.notes
     assert (
@@ -52,4 +52,4 @@ def test_a_run_without_all_hit_rates_is_left_out_and_named(short):
 def test_without_any_hit_rate_it_is_missing():
     for make in (formulations, federated(WYZE)):
         with pytest.raises(Missing):
-            make(Material((run("graphrule"),)))
+            make(Inputs((run("graphrule"),)))

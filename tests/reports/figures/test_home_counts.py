@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks.results.dataset_summary import Portrait
-from reports.drawing.layout import laid_out
+from reports.drawing.layout import draw
 from reports.figures.data import home_counts
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import Missing
 
 SMALL = Portrait(
@@ -30,8 +30,8 @@ SMALL = Portrait(
 
 
 def test_a_line_is_the_share_of_homes_with_at_most_so_many():
-    drawing = home_counts(Material(portraits=(SMALL,)))
-    _, rules = laid_out(drawing.sheet).axes
+    drawing = home_counts(Inputs(portraits=(SMALL,)))
+    _, rules = draw(drawing.layout).axes
     (line,) = rules.lines
     assert list(line.get_ydata()) == [0.25, 0.75, 1.0]  # 1, 1 + 2 and 1 + 2 + 1 of 4 homes
     assert np.array_equal(line.get_xdata(), [0.5, 2, 7])  # none has no place on a logarithmic axis
@@ -40,11 +40,11 @@ def test_a_line_is_the_share_of_homes_with_at_most_so_many():
 
 def test_of_a_data_set_the_version_with_most_homes_is_shown():
     large = replace(SMALL, options={"homes": 8}, devices_per_home={5: 8})
-    drawing = home_counts(Material(portraits=(SMALL, large)))
-    assert list(drawing.sheet.looks) == ["toy"]
+    drawing = home_counts(Inputs(portraits=(SMALL, large)))
+    assert list(drawing.layout.styles) == ["toy"]
     assert drawing.about.sources == (f"data/{large.file}",)
 
 
 def test_without_a_portrait_the_figure_says_what_to_run():
     with pytest.raises(Missing, match="no data set has been described"):
-        home_counts(Material())
+        home_counts(Inputs())

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from datasets.common.errors import DataError
-from reports.drawing.layout import laid_out, written
-from reports.drawing.styles import LOOKS, family_of
+from reports.drawing.layout import draw, render
+from reports.drawing.styles import FAMILY_STYLES, family_of
 from reports.figures import leaderboard as leaderboards
 from reports.figures import ranking as breakdown
 from reports.figures import tradeoffs
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import Missing
 from tests.support.made_runs import keep, rounds, run, sliced
 from tests.support.seen import dots, inscriptions, panels
@@ -36,24 +36,24 @@ def ranked(tmp_path):
 
 
 def test_the_leaderboard_has_the_best_method_on_top_and_numbers_its_groups(ranked):
-    (axes,) = panels(leaderboards.intervals(Material.read(ranked))).values()
+    (axes,) = panels(leaderboards.intervals(Inputs.read(ranked))).values()
     assert axes.get_title("left") == "wyze-synthetic, 40 homes"
     assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "toy", "popularity"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first row is the upper one
     assert inscriptions(axes) == ["1", "2"]
-    looks = {"ease": "user-item", "toy": "other", "popularity": "floor"}
+    styles = {"ease": "user-item", "toy": "other", "popularity": "floor"}
     means = {"ease": 0.5, "toy": 0.49, "popularity": 0.3}
-    expected = {(means[name], float(row)): _mark(looks[name]) for row, name in enumerate(looks)}
+    expected = {(means[name], float(row)): _mark(styles[name]) for row, name in enumerate(styles)}
     assert dots(axes) == expected
 
 
 def _mark(family):
-    return LOOKS[family].marker, LOOKS[family].colour.lower()
+    return FAMILY_STYLES[family].marker, FAMILY_STYLES[family].colour.lower()
 
 
 def test_bars_are_the_intervals_of_the_leaderboard(ranked):
     """popularity is 0.28 or 0.32, in half of the homes each, so its mean over drawn homes lies between."""
-    (axes,) = panels(leaderboards.intervals(Material.read(ranked))).values()
+    (axes,) = panels(leaderboards.intervals(Inputs.read(ranked))).values()
     bars = {line.get_ydata()[0]: line.get_xdata() for line in axes.lines if len(line.get_xdata()) == 2}
     low, high = bars[2]
     # Of 40 homes: 0.3 +- 1.96 * 0.02 / sqrt(40) = 0.3 +- 0.0062.
@@ -62,74 +62,74 @@ def test_bars_are_the_intervals_of_the_leaderboard(ranked):
 
 
 def test_the_leaderboards_caption_says_who_leads_by_how_much_and_who_is_tied(ranked):
-    about = leaderboards.intervals(Material.read(ranked)).about
+    about = leaderboards.intervals(Inputs.read(ranked)).about
     # 0.5 - 0.49 = 0.01
     assert "ease leads with 0.5000" in about.caption
     assert "0.0100 before toy; it cannot be told apart from toy." in about.caption
     assert len(about.sources) == 6
     keep(ranked, "graphrank", 0.9)
-    caption = leaderboards.intervals(Material.read(ranked)).about.caption
+    caption = leaderboards.intervals(Inputs.read(ranked)).about.caption
     assert "0.4000 before ease, from which it differs." in caption
 
 
 def test_one_common_seed_does_not_tell_the_leader_from_the_next(tmp_path):
     keep(tmp_path, "ease", 0.5, seeds=(0, 1))
     keep(tmp_path, "popularity", 0.3, seeds=(1,))
-    caption = leaderboards.intervals(Material.read(tmp_path)).about.caption
+    caption = leaderboards.intervals(Inputs.read(tmp_path)).about.caption
     assert "0.2000 before popularity, on one seed only." in caption
 
 
 def test_other_settings_are_left_out_of_a_long_leaderboard_with_a_note(ranked):
     for number in range(leaderboards.MOST_ROWS - 3):
         keep(ranked, "ease", 0.2, parameters={"regularization": 1000.0 + number})
-    full = leaderboards.intervals(Material.read(ranked))
+    full = leaderboards.intervals(Inputs.read(ranked))
     assert not full.about.notes
     keep(ranked, "ease", 0.2, parameters={"regularization": 99.0})
-    short = leaderboards.intervals(Material.read(ranked))
+    short = leaderboards.intervals(Inputs.read(ranked))
     (axes,) = panels(short).values()
     assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "toy", "popularity"]
     assert "12 more rows" in short.about.notes[0]
-    assert full.sheet.height > short.sheet.height
+    assert full.layout.height > short.layout.height
 
 
 def test_each_further_data_set_has_a_panel_of_its_own(ranked):
     keep(ranked, "ease", 0.2, data="ifttt-synthetic")
     keep(ranked, "ease", 0.2, data="their-data")
-    drawing = leaderboards.intervals(Material.read(ranked))
+    drawing = leaderboards.intervals(Inputs.read(ranked))
     titles = ["wyze-synthetic, 40 homes", "ifttt-synthetic, 40 homes", "their-data, 40 homes"]
     assert list(panels(drawing)) == titles
     assert "nothing else was run there" in drawing.about.caption
-    assert "ifttt-synthetic: 2 seeds" in drawing.sheet.note
+    assert "ifttt-synthetic: 2 seeds" in drawing.layout.note
 
 
 def test_a_leaderboard_never_mixes_data(ranked):
     keep(ranked, "mf", 0.2, fingerprint="e" * 16)
     with pytest.raises(DataError, match="different data"):
-        leaderboards.intervals(Material.read(ranked))
+        leaderboards.intervals(Inputs.read(ranked))
 
 
 def test_other_data_that_is_mixed_does_not_take_the_main_data_with_it(ranked):
     keep(ranked, "ease", 0.2, data="their-data", fingerprint="d" * 16)
     keep(ranked, "mf", 0.2, data="their-data", fingerprint="e" * 16)
-    drawing = leaderboards.intervals(Material.read(ranked))
+    drawing = leaderboards.intervals(Inputs.read(ranked))
     assert list(panels(drawing)) == ["wyze-synthetic, 40 homes"]
     assert drawing.about.notes[0].startswith("Left out: their-data: results of different data cannot be compared")
 
 
 def test_a_board_whose_tables_are_gone_is_left_out_with_a_note(ranked):
     keep(ranked, "ease", 0.2, data="ifttt-synthetic")
-    material = Material.read(ranked)
+    inputs = Inputs.read(ranked)
     for lost in ranked.glob("*.homes.parquet"):
-        if any(f"{each.key.hash}." in lost.name for each in material.runs if each.key.data == "ifttt-synthetic"):
+        if any(f"{each.key.hash}." in lost.name for each in inputs.runs if each.key.data == "ifttt-synthetic"):
             lost.unlink()
-    drawing = leaderboards.intervals(material)
+    drawing = leaderboards.intervals(inputs)
     assert list(panels(drawing)) == ["wyze-synthetic, 40 homes"]
     assert drawing.about.notes[0].startswith("Left out: ifttt-synthetic")
 
 
 def test_the_same_runs_draw_the_same_bytes(ranked):
-    one, two = (leaderboards.intervals(Material.read(ranked)) for _ in range(2))
-    assert written(laid_out(one.sheet), ".svg") == written(laid_out(two.sheet), ".svg")
+    one, two = (leaderboards.intervals(Inputs.read(ranked)) for _ in range(2))
+    assert render(draw(one.layout), ".svg") == render(draw(two.layout), ".svg")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_the_same_runs_draw_the_same_bytes(ranked):
 )
 def test_a_figure_without_runs_says_what_to_run(make):
     with pytest.raises(Missing) as missing:
-        make(Material())
+        make(Inputs())
     assert missing.value.command.startswith("python -m benchmarks run")
 
 
@@ -147,6 +147,6 @@ def test_both_layouts_can_be_written():
     runs = [sliced("ease"), sliced("graphrule"), run("fedrule", history=rounds(2))]
     timed = [replace(each, seconds={"fit": 1.0 + number}) for number, each in enumerate(runs)]
     for make in (tradeoffs.time, tradeoffs.bytes_sent, breakdown.sizes):
-        drawing = make(Material(tuple(timed)))
+        drawing = make(Inputs(tuple(timed)))
         for phone in (False, True):
-            assert written(laid_out(drawing.sheet, phone=phone), ".png").startswith(b"\x89PNG")
+            assert render(draw(drawing.layout, phone=phone), ".png").startswith(b"\x89PNG")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from benchmarks.runs.experiment import method_parameters
-from reports.drawing.layout import laid_out
+from reports.drawing.layout import draw
 from reports.figures import by_round
 from reports.figures import ranking as hit_rates
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import Missing
 from reports.selection import INSTANCES, WYZE
 from tests.support.made_runs import run
@@ -34,12 +34,12 @@ def measured(method, losses, *, seed=0, **parameters):
 
 def test_the_hit_rate_is_the_mean_over_seeds_and_the_caption_gives_it():
     runs = [ranked("popularity", 0.4), ranked("popularity", 0.6, seed=1), ranked("mf", 0.8), ranked("mf", 0.7, seed=1)]
-    drawing = hit_rates.formulations(Material(tuple(runs)))
+    drawing = hit_rates.formulations(Inputs(tuple(runs)))
     # (0.4 + 0.6) / 2 and (0.8 + 0.7) / 2
     assert drawing.about.caption == (
         "On wyze-synthetic mf finds 0.75 of the hidden rules among its first ten (popularity 0.50)."
     )
-    (axes,) = laid_out(drawing.sheet).axes
+    (axes,) = draw(drawing.layout).axes
     assert sorted(round(float(line.get_ydata()[-1]), 6) for line in axes.lines) == [0.5, 0.75]
     assert "Not run on wyze-synthetic: graphrank, graphrule, gcmc, ease." in drawing.about.notes
     assert len(drawing.about.sources) == 4
@@ -49,24 +49,24 @@ def test_runs_with_other_settings_and_with_curves_are_left_out():
     usual = method_parameters("popularity", {})
     other = ranked("popularity", 0.9, parameters=usual | {"smoothing": 99.0})
     curved = ranked("popularity", 0.9, parameters=usual, curves=10)
-    drawing = hit_rates.formulations(Material((ranked("popularity", 0.5, parameters=usual), other, curved)))
+    drawing = hit_rates.formulations(Inputs((ranked("popularity", 0.5, parameters=usual), other, curved)))
     assert "popularity finds 0.50" in drawing.about.caption
     assert len(drawing.about.sources) == 1
 
 
 def test_a_figure_without_runs_says_which_and_how_to_get_them():
     with pytest.raises(Missing, match=r"no rankings of graphrule, fedgnn, fedrule .* \(instances\)"):
-        hit_rates.federated(INSTANCES)(Material((ranked("fedgnn", 0.5),)))
+        hit_rates.federated(INSTANCES)(Inputs((ranked("fedgnn", 0.5),)))
     with pytest.raises(Missing, match="none of the methods was run"):
-        hit_rates.formulations(Material())
+        hit_rates.formulations(Inputs())
     with pytest.raises(Missing, match="no curves by round"):
-        by_round.federated(WYZE)(Material((ranked("fedgnn", 0.5),)))
+        by_round.federated(WYZE)(Inputs((ranked("fedgnn", 0.5),)))
 
 
 def test_six_panels_show_train_and_test_by_loss_auc_and_mean_rank():
     runs = [measured("graphrule", [0.9, 0.5, 0.4]), measured("fedgnn", [0.9, 0.2, 0.8])]
-    drawing = by_round.federated(WYZE)(Material(tuple(runs)))
-    axes = laid_out(drawing.sheet).axes
+    drawing = by_round.federated(WYZE)(Inputs(tuple(runs)))
+    axes = draw(drawing.layout).axes
     assert [each.get_ylabel().split()[0] for each in axes] == ["train"] * 3 + ["test"] * 3
     # AUC is 1 - loss / 10; fedgnn ends at 0.8, four times its lowest loss, graphrule at its lowest.
     assert drawing.about.caption == (
@@ -84,18 +84,18 @@ def test_encoders_that_differ_in_nothing_else_are_put_side_by_side():
         measured("graphrule", [0.9, 0.7], learning_rate=0.03, encoder="gcn", self_loops=True),
         measured("graphrule", [0.9, 0.1], learning_rate=0.5, encoder="gat"),
     ]
-    drawing = by_round.encoders(Material(tuple(runs)))
-    assert list(drawing.sheet.looks) == ["GCN", "GCN, self loops", "GraphSAGE"]
-    assert len({look.colour for look in drawing.sheet.looks.values()}) == 3
+    drawing = by_round.encoders(Inputs(tuple(runs)))
+    assert list(drawing.layout.styles) == ["GCN", "GCN, self loops", "GraphSAGE"]
+    assert len({style.colour for style in drawing.layout.styles.values()}) == 3
     assert drawing.about.notes == ("Not run: GAT.",)
     with pytest.raises(Missing, match="different encoders"):
-        by_round.encoders(Material((runs[0],)))
+        by_round.encoders(Inputs((runs[0],)))
 
 
 @pytest.mark.parametrize("phone", [False, True])
 def test_nothing_of_a_hit_rate_figure_is_cut_off(phone):
     runs = [ranked(method, 0.05 * number, seed=0) for number, method in enumerate(hit_rates.FORMULATIONS, 1)]
-    figure = laid_out(hit_rates.formulations(Material(tuple(runs))).sheet, phone=phone)
+    figure = draw(hit_rates.formulations(Inputs(tuple(runs))).layout, phone=phone)
     figure.canvas.draw()
     boxes = [axes.get_tightbbox() for axes in figure.axes] + [figure.legends[0].get_window_extent()]
     boxes += [text.get_window_extent() for text in figure.texts]

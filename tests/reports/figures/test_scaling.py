@@ -11,10 +11,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from benchmarks.results.speeds import Speed
 from datasets.common.errors import DataError
-from reports.drawing.layout import laid_out, written
+from reports.drawing.layout import draw, render
 from reports.figures.inference import delay, memory
 from reports.figures.scaling import MOST, scaling
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import Missing
 from tests.support import made_runs
 
@@ -53,7 +53,7 @@ def run(homes, seconds, *, method="toy-a", fingerprint="", code="1", seed=0):
 
 
 def drawn(drawing, *, phone=False):
-    figure = laid_out(drawing.sheet, phone=phone)
+    figure = draw(drawing.layout, phone=phone)
     FigureCanvasAgg(figure)
     return figure
 
@@ -74,7 +74,7 @@ EASE = (fit("ease", 100, 2.0, 100.0), fit("ease", 10_000, 50.0, 400.0), fit("eas
 
 
 def test_a_line_has_the_seconds_and_megabytes_of_a_method_and_its_growth_per_ten_times_the_homes():
-    drawing = scaling(Material(speeds=EASE))
+    drawing = scaling(Inputs(speeds=EASE))
     seconds, megabytes = drawn(drawing).axes
     assert lines(seconds) == [([100, 1_000, 10_000], [2.0, 7.0, 50.0])]
     assert lines(megabytes) == [([100, 1_000, 10_000], [100.0, 150.0, 400.0])]
@@ -89,8 +89,8 @@ def test_a_line_has_the_seconds_and_megabytes_of_a_method_and_its_growth_per_ten
 
 def test_families_have_panels_of_their_own_and_an_unknown_method_is_shown_like_any_other():
     speeds = [fit(method, homes) for method in ("ease", "graphrule", "my-own") for homes in (100, 1_000)]
-    drawing = scaling(Material(speeds=(*speeds, one_round(100, 1.0), one_round(1_000, 20.0))))
-    assert [block.heading for block in drawing.sheet.blocks] == [
+    drawing = scaling(Inputs(speeds=(*speeds, one_round(100, 1.0), one_round(1_000, 20.0))))
+    assert [block.heading for block in drawing.layout.blocks] == [
         "User-item methods, and floors",
         GRAPH,
         "Federated methods",
@@ -107,19 +107,19 @@ def test_families_have_panels_of_their_own_and_an_unknown_method_is_shown_like_a
 
 def test_more_lines_than_fit_go_on_in_another_panel():
     speeds = [fit(f"method-{n:02d}", homes) for n in range(MOST + 1) for homes in (100, 1_000)]
-    blocks = scaling(Material(speeds=tuple(speeds))).sheet.blocks
+    blocks = scaling(Inputs(speeds=tuple(speeds))).layout.blocks
     assert [block.heading for block in blocks] == ["Other methods", "Other methods, continued"]
 
 
 def test_times_of_another_machine_or_scale_are_left_out():
     elsewhere = (fit("ease", 100, 9.0, machine="another"), fit("mf", 100, scale="smoke"), fit("mf", 300, scale="smoke"))
-    drawing = scaling(Material(speeds=(*EASE, *elsewhere)))
+    drawing = scaling(Inputs(speeds=(*EASE, *elsewhere)))
     assert names(drawn(drawing).axes[0]) == {"ease x5"}
     assert "Measured at scale default on a machine." in drawing.about.notes
 
 
 def test_what_was_not_measured_at_the_largest_size_is_said_and_one_size_has_no_factor():
-    drawing = scaling(Material(speeds=(*EASE, fit("mf", 100, 1.0))))
+    drawing = scaling(Inputs(speeds=(*EASE, fit("mf", 100, 1.0))))
     assert names(drawn(drawing).axes[0]) == {"ease x5", "mf"}
     assert any(
         note.startswith("Not measured with 10,000 homes") and note.endswith(": mf.") for note in drawing.about.notes
@@ -127,14 +127,14 @@ def test_what_was_not_measured_at_the_largest_size_is_said_and_one_size_has_no_f
 
 
 def test_a_round_measured_with_more_homes_makes_no_fit_look_short():
-    drawing = scaling(Material(speeds=(*EASE, one_round(1_000, 1.0), one_round(100_000, 9.0))))
+    drawing = scaling(Inputs(speeds=(*EASE, one_round(1_000, 1.0), one_round(100_000, 9.0))))
     assert not any(note.startswith("Not measured") for note in drawing.about.notes)
 
 
 def test_a_round_is_no_fit_in_the_caption_and_each_line_has_its_own_sizes():
     # 1 s and 9 s for twice ten times the homes are 3 for each; 9 MB stay 9 MB. mf: 1 s and 2 s, 100 MB and 300 MB.
     others = (fit("mf", 100, 1.0, 100.0), fit("mf", 1_000, 2.0, 300.0), one_round(1_000, 1.0), one_round(100_000, 9.0))
-    assert scaling(Material(speeds=(*EASE, *others))).about.caption == (
+    assert scaling(Inputs(speeds=(*EASE, *others))).about.caption == (
         "Per ten times the homes, the time to fit grows by a factor of 2 (mf, 100 to 1,000 homes) to 5 (ease, 100 to "
         "10,000 homes); the memory to fit grows by a factor of 2 (ease, 100 to 10,000 homes) to 3 (mf, 100 to 1,000 "
         "homes). Of a single round of fedrule, per ten times the homes, the time grows by a factor of 3 (1,000 to "
@@ -143,32 +143,32 @@ def test_a_round_is_no_fit_in_the_caption_and_each_line_has_its_own_sizes():
 
 
 def test_rounds_alone_have_a_caption():
-    caption = scaling(Material(speeds=(one_round(100, 1.0), one_round(1_000, 4.0)))).about.caption
+    caption = scaling(Inputs(speeds=(one_round(100, 1.0), one_round(1_000, 4.0)))).about.caption
     assert caption.startswith("Of a single round of fedrule, per ten times the homes, the time grows by a factor of 4")
 
 
 def test_a_line_whose_sizes_are_close_is_said_to_be_extrapolated_whatever_the_others_span():
     close = (fit("mf", 100, 1.0), fit("mf", 300, 2.0), fit("single", 100))
     note = "Sizes less than ten times apart, so the factor is extrapolated: {}."
-    assert note.format("mf") in scaling(Material(speeds=(*EASE, *close))).about.notes
-    assert note.format("all lines") in scaling(Material(speeds=close[:2])).about.notes
-    assert not any("extrapolated" in each for each in scaling(Material(speeds=EASE)).about.notes)
+    assert note.format("mf") in scaling(Inputs(speeds=(*EASE, *close))).about.notes
+    assert note.format("all lines") in scaling(Inputs(speeds=close[:2])).about.notes
+    assert not any("extrapolated" in each for each in scaling(Inputs(speeds=EASE)).about.notes)
 
 
 def test_times_of_milliseconds_are_said_to_be_too_short():
-    notes = scaling(Material(speeds=(*EASE, fit("mf", 100, 0.009), fit("mf", 1_000, 2.0)))).about.notes
+    notes = scaling(Inputs(speeds=(*EASE, fit("mf", 100, 0.009), fit("mf", 1_000, 2.0)))).about.notes
     assert "With times under 10 ms, which are too short to mean much: mf." in notes
 
 
 def test_a_growth_of_a_hundred_times_has_no_exponent():
-    drawing = scaling(Material(speeds=(fit("mf", 100, 1.0), fit("mf", 1_000, 100.0))))
+    drawing = scaling(Inputs(speeds=(fit("mf", 100, 1.0), fit("mf", 1_000, 100.0))))
     assert names(drawn(drawing).axes[0]) == {"mf x100"}
     assert "a factor of 100 (mf" in drawing.about.caption
 
 
 def test_numbers_that_have_no_logarithm_are_left_out():
     odd = (fit("mf", 100, 0.0, math.nan), fit("mf", 1_000, 1.0, math.inf), fit("mf", 10_000, 10.0, None))
-    seconds, megabytes = drawn(scaling(Material(speeds=(*EASE, *odd)))).axes
+    seconds, megabytes = drawn(scaling(Inputs(speeds=(*EASE, *odd)))).axes
     assert ([1_000, 10_000], [1.0, 10.0]) in lines(seconds)
     assert names(megabytes) == {"ease x2"}
 
@@ -176,7 +176,7 @@ def test_numbers_that_have_no_logarithm_are_left_out():
 def test_without_measurements_runs_of_several_sizes_by_the_same_code_are_used():
     # The median of 1, 2 and 9 s is 2 s; 6 s with ten times the homes are 3 times as much.
     seeds = [run(100, seconds, seed=seed) for seed, seconds in enumerate((1.0, 9.0, 2.0))]
-    drawing = scaling(Material(runs=(*seeds, run(1_000, 6.0), run(10_000, 1.0, code="edited"))))
+    drawing = scaling(Inputs(runs=(*seeds, run(1_000, 6.0), run(10_000, 1.0, code="edited"))))
     seconds, megabytes = drawn(drawing).axes
     assert lines(seconds) == [([100, 1_000], [2.0, 6.0])]
     assert names(seconds) == {"toy-a x3"}
@@ -186,13 +186,13 @@ def test_without_measurements_runs_of_several_sizes_by_the_same_code_are_used():
 
 def test_runs_of_different_data_are_refused():
     with pytest.raises(DataError, match="different data"):
-        scaling(Material(runs=(run(100, 1.0), run(100, 1.0, fingerprint="f" * 16, seed=1), run(1_000, 6.0))))
+        scaling(Inputs(runs=(run(100, 1.0), run(100, 1.0, fingerprint="f" * 16, seed=1), run(1_000, 6.0))))
 
 
 def test_without_two_sizes_it_is_missing_with_a_command():
-    for material in (Material(), Material(speeds=EASE[:1]), Material(runs=(run(100, 1.0),))):
+    for inputs in (Inputs(), Inputs(speeds=EASE[:1]), Inputs(runs=(run(100, 1.0),))):
         with pytest.raises(Missing) as missing:
-            scaling(material)
+            scaling(inputs)
         assert missing.value.command == "pytest benchmarks/ --benchmark-only --scale default"
 
 
@@ -201,7 +201,7 @@ def test_names_at_the_ends_of_lines_do_not_touch_and_stay_on_the_sheet(phone):
     speeds = [
         fit(f"a-method-with-a-very-long-name-{n}", homes, homes / 100) for n in range(MOST) for homes in (100, 1_000)
     ]
-    figure = drawn(scaling(Material(speeds=tuple(speeds))), phone=phone)
+    figure = drawn(scaling(Inputs(speeds=tuple(speeds))), phone=phone)
     for axes in figure.axes:
         boxes = [text.get_window_extent() for text in axes.texts]
         assert len(boxes) == MOST
@@ -211,7 +211,7 @@ def test_names_at_the_ends_of_lines_do_not_touch_and_stay_on_the_sheet(phone):
 
 def test_the_delay_is_drawn_by_devices_and_held_against_the_papers_mark():
     speeds = (inference(8, 20.0, 50.0), inference(2, 4.0, 5.0), inference(2, 900.0, 1_000.0, "slow"))
-    drawing = delay(Material(speeds=speeds))
+    drawing = delay(Inputs(speeds=speeds))
     (axes,) = drawn(drawing).axes
     assert ([2, 8], [4.0, 20.0]) in lines(axes)
     assert any(list(line.get_ydata()) == [500, 500] for line in axes.lines)
@@ -225,7 +225,7 @@ def test_the_delay_is_drawn_by_devices_and_held_against_the_papers_mark():
 
 def test_the_memory_of_homes_is_counted_below_and_above_the_papers_mark():
     told = inference(2, 1.0, 2.0, **{"megabytes of homes": [1.0, 2.0, 3.0, 40.0, math.nan]})
-    drawing = memory(Material(speeds=(told,)))
+    drawing = memory(Inputs(speeds=(told,)))
     (axes,) = drawn(drawing).axes
     assert sum(bar.get_height() for bar in axes.patches) == 4
     # The median of 1, 2, 3 and 40 is 2.5.
@@ -239,7 +239,7 @@ def test_inference_is_missing_until_it_was_measured(make):
     incomplete = inference(2, math.nan, 1.0)
     for speeds in ((), EASE, (incomplete,)):
         with pytest.raises(Missing) as missing:
-            make(Material(speeds=speeds))
+            make(Inputs(speeds=speeds))
         assert missing.value.what == "the inference benchmark has not been run"
         assert missing.value.command == "pytest benchmarks/speed/test_inference.py --benchmark-only"
 
@@ -247,6 +247,6 @@ def test_inference_is_missing_until_it_was_measured(make):
 def test_the_same_measurements_in_another_order_give_the_same_bytes():
     speeds = (*EASE, inference(8, 20.0, 50.0), inference(2, 4.0, 5.0))
     for make in (scaling, delay):
-        first, second = (make(Material(speeds=each)) for each in (speeds, speeds[::-1]))
-        assert written(laid_out(first.sheet), ".svg") == written(laid_out(second.sheet), ".svg")
+        first, second = (make(Inputs(speeds=each)) for each in (speeds, speeds[::-1]))
+        assert render(draw(first.layout), ".svg") == render(draw(second.layout), ".svg")
         assert first.about == second.about

@@ -8,24 +8,24 @@ import pytest
 from matplotlib.text import Text
 
 from benchmarks.results.leaderboard import boards
-from reports.drawing.labels import Named, add_names, in_lines
-from reports.drawing.layout import Block, Panel, Sheet, laid_out
+from reports.drawing.labels import Label, add_labels, wrap_label
+from reports.drawing.layout import Block, Panel, Layout, draw
 from reports.figures import tradeoffs
 from reports.figures.tradeoffs import Point, front, in_bytes, in_seconds, points, seconds, sent
-from reports.inputs import Material
+from reports.inputs import Inputs
 from tests.support.made_runs import rounds, run
 from tests.support.seen import dots, inscriptions, panels
 
 
 def test_seconds_and_accuracy_are_means_over_seeds():
-    material = Material(
+    inputs = Inputs(
         (
             run("ease", 0, summary={"mrr": 0.2}, seconds={"fit": 1.0}),
             run("ease", 1, summary={"mrr": 0.4}, seconds={"fit": 3.0}),
             run("mf", 0, summary={"mrr": 0.25}, seconds={"fit": 8.0}),
         )
     )
-    drawing = tradeoffs.time(material)
+    drawing = tradeoffs.time(inputs)
     (axes,) = panels(drawing).values()
     # ease: (1 + 3) / 2 = 2 seconds, (0.2 + 0.4) / 2 = 0.3
     assert set(dots(axes)) == {(2.0, 0.3), (8.0, 0.25)}
@@ -39,14 +39,14 @@ def test_the_caption_names_the_fastest_that_is_nearly_as_good():
         run("ease", summary={"mrr": 0.39}, seconds={"fit": 0.5}),
         run("popularity", summary={"mrr": 0.1}, seconds={"fit": 0.01}),
     ]
-    caption = tradeoffs.time(Material(tuple(runs))).about.caption
+    caption = tradeoffs.time(Inputs(tuple(runs))).about.caption
     # 0.39 / 0.4 = 97.5 %, which is written 98 %; 60 / 0.5 = 120
     assert caption.endswith("ease has 98% of that in 0.5 s, 120.0 times faster.")
 
 
 @pytest.mark.parametrize("broken", [{"seconds": {}}, {"seconds": {"fit": 0.0}}, {"summary": {"mrr": math.nan}}])
 def test_a_method_without_time_or_rank_is_named_and_not_drawn(broken):
-    drawing = tradeoffs.time(Material((run("ease"), run("toy", **broken))))
+    drawing = tradeoffs.time(Inputs((run("ease"), run("toy", **broken))))
     (axes,) = panels(drawing).values()
     assert inscriptions(axes) == ["ease"]
     assert "wyze-synthetic, 40 homes: no time or no rank of toy." in drawing.about.notes
@@ -57,7 +57,7 @@ def test_a_seed_without_a_number_is_never_left_out_of_a_mean_in_silence(value):
     runs = run("ease"), run("toy", 0, summary={"mrr": 0.9}), run("toy", 1, summary={"mrr": value})
     (_, toy) = sorted(points(boards(runs)[0], "mrr", seconds), key=lambda point: point.label)
     assert str(toy.accuracy) == str(value)
-    drawing = tradeoffs.time(Material(runs))
+    drawing = tradeoffs.time(Inputs(runs))
     assert inscriptions(*panels(drawing).values()) == ["ease"]
     assert "wyze-synthetic, 40 homes: no time or no rank of toy (1 of 2 seeds)." in drawing.about.notes
 
@@ -70,13 +70,13 @@ def test_a_federated_method_without_accuracy_is_named_beside_the_others():
         run("ease"),
         run("mf", summary={}),
     ]
-    drawing = tradeoffs.bytes_sent(Material(tuple(runs)))
+    drawing = tradeoffs.bytes_sent(Inputs(tuple(runs)))
     assert sorted(inscriptions(*panels(drawing).values())) == ["ease", "fedrule"]
     assert "wyze-synthetic, 40 homes: no bytes or no rank of fedgnn (1 of 2 seeds), mf." in drawing.about.notes
 
 
 def test_homes_that_were_not_counted_are_left_out_of_the_title():
-    assert list(panels(tradeoffs.time(Material((run("ease", counts={}),))))) == ["wyze-synthetic"]
+    assert list(panels(tradeoffs.time(Inputs((run("ease", counts={}),))))) == ["wyze-synthetic"]
 
 
 def test_nobody_on_the_front_is_both_slower_and_worse():
@@ -98,7 +98,7 @@ def test_bytes_stand_beside_the_best_central_method_of_each_kind():
         run("ease", summary={"mrr": 0.3}),
         run("mf", summary={"mrr": 0.25}),
     ]
-    drawing = tradeoffs.bytes_sent(Material(tuple(runs)))
+    drawing = tradeoffs.bytes_sent(Inputs(tuple(runs)))
     (axes,) = panels(drawing).values()
     assert set(dots(axes)) == {(1000.0, 0.2), (500.0, 0.1)}
     assert sorted(inscriptions(axes)) == ["ease", "fedgnn", "fedrule"]
@@ -118,7 +118,7 @@ def test_bytes_are_shown_with_auc_where_no_federated_method_was_ranked():
         run("graphrule", protocol="paper", curves=10, summary={"auc": 0.8}),
         run("graphrule", protocol="paper", summary={"auc": 0.7}),  # fitted to more rules, so not in the same list
     ]
-    drawing = tradeoffs.bytes_sent(Material(tuple(runs)))
+    drawing = tradeoffs.bytes_sent(Inputs(tuple(runs)))
     (axes,) = panels(drawing).values()
     assert axes.get_ylabel() == "AUC, mean over homes"
     assert set(dots(axes)) == {(200.0, 0.9)}
@@ -144,12 +144,12 @@ def test_an_axis_has_few_round_numbers_and_at_least_one(low, high):
 
 
 def test_a_long_label_is_broken_between_its_settings():
-    assert in_lines("toy (rate=0.5, optimizer=kept-adam)", 16) == "toy (rate=0.5,\noptimizer=\nkept-adam)"
+    assert wrap_label("toy (rate=0.5, optimizer=kept-adam)", 16) == "toy (rate=0.5,\noptimizer=\nkept-adam)"
 
 
 def test_names_beside_points_cover_neither_points_nor_each_other():
-    points = [Named(f"method-{n}", 0.5 + 0.02 * (n % 3), 0.5 + 0.015 * n) for n in range(8)]
-    (axes,) = laid_out(Sheet((Block("", (Panel(lambda axes: add_names(axes, points)),)),), columns=1, height=3)).axes
+    points = [Label(f"method-{n}", 0.5 + 0.02 * (n % 3), 0.5 + 0.015 * n) for n in range(8)]
+    (axes,) = draw(Layout((Block("", (Panel(lambda axes: add_labels(axes, points)),)),), columns=1, height=3)).axes
     for text in axes.texts:
         text.get_window_extent()  # which also moves it to its place
     boxes = [Text.get_window_extent(text) for text in axes.texts]  # without the lines to their points

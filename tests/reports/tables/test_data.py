@@ -10,7 +10,7 @@ from benchmarks.results.dataset_summary import EntityType, Judged, Portrait, Rel
 from benchmarks.results.examples import Asked, Entry, Example, Listed, Recommended, make, save
 from benchmarks.results.store import HomeRule, Owned
 from benchmarks.runs.experiment import experiment, source
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import Missing
 from reports.tables.data import LONGEST, entities, pairs, statistics
 from reports.tables.example import example_rules, recommendations
@@ -34,7 +34,7 @@ SOMEBODY = Portrait(
 
 
 def test_numbers_stand_beside_the_published_ones_with_their_source():
-    table = statistics(Material(portraits=(SOMEBODY,)))
+    table = statistics(Inputs(portraits=(SOMEBODY,)))
     assert table.columns == ("statistic", "wyze-synthetic", "wyze-synthetic, published")
     assert texts(table) == [["homes", "1,234", "76,218"], ["rules per home, mean", "2.65", NONE]]
     assert "wyze-synthetic: published numbers from Somebody, 2020." in table.about.notes
@@ -48,14 +48,14 @@ def test_numbers_stand_beside_the_published_ones_with_their_source():
 
 def test_a_data_set_without_published_numbers_has_one_column():
     alone = replace(SOMEBODY, statistics=(Statistic("homes", 3.0, None),), source="", fidelity=(), notes=())
-    table = statistics(Material(portraits=(alone,)))
+    table = statistics(Inputs(portraits=(alone,)))
     assert table.columns == ("statistic", "wyze-synthetic")
     assert table.about.notes == ()
 
 
 def test_two_portraits_of_one_data_set_are_told_apart_by_their_options():
     small = replace(SOMEBODY, options={"homes": 500, "seed": 0}, statistics=(Statistic("devices", 7.0, None),))
-    table = statistics(Material(portraits=(SOMEBODY, small)))
+    table = statistics(Inputs(portraits=(SOMEBODY, small)))
     assert table.columns[1] == "wyze-synthetic (homes=all)"
     assert table.columns[3] == "wyze-synthetic (homes=500)"
     assert [row[0] for row in texts(table)] == ["homes", "rules per home, mean", "devices"]
@@ -63,14 +63,14 @@ def test_two_portraits_of_one_data_set_are_told_apart_by_their_options():
 
 
 def test_entity_types_are_listed_with_what_uses_them():
-    table = entities(Material(portraits=(SOMEBODY,)))
+    table = entities(Inputs(portraits=(SOMEBODY,)))
     assert texts(table)[0] == ["wyze-synthetic", "Camera", "30", "20", "10", "40"]
     assert "wyze-synthetic has 2, most often Camera (30 of 40)" in table.about.caption
     assert table.about.notes == ()
 
 
 def test_pairs_are_listed_with_their_share_of_the_rules():
-    table = pairs(Material(portraits=(SOMEBODY,)))
+    table = pairs(Inputs(portraits=(SOMEBODY,)))
     # 30 of 40 rules
     assert texts(table)[0] == ["wyze-synthetic", "Open", "Power On", "30", "75.0 %", "20"]
     assert "the first ten make 100 % of rules" in table.about.caption
@@ -82,18 +82,18 @@ def test_a_long_list_is_cut_and_says_what_is_left_out():
         types=tuple(EntityType(f"type {i}", 2, 1, 0, 0) for i in range(LONGEST + 3)),
         relations=tuple(RelationUse("Open", f"action {i}", 5, 1) for i in range(LONGEST + 1)),
     )
-    material = Material(portraits=(many,))
-    assert len(entities(material).rows) == len(pairs(material).rows) == LONGEST
-    (note,) = entities(material).about.notes  # 3 types of 2 devices
+    inputs = Inputs(portraits=(many,))
+    assert len(entities(inputs).rows) == len(pairs(inputs).rows) == LONGEST
+    (note,) = entities(inputs).about.notes  # 3 types of 2 devices
     assert note.startswith("wyze-synthetic: the 40 of 43 entity types with most devices; the others have 6.")
     assert f"data/{many.file}" in note
-    assert "the others have 5." in pairs(material).about.notes[0]  # 1 pair of 5 rules
+    assert "the others have 5." in pairs(inputs).about.notes[0]  # 1 pair of 5 rules
 
 
 def test_data_without_rules_is_described_all_the_same():
     empty = replace(SOMEBODY, statistics=(), types=(), relations=())
     for make_table in (statistics, entities, pairs):
-        assert make_table(Material(portraits=(empty,))).rows == ()
+        assert make_table(Inputs(portraits=(empty,))).rows == ()
 
 
 def entry(action="Power On", probability=0.9, *, owned=True, hidden=False):
@@ -126,7 +126,7 @@ ASKED = Example(
 
 
 def test_lists_stand_side_by_side_with_the_hidden_and_the_impossible_marked():
-    table = recommendations(Material(examples=(ASKED,)))
+    table = recommendations(Inputs(examples=(ASKED,)))
     assert table.columns == ("rank", "good", "bad", "mute")
     assert texts(table) == [
         ["1", "Sensor: Open → Power On: Light (0.90)", "Sensor: Open → Lock: Light (0.50)", ""],
@@ -137,7 +137,7 @@ def test_lists_stand_side_by_side_with_the_hidden_and_the_impossible_marked():
 
 
 def test_the_caption_says_where_each_method_has_the_hidden_rule_and_what_cannot_be_done():
-    about = recommendations(Material(examples=(ASKED,))).about
+    about = recommendations(Inputs(examples=(ASKED,))).about
     assert "good 1 of 100, bad 45 of 100, mute has no score for it." in about.caption
     assert "good 0 of 2, bad 1 of 1, mute 0 of 0." in about.caption
     assert any("valid filter" in note for note in about.notes)
@@ -146,7 +146,7 @@ def test_the_caption_says_where_each_method_has_the_hidden_rule_and_what_cannot_
 
 
 def test_the_rules_of_the_home_are_shown_with_the_hidden_one_last():
-    table = example_rules(Material(examples=(ASKED,)))
+    table = example_rules(Inputs(examples=(ASKED,)))
     assert texts(table) == [["Sensor", "Close", "Power Off", "Light"], ["Sensor", "Open", "Power On", "Light"]]
     assert [row[0].mark for row in table.rows] == ["", "hidden"]
     assert "2 devices: Sensor (1), Light (2)" in table.about.caption
@@ -156,16 +156,16 @@ def test_the_rules_of_the_home_are_shown_with_the_hidden_one_last():
 def test_examples_of_the_same_question_are_one_table_and_other_homes_stay_out():
     more = replace(ASKED, methods=(answer("good", entry("Other")), answer("good", entry(), parameters={"depth": 2})))
     other = replace(ASKED, data="ifttt-fedrule")
-    material = Material(examples=(other, ASKED, more))
-    assert recommendations(material).columns == ("rank", "good", "bad", "mute", "good (depth=2)")
-    assert len(recommendations(material).about.sources) == 2
-    assert example_rules(Material(examples=(other,))).about.caption.startswith("A home of ifttt-fedrule")
+    inputs = Inputs(examples=(other, ASKED, more))
+    assert recommendations(inputs).columns == ("rank", "good", "bad", "mute", "good (depth=2)")
+    assert len(recommendations(inputs).about.sources) == 2
+    assert example_rules(Inputs(examples=(other,))).about.caption.startswith("A home of ifttt-fedrule")
 
 
 @pytest.mark.parametrize("make_table", [statistics, entities, pairs, recommendations, example_rules])
 def test_without_anything_a_table_says_what_to_run(make_table):
     with pytest.raises(Missing) as error:
-        make_table(Material())
+        make_table(Inputs())
     assert error.value.command == "python -m reports.build"
 
 
@@ -175,6 +175,6 @@ def test_the_source_of_an_example_is_the_file_that_holds_it(tmp_path):
         homes, tuple(experiment(method, homes, parameters={}, options={}) for method in ("popularity", "ease"))
     )
     path = save(make(asked), asked, tmp_path)
-    table = recommendations(Material.read(tmp_path))
+    table = recommendations(Inputs.read(tmp_path))
     assert table.about.sources == (f"examples/{path.name}",)
     assert table.columns == ("rank", "popularity", "ease")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.results.compare import ALPHA, LEVEL
-from reports.boards import main_lists, ranking_of, standing_of, standings, unlisted, with_rows
+from reports.boards import main_lists, ranking_of, ranked_board, ranked_boards, excluded, with_rows
 from reports.drawing.styles import FEDERATED, METHODS
-from reports.inputs import Material
+from reports.inputs import Inputs
 from reports.output_types import Missing
 from reports.selection import IFTTT, WYZE
 from reports.tables.results import final_results, leaderboard, paper_protocol
@@ -36,7 +36,7 @@ def paper(folder, method, *, loss=0.2, auc=0.9, mr=3.0, mr_rt=2.0, data="ifttt-f
 
 
 def test_the_best_is_bold_what_ties_with_it_underlined_and_the_rest_plain(ranked):
-    table = leaderboard(Material.read(ranked))
+    table = leaderboard(Inputs.read(ranked))
     assert [cell.text for cell in column(table, "method")] == ["toy-steady", "toy-wild", "toy-poor"]
     assert [cell.text for cell in column(table, "group")] == ["1", "1", "2"]
     assert [(cell.strong, cell.underlined) for cell in column(table, "MRR")] == [
@@ -48,7 +48,7 @@ def test_the_best_is_bold_what_ties_with_it_underlined_and_the_rest_plain(ranked
 
 
 def test_a_row_says_what_was_measured_where_and_at_which_cost(ranked):
-    table = leaderboard(Material.read(ranked))
+    table = leaderboard(Inputs.read(ranked))
     assert dict(zip(table.columns, texts(table)[0], strict=True)) == {
         "data": "wyze-synthetic",
         "homes": "40",
@@ -68,7 +68,7 @@ def test_a_row_says_what_was_measured_where_and_at_which_cost(ranked):
 
 
 def test_the_caption_names_leader_and_ties_in_numbers(ranked):
-    about = leaderboard(Material.read(ranked)).about
+    about = leaderboard(Inputs.read(ranked)).about
     assert "toy-steady 0.500 on wyze-synthetic (1 of 2 others in its group)" in about.caption
     assert len(about.sources) == 6
     assert not any(note.startswith("One seed only") for note in about.notes)
@@ -76,19 +76,19 @@ def test_the_caption_names_leader_and_ties_in_numbers(ranked):
 
 def test_a_single_seed_is_said(tmp_path):
     keep(tmp_path, "toy", {"mrr": STEADY}, seeds=(3,))
-    notes = leaderboard(Material.read(tmp_path)).about.notes
+    notes = leaderboard(Inputs.read(tmp_path)).about.notes
     assert any(note.startswith("One seed only") and "wyze-synthetic, 40 homes" in note for note in notes)
 
 
 def test_the_levels_are_said_as_they_are(ranked):
-    said = " ".join(leaderboard(Material.read(ranked)).about.notes)
+    said = " ".join(leaderboard(Inputs.read(ranked)).about.notes)
     assert f"[{100 * LEVEL:g} % interval over homes]" in said
     assert f"p < {ALPHA:g}" in said
 
 
 def test_options_of_data_and_split_stand_in_the_row_and_the_caption(tmp_path):
     keep(tmp_path, "toy", {"mrr": STEADY}, options={"cut": 6}, split={"fraction": 0.5})
-    table = leaderboard(Material.read(tmp_path))
+    table = leaderboard(Inputs.read(tmp_path))
     assert texts(table)[0][0] == "wyze-synthetic (cut=6), holdout (fraction=0.5)"
     assert "on wyze-synthetic (cut=6), holdout (fraction=0.5) (alone)" in table.about.caption
 
@@ -97,20 +97,20 @@ def test_an_option_that_did_not_exist_yet_makes_no_list_of_its_own(tmp_path):
     usual = {"min_pair_count": 8, "part": "all", "on_error": "raise"}
     keep(tmp_path, "toy-old", {"mrr": STEADY}, data="ifttt-fedrule", options=usual)
     keep(tmp_path, "toy-new", {"mrr": STEADY}, data="ifttt-fedrule", options=usual | {"cut": 0})
-    assert {row[0] for row in texts(leaderboard(Material.read(tmp_path)))} == {"ifttt-fedrule"}
-    assert len(standings(Material.read(tmp_path))) == 1
+    assert {row[0] for row in texts(leaderboard(Inputs.read(tmp_path)))} == {"ifttt-fedrule"}
+    assert len(ranked_boards(Inputs.read(tmp_path))) == 1
 
 
 def test_a_metric_that_a_method_lacks_is_a_dash(tmp_path):
     keep(tmp_path, "toy", {"mrr": STEADY})
-    table = leaderboard(Material.read(tmp_path))
+    table = leaderboard(Inputs.read(tmp_path))
     assert column(table, "HR@10")[0].text == column(table, "NDCG@10")[0].text == NONE
     assert not column(table, "MRR")[0].strong  # alone it leads nobody
 
 
 def test_a_method_without_any_answer_stands_last_and_is_named(ranked):
     keep(ranked, "toy-mute", {"mrr": [0.0] * HOMES}, summary={"unanswered": float(HOMES)})
-    table = leaderboard(Material.read(ranked))
+    table = leaderboard(Inputs.read(ranked))
     assert column(table, "method")[-1].text == "toy-mute"
     assert column(table, "unanswered")[-1].text == "1.000"
     assert any("answered none of the hidden rules: toy-mute" in note for note in table.about.notes)
@@ -118,30 +118,30 @@ def test_a_method_without_any_answer_stands_last_and_is_named(ranked):
 
 def test_runs_with_curves_are_left_out_and_said(ranked):
     keep(ranked, "toy-steady", {"mrr": STEADY}, curves=10)
-    table = leaderboard(Material.read(ranked))
+    table = leaderboard(Inputs.read(ranked))
     assert len(table.rows) == 3
     assert any("curves by round are left out (2 on wyze-synthetic)" in note for note in table.about.notes)
 
 
 def test_failed_runs_are_named_with_the_last_line_of_their_error(ranked):
     keep_failure(ranked, "toy-broken", "Traceback\nValueError: no such thing")
-    notes = leaderboard(Material.read(ranked)).about.notes
+    notes = leaderboard(Inputs.read(ranked)).about.notes
     assert any("toy-broken on wyze-synthetic" in note and "ValueError: no such thing" in note for note in notes)
 
 
 def test_a_board_that_cannot_be_compared_does_not_take_the_others_with_it(ranked):
     gone = keep(ranked, "toy-gone", {"mrr": STEADY}, data="ifttt-synthetic", fingerprint="a" * 16)
-    material = Material.read(ranked)
+    inputs = Inputs.read(ranked)
     (ranked / f"{gone[0].key.hash}.homes.parquet").unlink()  # after it was found to be whole
-    assert len(standings(material)) == 1
-    (note,) = unlisted(material)
+    assert len(ranked_boards(inputs)) == 1
+    (note,) = excluded(inputs)
     assert "ifttt-synthetic" in note
-    assert note in leaderboard(material).about.notes
+    assert note in leaderboard(inputs).about.notes
 
 
 def test_rows_of_data_that_has_changed_are_told_apart(ranked):
     keep(ranked, "toy-steady", {"mrr": STEADY}, fingerprint="a" * 16)
-    table = leaderboard(Material.read(ranked))
+    table = leaderboard(Inputs.read(ranked))
     assert {cell.text for cell in column(table, "data")} == {
         "wyze-synthetic, data aaaaaaaaaaaaaaaa",
         "wyze-synthetic, data ffffffffffffffff",
@@ -150,29 +150,29 @@ def test_rows_of_data_that_has_changed_are_told_apart(ranked):
 
 def test_data_of_unknown_size_has_a_dash_for_its_homes(tmp_path):
     keep(tmp_path, "toy", {"mrr": STEADY}, counts={})
-    table = leaderboard(Material.read(tmp_path))
+    table = leaderboard(Inputs.read(tmp_path))
     assert texts(table)[0][-2:] == [NONE, "40"]
 
 
 def test_a_list_is_worked_out_once_for_a_material(ranked):
-    material = Material.read(ranked)
-    (listed,) = standings(material)
-    assert standing_of(material, listed.board, "mrr") is listed
-    assert standing_of(material, listed.board, "mrr").table is listed.table
-    assert standing_of(Material.read(ranked), listed.board, "mrr") is not listed
+    inputs = Inputs.read(ranked)
+    (listed,) = ranked_boards(inputs)
+    assert ranked_board(inputs, listed.board, "mrr") is listed
+    assert ranked_board(inputs, listed.board, "mrr").table is listed.table
+    assert ranked_board(Inputs.read(ranked), listed.board, "mrr") is not listed
 
 
 def test_the_words_and_the_figure_share_the_list_of_the_table(ranked):
-    material = Material.read(ranked)
-    (listed,) = standings(material)
-    ((of_words,), _) = main_lists(material)
-    assert of_words.standing is listed
-    place = ranking_of(WYZE, material)
-    assert standing_of(material, with_rows(place, place.methods()), "mrr") is listed
+    inputs = Inputs.read(ranked)
+    (listed,) = ranked_boards(inputs)
+    ((of_words,), _) = main_lists(inputs)
+    assert of_words.ranking is listed
+    place = ranking_of(WYZE, inputs)
+    assert ranked_board(inputs, with_rows(place, place.methods()), "mrr") is listed
 
 
 def test_two_methods_are_compared_either_way_round(ranked):
-    (listed,) = standings(Material.read(ranked))
+    (listed,) = ranked_boards(Inputs.read(ranked))
     there, back = listed.against("toy-steady", "toy-poor"), listed.against("toy-poor", "toy-steady")
     # 0.5 - 0.1 = 0.4 in every home
     assert (there.difference, there.low, there.high) == pytest.approx((0.4, 0.4, 0.4))
@@ -184,21 +184,21 @@ def test_two_methods_are_compared_either_way_round(ranked):
 def test_a_leader_is_clear_only_where_it_shares_several_seeds_with_the_next(tmp_path, seeds, common):
     keep(tmp_path, "toy-steady", {"mrr": STEADY})
     keep(tmp_path, "toy-poor", {"mrr": POOR}, seeds=seeds)
-    (listed,) = standings(Material.read(tmp_path))
+    (listed,) = ranked_boards(Inputs.read(tmp_path))
     assert (listed.seeds, listed.clear) == (common, common > 1)
 
 
 @pytest.mark.parametrize("make", [leaderboard, paper_protocol, final_results(WYZE), final_results(IFTTT)])
 def test_without_runs_a_table_says_what_to_run(make):
     with pytest.raises(Missing) as error:
-        make(Material())
+        make(Inputs())
     assert error.value.command == "python -m benchmarks run default"
 
 
 def test_the_paper_protocol_is_sorted_by_auc_and_says_what_was_calibrated(tmp_path):
     paper(tmp_path, "toy-low", auc=0.8)
     paper(tmp_path, "toy-high", auc=0.9, calibrated=True)
-    table = paper_protocol(Material.read(tmp_path))
+    table = paper_protocol(Inputs.read(tmp_path))
     assert [cell.text for cell in column(table, "method")] == ["toy-high", "toy-low"]
     assert [cell.text for cell in column(table, "calibrated")] == ["yes", "no"]
     assert [cell.text for cell in column(table, "mr_paper")] == ["2.00", "2.00"]
@@ -215,7 +215,7 @@ def federated(tmp_path):
 
 
 def test_our_numbers_stand_above_the_papers(federated):
-    table = final_results(IFTTT)(Material.read(federated))
+    table = final_results(IFTTT)(Inputs.read(federated))
     rows = [row[:4] for row in texts(table)]
     assert rows == [
         ["graphrule", "here", "0.2000 [0.2000, 0.2000]", "0.9500 [0.9500, 0.9500]"],
@@ -230,7 +230,7 @@ def test_our_numbers_stand_above_the_papers(federated):
 
 
 def test_differences_from_the_paper_are_said_with_their_reasons(federated):
-    about = final_results(IFTTT)(Material.read(federated)).about
+    about = final_results(IFTTT)(Inputs.read(federated)).about
     # 9.6997 - 3 = 6.7 and 9.6745 - 2 = 7.7; the AUCs of 0.95 and 0.9491 are the same within a hundredth.
     assert "graphrule, against the paper: loss below by 0.12, MR below by 6.7, MR(RT) below by 7.7." in about.notes
     assert "graphrule AUC 0.950 (paper 0.949), MR(RT) 2.00 (paper 9.67)" in about.caption
@@ -242,40 +242,40 @@ def test_differences_from_the_paper_are_said_with_their_reasons(federated):
 def test_every_method_of_the_federated_family_is_shown(tmp_path):
     for method in METHODS[FEDERATED]:
         paper(tmp_path, method)
-    table = final_results(IFTTT)(Material.read(tmp_path))
+    table = final_results(IFTTT)(Inputs.read(tmp_path))
     assert {row[0] for row in texts(table) if row[1] == "here"} == set(METHODS[FEDERATED])
 
 
 def test_a_number_that_one_seed_lacks_is_a_dash_and_no_mean_of_the_others(tmp_path):
     for seed, ranks in ((0, 3.0), (1, float("nan"))):
         paper(tmp_path, "graphrule", mr=ranks, seeds=(seed,))
-    table = final_results(IFTTT)(Material.read(tmp_path))
+    table = final_results(IFTTT)(Inputs.read(tmp_path))
     assert column(table, "mr_paper")[0].text == column(table, "MR")[0].text == NONE
 
 
 def test_a_large_difference_from_the_paper_has_no_exponent(tmp_path):
     # 109.6997 - 9.6997 = 100 and 3009.6745 - 9.6745 = 3000
     paper(tmp_path, "graphrule", loss=0.3238, auc=0.9491, mr=109.6997, mr_rt=3009.6745)
-    notes = final_results(IFTTT)(Material.read(tmp_path)).about.notes
+    notes = final_results(IFTTT)(Inputs.read(tmp_path)).about.notes
     assert "graphrule, against the paper: MR above by 100, MR(RT) above by 3,000." in notes
 
 
 def test_homes_that_were_not_counted_are_not_said_to_be_none(tmp_path):
     paper(tmp_path, "graphrule", counts={})
-    notes = final_results(IFTTT)(Material.read(tmp_path)).about.notes
+    notes = final_results(IFTTT)(Inputs.read(tmp_path)).about.notes
     assert any(note.endswith(": ifttt-fedrule here.") for note in notes)
 
 
 def test_a_federated_run_that_failed_is_named(federated):
     keep_failure(federated, "fedrule", "MemoryError", protocol="paper", data="ifttt-fedrule")
-    notes = final_results(IFTTT)(Material.read(federated)).about.notes
+    notes = final_results(IFTTT)(Inputs.read(federated)).about.notes
     assert any("fedrule on ifttt-fedrule" in note and "MemoryError" in note for note in notes)
 
 
 def test_a_loss_that_ran_away_breaks_nothing(tmp_path):
     paper(tmp_path, "toy-a", loss=float("inf"), parameters={"participation": 1.0})
     paper(tmp_path, "toy-b", loss=1e30, parameters={"participation": 1.0})
-    table = final_results(IFTTT)(Material.read(tmp_path))
+    table = final_results(IFTTT)(Inputs.read(tmp_path))
     losses = {row[0]: row[2] for row in texts(table) if row[1] == "here"}
     assert losses == {"toy-a": "∞", "toy-b": "1.00e+30"}
     assert "Without intervals, since some run has no number for some home: loss." in table.about.notes

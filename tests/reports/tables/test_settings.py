@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.results.speeds import Speed
 from benchmarks.tune import Trial
-from reports.inputs import Material, load_studies
+from reports.inputs import Inputs, load_studies
 from reports.output_types import Missing
 from reports.tables.settings import environment, parameters, tuning
 from reports.text.formats import NONE
@@ -39,7 +39,7 @@ def test_a_parameter_is_shown_with_its_default_and_what_else_it_was_run_with(tmp
     keep(tmp_path, "ease", MRR, parameters=EASE)
     keep(tmp_path, "ease", MRR, parameters=EASE | {"dropout": 0.0})
     keep(tmp_path, "ease", MRR, parameters=EASE | {"dropout": 0.25, "ownership": 1.0}, data="ifttt-synthetic")
-    table = parameters(Material.read(tmp_path))
+    table = parameters(Inputs.read(tmp_path))
     assert texts(table) == [
         ["ease", "regularization", "30", ""],
         ["ease", "dropout", "0.5", "0, 0.25"],
@@ -52,7 +52,7 @@ def test_a_parameter_is_shown_with_its_default_and_what_else_it_was_run_with(tmp
 def test_of_a_method_that_nobody_knows_the_values_that_differ_are_listed(tmp_path):
     for depth in (1, 2):
         keep(tmp_path, "toy-stranger", MRR, parameters={"depth": depth, "wide": [True, None]})
-    table = parameters(Material.read(tmp_path))
+    table = parameters(Inputs.read(tmp_path))
     assert texts(table) == [
         ["toy-stranger", "depth", NONE, "1, 2"],
         ["toy-stranger", "wide", "[true, null]", ""],
@@ -63,7 +63,7 @@ def test_of_a_method_that_nobody_knows_the_values_that_differ_are_listed(tmp_pat
 def test_methods_without_parameters_and_failed_runs_are_named(tmp_path):
     keep(tmp_path, "toy-bare", MRR)
     keep_failure(tmp_path, "toy-broken", "MemoryError")
-    notes = parameters(Material.read(tmp_path)).about.notes
+    notes = parameters(Inputs.read(tmp_path)).about.notes
     assert "Without parameters: toy-bare." in notes
     assert any("toy-broken" in note and "MemoryError" in note for note in notes)
 
@@ -72,7 +72,7 @@ def test_a_study_shows_what_tuning_has_gained(tmp_path):
     study(tmp_path, trials=[DEFAULTS, BETTER, BROKEN])
     studies, problems = load_studies(tmp_path)
     assert problems == []
-    table = tuning(Material(studies=tuple(studies)))
+    table = tuning(Inputs(studies=tuple(studies)))
     # 0.625 - 0.5; the rate of the best trial is the default's
     assert texts(table) == [["toy", "ifttt", "mrr", "100, 101", "3", "0.5000", "0.6250", "0.1250", "depth=5"]]
     assert "gains most for toy on ifttt: +0.1250 mrr. The defaults are best in 0 of 1." in table.about.caption
@@ -82,7 +82,7 @@ def test_a_study_shows_what_tuning_has_gained(tmp_path):
 
 def test_defaults_that_nothing_beats_are_said_to_be_best(tmp_path):
     study(tmp_path, trials=[DEFAULTS, Trial({"depth": 1}, 0.25, [0.25], 1.0)], fixed={"rate": 0.5})
-    (row,) = texts(tuning(Material(studies=tuple(load_studies(tmp_path)[0]))))
+    (row,) = texts(tuning(Inputs(studies=tuple(load_studies(tmp_path)[0]))))
     assert row[0] == "toy (rate=0.5)"
     assert row[-4:] == ["0.5000", "0.5000", "0.0000", "the defaults"]
 
@@ -90,7 +90,7 @@ def test_defaults_that_nothing_beats_are_said_to_be_best(tmp_path):
 @pytest.mark.parametrize("trials", [[], [BROKEN], [Trial({}, float("nan"), [], 1.0)]])
 def test_a_study_without_an_answer_is_a_row_of_dashes(tmp_path, trials):
     study(tmp_path, trials=trials)
-    (row,) = texts(tuning(Material(studies=tuple(load_studies(tmp_path)[0]))))
+    (row,) = texts(tuning(Inputs(studies=tuple(load_studies(tmp_path)[0]))))
     assert row[-4:] == [NONE] * 4
 
 
@@ -119,7 +119,7 @@ def test_a_file_that_is_no_study_is_named_and_left_alone(tmp_path, content, reas
 def test_circumstances_are_counted_and_differences_named(tmp_path):
     keep(tmp_path, "toy-a", MRR, seeds=(0,))
     keep(tmp_path, "toy-b", MRR, seeds=(0,), commit="1" * 40 + " with changes", threads=2, written="")
-    table = environment(Material.read(tmp_path))
+    table = environment(Inputs.read(tmp_path))
     assert texts(table) == [
         ["runs", "python", "3.11.7", "2"],
         ["runs", "threads", "1", "1"],
@@ -140,7 +140,7 @@ def test_circumstances_are_counted_and_differences_named(tmp_path):
 def test_the_machine_of_the_speeds_is_named():
     made = "2024-05-06T07:08:09+00:00"
     speed = Speed("test_a", "x.py::test_a", "", {}, 1.0, 1.0, 3, {}, "m/0001.json", made, "A processor, 2 cores", "")
-    table = environment(Material(speeds=(speed,)))
+    table = environment(Inputs(speeds=(speed,)))
     assert ["speeds", "machine", "A processor, 2 cores", "1"] in texts(table)
     assert table.about.caption == "1 speed measured on A processor, 2 cores."
     assert table.about.sources == ("speed/m/0001.json",)
@@ -150,5 +150,5 @@ def test_the_machine_of_the_speeds_is_named():
 @pytest.mark.parametrize("make", [parameters, tuning, environment])
 def test_without_anything_a_table_says_what_to_run(make):
     with pytest.raises(Missing) as error:
-        make(Material())
+        make(Inputs())
     assert error.value.command.startswith("python -m ")
