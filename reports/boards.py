@@ -17,7 +17,7 @@ from benchmarks.results.leaderboard import Board, Pairs, ranked
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.inputs import Inputs
-from reports.selection import ROLES, RunGroup, Role, select_runs, group_runs
+from reports.selection import ROLES, Role, RunGroup, group_runs, select_runs
 from reports.text.phrases import seed_count
 
 HEADLINE = {"ranking": "mrr", "paper": "auc"}  # protocol -> what a list is sorted by

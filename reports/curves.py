@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from benchmarks.results.store import load_results, results_folder
-from reports.drawing.layout import METADATA, Block, Panel, Layout, draw, render
+from reports.drawing.layout import METADATA, Block, Layout, Panel, draw, render
 from reports.drawing.lines import MOST_LINES, PARTS, Floats, Row, one_of, rows
 from reports.drawing.styles import FAINT, LineStyle, line_styles
 

@@ -13,13 +13,13 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from benchmarks.results.leaderboard import Board, boards
 from benchmarks.results.store import Result
 from reports.boards import heading
-from reports.curves import LOG_SCALE, METRICS, ROOM, logarithmic, curves_layout
-from reports.drawing.layout import Block, Panel, Layout
+from reports.curves import LOG_SCALE, METRICS, ROOM, curves_layout, logarithmic
+from reports.drawing.layout import Block, Layout, Panel
 from reports.drawing.lines import Row, rows
 from reports.drawing.styles import FAINT, LineStyle, line_styles, sends
 from reports.inputs import Inputs
 from reports.output_types import RUN, About, Drawing, Missing, run_files
-from reports.selection import IFTTT, WYZE, RunGroup, Role, select_runs, group_runs
+from reports.selection import IFTTT, WYZE, Role, RunGroup, group_runs, select_runs
 from reports.text.phrases import PAPER_METHODS, join_names, seed_count
 
 ENCODERS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}

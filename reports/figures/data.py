@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks.results.dataset_summary import FOLDER, ExampleHome, Portrait
 from benchmarks.results.store import Owned, TypedRule
-from reports.drawing.layout import Block, Panel, Layout, fitted
+from reports.drawing.layout import Block, Layout, Panel, fitted
 from reports.drawing.styles import FAINT, INK, LineStyle, line_styles
 from reports.inputs import Inputs
 from reports.output_types import BUILD, About, Drawing, Missing

@@ -18,18 +18,18 @@ from reports.boards import (
     TIE_TEST,
     RankedBoard,
     main_rows,
-    short_title,
+    ranked_board,
     runs_of,
     seeds_of,
-    ranked_board,
+    short_title,
     with_rows,
 )
 from reports.drawing.labels import wrap_label
-from reports.drawing.layout import Block, Panel, Layout, inches
-from reports.drawing.styles import FAINT, INK, FAMILY_STYLES, family_of, legend
+from reports.drawing.layout import Block, Layout, Panel, inches
+from reports.drawing.styles import FAINT, FAMILY_STYLES, INK, family_of, legend
 from reports.inputs import Inputs
 from reports.output_types import RUN, About, Drawing, Missing, run_files
-from reports.selection import IFTTT, WYZE, RunGroup, select_runs, group_runs
+from reports.selection import IFTTT, WYZE, RunGroup, group_runs, select_runs
 
 METRIC = "mrr"
 MOST_PANELS = 4

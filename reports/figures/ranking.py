@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
-from reports.boards import defaults_of, heading, short_title, runs_of, seeds_of
-from reports.drawing.layout import Block, Panel, Layout
+from reports.boards import defaults_of, heading, runs_of, seeds_of, short_title
+from reports.drawing.layout import Block, Layout, Panel
 from reports.drawing.lines import Floats
 from reports.drawing.styles import NO_LINE, LineStyle, line_styles
 from reports.inputs import Inputs

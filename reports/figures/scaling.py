@@ -15,9 +15,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from benchmarks.results.compare import refuse_mixed
 from benchmarks.results.speeds import Speed
 from benchmarks.results.store import Result
-from reports.drawing.layout import Block, Panel, Layout, fitted
+from reports.drawing.layout import Block, Layout, Panel, fitted
 from reports.drawing.styles import FAINT, FEDERATED, INK, METHODS, LineStyle, line_styles
-from reports.inputs import Inputs, measured_on, comparable, speed_files, extra_number
+from reports.inputs import Inputs, comparable, extra_number, measured_on, speed_files
 from reports.output_types import About, Drawing, Missing, run_files
 from reports.selection import group_runs
 from reports.text.phrases import short_number

@@ -12,14 +12,14 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
-from reports.boards import main_rows, short_title, ranking_of, runs_of, seeds_of, with_rows
+from reports.boards import main_rows, ranking_of, runs_of, seeds_of, short_title, with_rows
 from reports.drawing.labels import Label, add_labels, wrap_label
-from reports.drawing.layout import Block, Panel, Layout
-from reports.drawing.styles import DASHES, FEDERATED, FAMILY_STYLES, LineStyle, family_of, legend, sends
+from reports.drawing.layout import Block, Layout, Panel
+from reports.drawing.styles import DASHES, FAMILY_STYLES, FEDERATED, LineStyle, family_of, legend, sends
 from reports.inputs import Inputs
 from reports.output_types import RUN, About, Drawing, Missing, run_files
 from reports.selection import IFTTT, WYZE, Role, select_runs
-from reports.text.phrases import short_number, seed_count
+from reports.text.phrases import seed_count, short_number
 
 # --- What a method costs beside what it brings: a point for each row of a board, means over its seeds.
 

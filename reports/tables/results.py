@@ -14,17 +14,17 @@ from reports.boards import (
     CONFIDENCE,
     TIE_TEST,
     RankedBoard,
-    short_title,
-    runs_of,
+    excluded,
     ranked_board,
     ranked_boards,
-    excluded,
+    runs_of,
+    short_title,
 )
 from reports.drawing.styles import FEDERATED, family_of
 from reports.inputs import Inputs
 from reports.output_types import RUN, About, Cell, Missing, Table, run_files
 from reports.selection import ROLES, Role, select_runs
-from reports.text.formats import NONE, number_cell, interval_cell, count_cell, format_number
+from reports.text.formats import NONE, count_cell, format_number, interval_cell, number_cell
 from reports.text.phrases import METRICS, PAPER_RESULTS, failure_notes, short_number
 
 TITLES = {"loss": ("loss", 4), "auc": ("AUC", 4), "mr": ("MR", 3), "mr_rt": ("MR(RT)", 3)}  # and digits

@@ -11,7 +11,7 @@ from benchmarks.results.speeds import SPEED, Speed
 from benchmarks.results.store import Result
 from reports.inputs import FOLDER, Inputs, Study
 from reports.output_types import BUILD, RUN, About, Cell, Missing, Table, run_files
-from reports.text.formats import NONE, number_cell, count_cell
+from reports.text.formats import NONE, count_cell, number_cell
 from reports.text.phrases import failure_notes
 
 TUNE = "python -m benchmarks tune ease"

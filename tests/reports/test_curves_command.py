@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 from matplotlib.markers import MarkerStyle
 
 from benchmarks.results.store import Key, Result, Store
-from reports.curves import METRICS, main, curves_layout
+from reports.curves import METRICS, curves_layout, main
 from reports.drawing.layout import draw, render
 from reports.drawing.lines import MOST_LINES, rows
 from reports.drawing.styles import COLOURS, line_styles

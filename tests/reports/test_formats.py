@@ -19,10 +19,10 @@ from reports.text.formats import (
     as_html,
     as_latex,
     as_markdown,
-    number_cell,
+    count_cell,
     interval_cell,
     latex_text,
-    count_cell,
+    number_cell,
 )
 
 ABOUT = About("Best: a_b, 50 % of it.", ("x.json",), "python -m reports.build")

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from reports.text.phrases import join_names, short_number, seed_count
+from reports.text.phrases import join_names, seed_count, short_number
 
 
 @pytest.mark.parametrize(

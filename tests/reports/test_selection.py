@@ -8,7 +8,7 @@ import pytest
 
 from datasets.common.errors import DataError
 from reports.inputs import Inputs
-from reports.selection import IFTTT, INSTANCES, WYZE, select_runs, group_runs
+from reports.selection import IFTTT, INSTANCES, WYZE, group_runs, select_runs
 from tests.support import made_runs
 
 

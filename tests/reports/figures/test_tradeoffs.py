@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 from benchmarks.results.leaderboard import boards
 from reports.drawing.labels import Label, add_labels, wrap_label
-from reports.drawing.layout import Block, Panel, Layout, draw
+from reports.drawing.layout import Block, Layout, Panel, draw
 from reports.figures import tradeoffs
 from reports.figures.tradeoffs import Point, front, in_bytes, in_seconds, points, seconds, sent
 from reports.inputs import Inputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.results.compare import ALPHA, LEVEL
-from reports.boards import main_lists, ranking_of, ranked_board, ranked_boards, excluded, with_rows
+from reports.boards import excluded, main_lists, ranked_board, ranked_boards, ranking_of, with_rows
 from reports.drawing.styles import FEDERATED, METHODS
 from reports.inputs import Inputs
 from reports.output_types import Missing
