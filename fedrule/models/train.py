@@ -2,7 +2,7 @@
 
 Of the rules of each home a share is kept for the test and, of what is left, the same share again to watch. The model
 learns from the rest, stops when the watched loss has not become better for some rounds, and goes back to the best one;
-then it is tested once. docs/training.md says more.
+then it is tested once. docs/models.md says more.
 """
 
 from __future__ import annotations

@@ -1,0 +1,243 @@
+"""What the documentation shows works as written: Python blocks, command lines, examples, links and names."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shlex
+import sqlite3
+import subprocess
+import sys
+import tomllib
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from baselines import registry
+from baselines.contract import check_method
+from benchmarks.runs.suite import read_suite, suites
+from datasets import load
+from fedrule.inference import AskedHome
+from tests.support.real_data import needs_real
+
+ROOT = Path(__file__).parents[1]
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
+CURRENT = {name: text for name, text in PAGES.items() if name != "CHANGELOG.md"}  # which also names what is gone
+FOLDERS = ("datasets", "baselines", "fedrule", "benchmarks", "reports")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of one language on a page, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGES[page], flags=re.MULTILINE | re.DOTALL)
+
+
+def only_block(page: str, language: str) -> str:
+    (block,) = blocks(page, language)
+    return block
+
+
+def run_python(code: str, folder: Path) -> str:
+    """What a block prints, run as a script of its own in a folder."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+
+
+
+def test_every_python_block_is_run_by_a_test_of_this_file():
+    found = {page: len(blocks(page, "python")) for page in PAGES if blocks(page, "python")}
+    assert found == {
+        "README.md": 1,
+        "docs/data.md": 1,
+        "docs/federated.md": 1,
+        "docs/graph.md": 2,
+        "docs/models.md": 1,
+        "docs/pipeline.md": 1,
+    }
+
+
+def test_the_tour_of_the_data_runs(tmp_path):
+    assert "home of 1: " in run_python(only_block("docs/data.md", "python"), tmp_path)
+    assert (tmp_path / "homes.parquet").is_file()
+
+
+def test_the_federated_method_trains_and_resumes(tmp_path):
+    for _ in range(2):  # the second fit starts where the first one ended
+        run_python(only_block("docs/federated.md", "python") + "\nassert Path('run.npz').is_file()", tmp_path)
+
+
+def test_the_graph_method_scores_pairs(tmp_path):
+    code = blocks("docs/graph.md", "python")[0]
+    checks = "\nassert scores.shape == (2, len(homes.relations))\nassert not np.isnan(scores).all()"
+    run_python(code + checks, tmp_path)
+
+
+@needs_real("ifttt")
+def test_the_scores_of_a_perfect_order_are_those_of_the_table(tmp_path):
+    printed = run_python(blocks("docs/graph.md", "python")[1], tmp_path)
+    assert [round(float(number), 3) for number in printed.split()] == [0.359, 0.920]  # the row *perfect*
+
+
+def test_a_model_is_trained_saved_used_and_trained_further(tmp_path):
+    code = only_block("docs/models.md", "python") + "\nassert set(lists['user']) <= set(homes.users.tolist())"
+    assert run_python(code, tmp_path).count("When *") == 3
+
+
+def test_the_home_of_the_page_on_models_is_a_home():
+    home = AskedHome.of_json(json.loads(only_block("docs/models.md", "json")))
+    assert [device.called for device in home.devices] == ["Front door", "Hall light"]
+
+
+def test_the_pipeline_reads_the_databases_that_its_file_describes(tmp_path):
+    settings = only_block("docs/pipeline.md", "toml")
+    (tmp_path / "homes.toml").write_text(settings)
+    described = tomllib.loads(settings)
+    rows = {"devices": [(17, 1, "ContactSensor"), (17, 2, "Light")], "rules": [(17, 1, "Open", "Power On", 2)]}
+    roles = {
+        "devices": ("user", "device", "type"),
+        "rules": ("user", "trigger_device", "trigger_state", "action", "action_device"),
+    }
+    for part, file in (("devices", "devices.db"), ("rules", "rules.db")):
+        names = [described[part]["columns"].get(role, role) for role in roles[part]]
+        columns = ", ".join((*names, described[part]["updated"]))
+        with closing(sqlite3.connect(tmp_path / file)) as database:
+            database.execute(f"create table {described[part]['table']} ({columns})")
+            marks = ", ".join("?" * (len(names) + 1))
+            values = [(*row, "2026-06-01") for row in rows[part]]
+            database.executemany(f"insert into {described[part]['table']} values ({marks})", values)
+            database.commit()
+    environment = f"import os\nos.environ['DEVICES_URL'] = {str(tmp_path / 'devices.db')!r}\n"
+    checks = "\nassert (homes.n_rules, some.n_rules, new.n_rules, part.n_rules, pipeline.n_users()) == (1, 1, 1, 1, 1)"
+    run_python(environment + only_block("docs/pipeline.md", "python") + checks, tmp_path)
+
+
+def test_the_method_of_the_readme_keeps_the_contract(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    before = set(registry.names())
+    (tmp_path / "my_method.py").write_text(only_block("README.md", "python"))
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("my_method")
+    (name,) = set(registry.names()) - before
+    assert registry.summary(name)
+    assert all(parameter.meaning for parameter in registry.parameters(name))
+    assert check_method(name) == []
+    assert len(only_block("README.md", "python").splitlines()) <= 25
+
+
+def test_the_suite_of_the_readme_runs_on_tables_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    load("wyze-synthetic", homes=30).save("homes.parquet")
+    _main("datasets")(["generate", "saved", "--data", "homes.parquet", "--layout", "tables", "--out", "my_tables"])
+    (tmp_path / "my_suite.toml").write_text(only_block("README.md", "toml"))
+    asked = read_suite("my_suite.toml", seeds=[0])
+    assert {one.method for one in asked} == {"popularity", "ease", "graphrank"}
+    assert {one.source.load().n_homes for one in asked} == {30}
+
+
+
+
+
+MODULES = ("datasets", "benchmarks", "fedrule", "reports.build", "reports.curves")
+COMMAND = re.compile(rf"python -m ({'|'.join(map(re.escape, MODULES))})\b(?!\.)((?:[^`\n\\]|\\\n)*)")
+# Options of other programs.
+OTHERS = {"--benchmark-only", "--scale", "--storage", "--all-files"}
+
+
+def _main(module: str):
+    name = module if module.startswith("reports.") else f"{module}.__main__"
+    return importlib.import_module(name).main
+
+
+@cache
+def _help(module: str, words: tuple[str, ...]) -> str:
+    """What `python -m MODULE WORDS --help` prints."""
+    import contextlib
+    import io
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        with pytest.raises(SystemExit) as end:
+            _main(module)([*words, "--help"])
+    assert end.value.code == 0, f"python -m {module} {' '.join(words)} --help: {printed.getvalue()}"
+    return printed.getvalue()
+
+
+def _documented() -> list[tuple[str, str, tuple[str, ...]]]:
+    """Every command line of the pages: page, module, words."""
+    found = []
+    for page, text in CURRENT.items():
+        for module, rest in COMMAND.findall(text):
+            words = shlex.split(rest.replace("\\\n", " ").replace("[", " ").replace("]", " "), comments=True)
+            found.append((page, module, tuple(words)))
+    return list(dict.fromkeys(found))
+
+
+def _options(help_text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", help_text))
+
+
+@pytest.mark.parametrize(("page", "module", "words"), _documented(), ids=lambda value: str(value)[:60])
+def test_a_documented_command_exists_and_has_these_options(page, module, words):
+    options = [word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word)]
+    before = tuple(words[: words.index(options[0])]) if options else words
+    assert set(options) <= _options(_help(module, before)), page
+    if module == "benchmarks" and before[:1] == ("run",) and len(before) > 1:
+        assert before[1] in suites() or before[1].endswith(".toml"), page
+
+
+def test_every_option_in_the_text_is_one_of_some_command():
+    known = set().union(OTHERS, *(_options(_help(module, words[:2])) for _, module, words in _documented()))
+    for page, text in CURRENT.items():
+        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) <= known, page
+
+
+
+
+
+def _anchor(heading: str) -> str:
+    """What code hosts make of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_links_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", PAGES[page]):
+        if target.startswith("http"):
+            continue
+        path = ((ROOT / page).parent / target).resolve() if target else ROOT / page
+        assert path.exists(), target
+        if anchor:
+            assert anchor in map(_anchor, re.findall(r"^#+ (.*)$", path.read_text(), flags=re.MULTILINE)), anchor
+
+
+@pytest.mark.parametrize("page", sorted(CURRENT))
+def test_files_that_are_named_exist(page):
+    named = re.findall(rf"`((?:{'|'.join((*FOLDERS, 'tests', 'docs'))})/[\w./-]*)`", CURRENT[page])
+    missing = {name for name in named if not (ROOT / name).exists()}
+    assert {name for name in missing if "my_" not in name} == set()
+
+
+def test_every_folder_has_its_place_in_the_architecture():
+    folders = {path.parent.relative_to(ROOT).as_posix() for top in FOLDERS for path in (ROOT / top).rglob("*.py")}
+    assert {name for name in folders if f"`{name}/`" not in PAGES["docs/architecture.md"]} == set()
+
+
+def test_the_readme_is_short():
+    assert len(PAGES["README.md"].splitlines()) <= 150
+
+
+def test_the_version_is_the_same_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert re.findall(r"^## ([\d.]+)", PAGES["CHANGELOG.md"], flags=re.MULTILINE)[0] == version
+    assert re.findall(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), flags=re.MULTILINE) == [version]
+
+
+def test_hooks_before_a_commit_are_the_commands_of_tox():
+    hooks = re.findall(r"^ +entry: (.*)$", (ROOT / ".pre-commit-config.yaml").read_text(), flags=re.MULTILINE)
+    tox = (ROOT / "tox.ini").read_text()
+    assert hooks == ["ruff check .", "ruff format --check .", "mypy"]
+    assert all(re.search(rf"^(commands = | +){re.escape(hook)}$", tox, flags=re.MULTILINE) for hook in hooks)
