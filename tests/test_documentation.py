@@ -159,9 +159,8 @@ def _help(module: str, words: tuple[str, ...]) -> str:
     import io
 
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        with pytest.raises(SystemExit) as end:
-            _main(module)([*words, "--help"])
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), pytest.raises(SystemExit) as end:
+        _main(module)([*words, "--help"])
     assert end.value.code == 0, f"python -m {module} {' '.join(words)} --help: {printed.getvalue()}"
     return printed.getvalue()
 
