@@ -45,9 +45,6 @@ def run_python(code: str, folder: Path) -> str:
     return done.stdout
 
 
-
-
-
 def test_every_python_block_is_run_by_a_test_of_this_file():
     found = {page: len(blocks(page, "python")) for page in PAGES if blocks(page, "python")}
     assert found == {
@@ -138,9 +135,6 @@ def test_the_suite_of_the_readme_runs_on_tables_of_ones_own(tmp_path, monkeypatc
     assert {one.source.load().n_homes for one in asked} == {30}
 
 
-
-
-
 MODULES = ("datasets", "benchmarks", "fedrule", "reports.build", "reports.curves")
 COMMAND = re.compile(rf"python -m ({'|'.join(map(re.escape, MODULES))})\b(?!\.)((?:[^`\n\\]|\\\n)*)")
 # Options of other programs.
@@ -192,9 +186,6 @@ def test_every_option_in_the_text_is_one_of_some_command():
     known = set().union(OTHERS, *(_options(_help(module, words[:2])) for _, module, words in _documented()))
     for page, text in CURRENT.items():
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) <= known, page
-
-
-
 
 
 def _anchor(heading: str) -> str:
