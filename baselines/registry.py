@@ -22,7 +22,7 @@ from typing import TypeVar, get_type_hints
 
 from baselines.method import Method
 from datasets.common.errors import DataError, unknown
-from datasets.common.options import refuse_wrong_type
+from datasets.common.options import read_options
 
 # --- Which methods the files of our folders register, found by reading them: nothing is imported.
 
@@ -176,14 +176,7 @@ def get(name: str) -> type[Method]:
 def build(name: str, **parameters: object) -> Method:
     """A method with these hyper-parameters and its defaults for the rest."""
     method = get(name)
-    known = [field.name for field in dataclasses.fields(method)]  # type: ignore[arg-type]
-    for parameter in parameters:
-        if parameter not in known:
-            raise unknown(f"parameter of {name}", parameter, known)
-    hints = get_type_hints(method)
-    for parameter, value in parameters.items():
-        refuse_wrong_type(value, hints[parameter], f"{name}.{parameter}")
-    return method(**parameters)
+    return method(**read_options(method, parameters, where=name))
 
 
 def missing_extra(name: str) -> str:

@@ -19,7 +19,7 @@ from benchmarks.runs.scheduler import execute
 from benchmarks.runs.suite import read_suite
 from datasets.common.errors import DataError, unknown
 from datasets.common.files import moved_to
-from datasets.common.options import parse_options
+from datasets.common.options import read_assignments
 from datasets.registry import get as get_data
 
 # --- What commands say on the standard output: lists as text, failed runs, a line at a time.
@@ -230,7 +230,7 @@ def tune_method(chosen: argparse.Namespace) -> int:
     sources = []
     for text in chosen.data or ["ifttt-synthetic"]:
         name, _, options = text.partition(":")
-        parsed = parse_options(get_data(name).load, options.split(",") if options else [], of=name)
+        parsed = read_assignments(get_data(name).load, options.split(",") if options else [], where=name)
         sources.append(source(name, options=parsed, track=chosen.track))
     fixed = _settings(chosen, "tune")
     how = split_options(chosen.split, {})

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from datasets.common.errors import DataError
-from datasets.common.options import parse_options, spell_option
+from datasets.common.options import read_assignments, spell_option
 from datasets.describe import number
 from datasets.homes import Homes
 from datasets.readers.detect import TABLES, WYZE, recognise
@@ -104,7 +104,7 @@ def _add_loading(parser: argparse.ArgumentParser) -> None:
 
 
 def _load(name: str, path: Path | None, assignments: list[str]) -> Homes:
-    return load(name, path=path, **parse_options(get(name).load, assignments, of=name))
+    return load(name, path=path, **read_assignments(get(name).load, assignments, where=name))
 
 
 def _list(_: argparse.Namespace) -> int:

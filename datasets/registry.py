@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from datasets.common.errors import DataError, unknown
-from datasets.common.options import refuse_wrong_type
+from datasets.common.options import options_of, read, read_options
 from datasets.homes import Homes
 
 # Imported on first use, so that `import datasets` does no work. A module outside joins by being imported.
@@ -43,8 +43,7 @@ class Dataset:
     @property
     def options(self) -> dict[str, inspect.Parameter]:
         """The keyword options of `load`."""
-        parameters = inspect.signature(self.load, eval_str=True).parameters.values()
-        return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+        return options_of(self.load)
 
     @property
     def meanings(self) -> dict[str, str]:
@@ -80,7 +79,7 @@ def names() -> list[str]:
 def get(name: str) -> Dataset:
     """The data set of this name, or an error with the nearest one."""
     _discover()
-    refuse_wrong_type(name, str, "name of a data set")
+    read(str, name, where="name of a data set")
     if name not in _DATASETS:
         raise unknown("data set", name, _DATASETS)
     return _DATASETS[name]
@@ -89,11 +88,9 @@ def get(name: str) -> Dataset:
 def load(name: str, *, path: Path | str | None = None, **options: object) -> Homes:
     """Homes by the name of a data set; `path` says where its files are if not under $FEDRULE_DATA."""
     found = get(name)
-    for option, value in options.items():
-        if option not in found.options:
-            raise unknown(f"option of {name}", option, found.options)
-        refuse_wrong_type(value, found.options[option].annotation, f"{name} {option}")
-    refuse_wrong_type(path, os.PathLike | str | None, f"{name} path")
+    options = read_options(found.load, options, where=name)
+    if path is not None and not isinstance(path, str | os.PathLike):
+        raise DataError(f"{name} path={path!r}: expected a path")
     if not found.files and path is not None:
         raise DataError(f"{name} needs no files; leave out path={str(path)!r} (--data)")
     homes = found.load(where(found, path), **options) if found.files else found.load(**options)

@@ -6,14 +6,13 @@ automation is its triggers x its actions) a group is hidden as a whole, since it
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from datasets.common.errors import DataError, unknown
-from datasets.common.options import refuse_wrong_type
+from datasets.common.options import read_options
 from datasets.homes import Array, Homes, Mask, Rules
 
 
@@ -83,13 +82,7 @@ def split(homes: Homes, how: str = "holdout", *, seed: int = 0, **options: objec
     """Divide the rules of homes in one of the ways of SPLITS, by name; the options are those of its function."""
     if how not in SPLITS:
         raise unknown("split", how, SPLITS)
-    parameters = inspect.signature(SPLITS[how], eval_str=True).parameters
-    refuse_wrong_type(seed, int, f"{how} seed")
-    for option, value in options.items():
-        if option not in parameters or option == "homes":
-            raise unknown(f"option of {how}", option, parameters.keys() - {"homes", "seed"})
-        refuse_wrong_type(value, parameters[option].annotation, f"{how} {option}")
-    return SPLITS[how](homes, seed=seed, **options)
+    return SPLITS[how](homes, **read_options(SPLITS[how], {"seed": seed, **options}, where=how))
 
 
 def holdout(homes: Homes, *, seed: int = 0, fraction: float = 0.2, validation: bool = False) -> Split:

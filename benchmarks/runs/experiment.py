@@ -20,7 +20,7 @@ from benchmarks.runs.environment import code_of
 from datasets import Homes, load
 from datasets.common.errors import DataError, unknown
 from datasets.common.files import Json
-from datasets.common.options import parse_parameter
+from datasets.common.options import read_assignments
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS
 
@@ -81,7 +81,7 @@ def assignments(texts: list[str]) -> dict[str, dict[str, object]]:
             raise DataError(f"--set {text}: write METHOD.PARAMETER=VALUE, e.g. mf.factors=64")
         if method not in names():
             raise unknown("method", method, names())
-        found.setdefault(method, {})[parameter] = parse_parameter(get(method), parameter, value, of=method)
+        found.setdefault(method, {}).update(read_assignments(get(method), [f"{parameter}={value}"], where=method))
     return found
 
 

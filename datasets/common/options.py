@@ -1,128 +1,272 @@
-"""KEY=VALUE from the command line, turned into what a function's signature asks for."""
+"""Options and configuration: values from files, Python and the command line, checked against type annotations.
+
+Built on pydantic. Numbers, booleans and texts are never converted into each other. A list may stand for a tuple, a
+table for a dataclass, a numpy scalar for a Python number, and "inf", "-inf" or "nan" (which JSON lacks) for a float.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-import numbers
+import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any, TypeAlias
 
-import numpy as np
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError, SchemaValidator, core_schema
 
 from datasets.common.errors import DataError, unknown
 
-NUMBERS: dict[object, type] = {int: numbers.Integral, float: numbers.Real}
-WORDS: dict[object, str] = {
-    int: "int (a whole number)",
-    float: "float (a number)",
-    bool: "bool (true or false)",
-    str: "str (a text)",
-    types.NoneType: "none",
-    Mapping[str, str]: "a mapping of texts to texts (KEY.ENTRY=TEXT)",
+Target: TypeAlias = Callable[..., object]  # a function with keyword-only options, or a dataclass
+
+SCALARS = {
+    "int": "int (a whole number)",
+    "float": "float (a number)",
+    "bool": "bool (true or false)",
+    "str": "str (a text)",
+    "none": "none",
 }
-YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+CONTAINERS = {"model_type": "a table", "dataclass_type": "a table", "dict_type": "a mapping"} | dict.fromkeys(
+    ("list_type", "tuple_type", "named_tuple_type", "iterable_type"), "a list"
+)
+BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
-def parse_options(function: Callable[..., object], assignments: Sequence[str], *, of: str) -> dict[str, object]:
-    """Keyword options of `function` from texts such as "homes=1000"; `of` is what messages call it."""
-    parameters = inspect.signature(function, eval_str=True).parameters
-    known = {p.name: p.annotation for p in parameters.values() if p.kind is p.KEYWORD_ONLY}
-    options: dict[str, object] = {}
+class Config(BaseModel):
+    """Base of configuration models: immutable, unknown keys are errors. Made from a file's content by `read`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def read(kind: Any, value: object, *, where: str) -> Any:
+    """The value as the type annotation `kind` declares it; `where` is the place that an error names."""
+    try:
+        return _validator(kind).validate_python(_python_value(value))
+    except ValidationError as error:
+        raise _data_error(error.errors()[0], where) from None
+
+
+def read_text(annotation: object, text: str, *, where: str) -> object:
+    """A text of the command line as the annotation declares it; the entries of a tuple are separated by commas."""
+    validator = _validator(annotation)
+    for meaning in _meanings(text):
+        try:
+            return validator.validate_python(meaning)
+        except ValidationError:
+            continue
+    return read(annotation, text, where=where)
+
+
+def read_options(
+    target: Target, given: Mapping[str, object], *, where: str, without: Iterable[str] = ()
+) -> dict[str, object]:
+    """The given options of a function, or parameters of a dataclass, as declared; those in `without` are unknown."""
+    known = options_of(target)
+    for name in given:
+        _refuse_unknown_option(target, name, where, without)
+    return {
+        name: read(known[name].annotation, value, where=_place(target, where) + name) for name, value in given.items()
+    }
+
+
+def complete(
+    target: Target, given: Mapping[str, object], *, where: str, without: Iterable[str] = ()
+) -> dict[str, object]:
+    """All options of a function, or parameters of a dataclass, as declared: those given, and defaults for the rest."""
+    values = read_options(target, given, where=where, without=without)
+    known = {name: option for name, option in options_of(target).items() if name not in without}
+    if dataclasses.is_dataclass(target):
+        built = target(**values)  # runs its own checks
+        values = {name: getattr(built, name) for name in known}
+    else:
+        values = {name: option.default for name, option in known.items()} | values
+    place = _place(target, where)
+    return {name: read(option.annotation, values[name], where=place + name) for name, option in known.items()}
+
+
+def read_assignments(target: Target, assignments: Iterable[str], *, where: str) -> dict[str, object]:
+    """Options from texts such as "homes=1000"; "columns.user=household" sets one entry of a mapping."""
+    known, options = options_of(target), dict[str, Any]()
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals:
-            raise DataError(f"{assignment!r}: options are written KEY=VALUE, e.g. seed=1")
+            raise DataError(f"{assignment!r}: write KEY=VALUE, e.g. seed=1")
         name, dot, entry = key.partition(".")
-        if name not in known:
-            raise unknown(f"option of {of}", name, known)
-        if dot and not _takes_mapping(known[name]):
-            raise DataError(f"{of} {key}: {name} has no entries; write {name}=VALUE")
-        if dot:  # columns.user=household fills one entry of a mapping
-            options[name] = {**typing.cast("Mapping[str, str]", options.get(name) or {}), entry: text}
+        _refuse_unknown_option(target, name, where)
+        place = _place(target, where) + key
+        if dot and not _takes_mapping(known[name].annotation):
+            raise DataError(f"{place}: {name} has no entries; write {name}=VALUE")
+        if dot:
+            options[name] = {**(options.get(name) or {}), entry: text}
         else:
-            options[name] = parse_value(text, known[name], f"{of} {key}")
+            options[name] = read_text(known[name].annotation, text, where=place)
     return options
 
 
-def parse_parameter(method: type, name: str, text: str, *, of: str) -> object:
-    """What a text means for a parameter of a method, which is a dataclass; `of` is what messages call it."""
-    hints = typing.get_type_hints(method)
-    known = [field.name for field in dataclasses.fields(method)]
-    if name not in known:
-        raise unknown(f"parameter of {of}", name, known)
-    return parse_value(text, hints[name], f"{of}.{name}")
-
-
-def parse_value(text: str, annotation: object, where: str) -> object:
-    """A text as int, float, bool, None or str, whichever the annotation allows first, or as one of its literals.
-
-    The entries of a tuple are written with commas.
-    """
-    if typing.get_origin(annotation) is typing.Literal:
-        choices = {str(choice): choice for choice in typing.get_args(annotation)}
-        if text not in choices:
-            raise unknown(f"value of {where}", text, choices)
-        return choices[text]
-    if typing.get_origin(annotation) is tuple:
-        entry = typing.get_args(annotation)[0]
-        return tuple(parse_value(part.strip(), entry, where) for part in text.split(",") if part.strip())
-    allowed = _allowed(annotation)
-    if types.NoneType in allowed and text.lower() == "none":
-        return None
-    if bool in allowed and text.lower() in YES_NO:
-        return YES_NO[text.lower()]
-    for kind in (int, float):
-        if kind in allowed:
-            try:
-                return kind(text)
-            except ValueError:
-                continue
-    if str in allowed:
-        return text
-    raise DataError(f"{where}={text!r}: expected {_expected(annotation)}")
-
-
-def refuse_wrong_type(value: object, annotation: object, where: str) -> None:
-    """Raise unless the value is what the annotation asks for; what this does not know it lets pass."""
-    if not any(_is_a(value, kind) for kind in _allowed(annotation)):
-        raise DataError(f"{where}={value!r}: expected {_expected(annotation)}")
+def options_of(target: Target) -> dict[str, inspect.Parameter]:
+    """The keyword-only parameters of a function, or all parameters of a dataclass, with evaluated annotations."""
+    if dataclasses.is_dataclass(target):
+        hints = typing.get_type_hints(target)
+        parameters = inspect.signature(target).parameters.values()
+        return {p.name: p.replace(annotation=hints[p.name]) for p in parameters}
+    parameters = inspect.signature(target, eval_str=True).parameters.values()
+    return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def spell_option(option: inspect.Parameter) -> str:
-    """An option with its kind and its default, in the words of the command line."""
+    """An option with its type and default, as the command line lists it."""
     if _takes_mapping(option.annotation):
         return f"{option.name}.ENTRY: text"
-    names = (getattr(kind, "__name__", str(kind)).replace("NoneType", "none") for kind in _allowed(option.annotation))
+    names = (getattr(kind, "__name__", str(kind)).replace("NoneType", "none") for kind in _members(option.annotation))
     kinds = " or ".join("text" if name == "str" else name for name in names)
     default = "" if option.default is option.empty else f" = {str(option.default).lower()}"
     return f"{option.name}: {kinds}{default}"
 
 
-def _is_a(value: object, kind: object) -> bool:
-    if kind is None or kind is types.NoneType:
-        return value is None
-    if kind in NUMBERS:  # numpy's numbers are as good as Python's; True is none
-        return isinstance(value, NUMBERS[kind]) and not isinstance(value, bool | np.bool_)
-    if kind is bool:
-        return isinstance(value, bool | np.bool_)
-    arguments, origin = typing.get_args(kind), typing.get_origin(kind) or kind
-    if origin is Mapping and isinstance(value, Mapping):
-        entries = [part for entry in value.items() for part in zip(entry, arguments, strict=False)]
-        return all(_is_a(part, asked) for part, asked in entries)
-    return isinstance(value, origin) if isinstance(origin, type) and origin is not inspect.Parameter.empty else True
+def _place(target: Target, where: str) -> str:
+    return f"{where}." if dataclasses.is_dataclass(target) else f"{where} "
 
 
-def _expected(annotation: object) -> str:
-    return " or ".join(WORDS.get(kind, getattr(kind, "__name__", str(kind))) for kind in _allowed(annotation))
+def _refuse_unknown_option(target: Target, name: str, where: str, without: Iterable[str] = ()) -> None:
+    known = options_of(target).keys() - set(without)
+    if name not in known:
+        raise unknown(f"{'parameter' if dataclasses.is_dataclass(target) else 'option'} of {where}", name, known)
 
 
-def _allowed(annotation: object) -> tuple[object, ...]:
+def _members(annotation: object) -> tuple[object, ...]:
+    """The types of a union, or the one type."""
     is_union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
     return typing.get_args(annotation) if is_union else (annotation,)
 
 
 def _takes_mapping(annotation: object) -> bool:
-    kinds = [typing.get_origin(kind) or kind for kind in _allowed(annotation)]
+    kinds = [typing.get_origin(kind) or kind for kind in _members(annotation)]
     return any(isinstance(kind, type) and issubclass(kind, Mapping) for kind in kinds)
+
+
+def _meanings(text: str) -> Iterator[object]:
+    """What a text may stand for, in the order of preference."""
+    if text.lower() == "none":
+        yield None
+    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    parsers: list[Callable[[str], object]] = [lambda entry: BOOLEANS[entry.lower()], int, float, str]
+    for parse in parsers:
+        with suppress(KeyError, ValueError):
+            yield parse(text)
+        with suppress(KeyError, ValueError):
+            yield [parse(entry) for entry in entries]
+
+
+def _python_value(value: object) -> object:
+    """The value with Python numbers in place of numpy scalars."""
+    if isinstance(value, dict):
+        return {key: _python_value(entry) for key, entry in value.items()}
+    if isinstance(value, list) or type(value) is tuple:
+        return [_python_value(entry) for entry in value]
+    is_scalar = type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0
+    return value.item() if is_scalar else value  # type: ignore[attr-defined]
+
+
+@cache
+def _validator(kind: Any) -> SchemaValidator:
+    if isinstance(kind, str) or kind is inspect.Parameter.empty:
+        return SchemaValidator(core_schema.any_schema())
+    allowed = ConfigDict(arbitrary_types_allowed=True)
+    try:
+        own_config = inspect.isclass(kind) and (issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind))
+        schema = TypeAdapter(kind, config=None if own_config else allowed).core_schema
+    except PydanticUserError:  # an annotation that pydantic cannot check
+        schema = core_schema.any_schema()
+    return SchemaValidator(_strict(schema))
+
+
+def _strict(schema: Any) -> Any:
+    """A schema that converts no scalars, takes lists for tuples and says in its errors what it expected."""
+    if isinstance(schema, list):
+        return [_strict(entry) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kind = schema.get("type")
+    if not isinstance(kind, str):  # fields by name
+        return {name: _strict(field) for name, field in schema.items()}
+    kept = ("config", "default", "expected", "metadata")
+    changed: Any = {key: value if key in kept else _strict(value) for key, value in schema.items()}
+    if kind in SCALARS:
+        changed["strict"] = True
+    if kind == "float":
+        changed = core_schema.no_info_before_validator_function(_json_float, changed)
+    if kind in ("model", "dataclass"):
+        # pydantic would use a model's own validator, which is strict about lists: so only its fields are validated.
+        inner = changed["schema"] if kind == "model" else changed
+        changed = core_schema.no_info_wrap_validator_function(partial(_read_table, schema["cls"]), inner)
+    expected, choices = _expected(schema)
+    if expected and (kind in ("literal", "union", "nullable", "is-instance") or kind in SCALARS):
+        changed = core_schema.custom_error_schema(
+            changed, "expected", custom_error_message=expected, custom_error_context={"choices": choices}
+        )
+    return changed if "ref" not in schema else {**changed, "ref": schema["ref"]}
+
+
+def _expected(schema: Any) -> tuple[str, list[str]]:
+    """What a schema accepts, in words, and the texts of a literal; no words if it is too complicated for a phrase."""
+    kind = schema["type"]
+    if kind in ("union", "nullable"):
+        members = schema["choices"] if kind == "union" else [schema["schema"], {"type": "none"}]
+        words, choices = zip(*(_expected(member) for member in members), strict=True)
+        return " or ".join(words) if all(words) else "", [choice for each in choices for choice in each]
+    if kind == "literal":
+        return " or ".join(map(repr, schema["expected"])), [str(choice) for choice in schema["expected"]]
+    if kind == "is-instance":
+        return schema["cls"].__name__, []
+    if kind in ("list", "tuple"):
+        entry = schema.get("items_schema", {"type": "any"})
+        entry = entry[0] if isinstance(entry, list) else entry
+        of = _expected(entry)[0]
+        return f"a list of {of}" if of else "a list" if entry["type"] == "any" else "", []
+    if kind == "dict":
+        parts = {schema.get(key, {}).get("type", "any") for key in ("keys_schema", "values_schema")}
+        phrases = {"str": "a mapping of texts to texts (KEY.ENTRY=TEXT)", "any": "a mapping"}
+        return phrases.get(parts.pop(), "") if len(parts) == 1 else "", []
+    return SCALARS.get(kind, ""), []
+
+
+def _read_table(cls: type, value: object, validate: Callable[[object], Any]) -> object:
+    """An instance of a model or dataclass from a table, with an error for unknown keys."""
+    if isinstance(value, cls):
+        return value
+    fields = getattr(cls, "model_fields", None) or getattr(cls, "__dataclass_fields__", {})
+    for key in value if isinstance(value, Mapping) else ():
+        if key not in fields:
+            raise PydanticCustomError("unknown_key", "{key}", {"key": str(key), "known": sorted(fields)})
+    made = validate(value)
+    return cls.model_construct(made[2], **made[0]) if issubclass(cls, BaseModel) else made
+
+
+def _json_float(value: object) -> object:
+    return float(value) if value in ("inf", "-inf", "nan") and isinstance(value, str) else value
+
+
+def _data_error(error: ErrorDetails, where: str) -> DataError:
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    parts = [part for part in error["loc"] if not str(part).startswith("function-")]
+    name = parts.pop() if kind == "missing" else ""
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
+    place = f"{where}: {path}" if path else where
+    shown = repr(value) if len(repr(value)) <= 100 else repr(value)[:97] + "..."
+    if kind == "missing":
+        return DataError(f"{place}: {name} is missing")
+    if kind == "unknown_key":
+        return unknown(f"key of {place}", context["key"], context["known"])
+    if kind == "value_error":  # of a model's or dataclass's own check
+        return DataError(f"{place}: {context['error']}")
+    if kind == "expected" and context["choices"] and isinstance(value, str):
+        return unknown(f"value of {place}", value, context["choices"])
+    if kind == "expected":
+        return DataError(f"{place}={shown}: expected {error['msg']}")
+    if kind in CONTAINERS:
+        return DataError(f"{place}={shown}: expected {CONTAINERS[kind]}")
+    return DataError(f"{place} {re.sub('^[A-Z][a-z]+ should', 'must', error['msg'])}, got {shown}")

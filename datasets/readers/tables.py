@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from datasets.common.errors import DataError, unknown
-from datasets.common.options import refuse_wrong_type
+from datasets.common.options import read
 from datasets.homes import Homes, Ids, Provenance
 from datasets.readers.bad_rows import Problems
 from datasets.readers.csv import ABSENT, Source, read_table, whole_numbers, write_delimited
@@ -92,7 +92,7 @@ def from_tables(
 
 
 def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
-    refuse_wrong_type(columns, Mapping[str, str], "columns")
+    read(Mapping[str, str], columns, where="columns")
     for role in columns:
         if role not in DEVICES + RULES + PER_TABLE:
             raise unknown("column role", role, {*DEVICES, *RULES, *(PER_TABLE if "." in role else ())})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from datasets.common.errors import DataError
-from datasets.common.options import parse_options
+from datasets.common.options import read_assignments
 from datasets.homes import Homes
 from datasets.readers.detect import recognise
 from datasets.registry import get, load, names
@@ -25,7 +25,7 @@ def homes_of(text: str) -> Homes:
     if name in names():
         places = [option.removeprefix("path=") for option in options if option.startswith("path=")]
         others = [option for option in options if not option.startswith("path=")]
-        return load(name, path=places[-1] if places else None, **parse_options(get(name).load, others, of=name))
+        return load(name, path=places[-1] if places else None, **read_assignments(get(name).load, others, where=name))
     path = Path(text) if Path(text).exists() else Path(name)
     if path.suffix == ".toml":
         from fedrule.pipeline import Pipeline  # when it is used: it needs an extra
@@ -36,4 +36,4 @@ def homes_of(text: str) -> Homes:
             get(name)  # says which names there are
         raise DataError(f"{path}: no such file or folder; give {ABOUT}")
     kind = recognise(path)
-    return load(kind, path=path, **parse_options(get(kind).load, options, of=kind))
+    return load(kind, path=path, **read_assignments(get(kind).load, options, where=kind))

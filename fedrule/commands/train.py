@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from datasets.common.cli import add_import, import_all
-from datasets.common.errors import DataError
-from datasets.common.options import parse_parameter
+from datasets.common.options import read_assignments
 from datasets.common.progress import Progress, progress
 from datasets.common.threads import set_threads
 from fedrule.commands import homes as asked_homes
@@ -80,13 +79,7 @@ def _options(method: str, texts: list[str]) -> dict[str, object]:
     """Options of a method from texts such as "rounds=50"."""
     from baselines.registry import get
 
-    options: dict[str, object] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise DataError(f"--set {text}: write KEY=VALUE, e.g. rounds=50")
-        options[name] = parse_parameter(get(method), name, value, of=method)
-    return options
+    return read_assignments(get(method), texts, where=method)
 
 
 def _shown(bar: Progress) -> OnRound:

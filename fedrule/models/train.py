@@ -22,7 +22,6 @@ import torch
 
 from baselines.method import Fitted, OnRound, ignore
 from datasets.common.errors import DataError
-from datasets.common.options import refuse_wrong_type
 from datasets.homes import Homes
 from datasets.splits import Split, split
 from datasets.valid import ValidRules
@@ -62,7 +61,8 @@ def train(
     """A model of these homes with its card; with one thread the same numbers come out bit for bit."""
     if not 0 < test < 1:
         raise DataError(f"test {test}: the share of rules to keep back is between 0 and 1, e.g. 0.2")
-    refuse_wrong_type(homes, Homes, "homes")
+    if not isinstance(homes, Homes):
+        raise DataError(f"homes={homes!r}: expected Homes")
     earlier = SavedModel.load(go_on_from) if isinstance(go_on_from, Path | str) else go_on_from
     name = _name(method, earlier)
     given, homes = homes, homes.merged_types() if merge_types else homes

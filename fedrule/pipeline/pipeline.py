@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from datasets.common.errors import DataError
-from datasets.common.options import refuse_wrong_type
+from datasets.common.options import read
 from datasets.homes import Array, Homes, Ids, Provenance, Relation, Rules
 from datasets.readers.bad_rows import Problems
 from datasets.readers.csv import read_table, whole_numbers
@@ -126,7 +126,7 @@ class Pipeline:
         folder: where relative paths of SQLite files begin
         """
         for key, value in {"retries": retries, "rows": rows, "pause": pause}.items():
-            refuse_wrong_type(value, SETTINGS[key], key)
+            read(SETTINGS[key], value, where=key)
             least = 1 if key == "rows" else 0
             if value < least:
                 raise DataError(f"{key}={value}: it is {least} or more")
@@ -190,7 +190,7 @@ class Pipeline:
 
     def batches(self, size: int = 10_000) -> Iterator[Homes]:
         """Homes of `size` users at a time, by their ids, all numbered by `vocabulary`; a few parts are in memory."""
-        refuse_wrong_type(size, int, "size")
+        read(int, size, where="size")
         if size < 1:
             raise DataError(f"size={size}: it is 1 or more")
         words = self.vocabulary()

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from datasets.common.errors import DataError, unknown
-from datasets.common.options import refuse_wrong_type
+from datasets.common.options import read
 from datasets.readers.tables import DEVICES, OPTIONAL, RULES
 
 ROLES = {"devices": DEVICES, "rules": RULES}
@@ -43,7 +43,7 @@ class TableAt:
             # The value is not repeated: a password may stand at the wrong key.
             if not isinstance(value, str | None if key in ("schema", "updated") else str):
                 raise DataError(f"{key} of a table: it is {type(value).__name__}, expected a text")
-        refuse_wrong_type(self.columns, Mapping[str, str], "columns")
+        read(Mapping[str, str], self.columns, where="columns")
 
     def roles(self, kind: str) -> dict[str, str]:
         """The name of the column of each role of this kind of table."""
@@ -83,7 +83,7 @@ def read_settings(path: Path, known: Mapping[str, object]) -> tuple[TableAt, Tab
             raise unknown(f"setting of {path.name}", key, {*ROLES, *known})
     tables = [_table(content.get(kind), kind, path) for kind in ROLES]
     for key in known.keys() & content.keys():
-        refuse_wrong_type(content[key], known[key], f"{path.name}: {key}")
+        read(known[key], content[key], where=f"{path.name}: {key}")
     return tables[0], tables[1], {key: value for key, value in content.items() if key not in ROLES}
 
 

@@ -10,7 +10,7 @@ import pytest
 import datasets
 from datasets.__main__ import main
 from datasets.common.errors import DataError
-from datasets.common.options import parse_options
+from datasets.common.options import read_assignments
 from tests.support.tables import write_pair
 
 
@@ -31,7 +31,7 @@ def test_a_wrong_name_is_answered_with_the_right_one_and_no_traceback(capsys):
     ("assignment", "complaint"),
     [
         ("hoems=10", "unknown option of wyze-synthetic 'hoems'; did you mean 'homes'?"),
-        ("homes", "options are written KEY=VALUE"),
+        ("homes", "write KEY=VALUE"),
         ("homes.x=1", "wyze-synthetic homes.x: homes has no entries; write homes=VALUE"),
         ("homes=many", "wyze-synthetic homes='many': expected int (a whole number) or none"),
     ],
@@ -110,16 +110,16 @@ def test_texts_become_what_the_signature_asks_for():
     def load(*, size: int | None = None, share: float = 0.1, strict: bool = False, name: str = "") -> None: ...
 
     texts = ["size=none", "share=1", "strict=yes", "name=7"]
-    assert parse_options(load, texts, of="x") == {"size": None, "share": 1.0, "strict": True, "name": "7"}
+    assert read_assignments(load, texts, where="x") == {"size": None, "share": 1.0, "strict": True, "name": "7"}
     with pytest.raises(DataError, match="x strict='maybe': expected bool"):
-        parse_options(load, ["strict=maybe"], of="x")
+        read_assignments(load, ["strict=maybe"], where="x")
 
 
 def test_entries_fill_a_mapping_one_by_one():
     def load(*, columns: Mapping[str, str] | None = None) -> None: ...
 
     texts = ["columns=none", "columns.user=household", "columns.type=model"]
-    assert parse_options(load, texts, of="x") == {"columns": {"user": "household", "type": "model"}}
+    assert read_assignments(load, texts, where="x") == {"columns": {"user": "household", "type": "model"}}
 
 
 def test_check_says_what_was_skipped_even_when_skipping_was_asked_for(capsys, tmp_path):

@@ -279,7 +279,7 @@ def test_a_wrong_name_or_option_is_answered_with_the_right_one() -> None:
         split(some, "hold_out")
     with pytest.raises(DataError, match="unknown option of holdout 'fracton'; did you mean 'fraction'"):
         split(some, "holdout", fracton=0.1)
-    with pytest.raises(DataError, match=r"unknown option of leave_one_out 'fraction'.* Known: validation"):
+    with pytest.raises(DataError, match=r"unknown option of leave_one_out 'fraction'.* Known: seed, validation"):
         split(some, "leave_one_out", fraction=0.1)
 
 

@@ -11,7 +11,7 @@ from baselines import registry
 from benchmarks.runs.experiment import assignments, of_type
 from benchmarks.runs.suite import read_examples, read_suite, suites
 from datasets.common.errors import DataError
-from datasets.common.options import parse_value
+from datasets.common.options import read_text
 from tests.support.toys import toys
 
 assert toys  # a fixture
@@ -211,7 +211,7 @@ def test_settings_on_the_command_line_take_the_type_of_their_parameter():
     texts = ["toy-count.rounds=2", "toy-count.noise=3", "toy-large.megabytes=1"]
     assert assignments(texts) == {"toy-count": {"rounds": 2, "noise": 3.0}, "toy-large": {"megabytes": 1}}
     assert type(assignments(texts)["toy-count"]["noise"]) is float
-    assert parse_value("16, 32", tuple[int, ...], "x") == (16, 32)
+    assert read_text(tuple[int, ...], "16, 32", where="x") == (16, 32)
 
 
 @pytest.mark.parametrize(
