@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from baselines import registry
 from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric, resamples_for
-from benchmarks.results.histories import histories
+from benchmarks.results.curves import curves_table
 from benchmarks.results.leaderboard import Board, boards, leaderboard
 from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
-from benchmarks.runs.experiment import assignments, source, split_options
-from benchmarks.runs.scheduler import execute
+from benchmarks.runs.experiment import assignments, make_source, split_options
+from benchmarks.runs.scheduler import run_all
 from benchmarks.runs.suite import read_suite
 from datasets.common.errors import DataError, unknown
 from datasets.common.files import moved_to
@@ -85,7 +85,7 @@ def run_suite(chosen: argparse.Namespace) -> int:
         if method not in {asked.method for asked in experiments}:
             raise DataError(f"--set {method}: the suite {chosen.suite} does not run {method}")
     store = Store(results_folder(chosen.results))
-    outcome = execute(
+    outcome = run_all(
         experiments,
         store=store,
         jobs=chosen.jobs,
@@ -211,7 +211,7 @@ def show_curves(chosen: argparse.Namespace) -> int:
     """The history by round of every run, as CSV."""
     if chosen.out and chosen.out.suffix != ".csv":
         raise DataError(f"--out {chosen.out}: curves are written as CSV; give a name that ends in .csv")
-    table = histories(_results(chosen))
+    table = curves_table(_results(chosen))
     if table.empty:
         raise DataError("no run here has a history; `python -m benchmarks run smoke --curves 10` makes some")
     if not chosen.out:
@@ -231,7 +231,7 @@ def tune_method(chosen: argparse.Namespace) -> int:
     for text in chosen.data or ["ifttt-synthetic"]:
         name, _, options = text.partition(":")
         parsed = read_assignments(get_data(name).load, options.split(",") if options else [], where=name)
-        sources.append(source(name, options=parsed, track=chosen.track))
+        sources.append(make_source(name, options=parsed, track=chosen.track))
     fixed = _settings(chosen, "tune")
     how = split_options(chosen.split, {})
     seeds = tuple(_seeds(chosen.seeds or 1, first=FIRST_SEED))

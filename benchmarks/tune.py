@@ -27,15 +27,16 @@ import shlex
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from baselines.registry import get
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.results.store import Store, as_json
+from benchmarks.results.tuning import FOLDER, Trial
 from benchmarks.runs.environment import commit, versions
-from benchmarks.runs.experiment import Experiment, Source, experiment
+from benchmarks.runs.experiment import Experiment, Source, make_experiment
 from benchmarks.runs.run import fit
 from datasets.common.errors import DataError, unknown
 from datasets.common.files import Json, write_json
@@ -53,19 +54,6 @@ KINDS = ("int", "float", "log", "choice")
 
 Space: TypeAlias = Mapping[str, tuple[object, ...]]
 Parameters: TypeAlias = dict[str, Json]
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One choice of parameters and how well it did on validation data."""
-
-    parameters: Parameters  # none for the defaults
-    value: float | None  # the mean over data sets and seeds; None if it failed
-    values: list[float]  # of each data set and seed
-    seconds: float
-    error: str = ""
-    commit: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +100,7 @@ class Study:
         """One fit of the study."""
         given = {**self.fixed, **parameters}
         how = {"split": self.split, "options": self.split_options, "seed": seed, "protocols": ("ranking",)}
-        return experiment(self.method, source, parameters=given, **how)  # type: ignore[arg-type]
+        return make_experiment(self.method, source, parameters=given, **how)  # type: ignore[arg-type]
 
     def key(self) -> Json:
         """What must be equal for the trials of two studies to be the same."""
@@ -136,7 +124,7 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Tun
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     key = study.key()
     text = json.dumps(key, sort_keys=True)
-    path = store.folder / "tuning" / f"{study.method}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    path = store.folder / FOLDER / f"{study.method}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     kept = _kept(path, key)
     space = study.space()
     parts = {(s, seed): _parts(study, source, seed) for s, source in enumerate(study.sources) for seed in study.seeds}

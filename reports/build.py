@@ -71,14 +71,14 @@ def _build(chosen: argparse.Namespace) -> int:
 
 
 def _run_missing(chosen: argparse.Namespace, folder: Path) -> None:
-    from benchmarks.results.report_inputs import prepare
     from benchmarks.results.store import Store
+    from benchmarks.runs.report_inputs import make_report_inputs
 
-    prepared = prepare(chosen.suite, store=Store(folder), jobs=chosen.jobs, quiet=chosen.quiet)
-    there = len(prepared.runs.finished) - prepared.runs.made
-    log.info("%d results made, %d were there, in %s", prepared.runs.made, there, folder)
-    for run in prepared.runs.elsewhere:
-        log.warning("under way in another process: %s", run)
+    made = make_report_inputs(chosen.suite, store=Store(folder), jobs=chosen.jobs, quiet=chosen.quiet)
+    there = len(made.runs.finished) - made.runs.made
+    log.info("%d results made, %d were there, in %s", made.runs.made, there, folder)
+    for run in made.runs.elsewhere:
+        log.warning("running in another process: %s", run)
 
 
 def _write(files: Mapping[Path, bytes]) -> list[Path]:

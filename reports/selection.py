@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.results.compare import refuse_mixed
-from benchmarks.results.leaderboard import Board, boards, changed_options, whole_options
+from benchmarks.results.leaderboard import Board, boards, changed_options
 from benchmarks.results.store import Result
 from reports.inputs import Inputs
 
@@ -62,7 +62,7 @@ def group_runs(runs: Sequence[Result]) -> list[RunGroup]:
     found: dict[tuple[str, ...], list[Result]] = {}
     for run in runs:
         split = {name: value for name, value in run.key.split.items() if name not in CARVED}
-        where = run.key.data, _text(whole_options(run)), run.key.track, _text(split)
+        where = run.key.data, _text(run.overrides.data_options), run.key.track, _text(split)
         found.setdefault(where, []).append(run)
     return [RunGroup(tuple(each)) for _, each in sorted(found.items())]
 

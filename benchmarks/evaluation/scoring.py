@@ -96,9 +96,6 @@ def score(fitted: Fitted, homes: Homes, trigger: Array, action: Array) -> Scores
 
 # --- What an evaluation gives back: one summary, one row per hidden rule and one row per home.
 
-OVER_HOMES = frozenset({"loss", "auc", "auc_feasible"})  # means over homes; all others are over hidden rules
-COUNTS = frozenset({"hidden", "homes", "unseen", "unanswered", "non_rules", "feasible"})  # by which none is better
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
@@ -106,7 +103,8 @@ class Evaluation:
 
     `homes` has a column `n_hidden` and, for the main metrics, a column with the mean over the home's hidden rules
     under the name that the summary gives it, so that homes can be drawn again (bootstrap) or paired between methods:
-    the summary's number is the mean of the column, NaN left out, weighted by `n_hidden` (not where in OVER_HOMES).
+    the summary's number is the mean of the column, NaN left out, weighted by `n_hidden`. `loss`,
+    `auc` and `auc_feasible` are plain means over homes.
     """
 
     protocol: str

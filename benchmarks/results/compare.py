@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from benchmarks.evaluation.scoring import COUNTS, OVER_HOMES
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError, unknown
 from datasets.common.random import Stream, generator
@@ -28,6 +27,8 @@ Floats = npt.NDArray[np.float64]
 ALPHA = 0.05  # below which two methods are told apart
 RESAMPLES = 10_000  # at least; see `resamples_for`
 LOWER_IS_BETTER = frozenset({"loss", "mr", "mr_rt"})
+OVER_HOMES = frozenset({"loss", "auc", "auc_feasible"})  # means over homes; all others are over hidden rules
+COUNTS = frozenset({"hidden", "homes", "unseen", "unanswered", "non_rules", "feasible"})  # neither good nor bad
 DRAWS_AT_ONCE = 4_000_000  # numbers held while resampling; changes no result
 LEVEL = 0.95
 

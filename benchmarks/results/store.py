@@ -1,13 +1,13 @@
-"""A result is one file whose name is the hash of its key (`benchmarks.results.store`).
+"""A result is one file, named by the hash of its key: all that must be equal for two runs to be the same.
 
-    <hash>.json           key, summary, history by round, seconds, memory, versions, commit, hash of the method's code
+    <hash>.json           key, overrides, summary, history by round, seconds, memory, versions, commit, hash of the code
     <hash>.homes.parquet  a row per home with hidden rules
     <hash>.rules.parquet  a row per hidden rule
-    <hash>.failed.json    the error of a run that failed; it goes away when the run succeeds
+    <hash>.failed.json    the error of a run that failed; deleted when the run succeeds
 
-Every file is written under another name and moved, the JSON last, so a finished run is complete and two processes may
-share a folder. A file that cannot be read is named and left alone. The code is not part of the key: a run of edited
-code takes the place of the old one, so that no list shows both.
+Every file is written under a temporary name and moved, the JSON last, so a finished run is complete and two processes
+may share a folder. Files that cannot be read are reported and left alone. The code is not part of the key: a run of
+edited code replaces the old one, so that no list shows both.
 """
 
 from __future__ import annotations
@@ -17,21 +17,16 @@ import json
 import logging
 import math
 import os
-import types
-import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from datasets.common.errors import DataError
 from datasets.common.files import Json, moved_to, write_json
-
-# --- The key of a result says what must be equal for two runs to be the same; its hash names the result's files.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +42,12 @@ class Key:
     split: dict[str, Json]
     protocol: str
     seed: int
-    curves: int = 0  # every how many rounds the model was measured; 0 is never
+    curves: int = 0  # the model was measured every so many rounds; 0: never
 
     @property
     def hash(self) -> str:
         """16 hex digits: the name of the files."""
-        values = asdict(self)
-        if not self.curves:
-            del values["curves"]  # results from before there were curves keep their names
-        text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(asdict(self), sort_keys=True, ensure_ascii=False, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
@@ -64,8 +56,17 @@ class Key:
         return f"{self.method} on {where}, {self.protocol}, seed {self.seed}{curves}"
 
 
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What was set to something else than the default of that time: what tables and figures call a run by."""
+
+    parameters: dict[str, Json] = field(default_factory=dict)  # of the method
+    data_options: dict[str, Json] = field(default_factory=dict)
+    split_options: dict[str, Json] = field(default_factory=dict)
+
+
 def as_json(value: object, where: str) -> Json:
-    """A setting as JSON keeps it: tuples become lists, paths text, numbers that JSON lacks text."""
+    """A setting as JSON stores it: tuples become lists; paths, NaN and infinity become text."""
     if isinstance(value, Mapping):
         return {str(name): as_json(entry, f"{where}.{name}") for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -81,17 +82,17 @@ def as_json(value: object, where: str) -> Json:
 
 log = logging.getLogger(__name__)
 
-FORMAT = 2  # goes up when older files would be misread, or hold numbers of an evaluation that has changed since
+FORMAT = 3  # goes up when older files would be misread, or hold numbers of an evaluation that has changed since
 TABLES = ("homes", "rules")
-LATER = ("code", "digests")  # files of before lack them and can be read all the same
-OTHERWISE = ("key", "folder", *LATER)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One run: what it was, what came out and what it took. The tables stay on disk until asked for."""
+    """One run: its key, its numbers and its cost. The tables stay on disk until they are needed."""
 
     key: Key
+    overrides: Overrides = field(default_factory=Overrides)
+    suite: str = ""  # that the run was part of when it was made; empty outside of a suite
     status: str = "done"  # or "failed"
     error: str = ""
     summary: dict[str, float] = field(default_factory=dict)  # metric -> value; NaN where there was nothing to measure
@@ -102,10 +103,10 @@ class Result:
     counts: dict[str, int] = field(default_factory=dict)  # homes, devices, rules of the data
     versions: dict[str, str] = field(default_factory=dict)
     commit: str = ""
-    code: str = ""  # of the files the method is written in, see `circumstances.code_of`
+    code: str = ""  # hash of all files of ours that its numbers depend on, see `benchmarks.runs.environment.code_of`
     threads: int = 1
     written: str = ""
-    digests: dict[str, str] = field(default_factory=dict)  # of the tables, to notice one that is cut off or damaged
+    digests: dict[str, str] = field(default_factory=dict)  # of the tables, to notice one that is truncated or damaged
     folder: Path | None = None  # where it was read from
 
     def homes(self) -> pd.DataFrame:
@@ -118,12 +119,12 @@ class Result:
 
     def _table(self, name: str) -> pd.DataFrame:
         if self.folder is None or self.status != "done":
-            raise DataError(f"{self.key}: its {name} are not on disk; the run is {self.status}")
+            raise DataError(f"{self.key}: no table of {name} on disk; the run is {self.status}")
         path = _table_path(self.folder, self.key, name)
         try:
             return pd.read_parquet(path)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise DataError(f"{path}: not a readable Parquet file ({error}); delete it and run again") from error
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: not a readable Parquet file ({error}); delete it and run it again") from error
 
 
 def results_folder(given: Path | str | None = None) -> Path:
@@ -290,39 +291,45 @@ def _warn(path: Path, reason: str) -> None:
 def _parsed(path: Path) -> Result:
     """A result file; a ValueError that says why it cannot be used."""
     try:
-        content = _whole(path.read_text("utf-8"))
-        if content["format"] != FORMAT:
-            raise ValueError(f"it has format {content['format']}, this version reads {FORMAT}")
-        values = {each.name: content[each.name] for each in fields(Result) if each.name not in OTHERWISE}
-        values |= {name: content[name] for name in LATER if name in content}
+        content = _content(path.read_text("utf-8"))
+        values = {each.name: content[each.name] for each in fields(Result) if each.name != "folder"}
+        values |= {"key": Key(**content["key"]), "overrides": Overrides(**content["overrides"])}
         values["summary"] = {name: _number(value) for name, value in values["summary"].items()}
         values["history"] = [{name: _number(value) for name, value in row.items()} for row in values["history"]]
-        result = Result(key=Key(**content["key"]), folder=path.parent, **values)
+        result = Result(**values, folder=path.parent)
         expected = f"{result.key.hash}.json" if result.status == "done" else f"{result.key.hash}.failed.json"
         if path.name != expected:
             raise ValueError(f"its key belongs to {expected}")
         for name, digest in result.digests.items():
             table = _table_path(path.parent, result.key, name)
             if not table.exists() or _digest(table) != digest:
-                raise ValueError(f"{table.name} is missing, cut off or damaged")
+                raise ValueError(f"{table.name} is missing, truncated or damaged")
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise ValueError(f"no {error}" if isinstance(error, KeyError) else str(error)) from error
     return result
 
 
-def _whole(text: str) -> dict[str, Any]:
+def _content(text: str) -> dict[str, Any]:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"it is not whole: {error}") from None
+        raise ValueError(f"it is incomplete: {error}") from None
     if not isinstance(content, dict):
-        raise ValueError("it is no result, but other JSON")
+        raise ValueError("it is not a result")
+    refuse_other_format(content["format"], FORMAT)
     return content
+
+
+def refuse_other_format(found: object, ours: int) -> None:
+    """A ValueError for a file of another version."""
+    if found != ours:
+        age = "a newer" if isinstance(found, int) and found > ours else "an older"
+        raise ValueError(f"made by {age} version (format {found}, this version reads {ours}): run it again")
 
 
 def _as_json(result: Result) -> Json:
     values = {each.name: getattr(result, each.name) for each in fields(Result) if each.name != "folder"}
-    values["key"] = asdict(result.key)
+    values |= {"key": asdict(result.key), "overrides": asdict(result.overrides)}
     values["summary"] = {name: _json_number(value) for name, value in result.summary.items()}
     values["history"] = [{name: _json_number(value) for name, value in row.items()} for row in result.history]
     return {"format": FORMAT, **values}
@@ -336,116 +343,3 @@ def _json_number(value: float) -> float | str | None:
     """JSON has no NaN and no infinity."""
     value = float(value)
     return value if math.isfinite(value) else None if math.isnan(value) else str(value)
-
-
-# --- Records beside the runs: a dataclass of plain values is one JSON file, and comes back equal or with a reason why not.
-#
-# A file is named by the hash of what it is about. One that is damaged or has an older format is named and left alone.
-
-R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """A device of a home."""
-
-    id: int | str
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
-class TypedRule:
-    """A rule in words, between entity types: what a user-item model calls an item."""
-
-    trigger_type: str
-    trigger_state: str
-    action: str
-    action_type: str
-
-    def __str__(self) -> str:
-        return f"({self.trigger_type}, {self.trigger_state}, {self.action}, {self.action_type})"
-
-
-@dataclass(frozen=True, slots=True)
-class HomeRule:
-    """A rule in words, between devices of a home."""
-
-    trigger: Owned
-    trigger_state: str
-    action: str
-    action_device: Owned
-
-
-def name_of(about: Mapping[str, object]) -> str:
-    """The name of the file of what this describes."""
-    text = json.dumps(as_json(about, "record"), sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-
-
-def write_record(path: Path, record: Any, format: int) -> None:
-    """Keep a record; equal records are equal bytes."""
-    write_json(path, {"format": format, **_plain(asdict(record))})
-
-
-def read_record(path: Path, kind: type[R], format: int) -> R:
-    """The record of a file; a ValueError that says why where it cannot be used."""
-    try:
-        content = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"it cannot be read: {error}") from None
-    if not isinstance(content, dict) or "format" not in content:
-        raise ValueError("it is no record: it has no format")
-    if content.pop("format") != format:
-        raise ValueError(f"it has another format than {format}, which this version reads; prepare the suite again")
-    record: R = _restored(content, kind, kind.__name__)
-    return record
-
-
-def read_records(folder: Path, kind: type[R], format: int) -> tuple[list[R], list[tuple[str, str]]]:
-    """The records of a folder in the order of their names; file and reason of each that cannot be used."""
-    found: list[R] = []
-    problems: list[tuple[str, str]] = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            found.append(read_record(path, kind, format))
-        except ValueError as error:
-            problems.append((f"{folder.name}/{path.name}", str(error)))
-    return found, problems
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists and keys as text, which is how JSON has them."""
-    if isinstance(value, dict):
-        return {str(name): _plain(entry) for name, entry in value.items()}
-    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
-
-
-def _restored(value: Json, kind: Any, place: str) -> Any:
-    """A JSON value as the declared type holds it."""
-    origin, of = typing.get_origin(kind), typing.get_args(kind)
-    if is_dataclass(kind) and isinstance(value, dict):
-        hints = typing.get_type_hints(kind)
-        names = [each.name for each in fields(kind)]
-        if missing := [name for name in names if name not in value]:
-            raise ValueError(f"{place} has no {', '.join(missing)}")
-        return typing.cast(Any, kind)(
-            **{name: _restored(value[name], hints[name], f"{place}.{name}") for name in names}
-        )
-    if origin is tuple and isinstance(value, list):
-        return tuple(_restored(entry, of[0], f"{place}[{place_of}]") for place_of, entry in enumerate(value))
-    if origin is dict and isinstance(value, dict):
-        if of[0] is int and not all(name.lstrip("-").isdecimal() for name in value):
-            raise ValueError(f"{place} has a key that is no whole number")
-        return {of[0](name): _restored(entry, of[1], f"{place}.{name}") for name, entry in value.items()}
-    if kind is object:  # settings, which are whatever JSON holds
-        return value
-    allowed = of if origin in (types.UnionType, typing.Union) else (kind,)
-    for option in allowed:
-        if is_dataclass(option) and isinstance(value, dict):
-            return _restored(value, option, place)
-    if float in allowed and type(value) is int:
-        return float(value)
-    if type(value) not in allowed:
-        expected = " or ".join(getattr(option, "__name__", str(option)) for option in allowed)
-        raise ValueError(f"{place} is {type(value).__name__}, expected {expected}")
-    return value

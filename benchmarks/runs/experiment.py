@@ -8,14 +8,15 @@ import json
 import os
 import types
 import typing
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeAlias
 
 from baselines.registry import get, names
 from benchmarks.evaluation.evaluate import PROTOCOLS
-from benchmarks.results.store import Key, as_json
+from benchmarks.results.store import Key, Overrides, as_json
 from benchmarks.runs.environment import code_of
 from datasets import Homes, load
 from datasets.common.errors import DataError, unknown
@@ -110,6 +111,8 @@ def of_type(value: object, annotation: object, where: str) -> object:
     raise DataError(f"{where} = {value!r}: expected {expected}")
 
 
+Settings: TypeAlias = Mapping[str, object]
+
 TRACKS = ("types", "instances")
 SEEDS = (0, 1, 2, 3, 4)
 
@@ -136,8 +139,10 @@ class Source:
         return self.data, options, self.track, self.path, os.environ.get("FEDRULE_DATA", "")
 
 
-def source(data: str, *, options: Mapping[str, object], track: str = "types", path: Path | str | None = None) -> Source:
-    """A source whose names and options are known to be right."""
+def make_source(
+    data: str, *, options: Mapping[str, object], track: str = "types", path: Path | str | None = None
+) -> Source:
+    """A source with checked names and options."""
     if track not in TRACKS:
         raise unknown("track", track, TRACKS)
     return Source(data, data_options(data, options), track, None if path is None else Path(path))
@@ -154,12 +159,22 @@ class Experiment:
     split_options: dict[str, object]  # all of them
     seed: int  # decides the split and what the method draws
     protocols: tuple[str, ...]
-    curves: int = 0  # every how many rounds the model is measured, with validation kept apart; 0 is never
+    curves: int = 0  # measure the model every so many rounds, fitted without validation rules; 0: never
+    suite: str = field(default="", compare=False)  # that it is part of; decides no number
 
     @property
     def code(self) -> str:
-        """That of the method as it is now; a result of other code is not a result of this experiment."""
+        """Hash of the code as it is now; a result of other code is not a result of this experiment."""
         return code_of(get(self.method))
+
+    @property
+    def overrides(self) -> Overrides:
+        """What differs from the defaults of now."""
+        return Overrides(
+            _differing(self.parameters, lambda: method_parameters(self.method, {}), self.method),
+            _differing(self.source.options, lambda: data_options(self.source.data, {}), self.source.data),
+            _differing(self.split_options, lambda: split_options(self.split, {}), self.split),
+        )
 
     def keys(self, fingerprint: str) -> dict[str, Key]:
         """Protocol -> the key of its result on homes with this fingerprint."""
@@ -189,7 +204,7 @@ class Experiment:
         return f"{self.method} on {self.source.data} ({self.source.track}, {self.split}), seed {self.seed}"
 
 
-def experiment(
+def make_experiment(
     method: str,
     source: Source,
     *,
@@ -199,22 +214,41 @@ def experiment(
     seed: int = 0,
     protocols: Sequence[str] = PROTOCOLS,
     curves: int = 0,
+    suite: str = "",
 ) -> Experiment:
-    """An experiment whose names and settings are known to be right."""
+    """An experiment with checked names and settings."""
     for protocol in protocols:
         if protocol not in PROTOCOLS:
             raise unknown("protocol", protocol, PROTOCOLS)
     if not protocols:
-        raise DataError(f"{method}: no protocol to measure by; name one of {', '.join(PROTOCOLS)}")
+        raise DataError(f"{method}: no protocol; name one of {', '.join(PROTOCOLS)}")
     if seed < 0:
-        raise DataError(f"{method}: seed {seed} is negative; use 0, 1, 2, ...")
-    if type(curves) is not int or curves < 0:  # True is no number
-        raise DataError(f"{method}: curves = {curves!r}: give every how many rounds, 1, 2, ..., or 0 for none")
+        raise DataError(f"{method}: seed must be 0 or more, got {seed}")
+    refuse_bad_interval("curves", curves)
     full = method_parameters(method, parameters)
-    return Experiment(method, full, source, split, split_options(split, options), seed, tuple(protocols), curves)
+    return Experiment(method, full, source, split, split_options(split, options), seed, tuple(protocols), curves, suite)
 
 
-def _settings(values: Mapping[str, object], where: str) -> dict[str, Json]:
+def refuse_bad_interval(name: str, every: int) -> None:
+    """An error unless it is a number of rounds."""
+    if type(every) is not int or every < 0:  # bool is an int
+        raise DataError(f"{name} must be a number of rounds (1, 2, ...) or 0 for never, got {every!r}")
+
+
+def _differing(
+    values: Mapping[str, object], defaults: Callable[[], Mapping[str, object]], where: str
+) -> dict[str, Json]:
+    """The values that are not the defaults; all of them where some have no default."""
+    try:
+        usual = _settings(defaults(), where)
+    except (DataError, TypeError):
+        usual = {}
+    return {
+        name: value for name, value in _settings(values, where).items() if name not in usual or usual[name] != value
+    }
+
+
+def _settings(values: Settings, where: str) -> dict[str, Json]:
     return {name: as_json(value, f"{where} {name}") for name, value in values.items()}
 
 

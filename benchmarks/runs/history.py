@@ -16,6 +16,7 @@ from baselines.method import Fitted
 from benchmarks.evaluation.metrics import auc, cross_entropy, mean, mean_by
 from benchmarks.evaluation.paper import Examples, Sampled
 from benchmarks.evaluation.scoring import CHUNK, asked_part
+from benchmarks.results.curves import CURVES
 from datasets.common.errors import DataError
 from datasets.common.random import Stream, generator
 from datasets.homes import Array
@@ -40,8 +41,6 @@ from datasets.splits import Split
 
 HOMES = 2000  # of a part at most: a mean over so many has a standard error of about 2 % of the spread between homes
 PARTS = {"train": Stream.TRAIN_CURVE, "validation": Stream.VALIDATION_CURVE, "test": Stream.TEST_CURVE}
-METRICS = ("loss", "auc", "mr")
-NAMES = frozenset(f"{part}_{metric}" for part in PARTS for metric in METRICS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +120,7 @@ class Rounds:
     def __call__(self, done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:
         """After each round of the method; see `baselines.method.OnRound`."""
         # A method may call what it measures by the name of a curve, and mean rules of its own choice.
-        measured = {f"own_{name}" if name in NAMES else name: float(value) for name, value in values.items()}
+        measured = {f"own_{name}" if name in CURVES else name: float(value) for name, value in values.items()}
         row = {"round": float(done), **measured, "seconds": self.fitting}
         if self._curves is not None:
             self._unmeasured = fitted

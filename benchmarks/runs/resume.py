@@ -21,7 +21,7 @@ import numpy as np
 
 from baselines.method import Fitted, Method, OnRound, ignore
 from benchmarks.results.store import Store
-from benchmarks.runs.experiment import Experiment
+from benchmarks.runs.experiment import Experiment, refuse_bad_interval
 from benchmarks.runs.history import Rounds
 from datasets.common.errors import DataError
 from datasets.homes import Homes
@@ -53,7 +53,7 @@ class Checkpoints:
     @classmethod
     def of(cls, asked: Experiment, fingerprint: str, store: Store, every: int) -> Checkpoints:
         """Of an experiment on homes with this fingerprint."""
-        refuse_wrong(every)
+        refuse_bad_interval("checkpoints", every)
         key = next(iter(asked.keys(fingerprint).values()))
         return cls(store.folder / "checkpoints", replace(key, protocol="").hash, asked.code, every)
 
@@ -88,12 +88,6 @@ class Checkpoints:
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob(f"{self.name}.*npz"))
-
-
-def refuse_wrong(every: int) -> None:
-    """An error for what is no number of rounds."""
-    if type(every) is not int or every < 0:  # True is no number
-        raise DataError(f"checkpoints = {every!r}: give every how many rounds, 1, 2, ..., or 0 for none")
 
 
 def is_resumable(method: Method | Resumable) -> TypeGuard[Resumable]:

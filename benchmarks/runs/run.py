@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from baselines.method import Fitted
@@ -27,7 +27,7 @@ from datasets.common.random import Stream, generator
 from datasets.splits import Split, split
 
 
-def perform(
+def run_once(
     asked: Experiment, homes: Homes, *, store: Store, threads: int, told: Told = nobody, checkpoints: int = 0
 ) -> list[Result]:
     """Fit, evaluate by each protocol and keep the results, here and now; an error is kept as well.
@@ -64,7 +64,7 @@ def perform(
     except Exception:  # whatever a method of somebody else's raises is part of the record
         error = traceback.format_exc()
         missing = asked.protocols[len(made) :]
-        made += [store.fail(failed(keys[protocol], error, threads, code)) for protocol in missing]
+        made += [store.fail(failed(asked, keys[protocol], error, threads=threads, code=code)) for protocol in missing]
     return made
 
 
@@ -107,33 +107,33 @@ class Trained:
         counts = {"homes": homes.n_homes, "devices": homes.n_devices, "rules": homes.n_rules}
         if self.asked.curves:
             counts["validation rules"] = len(parts.validation)
-        return Result(
-            key,
+        return replace(
+            _empty(self.asked, key, threads=threads, code=code),
             summary=dict(evaluation.summary),
             calibrated=calibration is not None and calibration.rescales,
             history=self.history,
             seconds=dict(seconds),
             memory=dict(memory),
             counts=counts | {"train rules": parts.train.n_rules, "hidden rules": len(parts.test)},
-            versions=versions(),
-            commit=commit(),
-            code=code,
-            threads=threads,
-            written=_now(),
         )
 
 
-def failed(key: Key, error: str, threads: int, code: str) -> Result:
+def failed(asked: Experiment, key: Key, error: str, *, threads: int, code: str) -> Result:
     """The record of a run that did not finish."""
+    return replace(_empty(asked, key, threads=threads, code=code), status="failed", error=error)
+
+
+def _empty(asked: Experiment, key: Key, *, threads: int, code: str) -> Result:
+    """A result without numbers; `code` is that at the start of the run."""
     return Result(
         key,
-        status="failed",
-        error=error,
+        overrides=asked.overrides,
+        suite=asked.suite,
         versions=versions(),
         commit=commit(),
         code=code,
         threads=threads,
-        written=_now(),
+        written=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
@@ -176,7 +176,3 @@ def _calibration(
 
 def _unanswered(evaluation: Evaluation) -> float:
     return evaluation.summary["unanswered"] + evaluation.summary["unanswered_non_rules"]
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -25,10 +25,10 @@ from typing import IO
 from baselines.registry import get
 from benchmarks.evaluation.evaluate import PROTOCOLS
 from benchmarks.results.store import Result, Store, as_json, results_folder
-from benchmarks.runs.experiment import Experiment, Source, experiment, source
+from benchmarks.runs.experiment import Experiment, Source, make_experiment, make_source, refuse_bad_interval
 from benchmarks.runs.history import Told, nobody
-from benchmarks.runs.resume import Checkpoints, refuse_wrong
-from benchmarks.runs.run import failed, perform
+from benchmarks.runs.resume import Checkpoints
+from benchmarks.runs.run import failed, run_once
 from datasets.common.errors import DataError
 from datasets.common.files import Json
 from datasets.common.progress import Progress, progress
@@ -83,7 +83,10 @@ class Children:
             return [store.outcome(key, asked.code) for key in keys]
         error = f"{_ending(code)}\n{last_words}".strip()
         made_by = asked.code
-        return [store.find(key, made_by) or store.fail(failed(key, error, threads, made_by)) for key in keys]
+        return [
+            store.find(key, made_by) or store.fail(failed(asked, key, error, threads=threads, code=made_by))
+            for key in keys
+        ]
 
     def stop(self) -> None:
         """End every process under way; their runs are lost."""
@@ -125,7 +128,7 @@ def main() -> int:
     set_threads(order["threads"])
     importlib.import_module(order["module"])
     asked = order["experiment"]
-    again = experiment(
+    again = make_experiment(
         asked["method"],
         Source(**asked["source"]),
         parameters=asked["parameters"],
@@ -134,6 +137,7 @@ def main() -> int:
         seed=asked["seed"],
         protocols=asked["protocols"],
         curves=asked["curves"],
+        suite=asked["suite"],
     )
 
     def told(done: int, of: int) -> None:
@@ -144,7 +148,7 @@ def main() -> int:
 
     store = Store(Path(order["store"]))
     homes, many = load_file(order["homes"]), order["checkpoints"]
-    perform(again, homes, store=store, threads=order["threads"], told=told, checkpoints=many)
+    run_once(again, homes, store=store, threads=order["threads"], told=told, checkpoints=many)
     return 0
 
 
@@ -205,7 +209,7 @@ class _Ended:
     made: list[Result]
 
 
-def execute(
+def run_all(
     experiments: Sequence[Experiment],
     *,
     store: Store,
@@ -218,7 +222,7 @@ def execute(
 
     With `checkpoints` every so many rounds, runs go on from the last one; see `benchmarks.runs.resume`.
     """
-    refuse_wrong(checkpoints)
+    refuse_bad_interval("checkpoints", checkpoints)
     if not experiments:
         raise DataError("nothing to run: every data set was left out; give the files of one, or data without optional")
     outcome = Outcome()
@@ -327,9 +331,9 @@ def run(
     is measured every so many rounds, see `benchmarks.runs.history`. With `checkpoints` methods that can keep every so many
     rounds what they need to go on, and a call after one that was killed goes on from there, see `benchmarks.runs.resume`.
     """
-    refuse_wrong(checkpoints)
-    homes_of = source(data, options=data_options or {}, track=track, path=path)
-    asked = experiment(
+    refuse_bad_interval("checkpoints", checkpoints)
+    homes_of = make_source(data, options=data_options or {}, track=track, path=path)
+    asked = make_experiment(
         method,
         homes_of,
         parameters=parameters or {},
@@ -351,7 +355,7 @@ def run(
             made = Children().run(missing, file, store=kept, threads=threads, checkpoints=checkpoints)
     elif missing.protocols:
         set_threads(threads)
-        made = perform(missing, homes_of.load(), store=kept, threads=threads, checkpoints=checkpoints)
+        made = run_once(missing, homes_of.load(), store=kept, threads=threads, checkpoints=checkpoints)
     else:
         made = []
     finished |= {result.key.protocol: result for result in made}

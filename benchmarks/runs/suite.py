@@ -29,7 +29,7 @@ from typing import TypeAlias
 
 from baselines.registry import missing_extra, names
 from benchmarks.evaluation.evaluate import PROTOCOLS
-from benchmarks.runs.experiment import SEEDS, Experiment, experiment, source
+from benchmarks.runs.experiment import SEEDS, Experiment, make_experiment, make_source
 from datasets.common.errors import DataError, unknown
 from datasets.registry import get as get_data
 from datasets.registry import where
@@ -146,7 +146,7 @@ def _experiments(entry: Table, settings: Table, given: Given, place: str) -> lis
         raise DataError(f"{place}: say which data set, name = ...")
     name, path = str(entry["name"]), entry.get("path")
     options, track = _table(entry, "options", place), str(settings.get("track", "types"))
-    homes = source(name, options=options, track=track, path=None if path is None else str(path))
+    homes = make_source(name, options=options, track=track, path=None if path is None else str(path))
     if entry.get("optional", False) and get_data(name).files:
         try:
             where(get_data(name), homes.path)
@@ -157,7 +157,7 @@ def _experiments(entry: Table, settings: Table, given: Given, place: str) -> lis
     if not protocols:
         raise DataError(f"{place}: nothing to run: protocols is empty; name one of {', '.join(PROTOCOLS)}")
     return [
-        experiment(
+        make_experiment(
             method,
             homes,
             parameters=parameters,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from benchmarks.results.histories import histories
+from benchmarks.results.curves import curves_table
 from benchmarks.results.leaderboard import boards
 from benchmarks.results.store import Result
 from datasets.common.errors import unknown
@@ -125,6 +125,6 @@ def _run_curves(seeds: Sequence[Result], part: str) -> tuple[RunCurves, ...]:
 
 
 def _measured(run: Result, part: str) -> pd.DataFrame:
-    table = histories([run])
+    table = curves_table([run])
     wide = table[table["part"] == part].pivot(index="round", columns="metric", values="value")
     return wide.replace([np.inf, -np.inf], np.nan).sort_index()

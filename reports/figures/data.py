@@ -12,8 +12,8 @@ from matplotlib.patches import Circle, FancyBboxPatch, PathPatch, Polygon, Recta
 from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from benchmarks.results.dataset_summary import FOLDER, ExampleHome, Portrait
-from benchmarks.results.store import Owned, TypedRule
+from benchmarks.results.dataset_summary import FOLDER, ExampleHome, DatasetSummary
+from benchmarks.results.records import OwnedDevice, TypedRule
 from reports.drawing.layout import Block, Layout, Panel, fitted
 from reports.drawing.styles import FAINT, INK, LineStyle, line_styles
 from reports.inputs import Inputs
@@ -198,7 +198,7 @@ def example_home(inputs: Inputs) -> Drawing:
     return Drawing(layout, about)
 
 
-def _preferred(portraits: Sequence[Portrait]) -> Portrait | None:
+def _preferred(portraits: Sequence[DatasetSummary]) -> DatasetSummary | None:
     """Of smart homes, of most homes; else the first that has an example. Made-up homes first: these may be shown."""
     able = [each for each in portraits if each.example is not None]
     alike = [each for each in able if each.data in WYZE.data]
@@ -237,13 +237,13 @@ def _feasible(item: TypedRule, home: ExampleHome) -> bool:
     return {item.trigger_type, item.action_type} <= {device.type for device in home.devices}
 
 
-def _named(devices: Sequence[Owned]) -> list[str]:
+def _named(devices: Sequence[OwnedDevice]) -> list[str]:
     """By type; numbered where there are several."""
     types = [device.type for device in devices]
     return [f"{t} {types[: n + 1].count(t)}" if types.count(t) > 1 else t for n, t in enumerate(types)]
 
 
-def _caption(portrait: Portrait, home: ExampleHome, edges: Sequence[Edge]) -> str:
+def _caption(portrait: DatasetSummary, home: ExampleHome, edges: Sequence[Edge]) -> str:
     names, marks = _named(home.devices), sum(home.rows[0].has)
     known, new = [edge for edge in edges if not edge.wanted], [edge for edge in edges if edge.wanted]
     caption = (
@@ -322,7 +322,7 @@ MOST = 6  # data sets; the largest of each name first
 
 def home_counts(inputs: Inputs) -> Drawing:
     """Devices and rules per home of each data set, the largest version of it."""
-    largest: dict[str, Portrait] = {}
+    largest: dict[str, DatasetSummary] = {}
     for portrait in sorted(inputs.portraits, key=lambda each: (-_homes(each), each.file)):
         largest.setdefault(portrait.data, portrait)
     shown = sorted(largest.values(), key=lambda each: (-_homes(each), each.data))[:MOST]
@@ -353,7 +353,7 @@ def _panel(axes: Axes, *, counts: Mapping[str, Mapping[int, int]], styles: Mappi
     axes.set_ylabel("share of homes")
 
 
-def _home_counts_caption(shown: Sequence[Portrait]) -> str:
+def _home_counts_caption(shown: Sequence[DatasetSummary]) -> str:
     """The home in the middle of each."""
     middle = [
         f"{p.data} {_middle(p.devices_per_home):,} devices and {_middle(p.rules_per_home):,} rules" for p in shown
@@ -371,5 +371,5 @@ def _middle(homes: Mapping[int, int]) -> int:
     return 0
 
 
-def _homes(portrait: Portrait) -> int:
+def _homes(portrait: DatasetSummary) -> int:
     return sum(portrait.devices_per_home.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from benchmarks.results.dataset_summary import FOLDER, Portrait
+from benchmarks.results.dataset_summary import FOLDER, DatasetSummary
 from reports.inputs import Inputs
 from reports.output_types import BUILD, About, Cell, Missing, Table
 from reports.text.formats import NONE, count_cell, format_number
@@ -74,14 +74,14 @@ def pairs(inputs: Inputs) -> Table:
     return Table(columns, tuple(rows), About(caption, _sources(shown), BUILD, tuple(notes)), sortable=True)
 
 
-def _portraits(inputs: Inputs) -> list[tuple[str, Portrait]]:
+def _portraits(inputs: Inputs) -> list[tuple[str, DatasetSummary]]:
     """Each with a title: the data, and those of its options that tell it from other portraits of this data."""
     if not inputs.portraits:
         raise Missing("no data set has been described", BUILD)
     return [(_title(each, inputs.portraits), each) for each in inputs.portraits]
 
 
-def _title(portrait: Portrait, among: Sequence[Portrait]) -> str:
+def _title(portrait: DatasetSummary, among: Sequence[DatasetSummary]) -> str:
     others = [each.options for each in among if each.data == portrait.data]
     differing = [
         f"{name}={'all' if value is None else value}"
@@ -99,7 +99,7 @@ def _amount(value: float | None, name: str) -> Cell:
     return Cell(format_number(value, digits) if digits else f"{value:,.0f}", value)
 
 
-def _sizes(shown: Iterable[tuple[str, Portrait]]) -> str:
+def _sizes(shown: Iterable[tuple[str, DatasetSummary]]) -> str:
     """Homes, devices, rules and pairs of each."""
     said = []
     for title, portrait in shown:
@@ -109,7 +109,7 @@ def _sizes(shown: Iterable[tuple[str, Portrait]]) -> str:
     return f"{'; '.join(said)}."
 
 
-def _origins(shown: Iterable[tuple[str, Portrait]]) -> list[str]:
+def _origins(shown: Iterable[tuple[str, DatasetSummary]]) -> list[str]:
     """Where published numbers come from, how made-up data meets them, and what a data set says of itself."""
     notes = []
     for title, portrait in shown:
@@ -124,12 +124,12 @@ def _origins(shown: Iterable[tuple[str, Portrait]]) -> list[str]:
     return notes
 
 
-def _cut(title: str, portrait: Portrait, many: int, what: str) -> list[str]:
+def _cut(title: str, portrait: DatasetSummary, many: int, what: str) -> list[str]:
     """A note where not all rows are shown, in any format: a file of all numbers is there already."""
     if many <= LONGEST:
         return []
     return [f"{title}: the {LONGEST} of {many} {what}. All of them are in {FOLDER}/{portrait.file} of the results."]
 
 
-def _sources(shown: Iterable[tuple[str, Portrait]]) -> tuple[str, ...]:
+def _sources(shown: Iterable[tuple[str, DatasetSummary]]) -> tuple[str, ...]:
     return tuple(sorted({f"{FOLDER}/{portrait.file}" for _, portrait in shown}))

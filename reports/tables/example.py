@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from benchmarks.results.examples import FOLDER, LONGEST, Entry, Example, Recommended
-from benchmarks.results.store import HomeRule
+from benchmarks.results.examples import FOLDER, LONGEST, Entry, Example, MethodLists
+from benchmarks.results.records import HomeRule
 from reports.inputs import Inputs
 from reports.output_types import BUILD, About, Cell, Missing, Table
 from reports.selection import IFTTT, WYZE
@@ -63,16 +63,16 @@ def _question(example: Example) -> str:
     return json.dumps([example.data, example.options, example.fingerprint, example.seed, str(example.hidden)])
 
 
-def _methods(examples: Sequence[Example]) -> list[tuple[str, Recommended]]:
+def _methods(examples: Sequence[Example]) -> list[tuple[str, MethodLists]]:
     """Each method once, with the settings that differ where there are several of one name."""
-    found: dict[str, Recommended] = {}
+    found: dict[str, MethodLists] = {}
     for each in (recommended for example in examples for recommended in example.methods):
         found.setdefault(json.dumps([each.method, each.parameters], sort_keys=True), each)
     methods = list(found.values())
     return [(_titled(each, methods), each) for each in methods]
 
 
-def _titled(recommended: Recommended, among: Sequence[Recommended]) -> str:
+def _titled(recommended: MethodLists, among: Sequence[MethodLists]) -> str:
     same = [each.parameters for each in among if each.method == recommended.method]
     differing = [
         f"{name}={value}"
@@ -94,7 +94,7 @@ def _rule(rule: HomeRule, mark: str = "") -> tuple[Cell, ...]:
     return (Cell(first.text, mark=mark, strong=bool(mark)), *rest)
 
 
-def _about(examples: Sequence[Example], methods: Sequence[tuple[str, Recommended]]) -> About:
+def _about(examples: Sequence[Example], methods: Sequence[tuple[str, MethodLists]]) -> About:
     rule = examples[0].hidden
     words = f"{rule.trigger.type}: {rule.trigger_state} → {rule.action}: {rule.action_device.type}"
     ranks = ", ".join(f"{title} {_place(each)}" for title, each in methods)
@@ -120,14 +120,14 @@ def _about(examples: Sequence[Example], methods: Sequence[tuple[str, Recommended
     return About(caption, _sources(examples), BUILD, tuple(notes))
 
 
-def _place(recommended: Recommended) -> str:
+def _place(recommended: MethodLists) -> str:
     listed = recommended.seen
     if listed.rank is None:
         return "has no score for it"
     return f"{listed.rank:g} of {listed.candidates:,}"
 
 
-def _impossible(recommended: Recommended) -> int:
+def _impossible(recommended: MethodLists) -> int:
     return sum(not entry.owned for entry in recommended.seen.top)
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.results.speeds import SPEED, Speed
 from benchmarks.results.store import Result
-from reports.inputs import FOLDER, Inputs, Study
+from benchmarks.results.tuning import FOLDER, Study
+from reports.inputs import Inputs
 from reports.output_types import BUILD, RUN, About, Cell, Missing, Table, run_files
 from reports.text.formats import NONE, count_cell, number_cell
 from reports.text.phrases import failure_notes

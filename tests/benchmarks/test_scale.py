@@ -12,7 +12,7 @@ import pytest
 from baselines.registry import names
 from benchmarks.results.speeds import load_speeds
 from benchmarks.results.store import load_results
-from benchmarks.runs.experiment import experiment, source
+from benchmarks.runs.experiment import make_experiment, make_source
 from benchmarks.runs.scheduler import run
 from benchmarks.runs.suite import read_suite
 from datasets.registry import names as data_names
@@ -109,11 +109,11 @@ def test_results_cannot_be_kept_in_a_file(tmp_path):
 
 
 def test_real_data_and_the_slowest_methods_wait_for_a_larger_scale():
-    real = experiment("popularity", source("ifttt-fedrule", options={}), parameters={}, options={})
+    real = make_experiment("popularity", make_source("ifttt-fedrule", options={}), parameters={}, options={})
     assert "real data" in left_out(real, "smoke")
     assert "real data" in left_out(real, "default")
     assert left_out(real, "paper") == ""
-    quick = experiment("popularity", source("ifttt-synthetic", options={}), parameters={}, options={})
+    quick = make_experiment("popularity", make_source("ifttt-synthetic", options={}), parameters={}, options={})
     assert left_out(quick, "smoke") == ""
     # a name that nobody has any more would leave out nothing
     assert {data for scale in TOO_LONG.values() for data in scale} <= set(data_names())

@@ -13,7 +13,7 @@ from benchmarks import tune as module
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.results.store import Store
 from benchmarks.runs.environment import commit
-from benchmarks.runs.experiment import source
+from benchmarks.runs.experiment import make_source
 from benchmarks.tune import Study, run_command, tune
 from datasets.common.errors import DataError
 from datasets.splits import split
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("toys")
 
 
 def study(method="toy-count", **more):
-    homes = source("wyze-synthetic", options={"homes": 80})
+    homes = make_source("wyze-synthetic", options={"homes": 80})
     values = {"fixed": {}, "sources": (homes,), "split": "holdout", "split_options": {"fraction": 0.2}, "seeds": (0,)}
     return Study(method, **(values | more))
 
@@ -36,7 +36,7 @@ def chosen(tuned):
 
 def test_the_first_trial_is_the_defaults_measured_on_validation_data(tmp_path):
     tuned = tune(study(), 1, store=Store(tmp_path))
-    homes = source("wyze-synthetic", options={"homes": 80}).load()
+    homes = make_source("wyze-synthetic", options={"homes": 80}).load()
     parts = split(homes, "holdout", seed=0, validation=True)
     fitted = build("toy-count").fit(parts.train, rng=np.random.default_rng([0, 2]))
     expected = evaluate(fitted, parts, "ranking", part="validation").summary["mrr"]
@@ -84,7 +84,7 @@ def test_a_trial_says_under_which_commit_and_versions_it_was_made(tmp_path):
 
 
 def test_several_data_sets_and_seeds_are_averaged(tmp_path):
-    homes = tuple(source("wyze-synthetic", options={"homes": n}) for n in (60, 80))
+    homes = tuple(make_source("wyze-synthetic", options={"homes": n}) for n in (60, 80))
     tuned = tune(study(sources=homes, seeds=(0, 1)), 1, store=Store(tmp_path))
     (trial,) = tuned.trials
     assert len(trial.values) == 4

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.results.store import Key, Result, Store, as_json
-from benchmarks.runs.experiment import method_parameters
+from benchmarks.results.store import Key, Overrides, Result, Store, as_json
+from benchmarks.runs.experiment import data_options, method_parameters, split_options
 from datasets.common.errors import DataError
 
 HOMES = 40  # an even number, so that swings cancel
@@ -28,7 +28,7 @@ def run(method="toy", seed=0, *, parameters=None, options=None, split=None, **ot
     carved = {"split": "holdout", "seed": seed, "fraction": 0.2, "validation": bool(where["curves"])}
     key = Key(
         method=method,
-        parameters=_defaults(method) | (parameters or {}),
+        parameters=_defaults(method_parameters, method) | (parameters or {}),
         data_options=options or {},
         split=carved | (split or {}),
         seed=seed,
@@ -37,12 +37,27 @@ def run(method="toy", seed=0, *, parameters=None, options=None, split=None, **ot
     about = {"summary": {"mrr": 0.1}, "counts": {"homes": HOMES}, "seconds": {"fit": 1.5}, "memory": {"fit": 100.0}}
     about |= {"versions": {"python": "3.11.7", "numpy": "2.4.6"}, "commit": "0123456789abcdef"}
     about |= {"written": f"2026-11-1{seed % 10}T10:00:00+00:00"}
+    about |= {"overrides": _overrides(key)}
     return Result(key, **about | other)
 
 
-def _defaults(method):
+def _overrides(key):
+    """What differs from the defaults of now."""
+    split = {name: value for name, value in key.split.items() if name not in ("split", "seed", "validation")}
+    return Overrides(
+        _differing(key.parameters, _defaults(method_parameters, key.method)),
+        _differing(key.data_options, _defaults(data_options, key.data)),
+        _differing(split, _defaults(split_options, key.split["split"])),
+    )
+
+
+def _differing(values, defaults):
+    return {name: value for name, value in values.items() if defaults.get(name, ...) != value}
+
+
+def _defaults(options, name):
     try:
-        return {name: as_json(value, name) for name, value in method_parameters(method, {}).items()}
+        return {name: as_json(value, name) for name, value in options(name, {}).items()}
     except DataError:
         return {}
 

@@ -15,7 +15,7 @@ from baselines.method import Scores
 from benchmarks.evaluation import ranking
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.evaluation.paper import STREAMS, Calibration, calibrate
-from benchmarks.evaluation.scoring import OVER_HOMES
+from benchmarks.results.compare import OVER_HOMES
 from benchmarks.runs.history import PARTS
 from datasets import DataError, Homes, Rules
 from datasets.common.random import Stream, generator

@@ -24,12 +24,9 @@ from benchmarks.results.compare import (
     wilcoxon_p,
 )
 from benchmarks.results.leaderboard import all_pairs, boards, leaderboard, tie_groups
-from benchmarks.results.store import Result, Store, load_results
+from benchmarks.results.store import Overrides, Result, Store, load_results
 from datasets.common.errors import DataError
 from tests.benchmarks.results.test_store import KEY
-from tests.support.toys import toys
-
-assert toys  # a fixture
 
 
 def panel(totals, weights=None, methods=None, seeds=None):
@@ -50,8 +47,8 @@ def keep(folder, method, values, *, n_hidden=None, seed=0, users=None, fingerpri
         KEY, method=method, parameters={}, seed=seed, fingerprint=fingerprint, split={**KEY.split, "seed": seed}
     )
     summary = {metric: float(np.average(values, weights=n_hidden)), "hr@10": 0.5, "unanswered": 0.0}
-    circumstances = {name: key.pop(name) for name in ("commit", "versions") if name in key}
-    made = {"summary": summary, "counts": {"homes": len(values)}, "written": "today", **circumstances}
+    more = {name: key.pop(name) for name in ("commit", "versions", "overrides") if name in key}
+    made = {"summary": summary, "counts": {"homes": len(values)}, "written": "today", **more}
     result = Result(replace(own, **key), **made)
     return Store(folder).save(result, homes, pd.DataFrame({"user": users}))
 
@@ -200,7 +197,7 @@ def test_results_of_different_data_never_stand_in_one_list(tmp_path):
     keep(tmp_path, "b", [0.2], fingerprint="f" * 16)
     keep(tmp_path, "b", [0.2], protocol="paper")
     results = load_results(tmp_path)
-    shown = "wyze-synthetic (preset=None), 1 homes, types, holdout"
+    shown = "wyze-synthetic, 1 homes, types, holdout"
     assert sorted(board.title for board in boards(results)) == [
         f"{shown}, paper",
         f"{shown}, ranking, data 0000000000000000",
@@ -210,10 +207,12 @@ def test_results_of_different_data_never_stand_in_one_list(tmp_path):
         Panel.of([(result.key.method, result) for result in results], "mrr")
 
 
-def test_the_title_of_a_list_says_what_is_not_as_usual(tmp_path):
-    keep(tmp_path, "a", [0.1], data_options={"homes": 7, "preset": "paper", "seed": 3})
-    keep(tmp_path, "a", [0.1], data_options={}, split={**KEY.split, "fraction": 0.5})
-    keep(tmp_path, "a", [0.1], data="theirs", data_options={"min_pair_count": 11})
+def test_the_title_of_a_list_says_what_was_not_the_default(tmp_path):
+    keep(tmp_path, "a", [0.1], data_options={"seed": 3}, overrides=Overrides(data_options={"homes": 7, "seed": 3}))
+    keep(
+        tmp_path, "a", [0.1], split={**KEY.split, "fraction": 0.5}, overrides=Overrides(split_options={"fraction": 0.5})
+    )
+    keep(tmp_path, "a", [0.1], data="theirs", overrides=Overrides(data_options={"min_pair_count": 11}))
     assert sorted(board.title for board in boards(load_results(tmp_path))) == [
         "theirs (min_pair_count=11), 1 homes, types, holdout, ranking",
         "wyze-synthetic (seed=3), 1 homes, types, holdout, ranking",
@@ -304,7 +303,7 @@ def test_the_list_has_the_best_first_and_groups_of_methods_that_cannot_be_told_a
     assert table["seeds"].tolist() == [2, 2, 2]
     assert (table["low"] < table["mrr"]).all()
     assert (table["mrr"] < table["high"]).all()
-    assert board.title == "wyze-synthetic (preset=None), 300 homes, types, holdout, ranking"
+    assert board.title == "wyze-synthetic, 300 homes, types, holdout, ranking"
     # A home's mean over two seeds has standard deviation sqrt(1/12 + 0.2^2 / 2) = 0.32: 2 * 1.96 * 0.32 / sqrt(300)
     assert (table["high"] - table["low"]).to_numpy() == pytest.approx(0.073, rel=0.15)
 
@@ -323,40 +322,44 @@ def test_a_group_is_measured_from_its_leader_and_not_from_its_neighbour(tmp_path
     assert groups == sorted(groups)
 
 
-def test_settings_of_a_method_that_is_not_known_here_are_told_apart_by_what_differs(tmp_path):
-    keep(tmp_path, "theirs", [0.1], parameters={"solver": "als", "factors": 8})
-    keep(tmp_path, "theirs", [0.2], parameters={"solver": "bpr", "factors": 8})
-    keep(tmp_path, "other", [0.2], parameters={"penalty": 1.0})
-    (board,) = boards(load_results(tmp_path))
-    assert sorted(board.methods()) == ["other", "theirs (solver=als)", "theirs (solver=bpr)"]
+def changed(folder, parameters, defaults):
+    """A run of a method with these defaults at that time."""
+    keep(folder, "toy", [0.1], parameters={**defaults, **parameters}, overrides=Overrides(parameters))
 
 
-@pytest.mark.usefixtures("toys")
-def test_a_row_shows_every_parameter_that_is_not_the_default(tmp_path):
+def test_a_row_shows_every_parameter_that_was_not_the_default(tmp_path):
     defaults = {"rounds": 3, "noise": 0.1, "sign": 1.0}
-    keep(tmp_path, "toy-count", [0.1], parameters={**defaults, "noise": 2.0, "sign": -1.0})
+    changed(tmp_path, {"noise": 2.0, "sign": -1.0}, defaults)
     (board,) = boards(load_results(tmp_path))
-    assert board.methods() == ["toy-count (noise=2.0, sign=-1.0)"]  # also where it is the only run
-    assert board.label("toy-count") == "toy-count (noise=2.0, sign=-1.0)"
-    keep(tmp_path, "toy-count", [0.1], parameters=defaults)
-    keep(tmp_path, "toy-count", [0.1], parameters={"noise": 0.1, "sign": 1.0})  # of a version without rounds
+    assert board.methods() == ["toy (noise=2.0, sign=-1.0)"]  # also where it is the only run
+    assert board.label("toy") == "toy (noise=2.0, sign=-1.0)"
+    changed(tmp_path, {}, defaults)
     (board,) = boards(load_results(tmp_path))
-    settings = ["toy-count (noise=2.0, sign=-1.0)", "toy-count (without rounds)"]
-    assert sorted(board.methods()) == ["toy-count", *settings]
+    assert sorted(board.methods()) == ["toy", "toy (noise=2.0, sign=-1.0)"]
 
 
-@pytest.mark.usefixtures("toys")
+def test_runs_that_differ_in_the_defaults_of_two_versions_are_told_apart(tmp_path):
+    changed(tmp_path, {}, {"rounds": 3, "noise": 0.1})
+    changed(tmp_path, {"noise": 1.0}, {"rounds": 3, "noise": 0.1})
+    (board,) = boards(load_results(tmp_path))
+    assert sorted(board.methods()) == ["toy", "toy (noise=1.0)"]
+    changed(tmp_path, {}, {"rounds": 5, "noise": 0.1})
+    changed(tmp_path, {}, {"noise": 0.1})  # a version without rounds
+    (board,) = boards(load_results(tmp_path))
+    expected = ["toy (noise=1.0)", "toy (rounds=3)", "toy (rounds=5)", "toy (without rounds)"]
+    assert sorted(board.methods()) == expected
+
+
 def test_a_bare_name_is_the_run_with_default_parameters(tmp_path):
-    defaults = {"rounds": 3, "noise": 0.1, "sign": 1.0}
     for noise in (1.0, 2.0):
-        keep(tmp_path, "toy-count", [0.1], parameters={**defaults, "noise": noise})
+        changed(tmp_path, {"noise": noise}, {})
     (board,) = boards(load_results(tmp_path))
-    with pytest.raises(DataError, match=r"name one of: 'toy-count \(noise=1.0\)', 'toy-count \(noise=2.0\)'"):
-        board.label("toy-count")
-    assert board.label("toy-large") is None
-    keep(tmp_path, "toy-count", [0.1], parameters=defaults)
+    with pytest.raises(DataError, match=r"name one of: 'toy \(noise=1.0\)', 'toy \(noise=2.0\)'"):
+        board.label("toy")
+    assert board.label("other") is None
+    changed(tmp_path, {}, {"noise": 0.1})
     (board,) = boards(load_results(tmp_path))
-    assert board.label("toy-count") == "toy-count"
+    assert board.label("toy") == "toy"
 
 
 def test_rows_of_different_seeds_are_pointed_out(tmp_path):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.results.store import Key, Result, Store, as_json, load_failures, load_results, results_folder
+import benchmarks.results
+from benchmarks.results.store import (
+    Key,
+    Overrides,
+    Result,
+    Store,
+    as_json,
+    load_failures,
+    load_results,
+    load_runs,
+    results_folder,
+)
 from datasets.common.errors import DataError
 
 KEY = Key(
@@ -35,6 +47,8 @@ HOMES = pd.DataFrame({"user": ["a", "b"], "n_hidden": [1, 2], "mrr": [0.5, np.na
 RULES = pd.DataFrame({"user": ["a", "b", "b"], "rank": [2.0, 1.0, np.inf]})
 RESULT = Result(
     KEY,
+    overrides=Overrides({"factors": 64}, {"homes": 500}, {}),
+    suite="smoke",
     summary={"mrr": 0.25, "auc": math.nan, "mr": math.inf},
     history=[{"round": 1.0, "loss": 0.5}, {"round": 2.0, "loss": math.nan}],
     seconds={"fit": 1.5},
@@ -52,7 +66,7 @@ def store(tmp_path):
 def test_a_saved_result_is_found_again_with_everything_in_it(store):
     store.save(RESULT, HOMES, RULES)
     found = store.find(KEY)
-    assert found.key == KEY
+    assert (found.key, found.overrides, found.suite) == (KEY, RESULT.overrides, "smoke")
     assert found.summary["mrr"] == 0.25
     assert math.isnan(found.summary["auc"])
     assert found.summary["mr"] == math.inf
@@ -125,7 +139,7 @@ def test_a_setting_that_json_cannot_hold_is_named():
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b'{"format": 2, "key": {"meth', b"[]", b'{"format": 99}', b"\xff\xfe", b"null"]
+    "content", [b"", b'{"format": 3, "key": {"meth', b"[]", b'{"format": 99}', b"\xff\xfe", b"null"]
 )
 def test_a_half_written_or_foreign_file_is_named_and_left_alone(store, caplog, content):
     store.save(RESULT, HOMES, RULES)
@@ -149,7 +163,7 @@ def test_a_result_whose_table_was_cut_off_is_not_finished(store, caplog):
     table = store.folder / f"{KEY.hash}.homes.parquet"
     table.write_bytes(table.read_bytes()[:-1])
     assert store.find(KEY) is None
-    assert f"{table.name} is missing, cut off or damaged" in caplog.text
+    assert f"{table.name} is missing, truncated or damaged" in caplog.text
 
 
 def test_a_damaged_table_of_the_right_size_is_not_finished_and_is_mended_by_the_next_run(store, caplog):
@@ -158,7 +172,7 @@ def test_a_damaged_table_of_the_right_size_is_not_finished_and_is_mended_by_the_
     table.write_bytes(bytes(table.stat().st_size))
     assert store.find(KEY) is None
     assert load_results(store.folder) == []
-    assert f"{table.name} is missing, cut off or damaged" in caplog.text
+    assert f"{table.name} is missing, truncated or damaged" in caplog.text
     store.save(RESULT, HOMES, RULES)
     pd.testing.assert_frame_equal(store.find(KEY).rules(), RULES)
     assert (store.folder / f"{KEY.hash}.json.unreadable-1").exists()
@@ -281,6 +295,15 @@ def test_a_claim_ends_with_the_process_that_held_it(store):
         assert ours
 
 
+@pytest.mark.parametrize(("format", "age"), [(2, "an older"), (4, "a newer")])
+def test_files_of_another_version_are_refused_in_a_sentence(store, format, age):
+    store.save(RESULT, HOMES, RULES)
+    path = store.folder / f"{KEY.hash}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": format}))
+    reason = f"made by {age} version (format {format}, this version reads 3): run it again"
+    assert load_runs(store.folder).unreadable == ((path.name, reason),)
+
+
 def test_a_folder_that_is_not_there_has_no_results(tmp_path):
     assert load_results(tmp_path / "nothing") == []
 
@@ -299,8 +322,12 @@ def test_a_file_where_a_folder_should_be_is_named(tmp_path):
         results_folder(tmp_path / "afile")
 
 
-def test_reading_results_loads_no_method_and_no_torch():
-    program = "import sys, benchmarks.results.store; print(*sys.modules)"
+@pytest.mark.parametrize(
+    "module", sorted(path.stem for path in Path(benchmarks.results.__file__).parent.glob("[a-z]*.py"))
+)
+def test_reading_results_loads_no_method_and_no_torch(module):
+    program = f"import sys, benchmarks.results.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.split()}
-    assert not loaded & {"torch", "implicit", "sklearn", "scipy", "baselines", "fedrule"}
+    assert not loaded & {"torch", "numba", "implicit", "sklearn", "baselines", "fedrule"}
+    assert not {name for name in done.stdout.split() if name.startswith(("benchmarks.runs", "benchmarks.evaluation"))}

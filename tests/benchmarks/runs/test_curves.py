@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,15 +14,15 @@ from baselines import registry
 from baselines.registry import build, register
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.evaluation.paper import Examples, calibrate
-from benchmarks.results.store import Key, load_results
+from benchmarks.results.curves import CURVES, METRICS
+from benchmarks.results.store import load_results
 from benchmarks.runs import history as module
-from benchmarks.runs.experiment import experiment, source
-from benchmarks.runs.history import METRICS, NAMES, PARTS, Curves, Rounds, some_homes
+from benchmarks.runs.experiment import make_experiment, make_source
+from benchmarks.runs.history import PARTS, Curves, Rounds, some_homes
 from benchmarks.runs.scheduler import run
 from benchmarks.runs.suite import read_suite
 from datasets import DataError, Homes, Rules
 from datasets.splits import SPLITS, Hidden, Split, split
-from tests.benchmarks.results.test_store import KEY
 from tests.support.toy_methods import ByRelation
 from tests.support.toys import toys
 
@@ -67,7 +67,7 @@ def scores(homes, seed=0):
 
 def measured(result):
     """The rounds that have curves."""
-    return [row for row in result.history if NAMES & row.keys()]
+    return [row for row in result.history if CURVES & row.keys()]
 
 
 def seen(row):
@@ -79,7 +79,7 @@ def seen(row):
 def test_a_curve_is_what_evaluate_says_on_the_same_part(homes, how):
     parts = split(homes, how, seed=1, validation=True)
     found = Curves.of(parts, **EVERY).measure(scores(homes))
-    assert found.keys() == NAMES
+    assert found.keys() == CURVES
     for part in PARTS:
         expected = evaluate(scores(homes), parts, "paper", part=part, seed=3).summary
         assert {metric: found[f"{part}_{metric}"] for metric in METRICS} == {m: expected[m] for m in METRICS}
@@ -187,14 +187,14 @@ def test_a_round_that_cannot_be_measured_is_said_and_ends_no_fit(tmp_path, caplo
 @pytest.mark.usefixtures("toys")
 def test_a_loss_is_there_only_for_log_odds(tmp_path, method, loss):
     (result,) = run(method, **DATA, curves=1, protocols=["ranking"], store=tmp_path, isolate=False)
-    names = {name for name in NAMES if loss or not name.endswith("loss")}
-    assert all(NAMES & row.keys() == names for row in result.history)
+    names = {name for name in CURVES if loss or not name.endswith("loss")}
+    assert all(CURVES & row.keys() == names for row in result.history)
 
 
 def test_a_loss_is_there_only_where_everything_has_a_score(homes):
     curves = Curves.of(split(homes, "holdout", seed=1, validation=True), **EVERY)
     some = np.where(np.arange(len(homes.relations)) % 2, np.nan, 1.0)
-    assert curves.measure(ByRelation(some)).keys() == {name for name in NAMES if not name.endswith("loss")}
+    assert curves.measure(ByRelation(some)).keys() == {name for name in CURVES if not name.endswith("loss")}
 
 
 def test_a_large_part_is_measured_on_some_homes_the_same_ones_every_time(monkeypatch):
@@ -245,16 +245,15 @@ def test_a_run_with_curves_is_fitted_once_on_train_only_and_listening_changes_no
 
 
 @pytest.mark.usefixtures("toys")
-def test_curves_are_part_of_the_key_and_a_key_without_is_what_it_was(tmp_path, homes):
+def test_curves_are_part_of_the_key(tmp_path, homes):
     given = {"parameters": {}, "options": {}, "protocols": ["paper"]}
-    asked = [experiment("toy-count", source("wyze-synthetic", options={}), **given, curves=n) for n in (0, 2, 3)]
+    asked = [
+        make_experiment("toy-count", make_source("wyze-synthetic", options={}), **given, curves=n) for n in (0, 2, 3)
+    ]
     keys = [each.keys("f")["paper"] for each in asked]
     assert len({key.hash for key in keys}) == 3
     assert [key.split["validation"] for key in keys] == [False, True, True]
     assert [str(key).partition("seed 0")[2] for key in keys] == ["", ", curves every 2", ", curves every 3"]
-    assert KEY.hash == "6d11a27be63ccc78"  # of the version before there were curves
-    before = {name: value for name, value in asdict(KEY).items() if name != "curves"}
-    assert Key(**before) == KEY
     (result,) = run("toy-count", **DATA, curves=2, seed=1, protocols=["ranking"], store=tmp_path, isolate=False)
     assert result.key.split == split(homes, "holdout", seed=1, validation=True).key
 

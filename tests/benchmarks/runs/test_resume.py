@@ -15,9 +15,9 @@ pytest.importorskip("torch", reason="needs the extra graph")
 from baselines import registry
 from benchmarks.__main__ import main
 from benchmarks.results.store import Store, load_failures, load_results
-from benchmarks.runs.experiment import experiment, source
+from benchmarks.runs.experiment import make_experiment, make_source
 from benchmarks.runs.history import Rounds
-from benchmarks.runs.scheduler import execute, run
+from benchmarks.runs.scheduler import run, run_all
 from datasets.common.errors import DataError
 from tests.support.toys import toys
 
@@ -212,11 +212,13 @@ def test_methods_that_cannot_keep_checkpoints_run_as_ever(tmp_path):
 @pytest.mark.usefixtures("toys")
 @pytest.mark.parametrize("every", [-1, 2.5, True])
 def test_a_number_of_rounds_that_is_none_is_refused_before_anything_runs(tmp_path, every):
-    with pytest.raises(DataError, match=f"checkpoints = {every}: give every how many rounds"):
+    with pytest.raises(DataError, match=f"checkpoints must be a number of rounds .*, got {every}"):
         run("toy-count", "wyze-synthetic", store=tmp_path, isolate=False, checkpoints=every)
-    asked = experiment("toy-count", source("wyze-synthetic", options={"homes": 30}), parameters={}, options={})
-    with pytest.raises(DataError, match="give every how many rounds"):
-        execute([asked], store=Store(tmp_path), checkpoints=every)
+    asked = make_experiment(
+        "toy-count", make_source("wyze-synthetic", options={"homes": 30}), parameters={}, options={}
+    )
+    with pytest.raises(DataError, match="must be a number of rounds"):
+        run_all([asked], store=Store(tmp_path), checkpoints=every)
     assert list(tmp_path.iterdir()) == []
 
 

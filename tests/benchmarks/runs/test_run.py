@@ -21,8 +21,8 @@ from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.evaluation.paper import Calibration, calibrate
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs.environment import code_of, commit, peak_megabytes, versions
-from benchmarks.runs.experiment import data_options, experiment, source, split_options
-from benchmarks.runs.scheduler import Children, execute, run
+from benchmarks.runs.experiment import data_options, make_experiment, make_source, split_options
+from benchmarks.runs.scheduler import Children, run, run_all
 from datasets.common import threads
 from datasets.common.errors import DataError
 from datasets.registry import get as get_data
@@ -111,7 +111,7 @@ def test_log_odds_without_a_gap_are_fitted_once(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("toys")
 def test_defaults_of_another_type_than_declared_have_one_key_everywhere(tmp_path):
-    asked = experiment("toy-careless", source("wyze-synthetic", **HOMES), parameters={}, options={})
+    asked = make_experiment("toy-careless", make_source("wyze-synthetic", **HOMES), parameters={}, options={})
     assert repr((asked.parameters["strength"], asked.parameters["sizes"])) == "(1.0, (16.0, 32.0))"
     (result,) = run("toy-careless", **DATA, protocols=["ranking"], store=tmp_path)
     assert (result.status, result.error) == ("done", "")
@@ -142,8 +142,8 @@ def test_the_process_of_a_run_uses_as_many_threads_as_asked_for(tmp_path, wanted
 def test_a_run_that_another_process_has_finished_meanwhile_is_not_made_again(tmp_path, monkeypatch):
     # Between the first look and the claim, the other process finishes one protocol of the first run and all of the
     # second: what is left is one protocol of the first.
-    homes = source("wyze-synthetic", **HOMES)
-    asked = [experiment("toy-count", homes, parameters={}, options={}, seed=seed) for seed in (0, 1)]
+    homes = make_source("wyze-synthetic", **HOMES)
+    asked = [make_experiment("toy-count", homes, parameters={}, options={}, seed=seed) for seed in (0, 1)]
     original, fitted = Store.claim, []
 
     def claim(store, key):
@@ -158,20 +158,20 @@ def test_a_run_that_another_process_has_finished_meanwhile_is_not_made_again(tmp
     made_by = Children.run
     monkeypatch.setattr(Store, "claim", claim)
     monkeypatch.setattr(Children, "run", fit_and_tell)
-    outcome = execute(asked, store=Store(tmp_path))
+    outcome = run_all(asked, store=Store(tmp_path))
     assert fitted == [(0, ("paper",))]
     assert (outcome.made, len(outcome.finished)) == (1, 4)
 
 
 @pytest.mark.usefixtures("toys")
 def test_runs_with_equal_keys_are_made_once_and_counted_once(tmp_path):
-    homes = source("wyze-synthetic", **HOMES)
+    homes = make_source("wyze-synthetic", **HOMES)
     asked = [
-        experiment("toy-count", homes, parameters=given, options={}, protocols=["ranking"])
+        make_experiment("toy-count", homes, parameters=given, options={}, protocols=["ranking"])
         for given in ({}, {"noise": 0.1})
     ]
     for made in (1, 0):
-        outcome = execute(asked, store=Store(tmp_path / "kept"))
+        outcome = run_all(asked, store=Store(tmp_path / "kept"))
         assert (outcome.made, len(outcome.finished)) == (made, 1)
 
 
@@ -227,13 +227,13 @@ def edited(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_an_edited_method_is_run_again_and_says_so(tmp_path, edited, caplog, at_once):
-    homes = source("wyze-synthetic", **HOMES)
-    asked = experiment("edited", homes, parameters={}, options={}, protocols=["ranking"])
+    homes = make_source("wyze-synthetic", **HOMES)
+    asked = make_experiment("edited", homes, parameters={}, options={}, protocols=["ranking"])
 
     def result():
         if not at_once:
             return run("edited", **DATA, protocols=["ranking"], store=tmp_path / "kept")[0]
-        outcome = execute([asked], store=Store(tmp_path / "kept"), quiet=True)
+        outcome = run_all([asked], store=Store(tmp_path / "kept"), quiet=True)
         return [*outcome.finished, *outcome.failed][0]
 
     first = result()
@@ -283,7 +283,7 @@ def test_code_without_a_file_is_empty():
 
 def test_no_run_at_all_is_no_success(tmp_path):
     with pytest.raises(DataError, match="nothing to run"):
-        execute([], store=Store(tmp_path))
+        run_all([], store=Store(tmp_path))
 
 
 @pytest.mark.usefixtures("toys")
@@ -328,25 +328,25 @@ def test_a_process_that_is_killed_is_a_failed_run(tmp_path):
 
 @pytest.mark.usefixtures("toys")
 def test_many_runs_go_on_after_one_that_fails_and_start_where_they_stopped(tmp_path):
-    homes = source("wyze-synthetic", **HOMES)
+    homes = make_source("wyze-synthetic", **HOMES)
     asked = [
-        experiment(method, homes, parameters={}, options={}, seed=seed, protocols=["ranking"])
+        make_experiment(method, homes, parameters={}, options={}, seed=seed, protocols=["ranking"])
         for method in ("toy-broken", "toy-count")
         for seed in (0, 1)
     ]
-    first = execute(asked, store=Store(tmp_path), jobs=2)
+    first = run_all(asked, store=Store(tmp_path), jobs=2)
     assert (first.made, len(first.failed), len(first.finished)) == (2, 2, 2)
-    second = execute(asked, store=Store(tmp_path))
+    second = run_all(asked, store=Store(tmp_path))
     assert (second.made, len(second.failed), len(second.finished)) == (0, 2, 2)
 
 
 @pytest.mark.usefixtures("toys")
 def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path):
-    asked = experiment("toy-count", source("wyze-synthetic", **HOMES), parameters={}, options={})
+    asked = make_experiment("toy-count", make_source("wyze-synthetic", **HOMES), parameters={}, options={})
     store = Store(tmp_path)
     key = asked.keys(asked.source.fingerprint())["ranking"]
     with store.claim(key):
-        outcome = execute([asked], store=store)
+        outcome = run_all([asked], store=store)
     assert outcome.elsewhere == ["toy-count on wyze-synthetic (types, holdout), seed 0"]
     assert load_results(tmp_path) == []
 
@@ -354,11 +354,12 @@ def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path):
 @pytest.mark.usefixtures("toys")
 def test_two_processes_on_one_folder_make_every_run_once_and_lose_none(tmp_path):
     program = (
-        "import tests.support.toy_methods; from pathlib import Path; from benchmarks.runs.scheduler import execute\n"
-        "from benchmarks.runs.experiment import experiment, source; from benchmarks.results.store import Store\n"
-        "homes = source('wyze-synthetic', options={'homes': 80})\n"
-        "asked = [experiment('toy-count', homes, parameters={}, options={}, seed=s) for s in range(3)]\n"
-        f"print(execute(asked, store=Store(Path({str(tmp_path)!r}))).made)"
+        "import tests.support.toy_methods; from pathlib import Path; from benchmarks.runs.scheduler import run_all\n"
+        "from benchmarks.runs.experiment import make_experiment, make_source\n"
+        "from benchmarks.results.store import Store\n"
+        "homes = make_source('wyze-synthetic', options={'homes': 80})\n"
+        "asked = [make_experiment('toy-count', homes, parameters={}, options={}, seed=s) for s in range(3)]\n"
+        f"print(run_all(asked, store=Store(Path({str(tmp_path)!r}))).made)"
     )
     both = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     made = [int(process.communicate()[0]) for process in both]
@@ -396,8 +397,8 @@ def test_a_wrong_name_or_setting_is_an_error_before_anything_runs(tmp_path, wron
 
 @pytest.mark.usefixtures("toys")
 def test_a_whole_number_for_a_float_is_the_same_run():
-    homes = source("wyze-synthetic", **HOMES)
-    one, two = (experiment("toy-count", homes, parameters={"noise": n}, options={}) for n in (1, 1.0))
+    homes = make_source("wyze-synthetic", **HOMES)
+    one, two = (make_experiment("toy-count", homes, parameters={"noise": n}, options={}) for n in (1, 1.0))
     assert one.keys("f")["paper"].hash == two.keys("f")["paper"].hash
 
 

@@ -10,16 +10,17 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import PathPatch, Rectangle
 
-from benchmarks.results.dataset_summary import ExampleHome, MatrixRow, portrait, save
-from benchmarks.results.store import HomeRule, Owned, TypedRule
-from benchmarks.runs.experiment import source
+from benchmarks.results.dataset_summary import ExampleHome, MatrixRow
+from benchmarks.runs.dataset_summary import save_summary, summarize
+from benchmarks.results.records import HomeRule, OwnedDevice, TypedRule
+from benchmarks.runs.experiment import make_source
 from reports.drawing.layout import draw, render
 from reports.figures.data import MOST_EDGES, NODE, NODE_TALL, example_home
 from reports.inputs import Inputs
 from reports.output_types import Missing
 
-CAMERA, TWIN, DOOR = Owned(1, "Camera"), Owned(2, "Camera"), Owned(3, "ContactSensor")
-LIGHT, MOTION, IDLE = Owned(4, "Light"), Owned(5, "MotionSensor"), Owned(6, "Thermostat")
+CAMERA, TWIN, DOOR = OwnedDevice(1, "Camera"), OwnedDevice(2, "Camera"), OwnedDevice(3, "ContactSensor")
+LIGHT, MOTION, IDLE = OwnedDevice(4, "Light"), OwnedDevice(5, "MotionSensor"), OwnedDevice(6, "Thermostat")
 # A device with itself, two devices both ways, two rules between the same devices, a long name, a device without rules.
 RULES = (
     HomeRule(CAMERA, "Motion Detected", "Siren On", CAMERA),
@@ -48,7 +49,7 @@ def home_with(rules=RULES, devices=(CAMERA, TWIN, DOOR, LIGHT, MOTION, IDLE)):
 @pytest.fixture(scope="module")
 def small():
     """A portrait of made-up smart homes."""
-    return portrait(source("wyze-synthetic", options={"homes": 60}, track="types", path=None))
+    return summarize(make_source("wyze-synthetic", options={"homes": 60}, track="types", path=None))
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +163,7 @@ def test_without_a_home_to_show_it_is_missing_with_a_command(small):
 
 
 def test_the_same_portrait_gives_the_same_bytes_also_when_it_was_read_from_disk(small, tmp_path):
-    save(small, tmp_path)
+    save_summary(small, tmp_path)
     drawings = [example_home(inputs) for inputs in (Inputs(portraits=(small,)), Inputs.read(tmp_path))]
     first, second = (render(draw(drawing.layout), ".svg") for drawing in drawings)
     assert first == second

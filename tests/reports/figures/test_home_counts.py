@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.results.dataset_summary import Portrait
+from benchmarks.results.dataset_summary import DatasetSummary
 from reports.drawing.layout import draw
 from reports.figures.data import home_counts
 from reports.inputs import Inputs
 from reports.output_types import Missing
 
-SMALL = Portrait(
+SMALL = DatasetSummary(
     data="toy",
     options={"homes": 4},
     fingerprints={},

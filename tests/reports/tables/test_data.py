@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.results.dataset_summary import EntityType, Judged, Portrait, RelationUse, Statistic
-from benchmarks.results.examples import Asked, Entry, Example, Listed, Recommended, make, save
-from benchmarks.results.store import HomeRule, Owned
-from benchmarks.runs.experiment import experiment, source
+from benchmarks.results.dataset_summary import DatasetSummary, EntityType, RelationUse, Statistic
+from benchmarks.results.examples import Entry, Example, MethodLists, RankedList
+from benchmarks.runs.examples import ExampleSpec, make_example, save_example
+from benchmarks.results.records import HomeRule, OwnedDevice
+from benchmarks.runs.experiment import make_experiment, make_source
 from reports.inputs import Inputs
 from reports.output_types import Missing
 from reports.tables.data import LONGEST, entities, pairs, statistics
@@ -17,14 +18,18 @@ from reports.tables.example import example_rules, recommendations
 from reports.text.formats import FORMATS, NONE
 from tests.support.seen import texts
 
-SOMEBODY = Portrait(
+SOMEBODY = DatasetSummary(
     data="wyze-synthetic",
     options={"homes": None, "seed": 0},
     fingerprints={"types": "a" * 16, "instances": "b" * 16},
     statistics=(Statistic("homes", 1234.0, 76218.0), Statistic("rules per home, mean", 2.654, None)),
     source="Somebody, 2020",
     notes=("made up",),
-    fidelity=(Judged("homes", 1234.0, 76218.0, "off"), Judged("rules", 5.0, 5.0, "met"), Judged("x", 1.0, None, "")),
+    fidelity=(
+        Statistic("homes", 1234.0, 76218.0, "off"),
+        Statistic("rules", 5.0, 5.0, "met"),
+        Statistic("x", 1.0, None, ""),
+    ),
     rules_per_home={2: 3},
     devices_per_home={4: 3},
     types=(EntityType("Camera", 30, 20, 10, 40), EntityType("Lo|ck", 10, 10, 0, 10)),
@@ -101,11 +106,11 @@ def entry(action="Power On", probability=0.9, *, owned=True, hidden=False):
 
 
 def answer(method, *entries, rank=1.0, parameters=None, calibrated=False):
-    listed = Listed(rank, 100, entries)
-    return Recommended(method, parameters or {}, "graph", calibrated, listed, Listed(None, 0, ()))
+    listed = RankedList(rank, 100, entries)
+    return MethodLists(method, parameters or {}, "graph", calibrated, listed, RankedList(None, 0, ()))
 
 
-SENSOR, LIGHT = Owned(1, "Sensor"), Owned(2, "Light")
+SENSOR, LIGHT = OwnedDevice(1, "Sensor"), OwnedDevice(2, "Light")
 ASKED = Example(
     data="wyze-synthetic",
     options={"homes": 5},
@@ -170,11 +175,11 @@ def test_without_anything_a_table_says_what_to_run(make_table):
 
 
 def test_the_source_of_an_example_is_the_file_that_holds_it(tmp_path):
-    homes = source("wyze-synthetic", options={"homes": 60})
-    asked = Asked(
-        homes, tuple(experiment(method, homes, parameters={}, options={}) for method in ("popularity", "ease"))
+    homes = make_source("wyze-synthetic", options={"homes": 60})
+    asked = ExampleSpec(
+        homes, tuple(make_experiment(method, homes, parameters={}, options={}) for method in ("popularity", "ease"))
     )
-    path = save(make(asked), asked, tmp_path)
+    path = save_example(make_example(asked), tmp_path)
     table = recommendations(Inputs.read(tmp_path))
     assert table.about.sources == (f"examples/{path.name}",)
     assert table.columns == ("rank", "popularity", "ease")

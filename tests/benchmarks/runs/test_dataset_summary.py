@@ -1,4 +1,4 @@
-"""Portraits of data sets: counted again in plain Python, read back equal, and robust to damaged files."""
+"""Dataset summaries: counted again in plain Python, read back equal, and robust to damaged files."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.results.dataset_summary import (
+from benchmarks.results.dataset_summary import FOLDER, load_summaries
+from benchmarks.runs.dataset_summary import (
     DEVICES,
-    FOLDER,
     ITEMS,
     OTHERS,
     RULES,
     example_home,
     is_current,
-    load_portraits,
-    portrait,
-    save,
+    save_summary,
+    summarize,
 )
-from benchmarks.runs.experiment import source
+from benchmarks.runs.experiment import make_source
 from datasets import load
 from tests.support.lamps import lamps
 from tests.support.two_homes import two_homes
@@ -31,12 +30,12 @@ HOMES = 200
 
 @pytest.fixture(scope="module")
 def small():
-    return source("wyze-synthetic", options={"homes": HOMES})
+    return make_source("wyze-synthetic", options={"homes": HOMES})
 
 
 @pytest.fixture(scope="module")
-def drawn(small):
-    return portrait(small)
+def summary(small):
+    return summarize(small)
 
 
 @pytest.fixture(scope="module")
@@ -45,35 +44,35 @@ def spelled():
     return list(load("wyze-synthetic", homes=HOMES))
 
 
-def test_histograms_count_homes(drawn, spelled):
-    assert drawn.rules_per_home == Counter(len(home.rules) for home in spelled)
-    assert drawn.devices_per_home == Counter(len(home.devices) for home in spelled)
+def test_histograms_count_homes(summary, spelled):
+    assert summary.rules_per_home == Counter(len(home.rules) for home in spelled)
+    assert summary.devices_per_home == Counter(len(home.devices) for home in spelled)
 
 
-def test_entity_types_are_counted_over_devices_homes_and_rules(drawn, spelled):
+def test_entity_types_are_counted_over_devices_homes_and_rules(summary, spelled):
     devices = Counter(device.type for home in spelled for device in home.devices)
     homes = Counter(name for home in spelled for name in {device.type for device in home.devices})
     trigger = Counter(rule.trigger.type for home in spelled for rule in home.rules)
     action = Counter(rule.action.type for home in spelled for rule in home.rules)
-    assert len(drawn.types) == 11
-    for each in drawn.types:
+    assert len(summary.types) == 11
+    for each in summary.types:
         counted = devices[each.name], homes[each.name], trigger[each.name], action[each.name]
         assert (each.devices, each.homes, each.as_trigger, each.as_action) == counted
-    assert [each.devices for each in drawn.types] == sorted(devices.values(), reverse=True)
+    assert [each.devices for each in summary.types] == sorted(devices.values(), reverse=True)
 
 
-def test_relations_are_counted_over_rules_and_homes(drawn, spelled):
+def test_relations_are_counted_over_rules_and_homes(summary, spelled):
     rules = Counter(rule.relation for home in spelled for rule in home.rules)
     homes = Counter(relation for home in spelled for relation in {rule.relation for rule in home.rules})
-    found = {(each.trigger_state, each.action): (each.rules, each.homes) for each in drawn.relations}
+    found = {(each.trigger_state, each.action): (each.rules, each.homes) for each in summary.relations}
     assert found == {tuple(name): (rules[name], homes[name]) for name in rules} | {
         name: counts for name, counts in found.items() if counts == (0, 0)
     }
-    assert sum(each.rules for each in drawn.relations) == sum(rules.values())
+    assert sum(each.rules for each in summary.relations) == sum(rules.values())
 
 
-def test_the_example_home_is_small_and_each_of_its_devices_is_of_another_type(drawn, spelled):
-    example = drawn.example
+def test_the_example_home_is_small_and_each_of_its_devices_is_of_another_type(summary, spelled):
+    example = summary.example
     (home,) = [home for home in spelled if home.user == example.user]
     assert DEVICES[0] <= len(example.devices) <= DEVICES[1]
     assert RULES[0] <= len(example.rules) <= RULES[1]
@@ -83,8 +82,8 @@ def test_the_example_home_is_small_and_each_of_its_devices_is_of_another_type(dr
     assert words == [(rule.trigger.id, *rule.relation, rule.action.id) for rule in home.rules]
 
 
-def test_the_excerpt_is_a_part_of_the_user_item_matrix(drawn, spelled):
-    example = drawn.example
+def test_the_excerpt_is_a_part_of_the_user_item_matrix(summary, spelled):
+    example = summary.example
     typed = {
         home.user: {(rule.trigger.type, *rule.relation, rule.action.type) for rule in home.rules} for home in spelled
     }
@@ -117,7 +116,7 @@ def test_without_a_rule_there_is_no_example():
 
 
 def test_published_numbers_stand_beside_ours_and_name_their_source():
-    whole = portrait(source("ifttt-synthetic", options={}))
+    whole = summarize(make_source("ifttt-synthetic", options={}))
     beside = {each.name: (each.ours, each.published) for each in whole.statistics}
     assert beside["rules"] == (8729, 8729)
     assert beside["devices per home, mean"][1] is None
@@ -127,55 +126,55 @@ def test_published_numbers_stand_beside_ours_and_name_their_source():
     assert verdicts["types per home, mean"] == ""
 
 
-def test_nothing_is_judged_where_nothing_was_published(drawn):
-    assert drawn.source == ""
-    assert drawn.fidelity == ()
-    assert {each.published for each in drawn.statistics} == {None}
+def test_nothing_is_judged_where_nothing_was_published(summary):
+    assert summary.source == ""
+    assert summary.fidelity == ()
+    assert {each.published for each in summary.statistics} == {None}
 
 
-def test_fingerprints_are_those_of_both_tracks(drawn):
+def test_fingerprints_are_those_of_both_tracks(summary):
     homes = load("wyze-synthetic", homes=HOMES)
-    assert drawn.fingerprints == {"types": homes.merged_types().fingerprint, "instances": homes.fingerprint}
+    assert summary.fingerprints == {"types": homes.merged_types().fingerprint, "instances": homes.fingerprint}
 
 
-def test_a_portrait_comes_back_equal_and_its_bytes_are_always_the_same(tmp_path, small, drawn):
-    path = save(drawn, tmp_path)
+def test_a_summary_comes_back_equal_and_its_bytes_are_always_the_same(tmp_path, small, summary):
+    path = save_summary(summary, tmp_path)
     content = path.read_bytes()
-    assert load_portraits(tmp_path) == ([drawn], [])
-    assert save(portrait(replace(small, track="instances")), tmp_path) == path
+    assert load_summaries(tmp_path) == ([summary], [])
+    assert save_summary(summarize(replace(small, track="instances")), tmp_path) == path
     assert path.read_bytes() == content
 
 
-def test_a_portrait_of_other_data_or_a_damaged_one_is_not_current(tmp_path, small, drawn):
+def test_a_summary_of_other_data_or_a_damaged_one_is_not_current(tmp_path, small, summary):
     assert not is_current(small, tmp_path)
-    path = save(drawn, tmp_path)
+    path = save_summary(summary, tmp_path)
     assert is_current(small, tmp_path)
-    save(replace(drawn, fingerprints=drawn.fingerprints | {"types": "0" * 16}), tmp_path)
+    save_summary(replace(summary, fingerprints=summary.fingerprints | {"types": "0" * 16}), tmp_path)
     assert not is_current(small, tmp_path)
     path.write_text("{")
     assert not is_current(small, tmp_path)
 
 
-def test_damaged_and_older_files_are_named_and_stay_and_the_others_are_read(tmp_path, drawn):
-    content = json.loads(save(drawn, tmp_path).read_text())
+def test_damaged_and_older_files_are_named_and_stay_and_the_others_are_read(tmp_path, summary):
+    content = json.loads(save_summary(summary, tmp_path).read_text())
     folder = tmp_path / FOLDER
     del content["types"]
     (folder / "a.json").write_text(json.dumps(content))
     (folder / "b.json").write_text('{"format": 0}')
     (folder / "c.json").write_text("[]")
     (folder / "d.json").write_bytes(b"\xff")
-    (folder / "e.json").write_text(json.dumps(json.loads((folder / drawn.file).read_text()) | {"notes": [3]}))
-    found, problems = load_portraits(tmp_path)
-    assert found == [drawn]
+    (folder / "e.json").write_text(json.dumps(json.loads((folder / summary.file).read_text()) | {"notes": [3]}))
+    found, problems = load_summaries(tmp_path)
+    assert found == [summary]
     reasons = dict(problems)
     assert list(reasons) == [f"data/{letter}.json" for letter in "abcde"]
-    assert reasons["data/a.json"] == "Portrait has no types"
+    assert reasons["data/a.json"] == "DatasetSummary has no types"
     assert "format" in reasons["data/b.json"]
     assert "no record" in reasons["data/c.json"]
     assert "cannot be read" in reasons["data/d.json"]
-    assert reasons["data/e.json"] == "Portrait.notes[0] is int, expected str"
+    assert reasons["data/e.json"] == "DatasetSummary.notes[0] is int, expected str"
     assert len(list(folder.iterdir())) == 6
 
 
-def test_a_folder_without_portraits_has_none(tmp_path):
-    assert load_portraits(tmp_path / "nowhere") == ([], [])
+def test_a_folder_without_summaries_has_none(tmp_path):
+    assert load_summaries(tmp_path / "nowhere") == ([], [])

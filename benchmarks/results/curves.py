@@ -8,16 +8,18 @@ from collections.abc import Sequence
 import pandas as pd
 
 from benchmarks.results.store import Key, Result
-from benchmarks.runs.history import NAMES
 
+PARTS = ("train", "validation", "test")
+METRICS = ("loss", "auc", "mr")
+CURVES = frozenset(f"{part}_{metric}" for part in PARTS for metric in METRICS)  # what the harness measures by round
+OWN = "method"  # the part of what the method itself reports, whatever it measured that on
 COLUMNS = (
     *("data", "data_options", "fingerprint", "track", "split", "method", "parameters", "seed", "curves"),
     *("round", "seconds", "part", "metric", "value"),
 )
-OWN = "method"  # the part of what the method itself reports, whatever it measured that on
 
 
-def histories(results: Sequence[Result]) -> pd.DataFrame:
+def curves_table(results: Sequence[Result]) -> pd.DataFrame:
     """COLUMNS of every run that has a history. A fit that was evaluated by several protocols is there once."""
     fits = {_fit(result.key): result for result in reversed(results)}
     rows = [row for fit, result in sorted(fits.items()) for row in _rows(fit, result)]
@@ -26,7 +28,7 @@ def histories(results: Sequence[Result]) -> pd.DataFrame:
 
 def _rows(fit: tuple[str | int, ...], result: Result) -> list[tuple[object, ...]]:
     return [
-        (*fit, int(row["round"]), row.get("seconds"), *_place(name), value)
+        (*fit, int(row["round"]), row.get("seconds"), *_part(name), value)
         for row in result.history
         for name, value in row.items()
         if name not in ("round", "seconds")
@@ -39,10 +41,10 @@ def _fit(key: Key) -> tuple[str | int, ...]:
     return key.data, options, key.fingerprint, key.track, split, key.method, parameters, key.seed, key.curves
 
 
-def _place(name: str) -> tuple[str, str]:
+def _part(name: str) -> tuple[str, str]:
     """Part and metric of a column of a history."""
     part, _, metric = name.partition("_")
-    return (part, metric) if name in NAMES else (OWN, name)
+    return (part, metric) if name in CURVES else (OWN, name)
 
 
 def _text(values: object) -> str:

@@ -9,20 +9,17 @@ import pytest
 from scipy.stats import rankdata
 
 from baselines.registry import build
-from benchmarks.results.examples import (
+from benchmarks.results.examples import FOLDER, LONGEST, load_examples
+from benchmarks.runs.examples import (
     DEVICES,
-    FOLDER,
-    LONGEST,
     RULES,
-    Asked,
-    choose,
-    is_current,
-    load_examples,
-    make,
-    save,
+    ExampleSpec,
+    choose_rule,
+    make_example,
+    save_example,
     with_every_type,
 )
-from benchmarks.runs.experiment import experiment, source
+from benchmarks.runs.experiment import make_experiment, make_source
 from datasets import DataError, load
 from datasets.common.random import Stream, generator
 from tests.support.lamps import lamps
@@ -37,20 +34,20 @@ HOMES = 200
 METHODS = ("toy-log-odds", "toy-count", "ease", "popularity")
 
 
-def asked_of(*methods, seed=0, **parameters):
-    homes = source("wyze-synthetic", options={"homes": HOMES})
-    runs = [experiment(name, homes, parameters=parameters, options={}, seed=seed) for name in methods]
-    return Asked(homes, tuple(runs))
+def spec_of(*methods, seed=0, **parameters):
+    homes = make_source("wyze-synthetic", options={"homes": HOMES})
+    runs = [make_experiment(name, homes, parameters=parameters, options={}, seed=seed) for name in methods]
+    return ExampleSpec(homes, tuple(runs))
 
 
 @pytest.fixture
-def asked():
-    return asked_of(*METHODS)
+def spec():
+    return spec_of(*METHODS)
 
 
 @pytest.fixture
-def example(asked):
-    return make(asked)
+def example(spec):
+    return make_example(spec)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +118,7 @@ def test_lists_fall_in_probability_and_mark_the_hidden_rule(example):
 
 
 def train_without(example, homes):
-    left_out = choose(homes)
+    left_out = choose_rule(homes)
     train = homes.with_rules(np.arange(homes.n_rules) != left_out)
     which = int(homes.rules.home[left_out])
     assert homes.users[which] == example.user
@@ -199,49 +196,49 @@ def test_rules_of_a_larger_group_are_never_chosen():
             np.tile(rules.group, 2),
         ),
     )
-    assert choose(twice) in (0, 3)
+    assert choose_rule(twice) in (0, 3)
 
 
 def test_where_no_rule_is_shared_there_is_no_example():
     with pytest.raises(DataError, match="none occurs in two homes"):
-        choose(lamps(4, 3, [(0, 1, 0), (1, 2, 1)]))
+        choose_rule(lamps(4, 3, [(0, 1, 0), (1, 2, 1)]))
 
 
 def test_an_example_needs_methods_and_the_track_types():
-    homes = source("wyze-synthetic", options={"homes": HOMES})
+    homes = make_source("wyze-synthetic", options={"homes": HOMES})
     with pytest.raises(DataError, match="name at least one"):
-        Asked(homes, ())
+        ExampleSpec(homes, ())
     instances = replace(homes, track="instances")
-    run = experiment("ease", instances, parameters={}, options={})
+    run = make_experiment("ease", instances, parameters={}, options={})
     with pytest.raises(DataError, match="in the track types"):
-        Asked(instances, (run,))
+        ExampleSpec(instances, (run,))
 
 
-def test_an_example_comes_back_equal_and_its_bytes_are_always_the_same(tmp_path, asked, example):
-    path = save(example, asked, tmp_path)
+def test_an_example_comes_back_equal_and_its_bytes_are_always_the_same(tmp_path, spec, example):
+    path = save_example(example, tmp_path)
     content = path.read_bytes()
     assert load_examples(tmp_path) == ([example], [])
-    assert save(make(asked), asked, tmp_path) == path
+    assert save_example(make_example(spec), tmp_path) == path
     assert path.read_bytes() == content
 
 
 def test_another_seed_or_parameter_is_another_file():
-    files = {asked_of("toy-count").file, asked_of("toy-count", seed=1).file, asked_of("toy-count", noise=2.0).file}
+    files = {spec_of("toy-count").file, spec_of("toy-count", seed=1).file, spec_of("toy-count", noise=2.0).file}
     assert len(files) == 3
 
 
-def test_an_example_by_other_code_is_not_current(tmp_path, asked, example):
-    assert not is_current(asked, tmp_path)
-    path = save(example, asked, tmp_path)
-    assert is_current(asked, tmp_path)
-    save(replace(example, codes=example.codes | {"ease": "0" * 12}), asked, tmp_path)
-    assert not is_current(asked, tmp_path)
+def test_an_example_by_other_code_is_not_current(tmp_path, spec, example):
+    assert not spec.is_current(tmp_path)
+    path = save_example(example, tmp_path)
+    assert spec.is_current(tmp_path)
+    save_example(replace(example, codes=example.codes | {"ease": "0" * 12}), tmp_path)
+    assert not spec.is_current(tmp_path)
     path.write_text("{}")
-    assert not is_current(asked, tmp_path)
+    assert not spec.is_current(tmp_path)
 
 
-def test_damaged_examples_are_named_and_the_others_are_read(tmp_path, asked, example):
-    path = save(example, asked, tmp_path)
+def test_damaged_examples_are_named_and_the_others_are_read(tmp_path, example):
+    path = save_example(example, tmp_path)
     (tmp_path / FOLDER / "0.json").write_bytes(path.read_bytes()[:-100])
     (tmp_path / FOLDER / "1.json").write_text('{"format": 1, "data": 3}')
     found, problems = load_examples(tmp_path)

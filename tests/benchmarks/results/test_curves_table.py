@@ -12,10 +12,9 @@ import pytest
 
 from baselines import registry
 from benchmarks.__main__ import main
-from benchmarks.results.histories import COLUMNS, histories
+from benchmarks.results.curves import COLUMNS, METRICS, PARTS, curves_table
 from benchmarks.results.leaderboard import boards
 from benchmarks.results.store import load_results
-from benchmarks.runs.history import METRICS, PARTS
 from tests.support.toys import TOYS, toys
 
 assert toys  # a fixture
@@ -74,7 +73,7 @@ def test_the_table_is_written_to_a_csv_file_and_to_nothing_else(kept, tmp_path, 
 
 def test_results_without_a_history_are_answered_with_how_to_get_one(kept, tmp_path, capsys):
     results = load_results(kept)
-    assert histories([replace(result, history=[]) for result in results]).empty
+    assert curves_table([replace(result, history=[]) for result in results]).empty
     emptied = shutil.copytree(kept, tmp_path / "emptied")
     for path in emptied.glob("*.json"):
         path.write_text(json.dumps({**json.loads(path.read_text()), "history": []}))
