@@ -12,7 +12,7 @@ from matplotlib.patches import Circle, FancyBboxPatch, PathPatch, Polygon, Recta
 from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from benchmarks.results.dataset_summary import FOLDER, ExampleHome, DatasetSummary
+from benchmarks.results.dataset_summary import FOLDER, DatasetSummary, ExampleHome
 from benchmarks.results.records import OwnedDevice, TypedRule
 from reports.drawing.layout import Block, Layout, Panel, fitted
 from reports.drawing.styles import FAINT, INK, LineStyle, line_styles

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.results.dataset_summary import DatasetSummary, EntityType, RelationUse, Statistic
 from benchmarks.results.examples import Entry, Example, MethodLists, RankedList
-from benchmarks.runs.examples import ExampleSpec, make_example, save_example
 from benchmarks.results.records import HomeRule, OwnedDevice
+from benchmarks.runs.examples import ExampleSpec, make_example, save_example
 from benchmarks.runs.experiment import make_experiment, make_source
 from reports.inputs import Inputs
 from reports.output_types import Missing
