@@ -19,7 +19,8 @@ from benchmarks.__main__ import main
 from benchmarks.commands import show_board
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result, Store, load_failures, load_results
-from benchmarks.tune import Trial, Tuned
+from benchmarks.results.tuning import Trial
+from benchmarks.tune import Tuned
 from datasets.common import progress as module
 from datasets.common.errors import DataError
 from datasets.common.progress import progress
