@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TypeVar, get_type_hints
 
 from baselines.method import Method
+from datasets.common.cli import EXTRAS
 from datasets.common.errors import DataError, unknown
 from datasets.common.options import read_options
 
@@ -108,17 +109,6 @@ def _imports(source: str) -> frozenset[str]:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return frozenset(found)
 
-
-# The optional packages and the extra of this project that brings each.
-EXTRAS = {
-    "implicit": "mf",
-    "torch": "graph",
-    "torch_geometric": "graph",
-    "numba": "graph",
-    "sklearn": "learn",
-    "sqlalchemy": "pipeline",
-    "psycopg": "pipeline",
-}
 
 M = TypeVar("M", bound=type[Method])
 

@@ -1,22 +1,22 @@
-"""Rules in: adapters, generators, vocabularies, splits, negatives and the valid-rule tensor; numpy, no torch."""
+"""Homes and their rules: readers, generators, splits, negatives and the valid-rule tensor (numpy and pandas, no torch).
+
+Names are imported on first use, so that `import datasets` loads neither numpy nor pandas.
+"""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING
 
-from datasets import negatives
-from datasets.common.errors import DataError
-from datasets.homes import Home, Homes, Provenance, Relation, Rules
-from datasets.registry import dataset, load, names
-from datasets.splits import Hidden, Split, split
-from datasets.valid import ValidRules
-from datasets.vocabulary import align
-
 if TYPE_CHECKING:
-    from datasets import submission as submission
-    from datasets.readers import tables
+    from datasets import negatives, submission
+    from datasets.common.errors import DataError
+    from datasets.homes import Home, Homes, Provenance, Relation, Rules
     from datasets.readers.tables import from_tables
+    from datasets.registry import dataset, load, names
+    from datasets.splits import Hidden, Split, split
+    from datasets.valid import ValidRules
+    from datasets.vocabulary import align
 
 __all__ = [
     "DataError",
@@ -36,14 +36,23 @@ __all__ = [
     "negatives",
     "split",
     "submission",
-    "tables",
 ]
+
+_MODULES = {
+    "common.errors": ("DataError",),
+    "homes": ("Home", "Homes", "Provenance", "Relation", "Rules"),
+    "readers.tables": ("from_tables",),
+    "registry": ("dataset", "load", "names"),
+    "splits": ("Hidden", "Split", "split"),
+    "valid": ("ValidRules",),
+    "vocabulary": ("align",),
+}
 
 
 def __getattr__(name: str) -> object:
-    """What reads tables is loaded on first use: it brings pandas along, which a recommendation does without."""
-    if name in ("submission", "tables"):
+    if name in ("negatives", "submission"):
         return importlib.import_module(f"datasets.{name}")
-    if name == "from_tables":
-        return importlib.import_module("datasets.readers.tables").from_tables
+    for module, exported in _MODULES.items():
+        if name in exported:
+            return getattr(importlib.import_module(f"datasets.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
-import logging
 import sys
 from pathlib import Path
 
+from datasets.common.cli import add_import, import_all, run
 from datasets.common.errors import DataError
 from datasets.common.options import read_assignments, spell_option
 from datasets.describe import number
@@ -18,34 +17,21 @@ from datasets.registry import get, load, names
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; bad input is one message and exit code 1, never a traceback."""
-    parser = _parser()
-    chosen = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    try:
-        for module in chosen.modules:
-            importlib.import_module(module)
+    """Run one command and return its exit code."""
+    chosen = _parser().parse_args(arguments)
+
+    def command() -> int:
+        import_all(chosen.modules)
         return int(chosen.run(chosen))
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        sys.stderr.close()
-        return 0
-    except (DataError, OSError, ModuleNotFoundError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+
+    return run(command)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m datasets", description="Rules of homes: find, look at, check, make."
     )
-    parser.add_argument(
-        "--import",
-        dest="modules",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="a module of yours that registers data sets with @dataset",
-    )
+    add_import(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     listing = commands.add_parser("list", help="every data set, what it is and its options")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import logging
-import os
 import sys
 from importlib.metadata import version
 from typing import Protocol, cast
 
+from datasets.common.cli import run
 from datasets.common.threads import set_threads
 
 COMMANDS = {
@@ -22,31 +21,11 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; bad input is one message and exit code 1, never a traceback."""
+    """Run one command and return its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     set_threads(1)  # before NumPy is loaded, which comes with the commands
     chosen = _parser(arguments).parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    from datasets.common.errors import DataError
-
-    try:
-        return _module(chosen.command).run(chosen)
-    except BrokenPipeError:  # who reads the output, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it ends
-        return 0
-    except KeyboardInterrupt:
-        sys.stderr.write("Stopped. Nothing was written.\n")
-        return 130
-    except ModuleNotFoundError as error:
-        from baselines.registry import EXTRAS
-
-        extra = EXTRAS.get(str(error.name).partition(".")[0])
-        remedy = f'; it comes with the extra {extra}: pip install "fedrule[{extra}]"' if extra else ""
-        sys.stderr.write(f"{error}{remedy}\n")
-        return 1
-    except (DataError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+    return run(lambda: _module(chosen.command).run(chosen), interrupted="Stopped. Nothing was written.")
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:

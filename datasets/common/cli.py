@@ -1,27 +1,71 @@
-"""Modules of somebody else that a command imports first, for the methods that they register: `--import my_module`."""
+"""What every command line shares: errors as one message, and `--import` for modules of the user."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Iterable
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from datasets.common.errors import DataError
+
+EXTRAS = {  # optional package -> the extra of this project that installs it
+    "implicit": "mf",
+    "torch": "graph",
+    "torch_geometric": "graph",
+    "numba": "graph",
+    "safetensors": "infer",
+    "fastapi": "serve",
+    "uvicorn": "serve",
+    "httptools": "serve",
+    "prometheus_client": "serve",
+    "sqlalchemy": "pipeline",
+    "psycopg": "pipeline",
+    "sklearn": "learn",
+    "optuna": "tune",
+    "matplotlib": "report",
+    "jinja2": "report",
+}
+
+
+def run(command: Callable[[], int], *, interrupted: str = "Stopped.") -> int:
+    """The exit code of a command: bad input is one message and 1, Ctrl-C is 130, never a traceback."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    try:
+        return command()
+    except BrokenPipeError:  # the reader of the output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains at exit
+        return 0
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{interrupted}\n")
+        return 130
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get(str(error.name).partition(".")[0])
+        remedy = f'; install the extra {extra}: pip install "fedrule[{extra}]"' if extra else ""
+        sys.stderr.write(f"{error}{remedy}\n")
+        return 1
+    except (DataError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
 
 
 def add_import(parser: argparse.ArgumentParser, name: str = "modules") -> None:
-    """An option that may be given several times; what was named is `chosen.<name>`."""
+    """Add `--import MODULE`, which may be given several times; the modules are `chosen.<name>`."""
     parser.add_argument(
         "--import",
         dest=name,
         action="append",
         default=[],
         metavar="MODULE",
-        help="a module of yours that registers methods with @register",
+        help="your module that registers methods (@register) or data sets (@dataset)",
     )
 
 
 def import_all(modules: Iterable[str]) -> None:
-    """Import them; one that is not found is an error that says where it was looked for."""
+    """Import the modules given by `--import`; the error for a missing one says where it was looked for."""
     for module in modules:
         try:
             importlib.import_module(module)

@@ -11,6 +11,8 @@ import importlib.util
 import os
 import sys
 
+from datasets.common.errors import DataError
+
 # implicit and torch count OpenMP's; the others are the BLAS builds that numpy and SciPy may come with.
 VARIABLES = (
     "OMP_NUM_THREADS",
@@ -25,8 +27,6 @@ VARIABLES = (
 def environment(threads: int) -> dict[str, str]:
     """The variables for a process that is yet to start."""
     if threads < 1:
-        from datasets.common.errors import DataError  # brings numpy along, which is to read the variables first
-
         raise DataError(f"threads {threads}: use 1, which repeats exactly, or more")
     return dict.fromkeys(VARIABLES, str(threads))
 
