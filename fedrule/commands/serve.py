@@ -1,4 +1,4 @@
-"""`python -m fedrule serve`: answer requests over HTTP."""
+"""`python -m fedrule serve`: serve models over HTTP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from datasets.common.cli import add_import, import_all
 from datasets.common.errors import DataError
-from fedrule.serving.limits import ABOUT, Limits
+from fedrule.serving.limits import Limits
 
 VARIABLE = "FEDRULE_TOKEN"
 
@@ -19,49 +19,57 @@ log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen."""
+    """Add the options of the command."""
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="model files; the first is the default")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="port; 0 takes a free one (default: %(default)s)")
     parser.add_argument(
-        "--token-file", type=Path, metavar="FILE", help=f"file with a token that clients must send; or set ${VARIABLE}"
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help=f"file with the token that clients must send; or set ${VARIABLE}",
     )
-    parser.add_argument("--access-log", action="store_true", help="log every request: client, route and status")
+    parser.add_argument("--access-log", action="store_true", help="log the client, route and status of every request")
     parser.add_argument(
-        "--grace", type=int, default=10, metavar="SECONDS", help="to finish at SIGTERM (default: %(default)s)"
+        "--grace",
+        type=int,
+        default=10,
+        metavar="SECONDS",
+        help="time to finish open requests at SIGTERM (default: %(default)s)",
     )
     add_import(parser)
     for part in fields(Limits):
-        option = f"--max-{part.name.replace('_', '-')}"
-        says = f"{ABOUT[part.name]} (default: {part.default:,})"
-        parser.add_argument(option, type=int, default=part.default, metavar="N", help=says)
+        about = f"{part.metadata['about']} (default: {part.default:,})"
+        parser.add_argument(
+            f"--max-{part.name.replace('_', '-')}", type=int, default=part.default, metavar="N", help=about
+        )
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Serve until the process is told to end."""
+    """Serve until SIGTERM or SIGINT."""
     limits = Limits(**{part.name: getattr(chosen, f"max_{part.name}") for part in fields(Limits)})
     if chosen.grace < 1:
-        raise DataError(f"--grace {chosen.grace}: give at least 1")
+        raise DataError(f"--grace must be at least 1, got {chosen.grace}")
     token = _token(chosen.token_file)
     import_all(chosen.modules)
     try:
         from fedrule.serving.routes import application
-        from fedrule.serving.server import listening, serve
+        from fedrule.serving.server import listen, serve
     except ModuleNotFoundError as error:
-        raise DataError(f'to serve needs {error.name}: pip install "fedrule[serve]"') from None
-    application_of_models = application(chosen.models, limits=limits, token=token)
-    listener = listening(chosen.host, chosen.port)
+        raise DataError(f'serving needs {error.name}: pip install "fedrule[serve]"') from None
+    app = application(chosen.models, limits=limits, token=token)
+    listener = listen(chosen.host, chosen.port)
     host, port = listener.getsockname()[:2]
-    names = ", ".join(model.name for model in application_of_models.service.shelf.models)
+    names = ", ".join(model.name for model in app.service.store.models)
     log.info("Serving %s on http://%s:%d", names, f"[{host}]" if ":" in host else host, port)
     if token is None and not ipaddress.ip_address(host).is_loopback:
-        log.warning("Whoever reaches %s can ask and reload: set a token, see --token-file", host)
-    serve(application_of_models, listener, access_log=chosen.access_log, grace=chosen.grace)
+        log.warning("Anyone who can reach %s can query and reload the models; set a token, see --token-file", host)
+    serve(app, listener, access_log=chosen.access_log, grace=chosen.grace)
     return 0
 
 
 def _token(path: Path | None) -> str | None:
-    """From the file, else from the environment; never from the command line, which everybody on a machine can read."""
+    """From the file or the environment; never from the command line, which every user of the machine can read."""
     if path is None:
         token, place = os.environ.get(VARIABLE), f"${VARIABLE}"
     else:
@@ -69,7 +77,7 @@ def _token(path: Path | None) -> str | None:
         try:
             token = path.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{place}: cannot be read ({getattr(error, 'strerror', None) or 'no text'})") from None
+            raise DataError(f"{place}: cannot read it ({getattr(error, 'strerror', None) or 'not UTF-8'})") from None
     if token is not None and not (token.isascii() and token.isprintable() and token and " " not in token):
-        raise DataError(f"{place}: a token is one word of ASCII letters, digits and signs, and not empty")
+        raise DataError(f"{place}: a token must be one non-empty word of printable ASCII characters")
     return token

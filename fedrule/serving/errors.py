@@ -1,4 +1,4 @@
-"""What is answered instead of a recommendation: {"error": {"code", "where", "message"}} with a status that fits."""
+"""Error responses: {"error": {"code", "where", "message"}} with a matching status."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pydantic_core import to_json
 from fedrule.inference.request import BadHome
 
 JSON = "application/json"
+RETRY = {"Retry-After": "1"}
 
 
-class Refused(Exception):
-    """A request that is answered with an error: a short code for programs, where in the request, and what to do."""
+class ApiError(Exception):
+    """An error response: a short code for programs, the place in the request, and a message for people."""
 
     def __init__(
         self, status: int, code: str, message: str, *, where: str = "", headers: Mapping[str, str] | None = None
@@ -23,20 +24,20 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
     @classmethod
-    def home(cls, bad: BadHome) -> Refused:
-        """A home that cannot be answered."""
+    def from_home(cls, bad: BadHome) -> ApiError:
+        """For an invalid home."""
         return cls(422, bad.code, bad.message, where=bad.where)
 
-    def told(self) -> dict[str, str]:
-        """As it stands under "error"."""
+    def as_json(self) -> dict[str, str]:
+        """The value of "error"."""
         return {"code": self.code, "where": self.where, "message": self.message}
 
-    def content(self) -> bytes:
-        return to_json({"error": self.told()})
+    def body(self) -> bytes:
+        return to_json({"error": self.as_json()})
 
     def response(self) -> Response:
-        return Response(self.content(), self.status, self.headers, JSON)
+        return Response(self.body(), self.status, self.headers, JSON)
 
 
 class ClientGone(Exception):
-    """The client has closed the connection before its request was whole; nobody reads an answer."""
+    """The client closed the connection before its request was complete."""

@@ -1,7 +1,7 @@
-"""What every request passes on its way in and out: the token, counters, safe headers, and an answer to what goes wrong.
+"""The ASGI middleware around all routes: the token, metrics, security headers, and error responses.
 
-All paths are fixed, and every endpoint takes the request and gives the response: a look into a table finds it. The way
-through the framework's layers was measured to take nine times as long; only what is not in the table goes there.
+All paths are fixed and every endpoint maps a request to a response, so a dictionary finds it. Going through the
+framework's layers was measured to take nine times as long; only unknown paths go there.
 """
 
 from __future__ import annotations
@@ -16,69 +16,67 @@ from typing import TypeAlias
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fedrule.serving.errors import ClientGone, Refused
+from fedrule.serving.errors import ApiError, ClientGone
 from fedrule.serving.service import Service
 
 PROTECTED = ("/v1/", "/metrics")
-SAFE = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
-UNSENT = 0  # until an answer has begun
-GONE = 499  # counted for a client that closed the connection; there is nobody to send it to
+SECURITY_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+UNSENT = 0  # the status before a response has started
+CLIENT_CLOSED = 499  # counted when the client closed the connection; nothing is sent
 
 Endpoints: TypeAlias = Mapping[tuple[str, str], Callable[[Request], Awaitable[Response]]]
 
 log = logging.getLogger(__name__)
 
 
-class Gate:
-    """The ASGI application: endpoints by method and path, and what answers all else."""
+class Middleware:
+    """The ASGI application: endpoints by method and path, and a fallback for everything else."""
 
-    def __init__(self, endpoints: Endpoints, otherwise: ASGIApp, service: Service, *, token: str | None) -> None:
-        self._endpoints, self._otherwise = endpoints, otherwise
-        self.service, self._measured = service, service.measured
+    def __init__(self, endpoints: Endpoints, fallback: ASGIApp, service: Service, *, token: str | None) -> None:
+        self._endpoints, self._fallback, self.service = endpoints, fallback, service
         self._token = None if token is None else token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._otherwise(scope, receive, send)
+            await self._fallback(scope, receive, send)
             return
-        begin, path, status = time.perf_counter(), scope["path"], UNSENT
+        metrics, begin, path, status = self.service.metrics, time.perf_counter(), scope["path"], UNSENT
 
-        async def sent(message: Message) -> None:
+        async def respond(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *SAFE]
+                message["headers"] = [*message["headers"], *SECURITY_HEADERS]
             await send(message)
 
-        self._measured.in_flight.inc()
+        metrics.in_flight.inc()
         try:
-            self._refuse_strangers(scope)
+            self._check_token(scope)
             endpoint = self._endpoints.get((scope["method"], path))
             if endpoint is None:
-                await self._otherwise(scope, receive, sent)
+                await self._fallback(scope, receive, respond)
             else:
-                await (await endpoint(Request(scope, receive)))(scope, receive, sent)
-        except Refused as refused:
-            await refused.response()(scope, receive, sent)
+                await (await endpoint(Request(scope, receive)))(scope, receive, respond)
+        except ApiError as error:
+            await error.response()(scope, receive, respond)
         except ClientGone:
             pass
         except Exception as error:
-            number = uuid.uuid4().hex  # what is inside goes to the log and not to the client
-            log.error("Request %s failed: %s %s", number, scope["method"], path, exc_info=error)
+            reference = uuid.uuid4().hex  # details go to the log, not to the client
+            log.error("Request %s failed: %s %s", reference, scope["method"], path, exc_info=error)
             if status == UNSENT:
-                told = f"the service failed; its log has more under {number}"
-                await Refused(500, "failed", told).response()(scope, receive, sent)
+                failure = ApiError(500, "internal_error", f"internal error; see the log of the service for {reference}")
+                await failure.response()(scope, receive, respond)
         finally:
-            self._measured.in_flight.dec()
-            self._measured.request(path, status or GONE, time.perf_counter() - begin)
+            metrics.in_flight.dec()
+            metrics.request(path, status or CLIENT_CLOSED, time.perf_counter() - begin)
 
-    def _refuse_strangers(self, scope: Scope) -> None:
+    def _check_token(self, scope: Scope) -> None:
         if self._token is None or not scope["path"].startswith(PROTECTED):
             return
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         scheme, _, token = given.partition(b" ")
         if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
-            told = "this service needs a token; send it as Authorization: Bearer ..."
-            raise Refused(
-                401, "no_token", told, where="Authorization", headers={"WWW-Authenticate": 'Bearer realm="fedrule"'}
-            )
+            message = "missing or wrong token; send it as Authorization: Bearer TOKEN"
+            headers = {"WWW-Authenticate": 'Bearer realm="fedrule"'}
+            raise ApiError(401, "unauthorized", message, where="Authorization", headers=headers)

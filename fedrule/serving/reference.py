@@ -1,4 +1,7 @@
-"""The OpenAPI description: bodies, answers and errors of every route, with the limits that this service has."""
+"""The OpenAPI description with the limits of this service, the reference page at /docs, and the page at /.
+
+Both pages load nothing from other hosts. The usual reference pages do, and stay empty without internet access.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,20 @@ from pydantic.json_schema import models_json_schema
 
 from fedrule.serving.errors import JSON
 from fedrule.serving.limits import Limits
-from fedrule.serving.metrics import KIND
+from fedrule.serving.metrics import CONTENT_TYPE
 from fedrule.serving.middleware import PROTECTED
-from fedrule.serving.requests import Batch, Recommend
-from fedrule.serving.responses import ErrorAnswer
+from fedrule.serving.requests import BatchRequest, RecommendRequest
+from fedrule.serving.responses import ErrorResponse
 
 REF = "#/components/schemas/"
 ABOUT = "Which automation should this home set up next? Homes in, ranked rules out."
-NAME = {
+NAME_PARAMETER = {
     "parameters": [
         {
             "name": "name",
             "in": "query",
             "required": False,
-            "description": "Name of a model; the first one unless given.",
+            "description": "Name of the model; the first one by default.",
             "schema": {"type": "string"},
         }
     ]
@@ -42,38 +45,60 @@ EXAMPLE = {
     "k": 5,
 }
 EXAMPLES: dict[type[BaseModel], object] = {
-    Recommend: EXAMPLE,
-    Batch: {"homes": [{"user": "ann", "devices": EXAMPLE["devices"]}], "k": 5},
+    RecommendRequest: EXAMPLE,
+    BatchRequest: {"homes": [{"user": "ann", "devices": EXAMPLE["devices"]}], "k": 5},
 }
 STATUS = {
-    400: "No JSON.",
-    401: "No token, or another.",
-    404: "No such model.",
+    400: "Invalid JSON.",
+    401: "Missing or wrong token.",
+    404: "Unknown model.",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
-    415: "Another content type than JSON, or an encoded body.",
-    422: "What is asked for cannot be answered; the error says where and why.",
-    503: "Too many requests at once; try again after the seconds in Retry-After.",
+    415: "The content type is not JSON, or the body is encoded.",
+    422: "The request is invalid; the error says where and why.",
+    503: "Too many requests at once, or shutting down; try again after the seconds in Retry-After.",
+}
+HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>fedrule: HTTP reference</title><link rel="stylesheet" href="docs.css"></head><body>
+<header><h1>fedrule: HTTP reference</h1><p>{about}</p>
+<p><a href="./">Try it out</a> · <a href="openapi.json">OpenAPI description</a></p>
+<nav><ul>{links}</ul></nav></header><main>"""
+FOLDER = Path(__file__).parent
+PAGE = FOLDER / "page"
+CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# Scripts, styles and requests of this service only and nothing inline, so that a device name can never become code.
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
 }
 
 
-def answers(model: type[BaseModel] | None, *refusals: int) -> dict[int | str, dict[str, Any]]:
-    """The answers of a route: a model, or text; and its errors, by their status."""
+def responses(model: type[BaseModel] | None, *errors: int) -> dict[int | str, dict[str, Any]]:
+    """The responses of a route: a model, or text; and its errors, by status."""
     if model is None:
-        good: dict[str, Any] = {"content": {KIND: {"schema": {"type": "string"}}}}
+        good: dict[str, Any] = {"content": {CONTENT_TYPE: {"schema": {"type": "string"}}}}
     else:
         good = {"model": model, "description": (model.__doc__ or "").strip()}
-    return {200: good, **{status: {"model": ErrorAnswer, "description": STATUS[status]} for status in refusals}}
+    return {200: good, **{status: {"model": ErrorResponse, "description": STATUS[status]} for status in errors}}
 
 
-def asks(model: type[BaseModel]) -> dict[str, Any]:
-    """The body of a route."""
+def request_body(model: type[BaseModel]) -> dict[str, Any]:
+    """The request body of a route."""
     content = {"schema": {"$ref": f"{REF}{model.__name__}"}, "example": EXAMPLES[model]}
     return {"requestBody": {"required": True, "content": {JSON: content}}}
 
 
 def describe(app: FastAPI, limits: Limits, *, protected: bool) -> None:
-    """Make `app` describe itself in full."""
+    """Make `app` include bodies, limits and the token in its OpenAPI description."""
 
     def description() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -88,17 +113,19 @@ def describe(app: FastAPI, limits: Limits, *, protected: bool) -> None:
 
 
 def _add_bodies(made: dict[str, Any], limits: Limits) -> None:
-    _, bodies = models_json_schema([(Recommend, "validation"), (Batch, "validation")], ref_template=REF + "{model}")
+    _, bodies = models_json_schema(
+        [(RecommendRequest, "validation"), (BatchRequest, "validation")], ref_template=REF + "{model}"
+    )
     schemas = made["components"]["schemas"]
     schemas.update(bodies["$defs"])
-    for name in ("Recommend", "HomeBody"):
+    for name in ("RecommendRequest", "Home"):
         schemas[name]["properties"]["devices"].update(minItems=1, maxItems=limits.devices)
         schemas[name]["properties"]["rules"]["maxItems"] = limits.rules
-    for name in ("Recommend", "Batch"):
+    for name in ("RecommendRequest", "BatchRequest"):
         schemas[name]["properties"]["k"].update(maximum=limits.k, default=min(10, limits.k))
-    schemas["Batch"]["properties"]["homes"]["maxItems"] = limits.homes
+    schemas["BatchRequest"]["properties"]["homes"]["maxItems"] = limits.homes
     parts = [part for name in ("Device", "Rule") for part in schemas[name]["properties"].values()]
-    parts += [schemas[name]["properties"]["user"] for name in ("Recommend", "HomeBody")]
+    parts += [schemas[name]["properties"]["user"] for name in ("RecommendRequest", "Home")]
     for part in parts:
         for kind in [part, *part.get("anyOf", [])]:
             if kind.get("type") == "string":
@@ -107,7 +134,7 @@ def _add_bodies(made: dict[str, Any], limits: Limits) -> None:
 
 def _add_token(made: dict[str, Any]) -> None:
     made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    error = {"description": STATUS[401], "content": {JSON: {"schema": {"$ref": f"{REF}ErrorAnswer"}}}}
+    error = {"description": STATUS[401], "content": {JSON: {"schema": {"$ref": f"{REF}ErrorResponse"}}}}
     for path, methods in made["paths"].items():
         if path.startswith(PROTECTED):
             for operation in methods.values():
@@ -115,20 +142,8 @@ def _add_token(made: dict[str, Any]) -> None:
                 operation["responses"]["401"] = error
 
 
-# --- The reference page at /docs, written from the OpenAPI description; it loads nothing from elsewhere.
-#
-# The usual pages for this fetch their scripts from other hosts, and are empty where there is no way out.
-
-HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>fedrule: HTTP reference</title><link rel="stylesheet" href="docs.css"></head><body>
-<header><h1>fedrule: HTTP reference</h1><p>{about}</p>
-<p><a href="./">The page</a> · <a href="openapi.json">OpenAPI description</a></p>
-<nav><ul>{links}</ul></nav></header><main>"""
-
-
 def reference(description: dict[str, Any]) -> str:
-    """HTML with every route, its body with an example, its answers and errors; then every object by name."""
+    """HTML with all routes, their bodies with an example, responses and errors; then all objects by name."""
     routes = [
         (method, path, operation)
         for path, methods in description["paths"].items()
@@ -152,7 +167,7 @@ def _route(method: str, path: str, operation: dict[str, Any]) -> str:
         f"<p>{escape(operation.get('description', ''))}</p>",
     ]
     if "security" in operation:
-        parts.append("<p>Needs the header <code>Authorization: Bearer TOKEN</code>.</p>")
+        parts.append("<p>Requires the header <code>Authorization: Bearer TOKEN</code>.</p>")
     parts += [
         f"<p>Query <code>{escape(parameter['name'])}</code>: {escape(parameter['description'])}</p>"
         for parameter in operation.get("parameters", [])
@@ -160,17 +175,17 @@ def _route(method: str, path: str, operation: dict[str, Any]) -> str:
     for content in operation.get("requestBody", {}).get("content", {}).values():
         parts.append(f"<h3>Body: {_kind(content['schema'])}</h3>")
         parts.append(f"<pre>{escape(json.dumps(content['example'], indent=2))}</pre>")
-    rows = "".join(_answer(status, answer) for status, answer in operation["responses"].items())
+    rows = "".join(_response(status, response) for status, response in operation["responses"].items())
     head = "<tr><th>Status</th><th>Content</th><th>When</th></tr>"
-    return "\n".join([*parts, f"<h3>Answers</h3><table>{head}{rows}</table></section>"])
+    return "\n".join([*parts, f"<h3>Responses</h3><table>{head}{rows}</table></section>"])
 
 
-def _answer(status: str, answer: dict[str, Any]) -> str:
+def _response(status: str, response: dict[str, Any]) -> str:
     kinds = "".join(
         f"{_kind(content['schema'])} <small>{escape(kind)}</small>"
-        for kind, content in answer.get("content", {}).items()
+        for kind, content in response.get("content", {}).items()
     )
-    return f"<tr><td>{status}</td><td>{kinds}</td><td>{escape(answer.get('description', ''))}</td></tr>"
+    return f"<tr><td>{status}</td><td>{kinds}</td><td>{escape(response.get('description', ''))}</td></tr>"
 
 
 def _object(name: str, schema: dict[str, Any]) -> str:
@@ -179,10 +194,10 @@ def _object(name: str, schema: dict[str, Any]) -> str:
     for part, kind in schema.get("properties", {}).items():
         about = escape(kind.get("description", ""))
         if part not in required:
-            about = f"Optional; {escape(json.dumps(kind.get('default')))} unless given. {about}"
+            about = f"Optional, default {escape(json.dumps(kind.get('default')))}. {about}"
         rows.append(f"<tr><td><code>{escape(part)}</code></td><td>{_kind(kind)}</td><td>{about}</td></tr>")
     about = escape(schema.get("description", ""))
-    head = "<tr><th>Name</th><th>Kind</th><th>About</th></tr>"
+    head = "<tr><th>Name</th><th>Type</th><th>About</th></tr>"
     return f'<h3 id="{escape(name)}">{escape(name)}</h3><p>{about}</p><table>{head}{"".join(rows)}</table>'
 
 
@@ -198,46 +213,25 @@ def _kind(schema: dict[str, Any]) -> str:
     kind = escape(str(schema.get("type", "anything")))
     if kind == "array":
         kind = f"list of {_kind(schema['items'])}"
-    for name, words in (("maxItems", "at most"), ("maxLength", "characters at most"), ("maximum", "at most")):
+    for name, words in (("maxItems", "at most"), ("maxLength", "max. characters"), ("maximum", "at most")):
         if name in schema and schema[name] < 2**62:
             kind += f", {words} {schema[name]:,}"
     return kind
 
 
-# --- The page at /, its style and its scripts, and the reference at /docs: files of ours only, nothing from elsewhere.
-
-FOLDER = Path(__file__).parent
-PAGE = FOLDER / "page"
-KINDS = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-# Scripts, styles and requests of this very service and nothing inline, so that a name which somebody gave a device
-# can never become code.
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "Referrer-Policy": "no-referrer",
-}
-
-
 def add_page(app: FastAPI) -> None:
-    """Add the routes that people open in a browser."""
+    """Add the routes for browsers."""
     parts = {f"/page/{path.name}": path for path in sorted(PAGE.iterdir()) if path.suffix in (".js", ".css", ".svg")}
     for route, path in {"/": PAGE / "index.html", "/docs.css": FOLDER / "reference.css", **parts}.items():
         app.add_api_route(route, _file(path), include_in_schema=False)
 
     @app.get("/docs", include_in_schema=False)
     async def docs(_: Request) -> Response:
-        return Response(reference(app.openapi()), headers=HEADERS, media_type=KINDS[".html"])
+        return Response(reference(app.openapi()), headers=HEADERS, media_type=CONTENT_TYPES[".html"])
 
 
 def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
     async def file(_: Request) -> Response:
-        return Response(path.read_bytes(), headers=HEADERS, media_type=KINDS[path.suffix])
+        return Response(path.read_bytes(), headers=HEADERS, media_type=CONTENT_TYPES[path.suffix])
 
     return file

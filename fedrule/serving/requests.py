@@ -1,35 +1,97 @@
-"""What clients ask: the bodies of requests, from JSON to the homes that a recommender answers."""
+"""Request bodies: reading them, their form, and the conversion to the homes that a recommender takes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from fedrule.inference.request import AskedHome, Automated, BadHome, Owned
-from fedrule.serving.errors import Refused
+from fedrule.serving.errors import JSON, RETRY, ApiError, ClientGone
 from fedrule.serving.limits import Limits
 
+DRAINED = 4  # times the limit that is read and dropped, so that a client still sending can read the error response
+CLOSE = {"Connection": "close"}  # the rest of an unread body must not be taken for the next request
 INT64_MAX = 2**63 - 1  # as in the databases that ids come from
 
 Text: TypeAlias = Annotated[str, Field(strict=True, min_length=1)]
 Id: TypeAlias = Annotated[int, Field(strict=True, ge=-INT64_MAX - 1, le=INT64_MAX)] | Text
-Asked = TypeVar("Asked", bound=BaseModel)
+Body = TypeVar("Body", bound=BaseModel)
 
 IDS = {"id", "trigger", "action_device", "user"}
-WORDS = {  # for kinds of errors of pydantic
-    "model_type": "give an object",
-    "list_type": "give a list",
-    "string_type": "give text",
-    "string_too_short": "give text that is not empty",
-    "int_type": "give a whole number",
-    "greater_than_equal": "give a whole number from 1",
+MESSAGES = {  # by pydantic's error type
+    "model_type": "expected an object",
+    "list_type": "expected a list",
+    "string_type": "expected a string",
+    "string_too_short": "must not be empty",
+    "int_type": "expected an integer",
+    "greater_than_equal": "must be at least 1",
 }
 
 
+class BodyReader:
+    """Reads request bodies and counts the bytes held in memory until the requests are answered.
+
+    Bytes are counted as they arrive; the Content-Length header is not trusted.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._seconds, self._most = limits.seconds, limits.held_bytes
+        self.held = 0  # bytes
+
+    @asynccontextmanager
+    async def read(self, request: Request, *, limit: int) -> AsyncIterator[bytes]:
+        """The body of a JSON request; its bytes count as held inside the `async with`."""
+        require_json(request)
+        parts: list[bytes] = []
+        try:
+            yield await self._read(request, limit, parts)
+        finally:
+            self.held -= sum(map(len, parts))
+
+    async def _read(self, request: Request, limit: int, parts: list[bytes]) -> bytes:
+        count, more = 0, True
+        try:
+            async with asyncio.timeout(self._seconds):
+                while more and count <= limit * DRAINED:
+                    message = await request.receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGone
+                    part: bytes = message.get("body", b"")
+                    more = message.get("more_body", False)
+                    count += len(part)
+                    if count <= limit:
+                        self._hold(len(part))
+                        parts.append(part)
+        except TimeoutError:
+            late = f"the body did not arrive within {self._seconds} seconds"
+            raise ApiError(408, "slow_body", late, headers=CLOSE) from None
+        if count > limit:
+            raise ApiError(413, "body_too_large", f"the body is larger than {limit:,} bytes", headers=CLOSE)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _hold(self, size: int) -> None:
+        if self.held + size > self._most:
+            raise ApiError(503, "too_busy", "too many large requests at once; try again", headers=RETRY | CLOSE)
+        self.held += size
+
+
+def require_json(request: Request) -> None:
+    """Check the content type and encoding."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != JSON:
+        message = f"unsupported content type {kind[:50]!r}; send {JSON}" if kind else f"no content type; send {JSON}"
+        raise ApiError(415, "content_type", message, where="Content-Type")
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise ApiError(415, "content_encoding", "encoded bodies are not supported", where="Content-Encoding")
+
+
 class Strict(BaseModel):
-    """Unknown names are errors: a misspelled one would be left out silently."""
+    """Unknown fields are errors: a misspelled one would be ignored silently."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -39,11 +101,11 @@ class Device(Strict):
 
     id: Id = Field(description="Unique in the home.", examples=["door"])
     type: Text = Field(description="One of the model's types.", examples=["ContactSensor"])
-    name: Annotated[str, Field(strict=True)] = Field("", description="What people call it.", examples=["Front door"])
+    name: Annotated[str, Field(strict=True)] = Field("", description="The name people use.", examples=["Front door"])
 
 
 class Rule(Strict):
-    """A rule that the home has; devices by their ids."""
+    """A rule of the home; devices by their ids."""
 
     trigger: Id = Field(examples=["door"])
     trigger_state: Text = Field(examples=["Open"])
@@ -51,124 +113,114 @@ class Rule(Strict):
     action_device: Id = Field(examples=["lamp"])
 
 
-class Whose(Strict):
-    """Whose home it is."""
+class HomeOwner(Strict):
+    """The user that a home belongs to."""
 
-    user: Id | None = Field(None, description="Whose home it is; a batch gives it back.")
+    user: Id | None = Field(None, description="Repeated in the response to a batch.")
 
 
-class HomeBody(Whose):
-    """What a home owns and what it has automated."""
+class Home(HomeOwner):
+    """The devices and rules of a home."""
 
     devices: Annotated[list[Device], FailFast()]
     rules: Annotated[list[Rule], FailFast()] = []
 
 
-TABLES: dict[str, type[Strict]] = {"devices": Device, "rules": Rule}
-
-
-class Choice(Strict):
-    """How the list is made."""
+class ListOptions(Strict):
+    """How recommendations are selected."""
 
     k: Annotated[int, Field(strict=True, ge=1)] = Field(10, description="Length of the list.")
-    model: Text | None = Field(None, description="Name of a model; the first one served unless given.")
+    model: Text | None = Field(None, description="Name of the model; the first one by default.")
     unknown: Literal["refuse", "ignore"] = Field(
-        "refuse", description="Whether devices and rules that the model does not know are an error or left out."
+        "refuse", description="Whether devices and rules that the model does not know are an error or ignored."
     )
     alike: Annotated[int, Field(strict=True, ge=0, le=1000)] = Field(
-        0, description="At most so many rules of one relation between devices of the same types; 0: any number."
+        0, description="At most so many rules with one relation between devices of the same types; 0: no limit."
     )
 
 
-class Recommend(Choice, HomeBody):
+class RecommendRequest(ListOptions, Home):
     """One home."""
 
 
-class Batch(Choice):
+class BatchRequest(ListOptions):
     """Many homes."""
 
-    homes: list[HomeBody]
+    homes: list[Home]
 
 
-class Envelope(Choice):
-    """A batch whose homes are looked at one by one, so that a bad one does not spoil the others."""
+class BatchEnvelope(ListOptions):
+    """A batch whose homes are validated one by one, so that an invalid home does not fail the others."""
 
     homes: list[object]
 
 
-def checked(kind: type[Asked], content: object) -> Asked:
-    """Parsed JSON as what it should be; the first thing that is wrong is named by its place."""
-    _refuse_strangers(kind, content)
+def validate(kind: type[Body], content: object) -> Body:
+    """Parsed JSON as a body of this kind; the error names the first place that is wrong."""
+    _refuse_unknown_fields(kind, content)
     try:
         return kind.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        # Where several kinds are tried, the place ends with the one that was.
-        tried = ("constrained-int", "constrained-str", "int", "str")
-        where = _place([part for part in first["loc"] if part not in tried])
+        # For a union, pydantic appends the alternative that it tried.
+        alternatives = ("constrained-int", "constrained-str", "int", "str")
+        where = _path([part for part in first["loc"] if part not in alternatives])
+        name = where.rpartition(".")[2]
         if first["type"] == "missing":
-            raise Refused(422, "missing", f"{where.rpartition('.')[2]} is missing", where=where) from None
-        is_id = where.rpartition(".")[2] in IDS
-        told = "give text that is not empty or a whole number of 64 bits" if is_id else WORDS.get(first["type"])
-        raise Refused(422, "wrong_kind", told or first["msg"], where=where) from None
+            raise ApiError(422, "missing", f"{name} is missing", where=where) from None
+        message = "expected a non-empty string or a 64-bit integer" if name in IDS else MESSAGES.get(first["type"])
+        raise ApiError(422, "wrong_kind", message or first["msg"], where=where) from None
 
 
-def _refuse_strangers(kind: type[BaseModel], content: object, place: Sequence[int | str] = ()) -> None:
-    """Names that are not known, at the first of them: pydantic would keep an error for each of a million."""
+def _refuse_unknown_fields(kind: type[BaseModel], content: object, path: Sequence[int | str] = ()) -> None:
+    """Stop at the first one: pydantic would collect an error for each of a million."""
     if not isinstance(content, dict):
         return
     known = kind.model_fields
     for name in content:
         if name not in known:
-            told = f"this name is not known here; known: {', '.join(known)}"
-            raise Refused(422, "unexpected", told, where=_place([*place, name]))
-    for table, row in TABLES.items():
+            raise ApiError(422, "unexpected", f"unknown field; known: {', '.join(known)}", where=_path([*path, name]))
+    for table, row in (("devices", Device), ("rules", Rule)):
         rows = content.get(table) if table in known else None
         for at, each in enumerate(rows if isinstance(rows, list) else ()):
             if isinstance(each, dict) and not each.keys() <= row.model_fields.keys():
-                _refuse_strangers(row, each, (table, at))
+                _refuse_unknown_fields(row, each, (table, at))
 
 
-def asked_home(home: HomeBody, limits: Limits) -> AskedHome:
-    """For a recommender; a home that is too large is a `BadHome`."""
+def home_request(home: Home, limits: Limits) -> AskedHome:
+    """The home for a recommender; one that exceeds a limit is a `BadHome`."""
     for name, count, most in (("devices", len(home.devices), limits.devices), ("rules", len(home.rules), limits.rules)):
         if count > most:
-            raise BadHome(f"too_many_{name}", name, f"{count:,} {name}, and {most:,} are answered at most")
-    if type(home.user) is str and len(home.user) > limits.text:
-        raise BadHome("too_long", "user", f"{len(home.user):,} characters, and {limits.text} are read at most")
+            raise BadHome(f"too_many_{name}", name, f"at most {most:,} {name} per home, got {count:,}")
+    _check_length(home.user, "user", limits.text)
     asked = AskedHome(
         [Owned(device.id, device.type, device.name) for device in home.devices],
         [Automated(rule.trigger, rule.trigger_state, rule.action, rule.action_device) for rule in home.rules],
     )
-    for at, device in enumerate(asked.devices):
-        _refuse_long(device, f"devices[{at}]", limits.text)
-    for at, rule in enumerate(asked.rules):
-        _refuse_long(rule, f"rules[{at}]", limits.text)
+    rows: Sequence[tuple[str, Sequence[Owned | Automated]]] = (("devices", asked.devices), ("rules", asked.rules))
+    for table, each in rows:
+        for at, row in enumerate(each):
+            for name, value in zip(row._fields, row, strict=True):
+                if type(value) is str and len(value) > limits.text:
+                    _check_length(value, f"{table}[{at}].{name}", limits.text)
     return asked
 
 
-def _refuse_long(row: Owned | Automated, where: str, most: int) -> None:
-    for name, value in zip(row._fields, row, strict=True):
-        if type(value) is str and len(value) > most:
-            told = f"{len(value):,} characters, and {most} are read at most"
-            raise BadHome("too_long", f"{where}.{name}", told)
+def _check_length(value: object, where: str, most: int) -> None:
+    if isinstance(value, str) and len(value) > most:
+        raise BadHome("too_long", where, f"at most {most} characters, got {len(value):,}")
 
 
-def length(choice: Choice, limits: Limits) -> int:
-    """Of the list; one longer than agreed is refused."""
-    if "k" not in choice.model_fields_set:
-        return min(choice.k, limits.k)
-    if choice.k > limits.k:
-        raise Refused(422, "too_many_asked", f"ask for {limits.k} recommendations at most", where="k")
-    return choice.k
+def list_length(options: ListOptions, limits: Limits) -> int:
+    """The requested k; the default is lowered to the limit, a larger k is refused."""
+    if "k" not in options.model_fields_set:
+        return min(options.k, limits.k)
+    if options.k > limits.k:
+        raise ApiError(422, "k_too_large", f"k must be at most {limits.k}", where="k")
+    return options.k
 
 
-def _place(parts: Sequence[int | str]) -> str:
+def _path(parts: Sequence[int | str]) -> str:
     """E.g. devices[2].type."""
-    where = ""
-    for part in parts:
-        if isinstance(part, int):
-            where += f"[{part}]"
-        else:
-            where += f".{part[:50]}" if where else part[:50]
-    return where
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:50]}" for part in parts)
+    return path.removeprefix(".")

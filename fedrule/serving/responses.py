@@ -1,6 +1,6 @@
-"""What clients are answered: described for the reference, and written.
+"""Response bodies as the OpenAPI description documents them.
 
-Answers are written from plain dictionaries: to build objects that check themselves takes as long as the search.
+Responses are written from plain dictionaries: building validated objects would take as long as the search.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from pydantic import BaseModel, ConfigDict, Field
 from fedrule.serving.requests import Id
 
 
-class Answer(BaseModel):
-    """Nothing else is in it."""
+class ResponseBody(BaseModel):
+    """No other fields."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
-class ModelName(Answer):
-    """Which model answered."""
+class ModelSummary(ResponseBody):
+    """The model that answered."""
 
     name: str
     method: str
-    digest: str = Field(description="64 hex digits that change with any number or word of the model.")
+    digest: str = Field(description="64 hex digits that change with any weight or word of the model.")
 
 
-class Why(Answer):
-    """Why a rule is valid."""
+class Why(ResponseBody):
+    """How common the rule is in the training data."""
 
-    homes_with_rule: int = Field(description="Homes it learned from that have the rule with devices of these types.")
-    homes_with_both: int = Field(description="Homes that own devices of both types.")
+    homes_with_rule: int = Field(description="Training homes that have this rule between devices of these types.")
+    homes_with_both: int = Field(description="Training homes with devices of both types.")
     text: str
 
 
-class RecommendedRule(Answer):
-    """One line of the list."""
+class RecommendedRule(ResponseBody):
+    """One entry of the list."""
 
     rank: int = Field(ge=1)
     trigger: Id
@@ -47,15 +47,15 @@ class RecommendedRule(Answer):
     why: Why
 
 
-class RecommendAnswer(Answer):
-    """The list of one home, best first."""
+class RecommendResponse(ResponseBody):
+    """The recommendations for one home, best first."""
 
-    model: ModelName
+    model: ModelSummary
     recommendations: list[RecommendedRule]
-    ignored: list[str] = Field(description="One sentence for each device and rule that was left out.")
+    ignored: list[str] = Field(description="One sentence for each device and rule that was ignored.")
 
 
-class ErrorDetail(Answer):
+class ErrorDetail(ResponseBody):
     """What is wrong."""
 
     code: str = Field(description="For programs.", examples=["unknown_type"])
@@ -63,82 +63,79 @@ class ErrorDetail(Answer):
     message: str = Field(description="For people.")
 
 
-class ErrorAnswer(Answer):
-    """Every error looks like this."""
+class ErrorResponse(ResponseBody):
+    """The form of all errors."""
 
     error: ErrorDetail
 
 
-class HomeAnswer(Answer):
-    """The list of one home of a batch."""
+class HomeResult(ResponseBody):
+    """The recommendations for one home of a batch."""
 
     user: Id | None
     recommendations: list[RecommendedRule]
     ignored: list[str]
 
 
-class HomeError(Answer):
-    """A home of a batch that could not be answered."""
+class HomeError(ResponseBody):
+    """A home of a batch without recommendations, and why."""
 
     user: Id | None
     error: ErrorDetail
 
 
-class BatchAnswer(Answer):
-    """One result for each home, in their order."""
+class BatchResponse(ResponseBody):
+    """One result per home, in the order of the request."""
 
-    model: ModelName
-    results: list[HomeAnswer | HomeError]
+    model: ModelSummary
+    results: list[HomeResult | HomeError]
 
 
-class RelationAnswer(Answer):
+class RelationResponse(ResponseBody):
     """A trigger-action pair."""
 
     trigger_state: str
     action: str
 
 
-class ModelAnswer(Answer):
-    """A model, and what the service allows."""
+class ModelResponse(ModelSummary):
+    """A model, and the limits of the service."""
 
-    name: str
-    method: str
-    digest: str
-    loaded: str = Field(description="When, in UTC.")
+    loaded: str = Field(description="Time of loading, in UTC.")
     types: list[str]
-    relations: list[RelationAnswer]
+    relations: list[RelationResponse]
     valid_rules: int
     options: dict[str, object]
     lessons: list[dict[str, object]]
     metrics: dict[str, dict[str, float | None]]
     versions: dict[str, str]
-    models: list[str] = Field(description="Names of all models; the first one answers unless another is named.")
+    models: list[str] = Field(description="Names of all models; the first is the default.")
     limits: dict[str, int]
 
 
-class TypedRule(Answer):
-    """A rule between devices of two types that some home has."""
+class TypedRule(ResponseBody):
+    """A rule between two device types."""
 
     trigger_type: str
     trigger_state: str
     action: str
     action_type: str
-    homes: int
+    homes: int = Field(description="Training homes that have it.")
 
 
-class RulesAnswer(Answer):
-    """Every valid rule, commonest first."""
+class RulesResponse(ResponseBody):
+    """All valid rules, most frequent first."""
 
     rules: list[TypedRule]
 
 
-class ReloadAnswer(Answer):
-    """The models that answer from now on."""
+class ReloadResponse(ResponseBody):
+    """The models after the reload."""
 
-    models: list[ModelName]
+    models: list[ModelSummary]
 
 
-class Health(Answer):
-    """The service answers."""
+class HealthResponse(ResponseBody):
+    """The service is up."""
 
     status: Literal["ok"]

@@ -1,4 +1,7 @@
-"""The routes of the service, v1. Bodies are read and answers written by us; FastAPI keeps and describes the routes."""
+"""The routes of the service, v1.
+
+FastAPI registers and documents the routes; bodies are read and responses written by our own code.
+"""
 
 from __future__ import annotations
 
@@ -10,99 +13,112 @@ from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from fedrule.serving.errors import JSON, Refused
-from fedrule.serving.limits import Limits, refuse_other_than_json
-from fedrule.serving.metrics import KIND, Measured
-from fedrule.serving.middleware import Gate
-from fedrule.serving.model_store import Shelf
-from fedrule.serving.reference import NAME, add_page, answers, asks, describe
-from fedrule.serving.requests import Batch, Recommend
-from fedrule.serving.responses import BatchAnswer, Health, ModelAnswer, RecommendAnswer, ReloadAnswer, RulesAnswer
+from fedrule.serving.errors import JSON, ApiError
+from fedrule.serving.limits import Limits
+from fedrule.serving.metrics import CONTENT_TYPE, Metrics
+from fedrule.serving.middleware import Middleware
+from fedrule.serving.model_store import ModelStore
+from fedrule.serving.reference import NAME_PARAMETER, add_page, describe, request_body, responses
+from fedrule.serving.requests import BatchRequest, RecommendRequest, require_json
+from fedrule.serving.responses import (
+    BatchResponse,
+    HealthResponse,
+    ModelResponse,
+    RecommendResponse,
+    ReloadResponse,
+    RulesResponse,
+)
 from fedrule.serving.service import Service
 
-ERRORS = {  # what the framework says without being asked, in our words
-    404: ("no_such_page", "there is nothing here; /docs has the routes"),
-    405: ("wrong_method", "this route has other methods; /docs has them"),
+ROUTING_ERRORS = {
+    404: ("not_found", "no such page; see /docs for the routes"),
+    405: ("method_not_allowed", "method not allowed; see /docs for the routes"),
 }
+POST_ERRORS = (400, 408, 413, 415, 422, 503)
 
 
-def application(models: Sequence[Path], *, limits: Limits | None = None, token: str | None = None) -> Gate:
-    """The service as an ASGI application; a bad model is a `DataError`."""
+def application(models: Sequence[Path], *, limits: Limits | None = None, token: str | None = None) -> Middleware:
+    """The service as an ASGI application; a bad model raises `DataError`."""
     limits = limits or Limits()
-    app = FastAPI(docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=_until_the_end)
-    app.state.service = service = Service(Shelf(models, limits), limits, Measured())
+    service = Service(ModelStore(models, limits), limits, Metrics())
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app = FastAPI(docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
     _add_recommend(app, service)
     _add_model(app, service)
-    _add_health(app, service)
+    _add_monitoring(app, service)
     add_page(app)
     describe(app, limits, protected=token is not None)
-    app.add_exception_handler(HTTPException, _not_routed)
-    ours = [route for route in app.routes if isinstance(route, APIRoute)]
-    service.measured.routes = frozenset(route.path for route in ours)
-    endpoints = {(method, route.path): route.endpoint for route in ours for method in route.methods or ()}
-    return Gate(endpoints, app, service, token=token)
-
-
-@asynccontextmanager
-async def _until_the_end(app: FastAPI) -> AsyncIterator[None]:
-    yield
-    app.state.service.close()
+    app.add_exception_handler(HTTPException, _routing_error)
+    routes = [route for route in app.routes if isinstance(route, APIRoute)]
+    service.metrics.routes = frozenset(route.path for route in routes)
+    endpoints = {(method, route.path): route.endpoint for route in routes for method in route.methods or ()}
+    return Middleware(endpoints, app, service, token=token)
 
 
 def _add_recommend(app: FastAPI, service: Service) -> None:
-    limits = service.limits
-    refusals = (400, 408, 413, 415, 422, 503)
-
-    @app.post("/v1/recommend", responses=answers(RecommendAnswer, *refusals), openapi_extra=asks(Recommend))
+    @app.post(
+        "/v1/recommend",
+        responses=responses(RecommendResponse, *POST_ERRORS),
+        openapi_extra=request_body(RecommendRequest),
+    )
     async def recommend(request: Request) -> Response:
-        """Which rules should this home set up next?"""
-        async with service.bodies.read(request, limit=limits.body_bytes) as body:
+        """Recommend rules for one home."""
+        async with service.bodies.read(request, limit=service.limits.body_bytes) as body:
             return Response(await service.recommend(body, request), media_type=JSON)
 
-    @app.post("/v1/recommend/batch", responses=answers(BatchAnswer, *refusals), openapi_extra=asks(Batch))
+    @app.post(
+        "/v1/recommend/batch",
+        responses=responses(BatchResponse, *POST_ERRORS),
+        openapi_extra=request_body(BatchRequest),
+    )
     async def batch(request: Request) -> Response:
-        """The same for many homes; one that cannot be answered has an error of its own."""
-        async with service.bodies.read(request, limit=limits.batch_body_bytes) as body:
+        """Recommend rules for many homes; an invalid home gets an error of its own."""
+        async with service.bodies.read(request, limit=service.limits.batch_body_bytes) as body:
             return Response(await service.batch(body, request), media_type=JSON)
 
 
 def _add_model(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/model", responses=answers(ModelAnswer, 404), openapi_extra=NAME)
+    @app.get("/v1/model", responses=responses(ModelResponse, 404), openapi_extra=NAME_PARAMETER)
     async def model(request: Request) -> Response:
-        """What a model knows and how it was made, which models there are, and how much may be asked at once."""
-        found = service.shelf.model(request.query_params.get("name"), status=404)
-        return Response(found.described, media_type=JSON)
+        """The vocabulary of a model, how it was trained, the names of all models, and the limits of the service."""
+        found = service.store.model(request.query_params.get("name"), status=404)
+        return Response(found.description, media_type=JSON)
 
-    @app.get("/v1/model/rules", responses=answers(RulesAnswer, 404), openapi_extra=NAME)
+    @app.get("/v1/model/rules", responses=responses(RulesResponse, 404), openapi_extra=NAME_PARAMETER)
     async def rules(request: Request) -> Response:
-        """Every rule between types of devices that some home it learned from has, commonest first."""
-        return Response(service.shelf.model(request.query_params.get("name"), status=404).rules, media_type=JSON)
+        """All rules between device types that occur in the training homes, most frequent first."""
+        return Response(service.store.model(request.query_params.get("name"), status=404).rules, media_type=JSON)
 
-    @app.post("/v1/model/reload", responses=answers(ReloadAnswer, 415, 422))
+    @app.post("/v1/model/reload", responses=responses(ReloadResponse, 415, 422))
     async def reload(request: Request) -> Response:
-        """Read the model files again. If one is bad, the former models go on answering.
+        """Read the model files again. If one is bad, the current models stay in use.
 
-        Send the content type application/json, though there need not be a body; or the token.
+        Send the content type application/json (the body may be empty) or the token.
         """
-        # A web page can make a browser send a request to this machine, but with neither of the two headers.
+        # A foreign web page can make a browser send requests to this machine, but with neither of the two headers.
         if "authorization" not in request.headers:
-            refuse_other_than_json(request)
-        return Response(await service.reloads.reload(), media_type=JSON)
+            require_json(request)
+        return Response(await service.reloader.reload(), media_type=JSON)
 
 
-def _add_health(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz", responses=answers(Health))
+def _add_monitoring(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz", responses=responses(HealthResponse))
     async def health(_: Request) -> Response:
-        """Whether the service answers."""
+        """Whether the service is up."""
         return Response(b'{"status":"ok"}', media_type=JSON)
 
-    @app.get("/metrics", responses=answers(None), response_class=Response)
+    @app.get("/metrics", responses=responses(None), response_class=Response)
     async def metrics(_: Request) -> Response:
-        """Counters for Prometheus, text format 0.0.4."""
-        return Response(service.measured.text(service.shelf), media_type=KIND)
+        """Metrics for Prometheus, text format 0.0.4."""
+        return Response(service.metrics.text(service.store), media_type=CONTENT_TYPE)
 
 
-async def _not_routed(_: Request, error: Exception) -> Response:
+async def _routing_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    code, told = ERRORS.get(error.status_code, ("refused", str(error.detail)))
-    return Refused(error.status_code, code, told, headers=error.headers).response()
+    code, message = ROUTING_ERRORS.get(error.status_code, ("http_error", str(error.detail)))
+    return ApiError(error.status_code, code, message, headers=error.headers).response()

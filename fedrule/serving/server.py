@@ -1,4 +1,7 @@
-"""The process: a socket, uvicorn, and what signals do: SIGTERM ends it once all is answered, SIGHUP reloads."""
+"""The server process: a socket, uvicorn with limits per connection, and signals.
+
+SIGTERM shuts the service down once all requests are answered; SIGHUP reloads the models.
+"""
 
 from __future__ import annotations
 
@@ -12,184 +15,174 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from http import HTTPStatus
 from types import FrameType
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from datasets.common.errors import DataError
-from fedrule.serving.errors import JSON, Refused
+from fedrule.serving.errors import JSON, RETRY, ApiError
 from fedrule.serving.limits import Limits
-from fedrule.serving.metrics import Measured
-from fedrule.serving.middleware import Gate
-
-# --- One connection: uvicorn's, and an end to clients that never finish what they have begun.
-#
-# uvicorn waits for headers, for the rest of a body that nobody reads, and for a client that does not read its answer, as
-# long as they take; and takes headers of any length. Here each has its limit.
+from fedrule.serving.metrics import Metrics
+from fedrule.serving.middleware import Middleware
 
 HEADER_BYTES = 65_536
-LINES = {
-    400: "400 Bad Request",
-    408: "408 Request Timeout",
-    431: "431 Request Header Fields Too Large",
-    503: "503 Service Unavailable",
-}
+GRACE = 10  # seconds to finish open requests at shutdown
+STOP, ABANDON = 0.7, 0.9  # share of the grace after which batches stop, and after which clients get an error
+
+log = logging.getLogger(__name__)
 
 
 class Connection(HttpToolsProtocol):
-    """With a clock for what the client owes: its headers, its body, reading the answer."""
+    """uvicorn's connection with a timer for what the client owes: its headers, its body, reading the response.
+
+    uvicorn waits without limit for headers, for the rest of a body that nobody reads and for a client that does not
+    read its response, and accepts headers of any length.
+    """
 
     LIMITS: Limits
-    MEASURED: Measured
+    METRICS: Metrics
 
-    _clock: asyncio.TimerHandle | None = None
-    _reader: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
     _header_bytes = 0
     _in_headers = True
-    _ended = False  # a request, in the bytes that were received last
+    _request_ended = False  # in the bytes received last
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > self.LIMITS.connections:
-            self._refuse(Refused(503, "too_busy", "too many connections; try again", headers={"Retry-After": "1"}))
+            self._refuse(ApiError(503, "too_busy", "too many connections; try again", headers=RETRY))
         else:
-            self._expect(self._slow_headers)
+            self._start_timer(self._slow_headers)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop()
-        if self._reader is not None:
-            self._reader.cancel()
+        self._stop_timer()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        self._ended = False
+        self._request_ended = False
         super().data_received(data)
-        # How much of it is the next request's is not known if a request ends in these bytes: they are not counted then.
-        if self._in_headers and not self._ended:
+        # If a request ended in these bytes, it is unknown how many belong to the next one: they are not counted then.
+        if self._in_headers and not self._request_ended:
             self._header_bytes += len(data)
             if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
-                self._refuse(Refused(431, "headers_too_large", f"more than {HEADER_BYTES:,} bytes of headers"))
+                self._refuse(ApiError(431, "headers_too_large", f"more than {HEADER_BYTES:,} bytes of headers"))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_headers, self._header_bytes = True, 0
-        self._expect(self._slow_headers)
+        self._start_timer(self._slow_headers)
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
-        # The routes answer a slow body themselves; this is for bodies that no route reads, and is a moment later.
-        self._expect(self._slow_body, 1.0)
+        # The routes time out slow bodies themselves; this is for bodies that no route reads, and fires a bit later.
+        self._start_timer(self.transport.close, extra=1.0)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._in_headers = self._ended = True
+        self._in_headers = self._request_ended = True
         self._header_bytes = 0
-        self._expect(self._idle)
+        self._start_timer(self._idle)
         super().on_message_complete()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._reader is None:
-            self._reader = self.loop.call_later(self.LIMITS.seconds, self.transport.abort)
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self.LIMITS.seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._reader is not None:
-            self._reader.cancel()
-            self._reader = None
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(Refused(400, "bad_request", msg))
+        self._refuse(ApiError(400, "bad_request", msg))
 
-    def _expect(self, otherwise: Callable[[], None], more: float = 0.0) -> None:
-        self._stop()
-        self._clock = self.loop.call_later(self.LIMITS.seconds + more, otherwise)
+    def _start_timer(self, on_timeout: Callable[[], None], extra: float = 0.0) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(self.LIMITS.seconds + extra, on_timeout)
 
-    def _stop(self) -> None:
-        if self._clock is not None:
-            self._clock.cancel()
-            self._clock = None
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _idle(self) -> None:
-        """Nothing that begins a request, though empty lines may have come, which uvicorn takes for signs of life."""
-        if self._answering():
-            self._expect(self._idle)
+        """No new request has begun; blank lines may have come, which uvicorn takes for activity."""
+        if self._responding():
+            self._start_timer(self._idle)
         else:
             self.transport.close()
 
     def _slow_headers(self) -> None:
-        if self._answering():  # the request before; its answer comes first
-            self._expect(self._slow_headers)
-            return
-        told = f"the headers were not there within {self.LIMITS.seconds} seconds"
-        self._refuse(Refused(408, "slow_headers", told))
+        if self._responding():  # to the previous request; its response comes first
+            self._start_timer(self._slow_headers)
+        else:
+            message = f"the headers did not arrive within {self.LIMITS.seconds} seconds"
+            self._refuse(ApiError(408, "slow_headers", message))
 
-    def _slow_body(self) -> None:
-        self.transport.close()
-
-    def _answering(self) -> bool:
+    def _responding(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _refuse(self, refused: Refused) -> None:
-        """Answer without the routes, which never see this request, and end the connection."""
-        self._stop()
-        self.MEASURED.refused(refused.status)
-        content = refused.content()
-        headers = {"content-type": JSON, "content-length": len(content), "connection": "close", **refused.headers}
-        lines = [f"HTTP/1.1 {LINES[refused.status]}", *(f"{name}: {value}" for name, value in headers.items())]
-        self.transport.write("\r\n".join([*lines, "", ""]).encode() + content)
+    def _refuse(self, error: ApiError) -> None:
+        """Respond without the routes, which never see this request, and close the connection."""
+        self._stop_timer()
+        self.METRICS.connection_refused(error.status)
+        body = error.body()
+        headers = {"content-type": JSON, "content-length": len(body), "connection": "close", **error.headers}
+        status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}"
+        lines = [status, *(f"{name}: {value}" for name, value in headers.items())]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
         self.transport.close()
 
 
-def connections(limits: Limits, measured: Measured) -> type[Connection]:
-    """The kind of connection that keeps these limits and counts what it refuses; uvicorn makes one for each client."""
-    return type("LimitedConnection", (Connection,), {"LIMITS": limits, "MEASURED": measured})
-
-
-GRACE = 10  # seconds for what is being answered when the service is told to end
-STOP, GIVE_UP = 0.7, 0.9  # of it: batches go no further, and clients are told that there is no answer
-
-log = logging.getLogger(__name__)
+def limited_connection(limits: Limits, metrics: Metrics) -> type[Connection]:
+    """The connection class with these limits; uvicorn creates one instance per client."""
+    return type("LimitedConnection", (Connection,), {"LIMITS": limits, "METRICS": metrics})
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which reads models again at SIGHUP."""
+    """uvicorn's server with a staged shutdown, and a reload of the models at SIGHUP."""
 
-    def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
+    def __init__(self, config: uvicorn.Config, app: Middleware) -> None:
         super().__init__(config)
-        self._gate = gate
+        self._app = app
         self._reloads: set[asyncio.Task[None]] = set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        loop, workers = asyncio.get_running_loop(), self._gate.service.workers
+        loop, workers = asyncio.get_running_loop(), self._app.service.workers
         grace = self.config.timeout_graceful_shutdown or 0
         loop.call_later(grace * STOP, workers.stop)
-        loop.call_later(grace * GIVE_UP, workers.give_up)
+        loop.call_later(grace * ABANDON, workers.abandon)
         await super().shutdown(sockets=sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if hasattr(signal, "SIGHUP"):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_hangup)
 
-    def _hang_up(self) -> None:
+    def _on_hangup(self) -> None:
         task = asyncio.get_running_loop().create_task(self._reload())
-        self._reloads.add(task)  # the loop itself does not keep it
+        self._reloads.add(task)  # the loop keeps only a weak reference
         task.add_done_callback(self._reloads.discard)
 
     async def _reload(self) -> None:
-        with contextlib.suppress(Refused):  # it is in the log, and the former models go on answering
-            await self._gate.service.reloads.reload()
+        with contextlib.suppress(ApiError):  # it is in the log, and the current models stay in use
+            await self._app.service.reloader.reload()
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket for new connections; port 0 takes a free one."""
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     if not 0 <= port <= 65_535:
-        raise DataError(f"--port {port}: give a number from 0, which takes a free one, to 65535")
+        raise DataError(f"--port must be in 0..65535 (0 takes a free port), got {port}")
     try:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
@@ -197,11 +190,11 @@ def listening(host: str, port: int) -> socket.socket:
         raise DataError(f"--host {host} --port {port}: {reason}; choose another, or --port 0 for a free one") from None
 
 
-def serve(gate: Gate, listener: socket.socket, *, access_log: bool = False, grace: int = GRACE) -> None:
-    """Answer until SIGTERM or SIGINT; what is being answered then has `grace` seconds to be finished."""
+def serve(app: Middleware, listener: socket.socket, *, access_log: bool = False, grace: int = GRACE) -> None:
+    """Serve until SIGTERM or SIGINT; open requests then have `grace` seconds to finish."""
     config = uvicorn.Config(
-        gate,
-        http=connections(gate.service.limits, gate.service.measured),
+        app,
+        http=limited_connection(app.service.limits, app.service.metrics),
         loop="uvloop" if importlib.util.find_spec("uvloop") else "asyncio",
         ws="none",
         lifespan="on",
@@ -211,23 +204,23 @@ def serve(gate: Gate, listener: socket.socket, *, access_log: bool = False, grac
         proxy_headers=False,
         timeout_graceful_shutdown=grace,
     )
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # not a line for each client that sends nonsense
-    sys.setswitchinterval(0.001)  # seconds: so that a large batch in a thread hardly delays the others
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # not a line for each client that sends garbage
+    sys.setswitchinterval(0.001)  # seconds: a large batch in a thread hardly delays other requests
     gc.collect()
-    gc.freeze()  # what is loaded stays, and need not be looked through in the midst of requests
-    server = Server(config, gate)
+    gc.freeze()  # loaded models stay: the collector need not scan them during requests
+    server = Server(config, app)
 
-    def end(_: int, __: FrameType | None) -> None:
-        """Before uvicorn listens to signals; it raises its signal again when all is done, which is no failure."""
+    def on_signal(_: int, __: FrameType | None) -> None:
+        """Until uvicorn installs its handlers; it raises its signal again after a clean shutdown."""
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+        signal.signal(number, on_signal)
     try:
         server.run(sockets=[listener])
     finally:
         listener.close()
-    if gate.service.busy:  # Python would wait for its threads, and a search cannot be broken off
-        log.warning("The service ends in the midst of a search")
+    if app.service.busy:  # Python would wait for its threads, and a search cannot be interrupted
+        log.warning("Shutting down during a search")
         logging.shutdown()
         os._exit(0)

@@ -1,7 +1,7 @@
-"""The work behind the routes: bytes in, bytes out.
+"""The work behind the routes: request bodies in, response bodies out.
 
-A small home takes a fraction of a millisecond, less than to hand it to a thread: it is answered at once. Large homes,
-batches and slow models go to threads, so that the others are answered meanwhile.
+A small home takes a fraction of a millisecond, less than handing it to a thread, and is answered at once. Large homes,
+batches and slow models run in threads, so that other requests do not wait for them.
 """
 
 from __future__ import annotations
@@ -19,312 +19,306 @@ from pydantic_core import to_json
 from datasets.common.errors import DataError
 from datasets.common.files import Json
 from fedrule.inference.request import BadHome, BadJson, parsed
-from fedrule.serving.errors import ClientGone, Refused
-from fedrule.serving.limits import Bodies, Limits
-from fedrule.serving.metrics import Measured
-from fedrule.serving.model_store import Served, Shelf
-from fedrule.serving.requests import Choice, Envelope, HomeBody, Recommend, Whose, asked_home, checked, length
+from fedrule.serving.errors import RETRY, ApiError, ClientGone
+from fedrule.serving.limits import Limits
+from fedrule.serving.metrics import Metrics
+from fedrule.serving.model_store import LoadedModel, ModelStore
+from fedrule.serving.requests import (
+    BatchEnvelope,
+    BodyReader,
+    Home,
+    HomeOwner,
+    ListOptions,
+    RecommendRequest,
+    home_request,
+    list_length,
+    validate,
+)
 
-# --- The work of one request in a thread: until when it may go on, and whether it still should.
-
-
-class Errand:
-    """Long work asks between its homes whether it is `over`."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._until = time.monotonic() + seconds  # to begin; and from then on, to be done
-        self.stopped = False  # the service ends
-        self.unwanted = False  # the client has gone
-
-    def run(self, work: Callable[[Errand], bytes]) -> bytes:
-        """Do it, unless it has waited for so long that others would wait in vain too."""
-        if self.unwanted:
-            raise ClientGone
-        if self.stopped:
-            raise ending()
-        if time.monotonic() > self._until:
-            told = f"others were answered for {self._seconds:g} seconds; try again"
-            raise Refused(503, "too_busy", told, headers={"Retry-After": "1"})
-        self._until = time.monotonic() + self._seconds
-        return work(self)
-
-    def over(self) -> Refused | None:
-        """Why the rest is left undone, if it is."""
-        if self.unwanted or self.stopped:
-            return ending()
-        if time.monotonic() > self._until:
-            told = f"the homes before it took the {self._seconds:g} seconds of a request; send it again, with fewer"
-            return Refused(503, "deadline", told)
-        return None
-
-
-def ending() -> Refused:
-    """For what the service has no time left for."""
-    return Refused(503, "ending", "the service is ending; try again", headers={"Retry-After": "1"})
-
-
-# --- Models read again, one time after the other; who asks while a turn is still to come shares it.
+THREADS = 2
+SMALL = 2_048  # bytes: 60 devices, or 15 with as many rules; two milliseconds
 
 log = logging.getLogger(__name__)
 
 
-class Reloads:
-    """Of one shelf: however many ask, one is under way and one to come."""
+class Job:
+    """One request in a thread, with a deadline to start and, from then on, a deadline to finish."""
 
-    def __init__(self, shelf: Shelf, measured: Measured) -> None:
-        self._shelf, self._measured = shelf, measured
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._deadline = clock() + seconds
+        self.shutting_down = False
+        self.client_gone = False
+
+    def run(self, work: Callable[[Job], bytes]) -> bytes:
+        """Do the work, unless it has waited too long: those behind it would then wait in vain too."""
+        if self.client_gone:
+            raise ClientGone
+        if self.shutting_down:
+            raise shutting_down()
+        if self._clock() > self._deadline:
+            message = f"not started within {self._seconds:g} seconds; try again"
+            raise ApiError(503, "too_busy", message, headers=RETRY)
+        self._deadline = self._clock() + self._seconds
+        return work(self)
+
+    def interrupted(self) -> ApiError | None:
+        """Why the rest should not be done, if so; batches check it before each home."""
+        if self.client_gone or self.shutting_down:
+            return shutting_down()
+        if self._clock() > self._deadline:
+            message = f"the homes before it took the {self._seconds:g} seconds of a request; send fewer per request"
+            return ApiError(503, "deadline", message)
+        return None
+
+
+def shutting_down() -> ApiError:
+    """The error for requests that the service has no time left for."""
+    return ApiError(503, "shutting_down", "the service is shutting down; try again", headers=RETRY)
+
+
+class Reloader:
+    """Reloads the models, one reload at a time; requests that arrive while one is queued share it."""
+
+    def __init__(self, store: ModelStore, metrics: Metrics) -> None:
+        self._store, self._metrics = store, metrics
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reload")
-        self._one = asyncio.Lock()
-        self._to_come: asyncio.Task[bytes] | None = None
+        self._lock = asyncio.Lock()
+        self._queued: asyncio.Task[bytes] | None = None
 
     @property
     def busy(self) -> bool:
-        return self._one.locked()
+        return self._lock.locked()
 
     async def reload(self) -> bytes:
-        """The answer to POST /v1/model/reload; files that have changed before it is asked for are read."""
-        if self._to_come is None:
-            self._to_come = asyncio.get_running_loop().create_task(self._next())
-        return await asyncio.shield(self._to_come)
+        """The response to POST /v1/model/reload; it reads what the files contain now, or later."""
+        if self._queued is None:
+            self._queued = asyncio.get_running_loop().create_task(self._next())
+        return await asyncio.shield(self._queued)
 
     def close(self) -> None:
-        """Take no more work, and wait for none."""
+        """Take no more work, without waiting for the current one."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _next(self) -> bytes:
-        async with self._one:
-            self._to_come = None  # who asks from now on may mean newer files
+        async with self._lock:
+            self._queued = None  # later requests may mean newer files
             try:
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._shelf.reload)
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._store.reload)
             except Exception as error:
-                self._measured.reloaded(well=False)
-                raise self._refused(error) from None
-        self._measured.reloaded(well=True)
-        models = [model.told for model in self._shelf.models]
-        log.info("Models read again: %s", ", ".join(f"{model['name']} {model['digest'][:12]}" for model in models))
+                self._metrics.reloaded(ok=False)
+                raise self._error(error) from None
+        self._metrics.reloaded(ok=True)
+        models = [model.summary for model in self._store.models]
+        log.info("Models reloaded: %s", ", ".join(f"{model['name']} {model['digest'][:12]}" for model in models))
         return to_json({"models": models})
 
-    def _refused(self, error: Exception) -> Refused:
-        if not isinstance(error, DataError):  # an error of ours, and still no reason to stop answering
-            log.error("The models stay as they are", exc_info=error)
-            return Refused(422, "bad_model", "the models cannot be used; the log has more")
-        log.warning("The models stay as they are: %s", error)
-        told = str(error)
-        for path in self._shelf.paths.values():  # where it lies on this machine is nobody's business
-            told = told.replace(str(path), path.name)
-        return Refused(422, "bad_model", told)
-
-
-# --- The threads that recommend: at most so much at a time, for clients that still wait, and not beyond the end.
-#
-# Batches have a thread of their own, so that single homes never wait for one.
-
-THREADS = 2
+    def _error(self, error: Exception) -> ApiError:
+        if not isinstance(error, DataError):  # a bug, and still no reason to stop serving
+            log.error("Reload failed; the current models stay in use", exc_info=error)
+            return ApiError(422, "bad_model", "the models cannot be loaded; see the log of the service")
+        log.warning("Reload failed; the current models stay in use: %s", error)
+        message = str(error)
+        for path in self._store.paths.values():  # clients must not see where files are on this machine
+            message = message.replace(str(path), path.name)
+        return ApiError(422, "bad_model", message)
 
 
 class Workers:
-    """Of one process."""
+    """The threads that recommend; batches have a thread of their own, so that single homes never wait for one."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._homes = ThreadPoolExecutor(THREADS, thread_name_prefix="home")
         self._batches = ThreadPoolExecutor(1, thread_name_prefix="batch")
-        self._working: set[Errand] = set()  # and those that wait for it
+        self._jobs: set[Job] = set()  # running and queued
         self._stopped = False
-        self._given_up = asyncio.Event()
+        self._abandoned = asyncio.Event()
 
     @property
     def busy(self) -> bool:
-        """Whether a thread is at work, or will be."""
-        return bool(self._working)
+        return bool(self._jobs)
 
-    def refuse_too_many(self) -> None:
-        """An error while as many requests as agreed are worked on."""
-        if len(self._working) >= self._limits.in_flight:
-            told = f"{len(self._working)} requests are being answered; try again"
-            raise Refused(503, "too_busy", told, headers={"Retry-After": "1"})
+    def check_capacity(self) -> None:
+        """Raise an error while the limit of running and queued requests is reached."""
+        if len(self._jobs) >= self._limits.in_flight:
+            raise ApiError(503, "too_busy", f"{len(self._jobs)} requests in flight; try again", headers=RETRY)
 
-    async def run(self, work: Callable[[Errand], bytes], request: Request, *, batch: bool = False) -> bytes:
-        """What `work` gives, in a thread; it is not begun if the client goes before that."""
-        self.refuse_too_many()
-        errand = Errand(self._limits.work_seconds)
-        errand.stopped = self._stopped
-        self._working.add(errand)
-        job = (self._batches if batch else self._homes).submit(errand.run, work)
-        job.add_done_callback(lambda _: self._working.discard(errand))
-        answer = asyncio.wrap_future(job)
-        gone = asyncio.ensure_future(_gone(request))
-        given_up = asyncio.ensure_future(self._given_up.wait())
+    async def run(self, work: Callable[[Job], bytes], request: Request, *, batch: bool = False) -> bytes:
+        """The result of `work`, done in a thread; it is not started if the client disconnects before."""
+        self.check_capacity()
+        job = Job(self._limits.work_seconds)
+        job.shutting_down = self._stopped
+        self._jobs.add(job)
+        running = (self._batches if batch else self._homes).submit(job.run, work)
+        running.add_done_callback(lambda _: self._jobs.discard(job))
+        result = asyncio.wrap_future(running)
+        gone = asyncio.ensure_future(_disconnected(request))
+        abandoned = asyncio.ensure_future(self._abandoned.wait())
         try:
-            await _first(answer, gone, given_up)
-            if answer.done():
-                return answer.result()
-            errand.unwanted = True
-            if given_up.done():
-                raise ending()
-            if not job.cancel():  # it has begun: it holds a thread, and memory, until it looks up
-                await _first(answer, given_up)
+            await _first(result, gone, abandoned)
+            if result.done():
+                return result.result()
+            job.client_gone = True
+            if abandoned.done():
+                raise shutting_down()
+            if not running.cancel():  # already running: it holds a thread, and memory, until it checks the flag
+                await _first(result, abandoned)
             raise ClientGone
         finally:
             gone.cancel()
-            given_up.cancel()
-            if not answer.cancel() and not answer.cancelled():
-                answer.exception()  # nobody is left to be told
+            abandoned.cancel()
+            if not result.cancel() and not result.cancelled():
+                result.exception()  # mark it as retrieved
 
     def stop(self) -> None:
-        """Batches end after the home that they are at."""
+        """Make batches end after their current home."""
         self._stopped = True
-        for errand in list(self._working):
-            errand.stopped = True
+        for job in list(self._jobs):
+            job.shutting_down = True
 
-    def give_up(self) -> None:
-        """Clients are told that they are not answered, whatever the threads do."""
-        self._given_up.set()
+    def abandon(self) -> None:
+        """Send an error to all clients that still wait, whatever the threads do."""
+        self._abandoned.set()
 
     def close(self) -> None:
-        """Take no more work, and wait for none."""
+        """Take no more work, without waiting for the current one."""
         self.stop()
         for pool in (self._homes, self._batches):
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 async def _first(*futures: asyncio.Future[bytes] | asyncio.Future[None] | asyncio.Future[Literal[True]]) -> None:
-    """Until one of them is done, well or not."""
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
 
-async def _gone(request: Request) -> None:
-    """Until the client has closed the connection."""
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-SMALL = 2_048  # bytes: 60 devices, or 15 with as many rules; two milliseconds
-
-
 class Service:
-    """Models, limits and counters of one process."""
+    """Models, limits, metrics and threads of one process."""
 
-    def __init__(self, shelf: Shelf, limits: Limits, measured: Measured) -> None:
-        self.shelf, self.limits, self.measured = shelf, limits, measured
-        self.bodies, self.workers, self.reloads = Bodies(limits), Workers(limits), Reloads(shelf, measured)
+    def __init__(self, store: ModelStore, limits: Limits, metrics: Metrics) -> None:
+        self.store, self.limits, self.metrics = store, limits, metrics
+        self.bodies, self.workers, self.reloader = BodyReader(limits), Workers(limits), Reloader(store, metrics)
 
     @property
     def busy(self) -> bool:
-        """Whether a thread is at work."""
-        return self.workers.busy or self.reloads.busy
+        """Whether a thread is working."""
+        return self.workers.busy or self.reloader.busy
 
     async def recommend(self, body: bytes, request: Request) -> bytes:
         """POST /v1/recommend."""
         if len(body) > SMALL:
-            return await self.workers.run(lambda _: self._one(*self._asked(body)), request)
-        self.workers.refuse_too_many()
-        asked, model = self._asked(body)
+            return await self.workers.run(lambda _: self._one(*self._parse(body)), request)
+        self.workers.check_capacity()
+        home, model = self._parse(body)
         if model.quick:
-            return self._one(asked, model)
-        return await self.workers.run(lambda _: self._one(asked, model), request)
+            return self._one(home, model)
+        return await self.workers.run(lambda _: self._one(home, model), request)
 
     async def batch(self, body: bytes, request: Request) -> bytes:
         """POST /v1/recommend/batch."""
-        return await self.workers.run(lambda errand: self.many(body, errand), request, batch=True)
+        return await self.workers.run(lambda job: self.many(body, job), request, batch=True)
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Release the threads."""
         self.workers.close()
-        self.reloads.close()
+        self.reloader.close()
 
-    def _asked(self, body: bytes) -> tuple[Recommend, Served]:
-        asked = checked(Recommend, _content(body))
-        return asked, self.shelf.model(asked.model)
+    def _parse(self, body: bytes) -> tuple[RecommendRequest, LoadedModel]:
+        home = validate(RecommendRequest, _json(body))
+        return home, self.store.model(home.model)
 
-    def _one(self, asked: Recommend, model: Served) -> bytes:
-        k = length(asked, self.limits)
-        self._refuse_much_work(model, [asked], where="devices")
+    def _one(self, home: RecommendRequest, model: LoadedModel) -> bytes:
+        k = list_length(home, self.limits)
+        self._check_cost(model, [home], where="devices")
         try:
-            answer = self._answer(model, asked, k, asked)
+            return to_json({"model": model.summary, **self._recommend(model, home, k, home)})
         except BadHome as bad:
-            raise Refused.home(bad) from None
-        return to_json({"model": model.told, **answer})
+            raise ApiError.from_home(bad) from None
 
-    def many(self, body: bytes, errand: Errand) -> bytes:
-        """The answer to a batch; homes that the errand has no time for have an error instead of a list."""
-        asked = checked(Envelope, _content(body))
-        k = length(asked, self.limits)
-        model = self.shelf.model(asked.model)
-        if len(asked.homes) > self.limits.homes:
-            told = f"{len(asked.homes):,} homes, and {self.limits.homes:,} are answered at most"
-            raise Refused(422, "too_many_homes", told, where="homes")
-        devices = sum(_count(home) for home in asked.homes)
-        if devices > self.limits.batch_devices:
-            told = f"{devices:,} devices in all homes, and {self.limits.batch_devices:,} are answered at most"
-            raise Refused(422, "too_many_devices", told, where="homes")
-        homes = [_home(content) for content in asked.homes]
-        self._refuse_much_work(model, [home for home in homes if isinstance(home, HomeBody)], where="homes")
+    def many(self, body: bytes, job: Job) -> bytes:
+        """The response to a batch; homes that the job has no time for get an error."""
+        batch = validate(BatchEnvelope, _json(body))
+        k = list_length(batch, self.limits)
+        model = self.store.model(batch.model)
+        devices = sum(_count_devices(home) for home in batch.homes)
+        for name, count, most in (
+            ("homes", len(batch.homes), self.limits.homes),
+            ("devices", devices, self.limits.batch_devices),
+        ):
+            if count > most:
+                raise ApiError(
+                    422, f"too_many_{name}", f"at most {most:,} {name} per batch, got {count:,}", where="homes"
+                )
+        homes = [_home(content) for content in batch.homes]
+        self._check_cost(model, [home for home in homes if isinstance(home, Home)], where="homes")
         results: list[dict[str, Json]] = []
-        for content, home in zip(asked.homes, homes, strict=True):
-            result = errand.over() or home
-            if isinstance(result, Refused):
-                results.append({"user": _user(content), "error": dict(result.told())})
+        for content, home in zip(batch.homes, homes, strict=True):
+            result = job.interrupted() or home
+            if isinstance(result, ApiError):
+                results.append({"user": _user(content), "error": dict(result.as_json())})
             else:
-                results.append(self._result(model, result, k, asked))
-        return to_json({"model": model.told, "results": results})
+                results.append(self._result(model, result, k, batch))
+        return to_json({"model": model.summary, "results": results})
 
-    def _result(self, model: Served, home: HomeBody, k: int, choice: Choice) -> dict[str, Json]:
-        """Of one home of a batch."""
+    def _result(self, model: LoadedModel, home: Home, k: int, options: ListOptions) -> dict[str, Json]:
         try:
-            return {"user": home.user, **self._answer(model, home, k, choice)}
+            return {"user": home.user, **self._recommend(model, home, k, options)}
         except BadHome as bad:
-            return {"user": home.user, "error": dict(Refused.home(bad).told())}
+            return {"user": home.user, "error": dict(ApiError.from_home(bad).as_json())}
 
-    def _answer(self, model: Served, home: HomeBody, k: int, choice: Choice) -> dict[str, Json]:
-        asked = asked_home(home, self.limits)
-        answer = model.recommender.recommend(asked, k=k, unknown=choice.unknown, alike=choice.alike)
-        self.measured.homes.inc()
-        self.measured.recommendations.inc(len(answer.rules))
+    def _recommend(self, model: LoadedModel, home: Home, k: int, options: ListOptions) -> dict[str, Json]:
+        request = home_request(home, self.limits)
+        answer = model.recommender.recommend(request, k=k, unknown=options.unknown, alike=options.alike)
+        self.metrics.homes.inc()
+        self.metrics.recommendations.inc(len(answer.rules))
         return answer.as_json()
 
-    def _refuse_much_work(self, model: Served, homes: Sequence[HomeBody], *, where: str) -> None:
-        """Before any of it is done; homes with too many devices are refused by themselves."""
-        seconds, effort = self.limits.work_seconds, model.effort
+    def _check_cost(self, model: LoadedModel, homes: Sequence[Home], *, where: str) -> None:
+        """Refuse more work than fits into the time limit; homes with too many devices get an error of their own."""
+        seconds, cost = self.limits.work_seconds, model.cost
         sizes = [len(home.devices) for home in homes if len(home.devices) <= self.limits.devices]
-        if effort.surely(sum(sizes), seconds):
+        if cost.always_affordable(sum(sizes), seconds):
             return
         candidates = sum(
-            effort.candidates(device.type for device in home.devices)
+            cost.candidates(device.type for device in home.devices)
             for home in homes
             if len(home.devices) <= self.limits.devices
         )
-        if candidates > effort.most(seconds):
-            told = (
-                f"{candidates:,} rules are possible between these devices, and {effort.most(seconds):,} are searched "
-                f"at most, which takes this model about {seconds} seconds; send fewer devices or homes at once"
+        if candidates > cost.affordable(seconds):
+            message = (
+                f"{candidates:,} candidate rules between these devices; this model can search "
+                f"{cost.affordable(seconds):,} in {seconds} seconds; send fewer devices or homes per request"
             )
-            raise Refused(422, "too_much_work", told, where=where)
+            raise ApiError(422, "too_much_work", message, where=where)
 
 
-def _content(body: bytes) -> Json:
+def _json(body: bytes) -> Json:
     try:
         return parsed(body)
     except BadJson as bad:
-        raise Refused(400, bad.code, bad.message, where=bad.where) from None
+        raise ApiError(400, bad.code, bad.message, where=bad.where) from None
 
 
-def _home(content: object) -> HomeBody | Refused:
+def _home(content: object) -> Home | ApiError:
     try:
-        return checked(HomeBody, content)
-    except Refused as refused:
-        return refused
+        return validate(Home, content)
+    except ApiError as error:
+        return error
 
 
 def _user(home: object) -> int | str | None:
-    """Whose home it is, also if the rest of it is wrong."""
+    """The user of a home, even if the rest of it is invalid."""
     try:
-        return checked(Whose, {"user": home.get("user")}).user if isinstance(home, dict) else None
-    except Refused:
+        return validate(HomeOwner, {"user": home.get("user")}).user if isinstance(home, dict) else None
+    except ApiError:
         return None
 
 
-def _count(home: object) -> int:
+def _count_devices(home: object) -> int:
     devices = home.get("devices") if isinstance(home, dict) else None
     return len(devices) if isinstance(devices, list) else 0

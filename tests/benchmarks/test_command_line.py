@@ -317,11 +317,15 @@ def test_ctrl_c_loses_only_the_run_under_way_and_says_so(suite, tmp_path):
     folder = tmp_path / "kept"
     command = [sys.executable, "-m", "benchmarks", "--import", "tests.support.toy_methods", "run", suite]
     command += ["--methods", "toy-count,toy-slow", "--seeds", "1", "--results", str(folder)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        while len(load_results(folder)) < 2:  # then toy-slow is next
+    started = tmp_path / "started"
+    environment = os.environ | {"TOY_SLOW_STARTED": str(started)}
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        while not started.exists():
             assert process.poll() is None
             time.sleep(0.1)
-        time.sleep(0.5)
+        assert len(load_results(folder)) == 2
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert process.returncode == 130

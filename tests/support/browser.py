@@ -12,6 +12,7 @@ import pytest
 webdriver = pytest.importorskip("selenium.webdriver", reason="the extra browser is not installed")
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 
+PATIENCE = 300  # seconds, only against hanging
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 needs_chromium = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="no chromium with chromedriver here (Debian: chromium, chromium-driver)"
@@ -29,6 +30,7 @@ def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
     options.add_argument(f"--user-data-dir={profile}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(service=Service(executable_path=DRIVER), options=options)
+    driver.set_script_timeout(PATIENCE)
     try:
         yield driver
     finally:

@@ -283,7 +283,7 @@ def test_a_claim_ends_with_the_process_that_held_it(store):
     program = (
         "import time; from pathlib import Path\n"
         "from benchmarks.results.store import Store; from tests.benchmarks.results.test_store import KEY\n"
-        f"with Store(Path({str(store.folder)!r})).claim(KEY) as ours:\n    print(ours, flush=True); time.sleep(60)"
+        f"with Store(Path({str(store.folder)!r})).claim(KEY) as ours:\n    print(ours, flush=True); time.sleep(3600)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "True\n"

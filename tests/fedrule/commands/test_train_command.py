@@ -172,7 +172,7 @@ def test_ctrl_c_is_one_line_and_leaves_the_old_model(tmp_path):
                 assert process.poll() is None
             process.send_signal(signal.SIGINT)
             message = process.stderr.read()
-            process.wait(timeout=60)
+            process.wait(timeout=600)
         finally:
             process.kill()
     assert (process.returncode, message) == (130, "Stopped. Nothing was written.\n")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import httpx
 import pytest
 
-from tests.support.served import served
+from tests.support.served import PATIENCE, post, served
 from tests.support.small_model import home, saved_model
 
 pytest.importorskip("schemathesis", reason="schemathesis is not installed")
@@ -25,20 +24,21 @@ def service(tmp_path_factory):
     with served([path]) as made:
         yield made
         assert "Traceback" not in made.log.read_text()
-        assert httpx.post(f"{made.url}/v1/recommend", json=home()).status_code == 200
+        assert post(made, "/v1/recommend", home()).status_code == 200
 
 
 def fuzzed(service, folder, *options):
     """What schemathesis says; the same requests in every run."""
     command = [sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()", "run"]
-    steady = ["--generation-deterministic", "--no-color", "--request-timeout", "20"]
+    steady = ["--generation-deterministic", "--no-color", "--request-timeout", str(PATIENCE)]
+    steady += ["--suppress-health-check", "too_slow"]
     return subprocess.run(
         [*command, f"{service.url}/openapi.json", *steady, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         cwd=folder,
-        timeout=600,
+        timeout=30 * PATIENCE,
     )
 
 

@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 
 from tests.support.browser import chromium, needs_chromium, sized
-from tests.support.served import served
+from tests.support.served import PATIENCE, served
 from tests.support.small_model import saved_model, small_model
 
 pytest.importorskip("selenium.webdriver", reason="the extra browser is not installed")
@@ -20,7 +20,6 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 
 pytestmark = needs_chromium
 WIDE, PHONE = 1280, 360
-PATIENCE = 30  # seconds, also on a busy machine
 TOKEN = "sesame"
 EVIL = "<img src=x onerror=\"window.hacked = 'yes'\">"
 

@@ -172,7 +172,7 @@ def test_with_a_token_only_those_who_have_it_are_answered(models):
             for answer in (client.get("/metrics", headers=headers), client.post("/v1/recommend", headers=headers)):
                 assert answer.status_code == 401
                 assert answer.headers["www-authenticate"].startswith("Bearer")
-                assert answer.json()["error"]["code"] == "no_token"
+                assert answer.json()["error"]["code"] == "unauthorized"
         headers = {"Authorization": f"bearer {TOKEN}"}
         assert client.get("/metrics", headers=headers).status_code == 200
         assert client.post("/v1/recommend", json=home(), headers=headers).status_code == 200
@@ -212,12 +212,12 @@ def test_a_foreign_page_cannot_have_the_models_read_again(models):
 
 def test_what_fails_inside_is_logged_with_a_number_and_not_told(models, caplog):
     broken = application(models[:1])
-    broken.service.shelf = None
+    broken.service.store = None
     with Client(broken) as client:
         answer = client.post("/v1/recommend", json=home())
     assert answer.status_code == 500
     error = answer.json()["error"]
-    assert error["code"] == "failed"
+    assert error["code"] == "internal_error"
     assert "NoneType" not in answer.text
     number = error["message"].rpartition(" ")[2]
     assert number in caplog.text
