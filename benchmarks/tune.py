@@ -35,9 +35,9 @@ from baselines.registry import get
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.results.store import Store, as_json
 from benchmarks.results.tuning import FOLDER, Trial
-from benchmarks.runs.environment import commit, versions
 from benchmarks.runs.experiment import Experiment, Source, make_experiment
 from benchmarks.runs.run import fit
+from datasets.common.environment import commit, versions
 from datasets.common.errors import DataError, unknown
 from datasets.common.files import Json, write_json
 from datasets.common.progress import progress

@@ -20,7 +20,7 @@ from baselines import registry
 from baselines.contract import check_method
 from benchmarks.runs.suite import read_suite, suites
 from datasets import load
-from fedrule.inference import AskedHome
+from fedrule.inference import HomeRequest
 from tests.support.real_data import needs_real
 
 ROOT = Path(__file__).parents[1]
@@ -85,7 +85,7 @@ def test_a_model_is_trained_saved_used_and_trained_further(tmp_path):
 
 
 def test_the_home_of_the_page_on_models_is_a_home():
-    home = AskedHome.of_json(json.loads(only_block("docs/models.md", "json")))
+    home = HomeRequest.from_json(json.loads(only_block("docs/models.md", "json")))
     assert [device.called for device in home.devices] == ["Front door", "Hall light"]
 
 

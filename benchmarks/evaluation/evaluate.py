@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from baselines.calibration import Calibration
 from baselines.method import Fitted
-from benchmarks.evaluation.paper import Calibration, evaluate_paper
+from baselines.scoring import CHUNK
+from benchmarks.evaluation.metrics import Evaluation
+from benchmarks.evaluation.paper import evaluate_paper
 from benchmarks.evaluation.ranking import evaluate_ranking
-from benchmarks.evaluation.scoring import CHUNK, Evaluation
 from datasets.common.errors import unknown
 from datasets.splits import Split
 

@@ -7,12 +7,16 @@ over all rules, over the rules of a home or over a slice.
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from baselines.scoring import Values
 from datasets.homes import Array, Mask
 
-Values = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def hits(rank: Values, n: int) -> Values:
@@ -78,3 +82,19 @@ def mean_by(values: Values, group: Array, n_groups: int) -> Values:
 
 def _ratio(above: Values, below: Array) -> Values:
     return np.asarray(np.divide(above, below, out=np.full(len(below), np.nan), where=below > 0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """Numbers of one fitted model on one part of one split.
+
+    `homes` has a column `n_hidden` and, for the main metrics, a column with the mean over the home's hidden rules
+    under the name that the summary gives it, so that homes can be drawn again (bootstrap) or paired between methods:
+    the summary's number is the mean of the column, NaN left out, weighted by `n_hidden`. `loss`,
+    `auc` and `auc_feasible` are plain means over homes.
+    """
+
+    protocol: str
+    summary: dict[str, float]
+    rules: pd.DataFrame  # a row per hidden rule
+    homes: pd.DataFrame  # a row per home with hidden rules

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from baselines.method import Fitted, Scores
+from baselines.scoring import CHUNK, allows_self_pairs, hidden_part, pairs_at_once, restrict_homes
 from benchmarks.evaluation.ranking import Candidates
-from benchmarks.evaluation.scoring import CHUNK, allows_self_pairs, hidden_part, narrow, pairs_at_once
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Ids, Mask, Rules
 from datasets.splits import Split
@@ -28,7 +28,7 @@ def best_rules(
     fitted: Fitted, split: Split, *, part: str = "test", n: int = 50, valid: bool = True, chunk: int = CHUNK
 ) -> tuple[Homes, Submission]:
     """The first n candidates of every home with hidden rules, and these homes; ties in the order of candidates."""
-    homes, _ = narrow(hidden_part(split, part))
+    homes, _ = restrict_homes(hidden_part(split, part))
     rows = Candidates.of(fitted, homes, valid=ValidRules.of(split.train), self_pairs=allows_self_pairs(split))
     n_relations, found, ranks = len(homes.relations), [], []
     for first, end in rows.pairs.runs(pairs_at_once(homes, chunk)):

@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from baselines.method import Fitted, Scores
-from benchmarks.evaluation.metrics import Values, discounted_gain, hits, mean, mean_by, reciprocal_rank
-from benchmarks.evaluation.scoring import Evaluation, allows_self_pairs, hidden_part, narrow, pairs_at_once, score
+from baselines.scoring import allows_self_pairs, hidden_part, pairs_at_once, restrict_homes, score
+from benchmarks.evaluation.metrics import Evaluation, Values, discounted_gain, hits, mean, mean_by, reciprocal_rank
 from datasets.candidates import Pairs
 from datasets.homes import Array, Homes, Mask
 from datasets.splits import Hidden, Split
@@ -175,7 +175,7 @@ SIZES = ((1, 2), (3, 5), (6, 10), (11, 20), (21, None))  # devices of a home, bo
 def evaluate_ranking(fitted: Fitted, split: Split, *, part: str, chunk: int) -> Evaluation:
     """Valid are the triples that the model was trained on, those of `split.train`."""
     valid = ValidRules.of(split.train)
-    homes, (rules,) = narrow(hidden_part(split, part))
+    homes, (rules,) = restrict_homes(hidden_part(split, part))
     ranks = rank_hidden(fitted, Hidden(homes, rules), valid=valid, self_pairs=allows_self_pairs(split), chunk=chunk)
     seen = valid.contains(homes.device_type[rules.trigger], homes.device_type[rules.action], rules.relation)
     answered = ~np.isnan(ranks.score)

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
+from baselines.calibration import Calibration
 from baselines.items import Items, UserItemModel
 from baselines.method import Fitted, Scores
-from benchmarks.evaluation.paper import Calibration, sampled_rules
-from benchmarks.evaluation.scoring import CHUNK, score
+from baselines.scoring import CHUNK, score, score_examples
 from benchmarks.results.examples import FOLDER, FORMAT, LONGEST, Entry, Example, MethodLists, RankedList, example_file
 from benchmarks.results.records import HomeRule, OwnedDevice, TypedRule, read_record, write_record
 from benchmarks.results.store import as_json
@@ -158,7 +158,7 @@ def _calibration(experiment: Experiment, homes: Homes) -> Calibration:
     """
     parts = split(homes, "leave_one_out", seed=experiment.seed)
     fitted, _ = fit(experiment, parts.train)
-    sampled = sampled_rules(fitted, parts, part="test", seed=experiment.seed, chunk=CHUNK, kinds=("feasible",))
+    sampled = score_examples(fitted, parts, part="test", seed=experiment.seed, chunk=CHUNK, kinds=("feasible",))
     trigger_type, relation, action_type = sampled.homes.typed(sampled.rules)
     seen = ValidRules.of(parts.train).contains(trigger_type, action_type, relation)
     return Calibration.of(sampled.score[seen], sampled.positive[seen])

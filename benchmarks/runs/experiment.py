@@ -14,10 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
-from baselines.registry import get, names
+from baselines.registry import code_of, get, names
 from benchmarks.evaluation.evaluate import PROTOCOLS
 from benchmarks.results.store import Key, Overrides, as_json
-from benchmarks.runs.environment import code_of
 from datasets import Homes, load
 from datasets.common.errors import DataError, unknown
 from datasets.common.files import Json

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from baselines.method import Fitted
+from baselines.scoring import CHUNK, Examples, ScoredExamples, part_rules
 from benchmarks.evaluation.metrics import auc, cross_entropy, mean, mean_by
-from benchmarks.evaluation.paper import Examples, Sampled
-from benchmarks.evaluation.scoring import CHUNK, asked_part
 from benchmarks.results.curves import CURVES
 from datasets.common.errors import DataError
 from datasets.common.random import Stream, generator
@@ -72,7 +71,7 @@ class Curves:
         }
         return {name: value for name, value in found.items() if not np.isnan(value)}
 
-    def _panel(self, sampled: Sampled) -> dict[str, float]:
+    def _panel(self, sampled: ScoredExamples) -> dict[str, float]:
         score, positive, home, n_homes = sampled.score, sampled.positive, sampled.rules.home, sampled.homes.n_homes
         values = {"auc": mean(auc(score, positive, home, n_homes)), "mr": mean(sampled.rank)}
         if self.log_odds and not np.isnan(score).any():
@@ -82,7 +81,7 @@ class Curves:
 
 def some_homes(split: Split, part: str, seed: int) -> Array:
     """The homes of a part that its curve is measured on: all that are asked about, or HOMES of them by chance."""
-    homes = np.unique(asked_part(split, part).rules.home)
+    homes = np.unique(part_rules(split, part).rules.home)
     if len(homes) <= HOMES:
         return homes
     return np.sort(generator(PARTS[part], seed, split.seed).permutation(homes)[:HOMES])

@@ -13,16 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from baselines.calibration import Calibration, calibrate
 from baselines.method import Fitted
 from baselines.registry import build
 from benchmarks.evaluation.evaluate import Evaluation, evaluate
-from benchmarks.evaluation.paper import Calibration, calibrate
 from benchmarks.results.store import Key, Result, Store
-from benchmarks.runs.environment import commit, peak_megabytes, versions
 from benchmarks.runs.experiment import Experiment
 from benchmarks.runs.history import Curves, History, Rounds, Told, nobody
 from benchmarks.runs.resume import Checkpoints, is_resumable
 from datasets import Homes
+from datasets.common.environment import commit, peak_megabytes, versions
 from datasets.common.random import Stream, generator
 from datasets.splits import Split, split
 

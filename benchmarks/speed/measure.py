@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The child reads its own high-water mark: what the kernel counts for it from outside includes the parent's.
 PEAK = """
 import sys
-from benchmarks.runs.environment import peak_megabytes
+from datasets.common.environment import peak_megabytes
 sys.stdout.write(f"\\n{peak_megabytes()}")
 """
 

@@ -82,7 +82,7 @@ def test_going_on_with_new_users(benchmark: BenchmarkFixture, scale: str, method
         return (users.homes(later=True), model), {}
 
     def go_on(homes: Homes, model: SavedModel) -> None:
-        after.append(fedrule.train(homes, go_on_from=model))
+        after.append(fedrule.train(homes, continue_from=model))
 
     benchmark.pedantic(go_on, setup=next_turn, rounds=len(everybody))
     if benchmark.stats is None:  # --benchmark-disable: nothing was measured

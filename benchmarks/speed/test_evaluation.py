@@ -11,9 +11,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
 from baselines.method import Scores
+from baselines.scoring import allows_self_pairs
 from benchmarks.conftest import Peak
 from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.evaluation.scoring import allows_self_pairs
 from benchmarks.speed.measure import note_ratio, seconds
 from datasets.homes import Array, Homes
 from datasets.splits import Split, leave_one_out

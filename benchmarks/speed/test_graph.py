@@ -22,8 +22,8 @@ pytest.importorskip("torch_geometric", reason="the loop over homes needs the ext
 import torch
 
 from baselines.method import Fitted
+from baselines.scoring import CHUNK, pairs_at_once, score
 from benchmarks.conftest import Peak, SavedHomes
-from benchmarks.evaluation.scoring import CHUNK, pairs_at_once, score
 from benchmarks.references.home_by_home import HomeByHome, home_graphs, whole_homes
 from benchmarks.speed.measure import note_growth, note_ratio, seconds
 from datasets.candidates import Pairs, has_self_rules

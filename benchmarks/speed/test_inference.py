@@ -20,8 +20,8 @@ import fedrule
 from benchmarks.references.search import DenseSearch, PlainSearch
 from benchmarks.speed.measure import note_ratio, seconds
 from datasets.homes import Homes
-from fedrule.inference import AskedHome, Automated, Owned, Recommender, SavedModel
-from fedrule.inference.encode import Graph, Numbers
+from fedrule.inference import HomeRequest, Recommender, RequestDevice, RequestRule, SavedModel
+from fedrule.inference.encode import Graph, HomeEncoder
 
 FULL = 76_218  # homes of the paper
 TRAINED_ON = 2_000  # homes; what a search takes depends on the valid rules, and hardly on the weights
@@ -51,19 +51,19 @@ def model(method: str) -> SavedModel:
     return fedrule.train(homes, method, options={"rounds": ROUNDS[method]}, patience=0)
 
 
-def made_home(n_devices: int, seed: int) -> AskedHome:
+def made_home(n_devices: int, seed: int) -> HomeRequest:
     """A home as large as wanted: devices as common as in the data, and two valid rules for every three of them."""
     saved, rng = model("graphrule"), np.random.default_rng([n_devices, seed])
     card, valid = saved.card, saved.valid
     kinds = rng.choice(datasets.load("wyze-synthetic", homes=TRAINED_ON).device_type, n_devices)
-    devices = [Owned(f"device {at}", card.types[kind]) for at, kind in enumerate(kinds.tolist())]
+    devices = [RequestDevice(f"device {at}", card.types[kind]) for at, kind in enumerate(kinds.tolist())]
     rules = []
     for trigger, action in rng.integers(n_devices, size=(2 * n_devices // 3, 2)).tolist():
         possible = valid.relations_of(int(kinds[trigger]), int(kinds[action]))
         if len(possible) and trigger != action:
             relation = card.relations[int(rng.choice(possible))]
-            rules.append(Automated(devices[trigger].id, *relation, devices[action].id))
-    return AskedHome(devices, rules)
+            rules.append(RequestRule(devices[trigger].id, *relation, devices[action].id))
+    return HomeRequest(devices, rules)
 
 
 @pytest.mark.parametrize("method", ROUNDS)
@@ -93,7 +93,7 @@ def test_pruned_search_against_plain_and_dense(benchmark: BenchmarkFixture) -> N
     recommender, plain = Recommender(saved), PlainSearch(saved)
     dense = {kind.__name__: DenseSearch(saved, kind) for kind in (np.float64, np.float32)}
     home = made_home(COMPARED, 0)
-    graph = Numbers.of(saved.card.types, saved.card.relations).numbered(home).graph
+    graph = HomeEncoder.of(saved.card.types, saved.card.relations).encode(home).graph
     answer = benchmark.pedantic(recommender.recommend, args=(home, K), rounds=100, warmup_rounds=5)
     asked = graph.device_type.tolist(), list(zip(*(c.tolist() for c in graph[2:]), strict=True)), K
     found: dict[str, list[tuple[int, int, int]]] = {}
@@ -120,10 +120,10 @@ def test_pruned_search_against_plain_and_dense(benchmark: BenchmarkFixture) -> N
 def test_homes_of_the_paper(benchmark: BenchmarkFixture, scale: str, method: str) -> None:
     """How many of them are answered within 5 ms and 10 MB."""
     recommender = Recommender(model(method))
-    homes = [AskedHome.of_home(home) for home in chosen(HOMES[scale] * ASKED[method] // max(ASKED.values()))]
+    homes = [HomeRequest.from_home(home) for home in chosen(HOMES[scale] * ASKED[method] // max(ASKED.values()))]
     turn = iter(homes)
     recommender.recommend(homes[0], K, unknown="ignore")
-    ask: Callable[[AskedHome], object] = lambda home: recommender.recommend(home, K, unknown="ignore")  # noqa: E731
+    ask: Callable[[HomeRequest], object] = lambda home: recommender.recommend(home, K, unknown="ignore")  # noqa: E731
     benchmark.pedantic(ask, setup=lambda: ((next(turn),), {}), rounds=len(homes))
     if benchmark.stats is None:
         return
@@ -167,14 +167,14 @@ def chosen(many: int) -> Homes:
     return homes.subset(np.sort(np.random.default_rng(0).choice(homes.n_homes, many, replace=False)))
 
 
-def candidates(home: AskedHome) -> int:
+def candidates(home: HomeRequest) -> int:
     """Valid rules between the devices of a home, those that it has included."""
     saved = model("graphrule")
     kind = np.array([saved.card.types.index(device.type) for device in home.devices])
     return int(saved.valid.how_many(np.repeat(kind, len(kind)), np.tile(kind, len(kind))).sum())
 
 
-def spell(saved: SavedModel, home: AskedHome, rule: tuple[int, int, int]) -> tuple[object, ...]:
+def spell(saved: SavedModel, home: HomeRequest, rule: tuple[int, int, int]) -> tuple[object, ...]:
     trigger, action, relation = rule
     return home.devices[trigger].id, home.devices[action].id, tuple(saved.card.relations[relation])
 

@@ -27,7 +27,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import datasets
 import fedrule
 from datasets.common.files import Json
-from fedrule.inference import AskedHome
+from fedrule.inference import HomeRequest
 
 COMMAND = [sys.executable, "-m", "fedrule", "serve"]
 HANGS = 300.0  # seconds: no start or end takes this long, even on a busy machine
@@ -174,7 +174,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def bodies() -> list[Json]:
     """Homes like those of the paper, not seen in training."""
     homes = datasets.load("wyze-synthetic", homes=TRAINED_ON + QUERIED)
-    requests = (AskedHome.of_home(homes.home(at)) for at in range(TRAINED_ON, TRAINED_ON + QUERIED))
+    requests = (HomeRequest.from_home(homes.home(at)) for at in range(TRAINED_ON, TRAINED_ON + QUERIED))
     return [
         {
             "devices": [{"id": device.id, "type": device.type} for device in home.devices],

@@ -1,39 +1,44 @@
-"""Homes that a command is told by one word: the name of a data set, files of one's own, or a database."""
+"""The homes that a command is given in one argument: a data set's name, a path or a description of databases."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from datasets.common.errors import DataError
-from datasets.common.options import read_assignments
-from datasets.homes import Homes
-from datasets.readers.detect import recognise
-from datasets.registry import get, load, names
+
+if TYPE_CHECKING:
+    from datasets.homes import Homes
 
 METAVAR = "NAME|PATH[:KEY=VALUE,...]"
-ABOUT = (
+HELP = (
     "a data set of `python -m datasets list` with its options, e.g. wyze-synthetic:homes=2000; a .parquet file of "
     "homes; a folder with tables of devices and rules, e.g. tables/:columns.user=household; or a .toml file that "
     "describes databases"
 )
 
 
-def homes_of(text: str) -> Homes:
-    """Load them; a name goes before a path of the same spelling."""
+def load_homes(text: str) -> Homes:
+    """Load them; a name takes precedence over a path of the same spelling."""
+    # Imported here: readers bring pandas, which a command about one home does not need.
+    from datasets.common.options import read_assignments
+    from datasets.readers.detect import recognise
+    from datasets.registry import get, load, names
+
     name, _, listed = text.partition(":")
     options = listed.split(",") if listed else []
     if name in names():
-        places = [option.removeprefix("path=") for option in options if option.startswith("path=")]
+        paths = [option.removeprefix("path=") for option in options if option.startswith("path=")]
         others = [option for option in options if not option.startswith("path=")]
-        return load(name, path=places[-1] if places else None, **read_assignments(get(name).load, others, where=name))
+        return load(name, path=paths[-1] if paths else None, **read_assignments(get(name).load, others, where=name))
     path = Path(text) if Path(text).exists() else Path(name)
     if path.suffix == ".toml":
-        from fedrule.pipeline import Pipeline  # when it is used: it needs an extra
+        from fedrule.pipeline import Pipeline
 
         return Pipeline.from_file(path).load()
     if not path.exists():
         if len(path.parts) == 1 and not path.suffix:
             get(name)  # says which names there are
-        raise DataError(f"{path}: no such file or folder; give {ABOUT}")
+        raise DataError(f"{path}: no such file or folder; give {HELP}")
     kind = recognise(path)
     return load(kind, path=path, **read_assignments(get(kind).load, options, where=kind))

@@ -7,88 +7,91 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from datasets.common.cli import add_import, import_all
 from datasets.common.errors import DataError
-from datasets.common.progress import Progress, progress
-from datasets.homes import Homes
-from fedrule.commands import homes as asked_homes
-from fedrule.inference import AskedHome, BadHome, Ranked, Recommendation, Recommendations, Recommender
-from fedrule.inference.encode import Unknown
+from fedrule.commands import homes as home_sources
+from fedrule.inference.output import Ranked, Recommendation, Recommendations
+from fedrule.inference.recommender import Recommender
+from fedrule.inference.request import BadHome, HomeRequest
+
+if TYPE_CHECKING:
+    from datasets.common.progress import Progress
+    from datasets.homes import Homes
+    from fedrule.inference.encode import Unknown
 
 USERS_AT_ONCE = 20_000  # of a database: some 100 MB
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen."""
-    parser.add_argument("model", type=Path, metavar="MODEL", help="a model file")
-    parser.add_argument("home", nargs="?", metavar="HOME.json", help="a home; - reads the standard input")
-    parser.add_argument("-k", type=int, default=10, help="how many recommendations (default: %(default)s)")
-    parser.add_argument(
-        "--alike", type=int, default=0, metavar="N", help="at most N rules of one relation and types; 0: any number"
-    )
-    parser.add_argument("--ignore-unknown", action="store_true", help="leave out what the model never saw")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.add_argument("--all", dest="data", metavar=asked_homes.METAVAR, help=f"all homes of {asked_homes.ABOUT}")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="with --all: a .parquet, .csv or .jsonl file to write")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="with --all: threads (default: %(default)s)")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    """Declare the options."""
+    add = parser.add_argument
+    add("model", type=Path, metavar="MODEL", help="a model file")
+    add("home", nargs="?", metavar="HOME.json", help="a home; - reads the standard input")
+    add("-k", type=int, default=10, help="how many recommendations (default: %(default)s)")
+    add("--max-similar", type=int, default=0, metavar="N", help="rules with the same relation and types; 0: no limit")
+    add("--ignore-unknown", action="store_true", help="ignore types and relations that the model does not know")
+    add("--json", action="store_true", help="print JSON")
+    add("--all", dest="data", metavar=home_sources.METAVAR, help=f"all homes of {home_sources.HELP}")
+    add("--out", type=Path, metavar="FILE", help="with --all: a .parquet, .csv or .jsonl file to write")
+    add("--jobs", type=int, default=2, metavar="N", help="with --all: threads (default: %(default)s)")
+    add("--quiet", action="store_true", help="no progress")
     add_import(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """One home to the standard output, or all homes to a file."""
+    """Print the list of one home, or write the lists of all homes to a file."""
     if (chosen.home is None) == (chosen.data is None):
         raise DataError("give either HOME.json, or --all DATA with --out FILE")
     if (chosen.data is None) != (chosen.out is None):
         raise DataError("--all DATA and --out FILE belong together")
     if chosen.data is not None and chosen.json:
-        raise DataError("--json is of one home; with --all name a file --out FILE.jsonl")
+        raise DataError("--json is for one home; with --all use --out FILE.jsonl")
     import_all(chosen.modules)
     recommender = Recommender.load(chosen.model)
     if chosen.data is not None:
-        return _all(recommender, chosen)
-    home = AskedHome.read(chosen.home)
+        return _write_all(recommender, chosen)
+    home = HomeRequest.read(chosen.home)
     try:
-        answer = recommender.recommend(home, chosen.k, unknown=_unknown(chosen), alike=chosen.alike)
+        answer = recommender.recommend(home, chosen.k, unknown=_unknown(chosen), max_similar=chosen.max_similar)
     except BadHome as error:
         remedy = " (--ignore-unknown)" if error.code.startswith("unknown_") else ""
         raise BadHome(error.code, f"{chosen.home} {error.where}", error.message + remedy) from None
-    told = json.dumps(answer.as_json(), indent=1, ensure_ascii=False) + "\n" if chosen.json else _text(answer)
-    sys.stdout.write(told)
+    as_json = json.dumps(answer.as_json(), indent=1, ensure_ascii=False) + "\n" if chosen.json else ""
+    sys.stdout.write(as_json or _text(answer))
     return 0
 
 
-def _all(recommender: Recommender, chosen: argparse.Namespace) -> int:
-    from fedrule.inference.output import refuse_other_endings, write_all  # brings pandas, which one home need not
+def _write_all(recommender: Recommender, chosen: argparse.Namespace) -> int:
+    from datasets.common.progress import progress
+    from fedrule.inference.output import check_suffix, write_all
 
-    refuse_other_endings(chosen.out)
-    lost = {"homes": 0, "devices": 0, "rules": 0}
+    check_suffix(chosen.out)
+    empty = devices = rules = 0
 
-    def ranked(shown: Progress) -> Iterator[Ranked]:
-        for homes in _parts(chosen.data, shown):
+    def ranked(bar: Progress) -> Iterator[Ranked]:
+        nonlocal empty, devices, rules
+        for homes in _parts(chosen.data, bar):
             part = recommender.recommend_many(
                 homes,
                 chosen.k,
                 unknown=_unknown(chosen),
-                alike=chosen.alike,
+                max_similar=chosen.max_similar,
                 jobs=chosen.jobs,
-                on_homes=shown.step,
+                on_homes=bar.step,
             )
-            lost["homes"] += homes.n_homes - len(np.unique(part.home))
-            lost["devices"] += part.ignored_devices
-            lost["rules"] += part.ignored_rules
+            empty += homes.n_homes - part.n_lists
+            devices, rules = devices + part.ignored_devices, rules + part.ignored_rules
             yield part
 
-    with progress(None, " homes", quiet=chosen.quiet) as shown:
-        homes, rows = write_all(ranked(shown), chosen.out)
-    sys.stdout.write(f"{rows:,} recommendations for {homes:,} homes are in {chosen.out}\n")
-    if lost["homes"]:
-        sys.stdout.write(f"{lost['homes']:,} homes have no list: nothing that they lack is known\n")
-    if lost["devices"] or lost["rules"]:
-        sys.stdout.write(f"left out, unknown to the model: {lost['devices']:,} devices, {lost['rules']:,} rules\n")
+    with progress(None, " homes", quiet=chosen.quiet) as bar:
+        n_homes, n_rows = write_all(ranked(bar), chosen.out)
+    sys.stdout.write(f"{n_rows:,} recommendations for {n_homes:,} homes written to {chosen.out}\n")
+    if empty:
+        sys.stdout.write(f"{empty:,} homes have no recommendations\n")
+    if devices or rules:
+        sys.stdout.write(f"ignored, unknown to the model: {devices:,} devices, {rules:,} rules\n")
     return 0
 
 
@@ -96,23 +99,23 @@ def _unknown(chosen: argparse.Namespace) -> Unknown:
     return "ignore" if chosen.ignore_unknown else "refuse"
 
 
-def _parts(data: str, shown: Progress) -> Iterator[Homes]:
-    """A database part by part, so that it need not fit into memory; anything else as a whole."""
+def _parts(data: str, bar: Progress) -> Iterator[Homes]:
+    """A database in batches, so that it need not fit into memory; anything else as a whole."""
     if Path(data).suffix == ".toml":
         from fedrule.pipeline import Pipeline
 
         pipeline = Pipeline.from_file(data)
-        shown.expect(pipeline.n_users())
+        bar.expect(pipeline.n_users())
         yield from pipeline.batches(USERS_AT_ONCE)
     else:
-        homes = asked_homes.homes_of(data)
-        shown.expect(homes.n_homes)
+        homes = home_sources.load_homes(data)
+        bar.expect(homes.n_homes)
         yield homes
 
 
 def _text(answer: Recommendations) -> str:
-    lines = [line for rule in answer.rules for line in _lines(rule)] or ["Nothing that this home lacks is known."]
-    lines += [f"left out: {sentence}" for sentence in answer.ignored]
+    lines = [line for rule in answer.rules for line in _lines(rule)] or ["No recommendations for this home."]
+    lines += [f"ignored: {sentence}" for sentence in answer.ignored]
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""`python -m fedrule show`: what a model says about itself."""
+"""`python -m fedrule show`: the card of a model."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fedrule.models.file import SavedModel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen."""
+    """Declare the options."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="a model file")
-    parser.add_argument("--json", action="store_true", help="everything: the whole card, and the shape of every array")
+    parser.add_argument("--json", action="store_true", help="the whole card and the shape of every array")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """A few lines for people, or all of it for programs."""
+    """Print a few lines, or with --json everything."""
     saved = SavedModel.load(chosen.model)
     sys.stdout.write(_json(saved) if chosen.json else "\n".join(_lines(saved)) + "\n")
     return 0
@@ -36,10 +36,12 @@ def _lines(saved: SavedModel) -> Iterator[str]:
     numbers = sum(array.size for array in saved.weights.values())
     yield f"{card.method}, {numbers:,} weights, digest {saved.digest[:12]}"
     yield f"{len(card.types):,} types, {len(card.relations):,} relations, {len(saved.valid):,} valid rules"
-    for taught in card.lessons:
-        homes = f"{taught.homes:,} homes of {taught.data} ({taught.fingerprint})"
-        yield f"learned from {homes}, {taught.rounds:,} rounds, seed {taught.seed}, {taught.made}"
+    for run in card.trainings:
+        homes = f"{run.homes:,} homes of {run.data} ({run.fingerprint})"
+        yield f"trained on {homes}, {run.rounds:,} rounds, seed {run.seed}, {run.trained_at}"
+    if not card.metrics:
+        yield "no test metrics"
     for protocol, metrics in card.metrics.items():
         yield f"{protocol}: " + ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
     yield "types: " + ", ".join(card.types)
-    yield "all of it: --json"
+    yield "more: --json"

@@ -12,7 +12,7 @@ from datasets.common.cli import add_import, import_all
 from datasets.common.options import read_assignments
 from datasets.common.progress import Progress, progress
 from datasets.common.threads import set_threads
-from fedrule.commands import homes as asked_homes
+from fedrule.commands import homes as home_sources
 
 if typing.TYPE_CHECKING:
     from baselines.method import Fitted, OnRound
@@ -26,38 +26,40 @@ SHOWN = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen."""
-    parser.add_argument("--data", required=True, metavar=asked_homes.METAVAR, help=asked_homes.ABOUT)
-    parser.add_argument("--out", required=True, type=Path, metavar="MODEL", help="the model file to write")
-    parser.add_argument("--method", metavar="NAME", help="graphrule (default), fedrule, graphrank, fedrank, ...")
-    parser.add_argument(
-        "--set", dest="options", action="append", default=[], metavar="KEY=VALUE", help="an option of the method"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of all that is random (default: %(default)s)")
-    parser.add_argument(
-        "--test", type=float, default=0.2, metavar="SHARE", help="of each home's rules kept back (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--patience", type=int, metavar="ROUNDS", help="without a better watched loss before it stops; 0: never"
-    )
-    parser.add_argument("--go-on-from", type=Path, metavar="MODEL", help="a model to teach these homes, new to it")
-    parser.add_argument("--merge-types", action="store_true", help="one device of each entity type in a home")
-    parser.add_argument("--threads", type=int, default=1, help="1 repeats bit for bit (default: %(default)s)")
+    """Declare the options."""
+    add = parser.add_argument
+    add("--data", required=True, metavar=home_sources.METAVAR, help=home_sources.HELP)
+    add("--out", required=True, type=Path, metavar="MODEL", help="the model file to write")
+    add("--method", metavar="NAME", help="graphrule (default), fedrule, graphrank, fedrank, ...")
+    add("--set", dest="options", action="append", default=[], metavar="KEY=VALUE", help="an option of the method")
+    add("--seed", type=int, default=0, help="random seed (default: %(default)s)")
+    add("--test", type=float, default=0.2, metavar="SHARE", help="of each home's rules held out (default: %(default)s)")
+    add("--patience", type=int, metavar="ROUNDS", help="without a better validation loss before stopping; 0: never")
+    add("--continue-from", type=Path, metavar="MODEL", help="saved model to continue training on new homes")
+    add("--checkpoints", type=Path, metavar="PATH", help="file or folder to resume from if killed; federated methods")
+    add("--every", type=int, default=10, metavar="N", help="rounds between checkpoints (default: %(default)s)")
+    add("--merge-types", action="store_true", help="one device of each entity type in a home")
+    add("--threads", type=int, default=1, help="1 gives the same bits every time (default: %(default)s)")
     add_import(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    add("--quiet", action="store_true", help="no progress")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Train, save, and say how well it does."""
+    """Train, save, and print the test metrics."""
     set_threads(chosen.threads)
+    from benchmarks.evaluation.evaluate import evaluate
+    from fedrule.federated.checkpoint import Checkpoint
     from fedrule.models.file import SavedModel, refuse_unwritable
     from fedrule.models.train import train
 
     import_all(chosen.modules)
     refuse_unwritable(chosen.out)
-    earlier = None if chosen.go_on_from is None else SavedModel.load(chosen.go_on_from)
+    checkpoint = None
+    if chosen.checkpoints is not None:
+        checkpoint = Checkpoint(_checkpoint_file(chosen.checkpoints, chosen.out), chosen.every)
+    earlier = None if chosen.continue_from is None else SavedModel.load(chosen.continue_from)
     method = chosen.method or (earlier.card.method if earlier else "graphrule")
-    homes = asked_homes.homes_of(chosen.data)
+    homes = home_sources.load_homes(chosen.data)
     with progress(None, "round", quiet=chosen.quiet) as bar:
         model = train(
             homes,
@@ -67,12 +69,21 @@ def run(chosen: argparse.Namespace) -> int:
             test=chosen.test,
             patience=chosen.patience,
             merge_types=chosen.merge_types,
-            on_round=_shown(bar),
-            go_on_from=earlier,
+            on_round=_show_round(bar),
+            continue_from=earlier,
+            checkpoint=checkpoint,
+            evaluate=evaluate,
         )
     model.save(chosen.out)
-    sys.stdout.write(_told(model.card, chosen.out))
+    if checkpoint is not None:
+        checkpoint.path.unlink(missing_ok=True)
+    sys.stdout.write(_summary(model.card, chosen.out))
     return 0
+
+
+def _checkpoint_file(path: Path, out: Path) -> Path:
+    """In a folder, the file is named after the model."""
+    return path / f"{out.name}.npz" if path.is_dir() or not path.suffix else path
 
 
 def _options(method: str, texts: list[str]) -> dict[str, object]:
@@ -82,13 +93,13 @@ def _options(method: str, texts: list[str]) -> dict[str, object]:
     return read_assignments(get(method), texts, where=method)
 
 
-def _shown(bar: Progress) -> OnRound:
-    """A bar over rounds with the loss, and that on the watched rules."""
+def _show_round(bar: Progress) -> OnRound:
+    """Advance the progress bar, with the training and the validation loss."""
     shown = 0
 
     def on_round(done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:  # noqa: ARG001
         nonlocal shown
-        losses = {"loss": values.get("loss"), "watched": values.get("validation_loss")}
+        losses = {"loss": values.get("loss"), "validation": values.get("validation_loss")}
         bar.expect(of)
         bar.note(", ".join(f"{name} {value:.4f}" for name, value in losses.items() if value is not None))
         bar.step(done - shown)
@@ -97,16 +108,14 @@ def _shown(bar: Progress) -> OnRound:
     return on_round
 
 
-def _told(card: Card, out: Path) -> str:
-    """What a person wants to know now."""
-    lesson, others = card.lessons[-1], sum(each.homes for each in card.lessons[:-1])
+def _summary(card: Card, out: Path) -> str:
+    last, others = card.trainings[-1], sum(each.homes for each in card.trainings[:-1])
     before = f" and, before, {others:,} others" if others else ""
-    learned = f"{card.method} has learned from {lesson.homes:,} homes of {lesson.data}{before}"
-    lines = [f"{learned}; round {lesson.rounds} is kept."]
+    lines = [f"{card.method}: trained on {last.homes:,} homes of {last.data}{before}; kept round {last.rounds}."]
     if card.metrics:
-        lines.append(f"On {card.metrics['ranking']['hidden']:,.0f} rules that it was not told:")
+        lines.append(f"On {card.metrics['ranking']['hidden']:,.0f} held-out test rules:")
     for protocol, names in SHOWN.items():
         found = card.metrics.get(protocol, {})
         lines += [f"  {words:<30} {found[name]:8.4f}" for name, words in names.items() if name in found]
-    lines += [f"{out} is the model. Ask it about a home with:", f"    python -m fedrule recommend {out} HOME.json"]
+    lines += [f"Saved to {out}. Get recommendations with:", f"    python -m fedrule recommend {out} HOME.json"]
     return "\n".join([*lines, ""])

@@ -2,20 +2,20 @@
 
 from fedrule.inference.output import Ranked, Recommendation, Recommendations, Support
 from fedrule.inference.recommender import Recommender
-from fedrule.inference.request import AskedHome, Automated, BadHome, Owned
+from fedrule.inference.request import BadHome, HomeRequest, RequestDevice, RequestRule
 from fedrule.models.card import Card
 from fedrule.models.file import SavedModel
 
 __all__ = [
-    "AskedHome",
-    "Automated",
     "BadHome",
     "Card",
-    "Owned",
+    "HomeRequest",
     "Ranked",
     "Recommendation",
     "Recommendations",
     "Recommender",
+    "RequestDevice",
+    "RequestRule",
     "SavedModel",
     "Support",
 ]

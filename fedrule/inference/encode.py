@@ -13,7 +13,7 @@ import numpy.typing as npt
 from datasets.common.errors import DataError
 from datasets.common.errors import unknown as unknown_name
 from datasets.homes import Array, Homes, Mask, Relation, Rules
-from fedrule.inference.request import AskedHome, Automated, BadHome, Id, Owned
+from fedrule.inference.request import BadHome, HomeRequest, Id, RequestDevice, RequestRule
 from fedrule.models.card import Card
 
 # --- Homes as numbers of a model's vocabulary, what a search is given, and what it gives back.
@@ -42,7 +42,7 @@ class Graph(NamedTuple):
         return cls(homes.device_type, homes.device_start, rules.trigger, rules.action, rules.relation)
 
 
-class Found(NamedTuple):
+class TopK(NamedTuple):
     """The best candidates of each home, home after home, best first; equal scores in the order of devices."""
 
     home: Array
@@ -51,31 +51,31 @@ class Found(NamedTuple):
     relation: Array
     score: Scores
 
-    def take(self, which: Array | Mask) -> Found:
+    def take(self, which: Array | Mask) -> TopK:
         """Some of them, in that order."""
         home, trigger, action, relation, score = self
-        return Found(home[which], trigger[which], action[which], relation[which], score[which])
+        return TopK(home[which], trigger[which], action[which], relation[which], score[which])
 
     @classmethod
-    def joined(cls, parts: Sequence[Found]) -> Found:
+    def concatenate(cls, parts: Sequence[TopK]) -> TopK:
         """One part after the other, of which there is at least one."""
         home, trigger, action, relation, score = (np.concatenate(column) for column in zip(*parts, strict=True))
         return cls(home, trigger, action, relation, score)
 
 
-def nothing() -> Found:
+def no_candidates() -> TopK:
     """Where homes have no candidate at all."""
     none = np.zeros(0, dtype=np.int64)
-    return Found(none, none, none, none, none.astype(np.float32))
+    return TopK(none, none, none, none, none.astype(np.float32))
 
 
 class Search(Protocol):
     """Finds what homes lack, among the rules that are valid."""
 
-    def one(self, graph: Graph, k: int) -> Found:
+    def one(self, graph: Graph, k: int) -> TopK:
         """The best `k` of a graph of one home; as fast as it can be."""
 
-    def many(self, homes: Homes, k: int) -> Found:
+    def many(self, homes: Homes, k: int) -> TopK:
         """The best `k` of each of these homes, in the model's vocabulary; memory grows with the homes given."""
 
 
@@ -125,27 +125,27 @@ REMEDY = "leave it out, or let what is unknown be ignored"
 FEW_LETTERS, FEW_WORDS, LONGEST = 4, 100, 60  # what a guess at a word is made from
 
 
-class NumberedHome(NamedTuple):
+class EncodedHome(NamedTuple):
     """A graph of one home, its devices in the order of the graph, and what was left out, a sentence each."""
 
     graph: Graph
-    devices: Sequence[Owned]
+    devices: Sequence[RequestDevice]
     ignored: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Numbers:
+class HomeEncoder:
     """The number of each word."""
 
     types: Mapping[str, int]
     relations: Mapping[tuple[str, str], int]
 
     @classmethod
-    def of(cls, types: Sequence[str], relations: Sequence[Relation]) -> Numbers:
+    def of(cls, types: Sequence[str], relations: Sequence[Relation]) -> HomeEncoder:
         numbers = {(relation.trigger, relation.action): number for number, relation in enumerate(relations)}
         return cls({word: number for number, word in enumerate(types)}, numbers)
 
-    def numbered(self, home: AskedHome, unknown: Unknown = "refuse") -> NumberedHome:
+    def numbered(self, home: HomeRequest, unknown: Unknown = "refuse") -> EncodedHome:
         """The home as a graph.
 
         With `ignore`, devices of types that the model never saw are left out, and so are their rules and rules of
@@ -159,9 +159,9 @@ class Numbers:
         rules = dict.fromkeys(self._rules(home, place, unknown, ignored))  # in order, each once
         kinds = np.array([self.types[device.type] for device in devices], dtype=np.int64)
         columns = np.array(list(rules), dtype=np.int64).reshape(-1, 3).T
-        return NumberedHome(Graph(kinds, np.array([0, len(kinds)]), *columns), devices, tuple(ignored))
+        return EncodedHome(Graph(kinds, np.array([0, len(kinds)]), *columns), devices, tuple(ignored))
 
-    def _devices(self, home: AskedHome, unknown: Unknown, ignored: list[str]) -> list[Owned]:
+    def _devices(self, home: HomeRequest, unknown: Unknown, ignored: list[str]) -> list[RequestDevice]:
         devices = []
         for at, device in enumerate(home.devices):
             if device.type in self.types:
@@ -173,7 +173,7 @@ class Numbers:
         return devices
 
     def _rules(
-        self, home: AskedHome, place: Mapping[Id, int], unknown: Unknown, ignored: list[str]
+        self, home: HomeRequest, place: Mapping[Id, int], unknown: Unknown, ignored: list[str]
     ) -> Iterator[tuple[int, int, int]]:
         for at, rule in enumerate(home.rules):
             trigger, action = place.get(rule.trigger), place.get(rule.action_device)
@@ -186,7 +186,7 @@ class Numbers:
                 why = "the model never saw its relation" if relation is None else "a device of it is left out"
                 ignored.append(f"rule {rule.trigger_state!r} -> {rule.action!r} (number {at + 1}): {why}")
 
-    def _never_saw_relation(self, rule: Automated) -> str:
+    def _never_saw_relation(self, rule: RequestRule) -> str:
         states, acts = (dict.fromkeys(pair[side] for pair in self.relations) for side in (0, 1))
         if rule.trigger_state not in states:
             return _never_saw("trigger state", rule.trigger_state, states)
@@ -201,7 +201,7 @@ def refuse_other_ways(way: str) -> None:
         raise unknown_name("way with what is unknown", way, get_args(Unknown))
 
 
-def _refuse_impossible(home: AskedHome) -> None:
+def _refuse_impossible(home: HomeRequest) -> None:
     """What no model could answer."""
     if not home.devices:
         raise BadHome("no_devices", "devices", "a home needs at least one device")
@@ -228,7 +228,7 @@ def _never_saw(kind: str, word: str, known: Iterable[str]) -> str:
 # --- The part of homes that a model knows: devices of its types and rules of its relations, in its numbers.
 
 
-class KnownPart(NamedTuple):
+class KnownHomes(NamedTuple):
     """Homes in a model's vocabulary, and the device of the given homes that each of theirs is."""
 
     homes: Homes
@@ -258,7 +258,7 @@ class KnownPart(NamedTuple):
         )
 
 
-def known_part(homes: Homes, card: Card) -> KnownPart:
+def known_homes(homes: Homes, card: Card) -> KnownHomes:
     """All homes stay; devices and rules that the model never saw are left out and counted."""
     kind = numbers_of(homes.types, card.types)[homes.device_type]
     relation = numbers_of(homes.relations, card.relations)[homes.rules.relation]
@@ -277,7 +277,7 @@ def known_part(homes: Homes, card: Card) -> KnownPart:
         provenance=homes.provenance.derived(),
     )
     lost = int(np.count_nonzero(~kept)), int(np.count_nonzero(~usable))
-    return KnownPart(part, part.device_start, part.rule_start, np.flatnonzero(kept), *lost)
+    return KnownHomes(part, part.device_start, part.rule_start, np.flatnonzero(kept), *lost)
 
 
 def refuse_unknown(homes: Homes, card: Card) -> None:

@@ -1,4 +1,4 @@
-"""What is recommended: a rule between two devices of the home, in words, with its probability and why it is valid."""
+"""Recommendations in words, and the lists of many homes as one table: Parquet, CSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from datasets.common.errors import DataError
 from datasets.common.files import Json, moved_to
-from datasets.homes import Array, Homes, Ids, Relation
+from datasets.homes import Array, Homes, Relation
 from fedrule.inference.request import Id
 from fedrule.inference.sentences import sentence
 
+# pandas and pyarrow are imported where they are used: they take longer to load than one home to answer.
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 
 class Support(NamedTuple):
-    """Why a rule is valid: homes that were trained on have carried it out with devices of these types."""
+    """The evidence for a rule: how many training homes have it between devices of these types."""
 
     homes_with_rule: int
-    homes_with_both: int  # own devices of both types, so that they could
+    homes_with_both: int  # homes that own devices of both types
     trigger_type: str
     action_type: str
 
@@ -46,19 +46,19 @@ def _a(word: str) -> str:
 
 
 class Recommendation(NamedTuple):
-    """One line of the list."""
+    """One entry of the list."""
 
     rank: int  # from 1
     trigger: Id
     trigger_state: str
     action: str
     action_device: Id
-    probability: float  # that it is a rule and not a random non-rule, where there is one of each
+    probability: float  # of being a rule rather than a random non-rule, at even odds
     text: str  # e.g. "When *Front door* opens, turn on *Hall light*"
     why: Support
 
     def as_json(self) -> dict[str, Json]:
-        """As the command line and the HTTP service give it."""
+        """As printed by --json and sent by the HTTP service."""
         why: Json = {
             "homes_with_rule": self.why.homes_with_rule,
             "homes_with_both": self.why.homes_with_both,
@@ -68,41 +68,43 @@ class Recommendation(NamedTuple):
 
 
 class Recommendations(NamedTuple):
-    """The list of one home, best first, and what of the home could not be used."""
+    """The list of one home, best first, and what was ignored of the home."""
 
     rules: tuple[Recommendation, ...]
-    ignored: tuple[str, ...] = ()  # one sentence for each device and rule that was left out
+    ignored: tuple[str, ...] = ()  # one sentence per device or rule
 
     def as_json(self) -> dict[str, Json]:
-        """As the command line and the HTTP service give it."""
+        """As printed by --json and sent by the HTTP service."""
         return {"recommendations": [rule.as_json() for rule in self.rules], "ignored": list(self.ignored)}
-
-
-# --- The lists of many homes as one table: a row for each recommendation, home after home, best first.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranked:
-    """Homes and devices by their numbers in `homes`, relations by those in `relations`, the model's."""
+    """The lists of many homes, home after home, best first; homes and devices by their numbers in `homes`."""
 
     homes: Homes
-    relations: tuple[Relation, ...]
+    relations: tuple[Relation, ...]  # the model's
     home: Array  # [n]
     rank: Array  # [n]  from 1 in each home
     trigger: Array  # [n]
     action: Array  # [n]
     relation: Array  # [n]
     probability: npt.NDArray[np.float64]  # [n]
-    support: tuple[Array, Array]  # [n] each: homes with the typed rule, and those that own both types
-    ignored_devices: int = 0  # of types that the model never saw
-    ignored_rules: int = 0  # of relations that it never saw, or of such devices
+    support: tuple[Array, Array]  # [n] each: homes with the typed rule, and homes that own both types
+    ignored_devices: int = 0  # of types unknown to the model
+    ignored_rules: int = 0  # of relations unknown to the model, or between such devices
 
     def __len__(self) -> int:
         return len(self.home)
 
+    @property
+    def n_lists(self) -> int:
+        """Homes with at least one recommendation."""
+        return len(np.unique(self.home))
+
     def frame(self) -> pd.DataFrame:
         """In words, a column for each part of a recommendation."""
-        import pandas as pd  # takes longer to load than a home takes to be answered
+        import pandas as pd
 
         homes = self.homes
         trigger, action = (homes.device_ids[device].tolist() for device in (self.trigger, self.action))
@@ -110,7 +112,8 @@ class Ranked:
         text = [
             sentence(str(t), state, act, str(a)) for t, (state, act), a in zip(trigger, relations, action, strict=True)
         ]
-        user, device = (_kind(ids) for ids in (homes.users, homes.device_ids))
+        # Given explicitly, so that a table without rows has the same columns.
+        user, device = ("int64" if ids.dtype.kind == "i" else "str" for ids in (homes.users, homes.device_ids))
         return pd.DataFrame(
             {
                 "user": pd.Series(homes.users[self.home].tolist(), dtype=user),
@@ -127,77 +130,99 @@ class Ranked:
         )
 
     def write(self, path: Path | str) -> None:
-        """As Parquet, CSV or lines of JSON, by the ending of the name; as a whole or not at all."""
+        """Write them as `write_all` does."""
         write_all([self], path)
 
 
-def _kind(ids: Ids) -> str:
-    """Of a column; a table without a line has it too, so that others fit behind it."""
-    return "int64" if ids.dtype.kind == "i" else "str"
-
-
-# --- Lists of many homes in one file, part after part: Parquet, CSV or lines of JSON, by the ending of its name.
-
-
 def write_all(parts: Iterable[Ranked], path: Path | str) -> tuple[int, int]:
-    """Write one part after the other into one file, and give how many homes and rows there were."""
+    """Write all parts to one file, completely or not at all; return the numbers of homes and of rows."""
     path = Path(path)
-    refuse_other_endings(path)
-    written = homes = rows = 0
+    check_suffix(path)
+    homes = rows = 0
+    part = None
     with moved_to(path) as temporary, closing(_WRITERS[path.suffix](temporary)) as writer:
         for part in parts:
             writer.add(part.frame())
-            written, homes, rows = written + 1, homes + part.homes.n_homes, rows + len(part)
-        if not written:
+            homes, rows = homes + part.homes.n_homes, rows + len(part)
+        if part is None:
             raise DataError(f"{path}: there are no homes to recommend anything to")
     return homes, rows
 
 
-def refuse_other_endings(path: Path) -> None:
-    """An error where no table can be written under this name; said before the work is done."""
+def check_suffix(path: Path) -> None:
+    """Raise unless the suffix names a supported format; called before the work is done."""
     if path.suffix not in _WRITERS:
         raise DataError(f"{path}: name a file that ends with {', '.join(_WRITERS)}")
 
 
-class _Text:
-    """Lines, part after part."""
+class _Writer(Protocol):
+    def __init__(self, path: Path) -> None: ...
 
+    def add(self, frame: pd.DataFrame) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Csv:
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", encoding="utf-8", newline="")
+
+    def add(self, frame: pd.DataFrame) -> None:
+        frame.to_csv(self._file, index=False, header=self._file.tell() == 0)
 
     def close(self) -> None:
         self._file.close()
 
 
-class _Csv(_Text):
+class _JsonLines(_Csv):
     def add(self, frame: pd.DataFrame) -> None:
-        frame.to_csv(self._file, index=False, header=self._file.tell() == 0)
-
-
-class _JsonLines(_Text):
-    def add(self, frame: pd.DataFrame) -> None:
-        if len(frame):  # of no lines pandas makes an empty one
+        if len(frame):  # pandas writes an empty line for no rows
             frame.to_json(self._file, orient="records", lines=True, force_ascii=False, double_precision=15)
 
 
 class _Parquet:
+    """A column has one type: ids that are numbers in some parts and text in others are written as text."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, frame: pd.DataFrame) -> None:
+        import pyarrow as pa
+
         table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
-        self._writer.write_table(table.cast(self._writer.schema))
+            self._open(table.schema)
+        assert self._writer is not None
+        pairs = zip(self._writer.schema, table.schema, strict=True)
+        schema = pa.schema([new if pa.types.is_integer(old.type) else old for old, new in pairs])
+        if schema != self._writer.schema:
+            self._rewrite(schema)
+        self._writer.write_table(table.cast(schema))
+
+    def _open(self, schema: pa.Schema) -> None:
+        import pyarrow.parquet as pq
+
+        self._writer = pq.ParquetWriter(self._path, schema, compression="zstd")
+
+    def _rewrite(self, schema: pa.Schema) -> None:
+        """Write what is there once more, with the integer ids as text."""
+        import pyarrow.parquet as pq
+
+        self.close()
+        written = self._path.rename(self._path.with_name(f"{self._path.name}.tmp"))
+        try:
+            self._open(schema)
+            assert self._writer is not None
+            with pq.ParquetFile(written) as file:
+                for group in range(file.num_row_groups):
+                    self._writer.write_table(file.read_row_group(group).cast(schema))
+        finally:
+            written.unlink()
 
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
 
 
-_WRITERS: dict[str, type[_Csv] | type[_JsonLines] | type[_Parquet]] = {
-    ".parquet": _Parquet,
-    ".csv": _Csv,
-    ".jsonl": _JsonLines,
-}
+_WRITERS: dict[str, type[_Writer]] = {".parquet": _Parquet, ".csv": _Csv, ".jsonl": _JsonLines}

@@ -1,7 +1,7 @@
 """What an app asks: which automation should this home set up next?
 
 recommender = Recommender.load("model.safetensors")
-for rule in recommender.recommend(AskedHome.read("home.json"), k=10).rules:
+for rule in recommender.recommend(HomeRequest.read("home.json"), k=10).rules:
     ...  # rule.text, rule.probability, rule.why.text
 """
 
@@ -18,22 +18,22 @@ from datasets.candidates import Pairs
 from datasets.common.errors import DataError
 from datasets.homes import Array, Home, Homes, Mask
 from fedrule.inference.encode import (
-    Found,
+    EncodedHome,
     Graph,
+    HomeEncoder,
     Matrix,
-    NumberedHome,
-    Numbers,
     Scores,
     Search,
+    TopK,
     Unknown,
-    known_part,
-    nothing,
+    known_homes,
+    no_candidates,
     numbers_of,
     refuse_other_ways,
     refuse_unknown,
 )
 from fedrule.inference.output import Ranked, Recommendation, Recommendations, Support
-from fedrule.inference.request import AskedHome
+from fedrule.inference.request import HomeRequest
 from fedrule.inference.search import search_of
 from fedrule.inference.sentences import sentence
 from fedrule.models.card import Card
@@ -48,15 +48,15 @@ FURTHER = 4  # times as many candidates are asked for, and again, until enough o
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Varied:
-    """A search with at most `alike` rules of one kind in the list of a home."""
+class Diversified:
+    """A search with at most `max_similar` rules of one kind in the list of a home."""
 
     search: Search
     n_types: int
     n_relations: int
-    alike: int
+    max_similar: int
 
-    def one(self, graph: Graph, k: int) -> Found:
+    def one(self, graph: Graph, k: int) -> TopK:
         asked = FURTHER * k
         while True:
             found = self.search.one(graph, asked)
@@ -65,8 +65,8 @@ class Varied:
                 return found.take(kept[:k])
             asked *= FURTHER
 
-    def many(self, homes: Homes, k: int) -> Found:
-        asked, pending, pieces = FURTHER * k, np.arange(homes.n_homes), [nothing()]
+    def many(self, homes: Homes, k: int) -> TopK:
+        asked, pending, pieces = FURTHER * k, np.arange(homes.n_homes), [no_candidates()]
         while len(pending):
             some = homes.subset(pending)
             found = self.search.many(some, asked)
@@ -77,16 +77,16 @@ class Varied:
             kept &= _rank(found.home, kept) < k
             pieces.append(_within(found.take(kept), some, homes, pending))
             asked, pending = FURTHER * asked, pending[~done]
-        whole = Found.joined(pieces)
+        whole = TopK.concatenate(pieces)
         return whole.take(np.argsort(whole.home, kind="stable"))
 
-    def _kept(self, found: Found, device_type: Array) -> Mask:
+    def _kept(self, found: TopK, device_type: Array) -> Mask:
         """The first few of each kind in each home."""
         pair = device_type[found.trigger] * self.n_types + device_type[found.action]
         kind = (found.home * self.n_types**2 + pair) * self.n_relations + found.relation
         order = np.argsort(kind, kind="stable")
         kept = np.empty(len(kind), dtype=bool)
-        kept[order] = np.arange(len(kind)) - np.searchsorted(kind[order], kind[order]) < self.alike
+        kept[order] = np.arange(len(kind)) - np.searchsorted(kind[order], kind[order]) < self.max_similar
         return kept
 
 
@@ -96,7 +96,7 @@ def _rank(home: Array, kept: Mask) -> Array:
     return before - before[np.searchsorted(home, home)]
 
 
-def _within(found: Found, some: Homes, homes: Homes, chosen: Array) -> Found:
+def _within(found: TopK, some: Homes, homes: Homes, chosen: Array) -> TopK:
     """Homes and devices by their numbers among all homes."""
     shift = (homes.device_start[chosen] - some.device_start[:-1])[found.home]
     return found._replace(home=chosen[found.home], trigger=found.trigger + shift, action=found.action + shift)
@@ -113,7 +113,7 @@ class Recommender:
         self.digest = saved.digest
         self.valid = saved.valid
         self._search = search_of(saved)
-        self._numbers = Numbers.of(saved.card.types, saved.card.relations)
+        self._numbers = HomeEncoder.of(saved.card.types, saved.card.relations)
         self._have, self._both = (saved.arrays[f"counts.{name}"] for name in ("have", "both"))
 
     @classmethod
@@ -134,20 +134,20 @@ class Recommender:
 
     def recommend(
         self,
-        home: AskedHome | Home | Mapping[str, object],  # a mapping as JSON has it
+        home: HomeRequest | Home | Mapping[str, object],  # a mapping as JSON has it
         k: int = 10,
         *,
         unknown: Unknown = "refuse",
-        alike: int = 0,
+        max_similar: int = 0,
     ) -> Recommendations:
         """The `k` best rules that the home lacks and can carry out; fewer where there are fewer.
 
-        `unknown` says whether devices and rules with words that the model never saw are refused or left out, `alike`
+        `unknown` says whether devices and rules with words that the model never saw are refused or left out, `max_similar`
         how many rules of one relation between devices of the same types there may be; 0: any number.
         """
-        search = self._varied(k, alike)
+        search = self._varied(k, max_similar)
         numbered = self._numbers.numbered(_asked(home), unknown)
-        found = search.one(numbered.graph, k) if numbered.devices else nothing()
+        found = search.one(numbered.graph, k) if numbered.devices else no_candidates()
         return Recommendations(tuple(self._spelled(numbered, found)), numbered.ignored)
 
     def recommend_many(
@@ -156,20 +156,20 @@ class Recommender:
         k: int = 10,
         *,
         unknown: Unknown = "refuse",
-        alike: int = 0,
+        max_similar: int = 0,
         jobs: int = 1,
         on_homes: Callable[[int], object] | None = None,  # told how many more homes are done
     ) -> Ranked:
         """The lists of all homes; the same as asking one after the other, and many times faster."""
-        many = self._varied(k, alike).many
+        many = self._varied(k, max_similar).many
         refuse_other_ways(unknown)
         if jobs < 1:
             raise DataError(f"jobs {jobs}: use 1 or more")
         if unknown == "refuse":
             refuse_unknown(homes, self.card)
-        part = known_part(homes, self.card)
+        part = known_homes(homes, self.card)
 
-        def search(run: tuple[int, int]) -> Found:
+        def search(run: tuple[int, int]) -> TopK:
             first, last = run
             found = many(part.run(first, last), k)
             trigger, action = (
@@ -177,13 +177,13 @@ class Recommender:
             )
             return found._replace(home=found.home + first, trigger=trigger, action=action)
 
-        pieces, runs = [nothing()], list(Pairs.of(part.homes, self_pairs=True).runs(PAIRS_AT_ONCE))
+        pieces, runs = [no_candidates()], list(Pairs.of(part.homes, self_pairs=True).runs(PAIRS_AT_ONCE))
         with ThreadPoolExecutor(jobs) as pool:
             for (first, last), found in zip(runs, pool.map(search, runs), strict=True):
                 pieces.append(found)
                 if on_homes is not None:
                     on_homes(last - first)
-        home, trigger, action, relation, score = Found.joined(pieces)
+        home, trigger, action, relation, score = TopK.concatenate(pieces)
         kind = numbers_of(homes.types, self.card.types)[homes.device_type]
         return Ranked(
             homes,
@@ -199,15 +199,15 @@ class Recommender:
             ignored_rules=part.ignored_rules,
         )
 
-    def _varied(self, k: int, alike: int) -> Search:
+    def _varied(self, k: int, max_similar: int) -> Search:
         """The search for a list of this length and variety."""
         if type(k) is not int or k < 1:  # True is no number
             raise DataError(f"k {k!r}: ask for 1, 2, 3, ... recommendations")
-        if type(alike) is not int or alike < 0:
-            raise DataError(f"alike {alike!r}: allow 1, 2, 3, ... rules of one kind, or 0 for any number")
-        if not alike:
+        if type(max_similar) is not int or max_similar < 0:
+            raise DataError(f"max_similar {max_similar!r}: allow 1, 2, 3, ... rules of one kind, or 0 for any number")
+        if not max_similar:
             return self._search
-        return Varied(self._search, self.valid.n_types, self.valid.n_relations, alike)
+        return Diversified(self._search, self.valid.n_types, self.valid.n_relations, max_similar)
 
     def _support(self, trigger_type: Array, action_type: Array, relation: Array) -> tuple[Array, Array]:
         """Homes with each typed rule, and homes that own devices of both types."""
@@ -220,8 +220,8 @@ class Recommender:
             odds = self.card.scale.slope * score.astype(np.float64) + self.card.scale.offset
             return np.asarray(1 / (1 + np.exp(-odds)))
 
-    def _spelled(self, home: NumberedHome, found: Found) -> Iterator[Recommendation]:
-        """Numbers in words."""
+    def _spelled(self, home: EncodedHome, found: TopK) -> Iterator[Recommendation]:
+        """HomeEncoder in words."""
         graph, types = home.graph, self.card.types
         trigger_type, action_type = graph.device_type[found.trigger], graph.device_type[found.action]
         have, both = self._support(trigger_type, action_type, found.relation)
@@ -236,12 +236,12 @@ class Recommender:
                 act,
                 acts.id,
                 probability,
-                sentence(device.called, state, act, acts.called),
+                sentence(device.display_name, state, act, acts.display_name),
                 Support(rule, could, types[kind], types[other]),
             )
 
 
-def _asked(home: AskedHome | Home | Mapping[str, object]) -> AskedHome:
-    if isinstance(home, AskedHome):
+def _asked(home: HomeRequest | Home | Mapping[str, object]) -> HomeRequest:
+    if isinstance(home, HomeRequest):
         return home
-    return AskedHome.of_home(home) if isinstance(home, Home) else AskedHome.of_json(home)
+    return HomeRequest.from_home(home) if isinstance(home, Home) else HomeRequest.from_json(home)

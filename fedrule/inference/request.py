@@ -89,7 +89,7 @@ class BadHome(DataError):
         self.code, self.where, self.message = code, where, message
 
 
-class Owned(NamedTuple):
+class RequestDevice(NamedTuple):
     """A device."""
 
     id: Id
@@ -97,11 +97,11 @@ class Owned(NamedTuple):
     name: str = ""  # what people call it; its id where it has none
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         return self.name or str(self.id)
 
 
-class Automated(NamedTuple):
+class RequestRule(NamedTuple):
     """A rule; devices by their ids."""
 
     trigger: Id
@@ -110,18 +110,18 @@ class Automated(NamedTuple):
     action_device: Id
 
 
-class AskedHome(NamedTuple):
+class HomeRequest(NamedTuple):
     """What a home owns and what it has automated."""
 
-    devices: Sequence[Owned]
-    rules: Sequence[Automated] = ()
+    devices: Sequence[RequestDevice]
+    rules: Sequence[RequestRule] = ()
 
     @classmethod
-    def of_json(cls, content: object) -> AskedHome:
+    def from_json(cls, content: object) -> HomeRequest:
         """From parsed JSON; what is wrong is named by its place, e.g. devices[2].type."""
         home = _table(content, "", required=("devices",), optional=("rules", "user"))
         devices = [
-            Owned(
+            RequestDevice(
                 _id(device["id"], f"{where}.id"),
                 _word(device["type"], f"{where}.type"),
                 _word(device.get("name", ""), f"{where}.name", empty=True),
@@ -129,28 +129,28 @@ class AskedHome(NamedTuple):
             for where, device in _rows(home, "devices", required=("id", "type"), optional=("name",))
         ]
         rules = [
-            Automated(
+            RequestRule(
                 _id(rule["trigger"], f"{where}.trigger"),
                 _word(rule["trigger_state"], f"{where}.trigger_state"),
                 _word(rule["action"], f"{where}.action"),
                 _id(rule["action_device"], f"{where}.action_device"),
             )
-            for where, rule in _rows(home, "rules", required=Automated._fields)
+            for where, rule in _rows(home, "rules", required=RequestRule._fields)
         ]
         return cls(devices, rules)
 
     @classmethod
-    def of_home(cls, home: Home) -> AskedHome:
+    def from_home(cls, home: Home) -> HomeRequest:
         """A home of `Homes`, spelled out."""
-        devices = [Owned(device.id, device.type) for device in home.devices]
-        rules = [Automated(rule.trigger.id, *rule.relation, rule.action.id) for rule in home.rules]
+        devices = [RequestDevice(device.id, device.type) for device in home.devices]
+        rules = [RequestRule(rule.trigger.id, *rule.relation, rule.action.id) for rule in home.rules]
         return cls(devices, rules)
 
     @classmethod
-    def read(cls, path: Path | str) -> AskedHome:
+    def read(cls, path: Path | str) -> HomeRequest:
         """From a JSON file; - is the standard input."""
         try:
-            return cls.of_json(parsed(sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()))
+            return cls.from_json(parsed(sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()))
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from None
         except (BadHome, BadJson) as error:

@@ -15,14 +15,14 @@ from datasets.valid import ValidRules
 from fedrule.inference.encode import (
     LARGEST,
     Floats,
-    Found,
     Graph,
     Matrix,
     Scores,
     Search,
+    TopK,
     best_of_each,
+    no_candidates,
     not_below,
-    nothing,
 )
 from fedrule.inference.network import NumpyNetwork, is_network_alone
 from fedrule.models.file import SavedModel
@@ -42,7 +42,7 @@ ROWS = 1024  # pairs whose hidden vectors are worked out at a time: few enough f
 FINEST = 2.0**-45  # relative difference of z that makes no difference to a score in float32
 
 
-def search_homes(network: NumpyNetwork, homes: Homes, k: int, *, itself: Mask) -> Found:
+def search_homes(network: NumpyNetwork, homes: Homes, k: int, *, itself: Mask) -> TopK:
     """The best rules that each home does not have; `itself` says which a device may have with itself."""
     graph = Graph.of(homes)
     pairs = Pairs.of(homes, self_pairs=bool(itself.any()))
@@ -56,7 +56,7 @@ def search_homes(network: NumpyNetwork, homes: Homes, k: int, *, itself: Mask) -
     place = best_of_each(score, start[pairs.start], k)
     pair = np.searchsorted(start, place, side="right") - 1
     relation = network.valid.relation[network.valid.start[kind[pair]] + place - start[pair]]
-    return Found(homes.device_home[trigger[pair]], trigger[pair], action[pair], relation, score[place])
+    return TopK(homes.device_home[trigger[pair]], trigger[pair], action[pair], relation, score[place])
 
 
 def _many_homes_scores(network: NumpyNetwork, graph: Graph, trigger: Array, action: Array, kind: Array) -> Scores:
@@ -149,7 +149,7 @@ class _Block(NamedTuple):
         return self.start + ((action - self.actions.first) * triggers + trigger - self.triggers.first) * self.valid
 
 
-def search_home(network: NumpyNetwork, graph: Graph, k: int, *, itself: Mask) -> Found:
+def search_home(network: NumpyNetwork, graph: Graph, k: int, *, itself: Mask) -> TopK:
     """The best rules that the home does not have; `itself` says which a device may have with itself."""
     order = np.argsort(graph.device_type, kind="stable")
     place = np.empty_like(order)
@@ -159,7 +159,7 @@ def search_home(network: NumpyNetwork, graph: Graph, k: int, *, itself: Mask) ->
     rules = (place[graph.trigger], place[graph.action], pair, number)
     taken = list(zip(*(column.tolist() for column in rules), strict=True))
     rough = _Rough.of(network, as_trigger, as_action)
-    found: list[Found] = []
+    found: list[TopK] = []
     for blocks in _parts(network, graph.device_type[order]):
         score = _scores(rough, blocks)
         _strike_out(score, blocks, taken)
@@ -168,7 +168,7 @@ def search_home(network: NumpyNetwork, graph: Graph, k: int, *, itself: Mask) ->
         found.append(_spelled(network, blocks, chosen, order, as_trigger, as_action))
         if len(found) > 1:  # of devices that look alike nearly all are in: only the best of the parts so far are kept
             found = [_best(found, k)]
-    return _best(found, k) if found else nothing()
+    return _best(found, k) if found else no_candidates()
 
 
 class _Rough(NamedTuple):
@@ -268,7 +268,7 @@ def _strike_out_self(network: NumpyNetwork, score: Floats, blocks: list[_Block],
 
 def _spelled(
     network: NumpyNetwork, blocks: list[_Block], chosen: Array, order: Array, as_trigger: Matrix, as_action: Matrix
-) -> Found:
+) -> TopK:
     """Positions among the scores of a part as rules between devices, scored again in float64."""
     columns = [(b.start, b.pair, b.valid, b.triggers.first, b.triggers.last, b.actions.first) for b in blocks]
     table = np.array(columns, dtype=np.int64)
@@ -284,12 +284,12 @@ def _spelled(
         some = slice(first, first + AGAIN)
         logit[some] = network.logits(as_trigger[trigger[some]], as_action[action[some]], rule[some])
     score = np.clip(logit, -LARGEST, LARGEST).astype(np.float32)
-    return Found(np.zeros_like(trigger), order[trigger], order[action], network.valid.relation[rule], score)
+    return TopK(np.zeros_like(trigger), order[trigger], order[action], network.valid.relation[rule], score)
 
 
-def _best(found: list[Found], k: int) -> Found:
+def _best(found: list[TopK], k: int) -> TopK:
     """The best of all parts; equal scores in the order of devices."""
-    whole = Found.joined(found)
+    whole = TopK.concatenate(found)
     return whole.take(np.lexsort((whole.relation, whole.action, whole.trigger, -whole.score))[:k])
 
 
@@ -313,10 +313,10 @@ class NetworkSearch:
     network: NumpyNetwork
     itself: Mask  # [n_valid]  rules that a device may have with itself
 
-    def one(self, graph: Graph, k: int) -> Found:
+    def one(self, graph: Graph, k: int) -> TopK:
         return search_home(self.network, graph, k, itself=self.itself)
 
-    def many(self, homes: Homes, k: int) -> Found:
+    def many(self, homes: Homes, k: int) -> TopK:
         if homes.n_homes == 1:  # it may be so large that not all its pairs fit into memory
             return self.one(Graph.of(homes), k)
         return search_homes(self.network, homes, k, itself=self.itself)
@@ -332,7 +332,7 @@ class ScorerSearch:
     types: tuple[str, ...]
     relations: tuple[Relation, ...]
 
-    def one(self, graph: Graph, k: int) -> Found:
+    def one(self, graph: Graph, k: int) -> TopK:
         home, n_devices = np.zeros(1, dtype=np.int64), len(graph.device_type)
         rules = Rules(np.zeros(len(graph.trigger), dtype=np.int64), graph.trigger, graph.action, graph.relation)
         everything = np.arange(n_devices)
@@ -341,7 +341,7 @@ class ScorerSearch:
         )
         return self.many(homes, k)
 
-    def many(self, homes: Homes, k: int) -> Found:
+    def many(self, homes: Homes, k: int) -> TopK:
         pairs = Pairs.of(homes, self_pairs=bool(self.itself.any()))
         devices = np.diff(pairs.device_start)[homes.device_home] - (not pairs.self_pairs)  # that a trigger may act on
         behind = np.cumsum(devices)  # pairs are numbered by home and trigger: where those of each trigger end
@@ -350,7 +350,7 @@ class ScorerSearch:
         parts = [
             self._best(homes, pairs, np.arange(first, last), k) for first, last in pairwise(bounds) if first < last
         ]
-        return _best_of_each(parts, k) if parts else nothing()
+        return _best_of_each(parts, k) if parts else no_candidates()
 
     def _candidates(self, homes: Homes) -> Array:
         """[n_devices]: how many candidates each device is the trigger of."""
@@ -360,7 +360,7 @@ class ScorerSearch:
         of_types = owned.reshape(-1, n_types) @ valid.T  # [n_homes, n_types]  for a trigger of each type
         return of_types[homes.device_home, homes.device_type]
 
-    def _best(self, homes: Homes, pairs: Pairs, some: Array, k: int) -> Found:
+    def _best(self, homes: Homes, pairs: Pairs, some: Array, k: int) -> TopK:
         """The best `k` of each home among the candidates of some pairs."""
         import torch
 
@@ -375,11 +375,11 @@ class ScorerSearch:
             logit = scorer.logits_of(self.model.parameters, scorer.query(homes, candidates)).numpy()
         score = np.clip(logit, -LARGEST, LARGEST).astype(np.float32)
         columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation, score)
-        return _best_of_each([Found(*columns)], k)
+        return _best_of_each([TopK(*columns)], k)
 
 
-def _best_of_each(parts: list[Found], k: int) -> Found:
+def _best_of_each(parts: list[TopK], k: int) -> TopK:
     """The best `k` of each home of all parts; equal scores in the order of devices."""
-    whole = Found.joined(parts)
+    whole = TopK.concatenate(parts)
     whole = whole.take(np.lexsort((whole.relation, whole.action, whole.trigger, -whole.score, whole.home)))
     return whole.take(np.arange(len(whole.home)) - np.searchsorted(whole.home, whole.home) < k)

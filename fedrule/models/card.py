@@ -20,7 +20,7 @@ from datasets.homes import Relation
 
 Word = TypeVar("Word", str, Relation)
 
-FORMAT = 1  # goes up when older files would be misread
+FORMAT = 2  # goes up when older files would be misread
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
+class TrainingRun:
     """One training: the first, or one that went on from it with other homes."""
 
     data: str  # e.g. "wyze-synthetic"
@@ -41,7 +41,7 @@ class Taught:
     rules: int
     seed: int
     rounds: int  # that the parameters have seen
-    made: str  # when, in UTC
+    trained_at: str  # in UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Card:
     types: tuple[str, ...]
     relations: tuple[Relation, ...]
     scale: Scale = field(default_factory=Scale)
-    lessons: tuple[Taught, ...] = ()  # first to last
+    trainings: tuple[TrainingRun, ...] = ()  # first to last
     metrics: dict[str, dict[str, float]] = field(default_factory=dict)  # by protocol, on the rules kept for test
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ def _card(content: dict[str, Json]) -> Card:
             types=_each_once(_words(content["types"], "types"), "types"),
             relations=_each_once(map(_relation, _of(list, content["relations"], "relations")), "relations"),
             scale=Scale(**_numbers(content.get("scale", {}), "scale")),
-            lessons=tuple(_lesson(lesson) for lesson in _of(list, content.get("lessons", []), "lessons")),
+            trainings=tuple(_training(training) for training in _of(list, content.get("trainings", []), "trainings")),
             metrics={
                 protocol: _numbers(values, "metrics")
                 for protocol, values in _of(dict, content.get("metrics", {}), "metrics").items()
@@ -96,7 +96,7 @@ def _card(content: dict[str, Json]) -> Card:
                 for package, version in _of(dict, content.get("versions", {}), "versions").items()
             },
         )
-    except (TypeError, OverflowError) as error:  # too few or too many parts of a relation, a scale or a lesson
+    except (TypeError, OverflowError) as error:  # too few or too many parts of a relation, a scale or a training
         raise DataError(f"the card is not as this version writes it ({error})") from None
 
 
@@ -114,11 +114,11 @@ def _relation(pair: object) -> Relation:
     return Relation(*_words(pair, "relations"))
 
 
-def _lesson(content: object) -> Taught:
-    lesson = _of(dict, content, "lessons")
-    for name, value in lesson.items():
-        _of(str if name in ("data", "fingerprint", "made") else int, value, "lessons")
-    return Taught(**lesson)
+def _training(content: object) -> TrainingRun:
+    training = _of(dict, content, "trainings")
+    for name, value in training.items():
+        _of(str if name in ("data", "fingerprint", "trained_at") else int, value, "trainings")
+    return TrainingRun(**training)
 
 
 def _numbers(values: object, name: str) -> dict[str, float]:

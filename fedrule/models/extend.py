@@ -25,7 +25,7 @@ from fedrule.models.card import Card
 from fedrule.models.file import SavedModel
 from fedrule.models.restore import counts_of, restored
 
-# Options that decide what a model is; all others are how it is trained, which may change from one lesson to the next.
+# Options that decide what a model is; all others are how it is trained, which may change from one training to the next.
 SHAPE = (
     *("preset", "hidden", "predictor_hidden", "encoder", "self_loops", "heads", "direction", "messages"),
     *("node_embedding", "bias", "context", "evidence"),
@@ -40,7 +40,7 @@ ROWS = {
 COLUMNS_ARE_FEATURES = "theta.layer1."  # of torch-geometric's layers
 
 
-def same_words(card: Card, homes: Homes) -> Homes:
+def align_vocabulary(card: Card, homes: Homes) -> Homes:
     """The homes numbered by the words of a model, with those that it lacks and they use behind."""
     owned, used = (np.unique(column).tolist() for column in (homes.device_type, homes.rules.relation))
     types = dict.fromkeys([*card.types, *(homes.types[number] for number in owned)])
@@ -48,7 +48,7 @@ def same_words(card: Card, homes: Homes) -> Homes:
     return homes.with_vocabulary(tuple(types), tuple(relations))
 
 
-def same_shape(saved: SavedModel, options: Mapping[str, object]) -> dict[str, object]:
+def training_options(saved: SavedModel, options: Mapping[str, object]) -> dict[str, object]:
     """The options of a model with these of its training changed; the model itself stays what it is."""
     card = saved.card
     for name in SHAPE:
@@ -62,7 +62,7 @@ def same_shape(saved: SavedModel, options: Mapping[str, object]) -> dict[str, ob
     return kept | {name: value for name, value in options.items() if name not in SHAPE}
 
 
-def added_up(saved: SavedModel, train: Homes) -> Statistics:
+def merged_counts(saved: SavedModel, train: Homes) -> Statistics:
     """Counts over the homes of a model and over these, which have its words; valid is what either has."""
     earlier = counts_of(saved)
     n_types, n_relations = len(train.types), len(train.relations)
@@ -72,7 +72,7 @@ def added_up(saved: SavedModel, train: Homes) -> Statistics:
     return _renumbered(earlier, later, np.searchsorted(valid.cell, known)) + later
 
 
-def grown(saved: SavedModel, scorer: Scorer, generator: torch.Generator) -> Parameters:
+def extended_parameters(saved: SavedModel, scorer: Scorer, generator: torch.Generator) -> Parameters:
     """The parameters of a model, put into those that are drawn for a scorer with more words."""
     valid = scorer.valid
     n_types, n_relations = len(saved.card.types), len(saved.card.relations)

@@ -24,7 +24,7 @@ from fedrule.evidence.statistics import Statistics
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.model.encoders import Parameters
 from fedrule.model.score import GraphModel, Scorer
-from fedrule.models.card import Card, Scale, Taught
+from fedrule.models.card import Card, Scale, TrainingRun
 from fedrule.models.file import SavedModel, fitting_array, refuse_misfits
 
 TOGETHER = ("data", "indices", "indptr")
@@ -36,7 +36,7 @@ def saved_model(
     counts: Statistics,
     *,
     scale: Scale | None = None,
-    lessons: tuple[Taught, ...] = (),
+    trainings: tuple[TrainingRun, ...] = (),
     metrics: Mapping[str, Mapping[str, float]] | None = None,
     versions: Mapping[str, str] | None = None,
 ) -> SavedModel:
@@ -47,7 +47,7 @@ def saved_model(
         types=fitted.types,
         relations=fitted.relations,
         scale=scale or Scale(),
-        lessons=lessons,
+        trainings=trainings,
         metrics={protocol: dict(values) for protocol, values in (metrics or {}).items()},
         versions=dict(versions or {}),
     )

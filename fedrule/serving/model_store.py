@@ -20,7 +20,7 @@ from pydantic_core import to_json
 from datasets.common.errors import DataError
 from datasets.valid import ValidRules
 from fedrule.inference.recommender import Recommender
-from fedrule.inference.request import AskedHome, Owned
+from fedrule.inference.request import HomeRequest, RequestDevice
 from fedrule.models.file import SavedModel
 from fedrule.serving.errors import ApiError
 from fedrule.serving.limits import Limits
@@ -82,7 +82,7 @@ def _types(recommender: Recommender, devices: int) -> list[str]:
 
 def _seconds(recommender: Recommender, devices: int) -> float:
     """Time of this thread only: requests of other threads must not make a reloaded model look slower."""
-    home = AskedHome([Owned(at, name) for at, name in enumerate(_types(recommender, devices))])
+    home = HomeRequest([RequestDevice(at, name) for at, name in enumerate(_types(recommender, devices))])
     begin = time.thread_time()
     recommender.recommend(home, k=10)
     return time.thread_time() - begin
@@ -151,7 +151,7 @@ class ModelStore:
             "relations": [{"trigger_state": trigger, "action": action} for trigger, action in card.relations],
             "valid_rules": len(saved.valid),
             "options": card.options,
-            "lessons": [asdict(lesson) for lesson in card.lessons],
+            "trainings": [asdict(training) for training in card.trainings],
             "metrics": card.metrics,
             "versions": card.versions,
             "models": list(self.paths),

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
-from fedrule.inference.request import AskedHome, Automated, BadHome, Owned
+from fedrule.inference.request import BadHome, HomeRequest, RequestDevice, RequestRule
 from fedrule.serving.errors import JSON, RETRY, ApiError, ClientGone
 from fedrule.serving.limits import Limits
 
@@ -134,7 +134,7 @@ class ListOptions(Strict):
     unknown: Literal["refuse", "ignore"] = Field(
         "refuse", description="Whether devices and rules that the model does not know are an error or ignored."
     )
-    alike: Annotated[int, Field(strict=True, ge=0, le=1000)] = Field(
+    max_similar: Annotated[int, Field(strict=True, ge=0, le=1000)] = Field(
         0, description="At most so many rules with one relation between devices of the same types; 0: no limit."
     )
 
@@ -187,17 +187,20 @@ def _refuse_unknown_fields(kind: type[BaseModel], content: object, path: Sequenc
                 _refuse_unknown_fields(row, each, (table, at))
 
 
-def home_request(home: Home, limits: Limits) -> AskedHome:
+def home_request(home: Home, limits: Limits) -> HomeRequest:
     """The home for a recommender; one that exceeds a limit is a `BadHome`."""
     for name, count, most in (("devices", len(home.devices), limits.devices), ("rules", len(home.rules), limits.rules)):
         if count > most:
             raise BadHome(f"too_many_{name}", name, f"at most {most:,} {name} per home, got {count:,}")
     _check_length(home.user, "user", limits.text)
-    asked = AskedHome(
-        [Owned(device.id, device.type, device.name) for device in home.devices],
-        [Automated(rule.trigger, rule.trigger_state, rule.action, rule.action_device) for rule in home.rules],
+    asked = HomeRequest(
+        [RequestDevice(device.id, device.type, device.name) for device in home.devices],
+        [RequestRule(rule.trigger, rule.trigger_state, rule.action, rule.action_device) for rule in home.rules],
     )
-    rows: Sequence[tuple[str, Sequence[Owned | Automated]]] = (("devices", asked.devices), ("rules", asked.rules))
+    rows: Sequence[tuple[str, Sequence[RequestDevice | RequestRule]]] = (
+        ("devices", asked.devices),
+        ("rules", asked.rules),
+    )
     for table, each in rows:
         for at, row in enumerate(each):
             for name, value in zip(row._fields, row, strict=True):

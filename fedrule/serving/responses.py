@@ -106,7 +106,7 @@ class ModelResponse(ModelSummary):
     relations: list[RelationResponse]
     valid_rules: int
     options: dict[str, object]
-    lessons: list[dict[str, object]]
+    trainings: list[dict[str, object]]
     metrics: dict[str, dict[str, float | None]]
     versions: dict[str, str]
     models: list[str] = Field(description="Names of all models; the first is the default.")

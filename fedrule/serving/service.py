@@ -273,7 +273,7 @@ class Service:
 
     def _recommend(self, model: LoadedModel, home: Home, k: int, options: ListOptions) -> dict[str, Json]:
         request = home_request(home, self.limits)
-        answer = model.recommender.recommend(request, k=k, unknown=options.unknown, alike=options.alike)
+        answer = model.recommender.recommend(request, k=k, unknown=options.unknown, max_similar=options.max_similar)
         self.metrics.homes.inc()
         self.metrics.recommendations.inc(len(answer.rules))
         return answer.as_json()

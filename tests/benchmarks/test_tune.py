@@ -12,9 +12,9 @@ from baselines.registry import build
 from benchmarks import tune as module
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.results.store import Store
-from benchmarks.runs.environment import commit
 from benchmarks.runs.experiment import make_source
 from benchmarks.tune import Study, run_command, tune
+from datasets.common.environment import commit
 from datasets.common.errors import DataError
 from datasets.splits import split
 from tests.support.toys import toys

@@ -10,7 +10,7 @@ import numpy as np
 from baselines.registry import build
 from datasets.homes import Relation
 from datasets.valid import ValidRules
-from fedrule.models.card import Card, Taught
+from fedrule.models.card import Card, TrainingRun
 from fedrule.models.file import SavedModel
 from tests.support.random_models import random_model
 
@@ -50,7 +50,9 @@ def small_model(*, seed: int = 0, method: str = "graphrule") -> SavedModel:
         options=asdict(build(method)),
         types=TYPES,
         relations=RELATIONS,
-        lessons=(Taught("toy", "0" * 16, homes=100, rules=197, seed=seed, rounds=0, made="2026-01-01T00:00:00Z"),),
+        trainings=(
+            TrainingRun("toy", "0" * 16, homes=100, rules=197, seed=seed, rounds=0, trained_at="2026-01-01T00:00:00Z"),
+        ),
         metrics={"ranking": {"mrr": 0.25}},
         versions={"fedrule": "0.1.0"},
     )

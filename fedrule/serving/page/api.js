@@ -67,7 +67,7 @@ export function model(name) {
 /** Ask again: the service has read other models since. */
 export const forget = () => known.clear();
 
-/** The list for a home; `choice` has model, k, unknown and alike. */
+/** The list for a home; `choice` has model, k, unknown and max_similar. */
 export function recommend(home, choice, signal) {
   const body = JSON.stringify({ ...home, ...choice });
   return asked("v1/recommend", { method: "POST", headers: { "Content-Type": "application/json" }, body, signal });

@@ -23,7 +23,7 @@ export function column(section, on) {
       select.hidden = names.length < 2;
     },
     about(model) {
-      const { data, homes } = model.lessons.at(-1) ?? {};
+      const { data, homes } = model.trainings.at(-1) ?? {};
       const who = model.name !== model.method ? [`${model.name}: ${model.method}`] : select.hidden ? [model.name] : [];
       const learned = homes ? [`learned from ${homes.toLocaleString("en")} homes of ${data}`] : [];
       const hits = model.metrics.ranking?.["hr@10"];

@@ -10,7 +10,7 @@ import { column, compared } from "./lists.js";
 
 const WAIT = 150; // ms after the last change until the service is asked
 const K = 10;
-const ALIKE = 3; // rules of one relation between the same types: a house of lamps would fill a list with one
+const MAX_SIMILAR = 3; // rules of one relation between the same types: a house of lamps would fill a list with one
 
 let home = homes.empty();
 let names = []; // of the models that are served
@@ -133,7 +133,7 @@ async function ask() {
     shown.forEach(({ view }) => view.busy(true));
     answers = await Promise.all(
       shown.map(({ name, unknown }) =>
-        recommend(home, { k: K, model: name, unknown, alike: ALIKE }, signal).then(
+        recommend(home, { k: K, model: name, unknown, max_similar: MAX_SIMILAR }, signal).then(
           (answer) => ({ ...none, answer }),
           (error) => ({ ...none, error }),
         ),

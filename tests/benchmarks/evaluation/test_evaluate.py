@@ -11,10 +11,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from baselines.calibration import Calibration, calibrate
 from baselines.method import Scores
+from baselines.scoring import STREAMS
 from benchmarks.evaluation import ranking
 from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.evaluation.paper import STREAMS, Calibration, calibrate
 from benchmarks.results.compare import OVER_HOMES
 from benchmarks.runs.history import PARTS
 from datasets import DataError, Homes, Rules
@@ -295,7 +296,7 @@ def test_what_is_asked_wrongly_is_answered_with_what_would_be_right():
         def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
             return super().score_pairs(homes, trigger, action)[:, :2]
 
-    with pytest.raises(DataError, match=r"Short.score_pairs gave scores of shape \(4, 2\) instead of \[4 pairs, 3"):
+    with pytest.raises(DataError, match=r"Short.score_pairs returned shape \(4, 2\) instead of \[4 pairs, 3"):
         evaluate(Short(), made)
 
 
@@ -306,7 +307,9 @@ def test_an_infinite_score_is_refused(protocol, value):
         def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
             return np.where(np.arange(3) == 1, value, super().score_pairs(homes, trigger, action).astype(float))
 
-    with pytest.raises(DataError, match=r"Infinite.score_pairs gave an infinite score; scores are finite or NaN"):
+    with pytest.raises(
+        DataError, match=r"Infinite.score_pairs returned an infinite score; scores must be finite or NaN"
+    ):
         evaluate(Infinite(), lamp_and_switch(), protocol)
 
 
@@ -315,7 +318,5 @@ def test_scores_that_are_no_array_are_held_to_their_shape_too():
         def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
             super().score_pairs(homes, trigger, action)  # and no return
 
-    with pytest.raises(
-        DataError, match=r"Forgot.score_pairs gave scores of shape \(\) instead of \[4 pairs, 3 relations"
-    ):
+    with pytest.raises(DataError, match=r"Forgot.score_pairs returned shape \(\) instead of \[4 pairs, 3 relations"):
         evaluate(Forgot(), lamp_and_switch())

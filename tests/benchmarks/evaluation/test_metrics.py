@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from scipy.stats import rankdata
 from sklearn.metrics import label_ranking_average_precision_score, log_loss, ndcg_score, roc_auc_score
 
+from baselines.calibration import Calibration
 from benchmarks.evaluation.metrics import (
     auc,
     average_rank,
@@ -22,7 +23,6 @@ from benchmarks.evaluation.metrics import (
     mean_by,
     reciprocal_rank,
 )
-from benchmarks.evaluation.paper import Calibration
 
 # Few distinct values, so that ties are the rule.
 SCORE = st.sampled_from([-2.5, -1.0, 0.0, 0.5, 1.0, 3.0])

@@ -11,9 +11,10 @@ import pytest
 import benchmarks.runs.run
 import datasets
 from baselines import registry
+from baselines.calibration import calibrate
 from baselines.registry import build, register
+from baselines.scoring import Examples
 from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.evaluation.paper import Examples, calibrate
 from benchmarks.results.curves import CURVES, METRICS
 from benchmarks.results.store import load_results
 from benchmarks.runs import history as module
@@ -180,7 +181,7 @@ def test_a_round_that_cannot_be_measured_is_said_and_ends_no_fit(tmp_path, caplo
     (result,) = run("toy-steps", **DATA, **asked, store=tmp_path)
     assert result.status == "done"
     assert [row["round"] for row in measured(result)] == [1, 8, 10]
-    assert "round 4 is not measured: ByRelation.score_pairs gave an infinite score" in caplog.text
+    assert "round 4 is not measured: ByRelation.score_pairs returned an infinite score" in caplog.text
 
 
 @pytest.mark.parametrize(("method", "loss"), [("toy-log-odds", True), ("toy-count", False)])

@@ -16,14 +16,14 @@ import pytest
 import benchmarks.runs.run
 import datasets
 from baselines import registry
-from baselines.registry import build
+from baselines.calibration import Calibration, calibrate
+from baselines.registry import build, code_of
 from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.evaluation.paper import Calibration, calibrate
 from benchmarks.results.store import Store, load_failures, load_results
-from benchmarks.runs.environment import code_of, commit, peak_megabytes, versions
 from benchmarks.runs.experiment import data_options, make_experiment, make_source, split_options
 from benchmarks.runs.scheduler import Children, run, run_all
 from datasets.common import threads
+from datasets.common.environment import commit, peak_megabytes, versions
 from datasets.common.errors import DataError
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS, split

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from datasets import DataError
-from fedrule.commands.homes import homes_of
+from fedrule.commands.homes import load_homes
 
 
 @pytest.fixture
@@ -18,22 +18,22 @@ def tables(tmp_path):
 
 
 def test_a_name_may_have_options():
-    assert homes_of("wyze-synthetic:homes=7").n_homes == 7
+    assert load_homes("wyze-synthetic:homes=7").n_homes == 7
 
 
 def test_a_folder_of_tables_may_have_options_too(tables):
-    homes = homes_of(f"{tables}:columns.user=household,on_error=skip")
+    homes = load_homes(f"{tables}:columns.user=household,on_error=skip")
     assert (homes.n_homes, homes.n_rules) == (2, 1)
 
 
 def test_a_name_may_be_told_where_its_files_are(tables):
-    homes = homes_of(f"tables:path={tables},columns.user=household,on_error=skip")
-    assert homes.fingerprint == homes_of(f"{tables}:columns.user=household,on_error=skip").fingerprint
+    homes = load_homes(f"tables:path={tables},columns.user=household,on_error=skip")
+    assert homes.fingerprint == load_homes(f"{tables}:columns.user=household,on_error=skip").fingerprint
 
 
 def test_a_saved_file_is_read(tmp_path):
-    homes_of("wyze-synthetic:homes=5").save(tmp_path / "homes.parquet")
-    assert homes_of(str(tmp_path / "homes.parquet")).n_homes == 5
+    load_homes("wyze-synthetic:homes=5").save(tmp_path / "homes.parquet")
+    assert load_homes(str(tmp_path / "homes.parquet")).n_homes == 5
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_a_saved_file_is_read(tmp_path):
 )
 def test_what_is_nowhere_is_refused_with_what_there_is(text, message):
     with pytest.raises(DataError, match=message):
-        homes_of(text)
+        load_homes(text)

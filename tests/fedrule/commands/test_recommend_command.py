@@ -13,7 +13,7 @@ import pytest
 
 import datasets
 from fedrule.__main__ import main
-from fedrule.inference import AskedHome, Recommender
+from fedrule.inference import HomeRequest, Recommender
 from tests.support.random_models import random_model
 from tests.support.small_model import home, saved_model
 
@@ -42,7 +42,7 @@ def many(tmp_path):
 def test_one_home_is_told_in_sentences(model, asked, capsys):
     assert main(["recommend", str(model), str(asked), "-k", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    expected = Recommender.load(model).recommend(AskedHome.read(asked), 2).rules
+    expected = Recommender.load(model).recommend(HomeRequest.read(asked), 2).rules
     assert [line.strip() for line in lines[::2]] == [f"{rule.rank}. {rule.text}" for rule in expected]
     assert [line.strip() for line in lines[1::2]] == [
         f"probability {rule.probability:.2f}; {rule.why.text}" for rule in expected
@@ -51,7 +51,7 @@ def test_one_home_is_told_in_sentences(model, asked, capsys):
 
 def test_json_is_what_the_service_has_in_its_answer(model, asked, capsys):
     assert main(["recommend", str(model), str(asked), "-k", "3", "--json"]) == 0
-    answer = Recommender.load(model).recommend(AskedHome.read(asked), 3)
+    answer = Recommender.load(model).recommend(HomeRequest.read(asked), 3)
     assert json.loads(capsys.readouterr().out) == answer.as_json()
 
 

@@ -32,7 +32,7 @@ def test_it_trains_saves_and_says_what_to_do_next(tmp_path, capsys):
     assert train("--data", DATA, "--out", str(out), "--seed", "3", "--set", "encoder=gcn", *SMALL) == 0
     said = capsys.readouterr().out
     card = SavedModel.load(out).card
-    assert (card.method, card.options["encoder"], card.lessons[0].seed) == ("graphrule", "gcn", 3)
+    assert (card.method, card.options["encoder"], card.trainings[0].seed) == ("graphrule", "gcn", 3)
     assert "graphrule has learned from 120 homes of wyze-synthetic" in said
     assert f"hit rate at 10                 {card.metrics['ranking']['hr@10']:8.4f}" in said
     assert f"AUC                            {card.metrics['paper']['auc']:8.4f}" in said
@@ -44,10 +44,10 @@ def test_it_goes_on_from_a_model_with_the_method_of_the_model(tmp_path, capsys):
     first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
     assert train("--data", DATA, "--method", "fedgnn", "--out", str(first), *SMALL) == 0
     new = "wyze-synthetic:homes=60,seed=9"
-    assert train("--data", new, "--go-on-from", str(first), "--out", str(second)) == 0
+    assert train("--data", new, "--continue-from", str(first), "--out", str(second)) == 0
     assert "learned from 60 homes of wyze-synthetic and, before, 120 others" in capsys.readouterr().out
     card = SavedModel.load(second).card
-    assert (card.method, [lesson.homes for lesson in card.lessons]) == ("fedgnn", [120, 60])
+    assert (card.method, [training.homes for training in card.trainings]) == ("fedgnn", [120, 60])
 
 
 def test_homes_come_from_a_saved_file_or_from_a_folder_of_tables(tmp_path):
@@ -57,7 +57,7 @@ def test_homes_come_from_a_saved_file_or_from_a_folder_of_tables(tmp_path):
     out = tmp_path / "model.safetensors"
     for path in (tmp_path / "homes.parquet", tmp_path / "tables"):
         assert train("--data", str(path), "--out", str(out), *SMALL) == 0
-        assert SavedModel.load(out).card.lessons[0].rules == homes.n_rules
+        assert SavedModel.load(out).card.trainings[0].rules == homes.n_rules
 
 
 def test_homes_come_from_databases(tmp_path):
@@ -77,7 +77,7 @@ def test_homes_come_from_databases(tmp_path):
     (tmp_path / "homes.toml").write_text(f'[devices]\n{place}\ntable = "devices"\n[rules]\n{place}\ntable = "rules"\n')
     out = tmp_path / "model.safetensors"
     assert train("--data", str(tmp_path / "homes.toml"), "--out", str(out), *SMALL) == 0
-    assert SavedModel.load(out).card.lessons[0].homes == homes.n_homes
+    assert SavedModel.load(out).card.trainings[0].homes == homes.n_homes
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_homes_come_from_databases(tmp_path):
         (["--data", DATA, "--set", "rounds=few"], "rounds='few'"),
         (["--data", DATA, "--set", "encoder=gin"], "gcn"),
         (["--data", DATA, "--test", "2"], "test 2.0"),
-        (["--data", DATA, "--go-on-from", "nowhere.safetensors"], "nowhere.safetensors: no such model"),
+        (["--data", DATA, "--continue-from", "nowhere.safetensors"], "nowhere.safetensors: no such model"),
         (["--data", DATA, "--threads", "0"], "threads 0"),
         (["--data", DATA, "--import", "no_such_module"], "--import no_such_module: No module named"),
     ],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import datasets
 from datasets import DataError, Homes, Relation, Rules
-from fedrule.inference import AskedHome, Recommender
+from fedrule.inference import HomeRequest, Recommender
 from fedrule.inference import recommender as of_recommenders
 from fedrule.inference.output import write_all
 from fedrule.inference.search import ScorerSearch
@@ -130,7 +130,7 @@ def test_a_length_that_is_none_is_refused(two, recommender, k):
     with pytest.raises(DataError, match=r"ask for 1, 2, 3, \.\.\. recommendations"):
         recommender.recommend_many(two, k)
     with pytest.raises(DataError, match=r"ask for 1, 2, 3, \.\.\. recommendations"):
-        recommender.recommend(AskedHome.of_home(two.home(0)), k)
+        recommender.recommend(HomeRequest.from_home(two.home(0)), k)
 
 
 @pytest.fixture(scope="module")

@@ -16,14 +16,19 @@ import datasets
 from baselines.registry import build
 from datasets.candidates import Pairs
 from datasets.valid import ValidRules
-from fedrule.inference import AskedHome, Automated, Owned, Recommender, SavedModel, Support
+from fedrule.inference import HomeRequest, Recommender, RequestDevice, RequestRule, SavedModel, Support
 from fedrule.models.card import Scale
 from tests.support.random_models import cases
 from tests.support.small_model import RELATIONS, TYPED, TYPES, home, saved_model, small_model
 
-HOME = AskedHome(
-    [Owned("door", "ContactSensor", "Front door"), Owned("lamp", "Light"), Owned(3, "Light"), Owned("lock", "Lock")],
-    [Automated("door", "Open", "Power On", "lamp")],
+HOME = HomeRequest(
+    [
+        RequestDevice("door", "ContactSensor", "Front door"),
+        RequestDevice("lamp", "Light"),
+        RequestDevice(3, "Light"),
+        RequestDevice("lock", "Lock"),
+    ],
+    [RequestRule("door", "Open", "Power On", "lamp")],
 )
 
 
@@ -43,7 +48,7 @@ def test_a_list_has_all_that_is_valid_and_lacking(recommender):
 
 
 def test_a_shorter_list_is_the_beginning_of_a_longer_one(recommender):
-    asked = AskedHome.of_json(home(12, rules=2))
+    asked = HomeRequest.from_json(home(12, rules=2))
     whole = recommender.recommend(asked, 1000).rules
     assert len(whole) > 10
     assert recommender.recommend(asked).rules == whole[:10]
@@ -52,7 +57,7 @@ def test_a_shorter_list_is_the_beginning_of_a_longer_one(recommender):
 
 
 def test_a_line_says_how_many_homes_have_the_rule(recommender):
-    lines = recommender.recommend(AskedHome.of_json(home(10)), 1000).rules
+    lines = recommender.recommend(HomeRequest.from_json(home(10)), 1000).rules
     of_typed = {(trigger, relation, action): homes for trigger, relation, action, homes in TYPED}
     assert len(lines) > 5
     for line in lines:
@@ -100,9 +105,9 @@ def test_gigantic_scores_have_probabilities_too():
 
 
 def test_devices_of_one_type_differ_by_their_rules(recommender):
-    lamps = [Owned(f"lamp {number}", "Light") for number in range(3)]
-    rules = [Automated("door", "Open", "Power On", "lamp 1")]
-    answer = recommender.recommend(AskedHome([Owned("door", "ContactSensor"), *lamps], rules))
+    lamps = [RequestDevice(f"lamp {number}", "Light") for number in range(3)]
+    rules = [RequestRule("door", "Open", "Power On", "lamp 1")]
+    answer = recommender.recommend(HomeRequest([RequestDevice("door", "ContactSensor"), *lamps], rules))
     closed = {line.action_device: line.probability for line in answer.rules if line.trigger_state == "Closed"}
     assert closed["lamp 0"] == closed["lamp 2"] != closed["lamp 1"]
     assert [lamp for lamp in closed if lamp != "lamp 1"] == ["lamp 0", "lamp 2"]  # equals stand as they were given
@@ -115,7 +120,7 @@ def test_a_loaded_model_answers_as_the_one_that_was_saved(tmp_path, recommender)
 
 
 def test_many_threads_may_ask_at_once(recommender):
-    homes = [AskedHome.of_json(home(size, rules=size // 5)) for size in range(3, 60)]
+    homes = [HomeRequest.from_json(home(size, rules=size // 5)) for size in range(3, 60)]
     expected = [recommender.recommend(asked) for asked in homes]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(recommender.recommend, homes)) == expected
@@ -123,9 +128,9 @@ def test_many_threads_may_ask_at_once(recommender):
 
 LIGHT = """
 import json, sys
-from fedrule.inference import AskedHome, Recommender
+from fedrule.inference import HomeRequest, Recommender
 recommender = Recommender.load(sys.argv[1])
-answer = recommender.recommend(AskedHome.of_json(json.loads(sys.argv[2])), k=3)
+answer = recommender.recommend(HomeRequest.from_json(json.loads(sys.argv[2])), k=3)
 heavy = {"torch", "torch_geometric", "scipy", "pandas", "pyarrow", "fastapi"} & sys.modules.keys()
 print(json.dumps([[rule.text for rule in answer.rules], sorted(heavy)]))
 """
@@ -136,7 +141,7 @@ def test_the_papers_network_is_asked_with_numpy_alone(tmp_path, recommender):
     command = [sys.executable, "-c", LIGHT, str(path), json.dumps(home(6))]
     told, heavy = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert heavy == []
-    assert told == [rule.text for rule in recommender.recommend(AskedHome.of_json(home(6)), k=3).rules]
+    assert told == [rule.text for rule in recommender.recommend(HomeRequest.from_json(home(6)), k=3).rules]
 
 
 def own_ranking(fitted, homes, number, k):

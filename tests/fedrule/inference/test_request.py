@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import DataError
-from fedrule.inference import AskedHome, Automated, BadHome, Owned, Recommender
-from fedrule.inference.encode import Numbers
+from fedrule.inference import BadHome, HomeRequest, Recommender, RequestDevice, RequestRule
+from fedrule.inference.encode import HomeEncoder
 from tests.support.small_model import RELATIONS, TYPES, small_model
 
 DOOR, LAMP = {"id": "door", "type": "ContactSensor"}, {"id": "lamp", "type": "Light"}
@@ -29,7 +29,7 @@ def without(table, name):
 
 
 def numbered(home, unknown="refuse"):
-    return Numbers.of(TYPES, RELATIONS).numbered(home, unknown)
+    return HomeEncoder.of(TYPES, RELATIONS).encode(home, unknown)
 
 
 def rules_of(graph):
@@ -37,20 +37,24 @@ def rules_of(graph):
 
 
 def test_a_home_is_read_as_it_is_written():
-    home = AskedHome.of_json({"user": "ann", "devices": [{**DOOR, "name": "Front door"}, LAMP], "rules": [RULE]})
-    assert home.devices == [Owned("door", "ContactSensor", "Front door"), Owned("lamp", "Light")]
-    assert home.rules == [Automated("door", "Open", "Power On", "lamp")]
-    assert [device.called for device in home.devices] == ["Front door", "lamp"]
+    home = HomeRequest.from_json({"user": "ann", "devices": [{**DOOR, "name": "Front door"}, LAMP], "rules": [RULE]})
+    assert home.devices == [RequestDevice("door", "ContactSensor", "Front door"), RequestDevice("lamp", "Light")]
+    assert home.rules == [RequestRule("door", "Open", "Power On", "lamp")]
+    assert [device.display_name for device in home.devices] == ["Front door", "lamp"]
 
 
 def test_rules_may_be_left_out():
-    assert AskedHome.of_json({"devices": [DOOR]}) == AskedHome([Owned("door", "ContactSensor")], [])
+    assert HomeRequest.from_json({"devices": [DOOR]}) == HomeRequest([RequestDevice("door", "ContactSensor")], [])
 
 
 def test_a_home_of_homes_is_the_same_in_words(two):
-    ann = AskedHome.of_home(two.home(0))
-    assert ann.devices == [Owned(7, "Lamp"), Owned(8, "Lamp"), Owned(9, "Sensor")]
-    assert ann.rules == [Automated(9, "Open", "On", 7), Automated(9, "Open", "On", 8), Automated(7, "On", "Off", 8)]
+    ann = HomeRequest.from_home(two.home(0))
+    assert ann.devices == [RequestDevice(7, "Lamp"), RequestDevice(8, "Lamp"), RequestDevice(9, "Sensor")]
+    assert ann.rules == [
+        RequestRule(9, "Open", "On", 7),
+        RequestRule(9, "Open", "On", 8),
+        RequestRule(7, "On", "Off", 8),
+    ]
 
 
 NO_TEXT = [5, 0.5, None, True, ["a"], {"a": 1}, ""]
@@ -94,13 +98,13 @@ MALFORMED = [
 @pytest.mark.parametrize(("content", "code", "where", "message"), MALFORMED)
 def test_malformed_json_has_a_code_and_a_place(tmp_path, content, code, where, message):
     with pytest.raises(BadHome) as caught:
-        AskedHome.of_json(content)
+        HomeRequest.from_json(content)
     assert (caught.value.code, caught.value.where) == (code, where)
     assert message in caught.value.message
     path = tmp_path / "home.json"
     path.write_text(json.dumps(content))
     with pytest.raises(BadHome) as caught:
-        AskedHome.read(path)
+        HomeRequest.read(path)
     assert str(caught.value).startswith(f"{path} {where}".strip() + ": ")
     assert caught.value.code == code
 
@@ -117,7 +121,7 @@ ANYTHING = st.recursive(
 @given(ANYTHING | st.fixed_dictionaries({"devices": ANYTHING, "rules": ANYTHING}))
 def test_any_json_is_a_home_or_refused(content):
     try:
-        home = AskedHome.of_json(content)
+        home = HomeRequest.from_json(content)
     except BadHome as error:
         told = error.code
     else:
@@ -148,7 +152,7 @@ def test_a_file_without_json_is_refused_by_its_name(tmp_path, content, code, mes
     path = tmp_path / "home.json"
     path.write_bytes(content)
     with pytest.raises(BadHome) as caught:
-        AskedHome.read(path)
+        HomeRequest.read(path)
     assert caught.value.code == code
     assert str(caught.value).startswith(f"{path}{message}")
 
@@ -156,17 +160,17 @@ def test_a_file_without_json_is_refused_by_its_name(tmp_path, content, code, mes
 def test_a_whole_number_may_be_written_with_a_point(tmp_path):
     path = tmp_path / "home.json"
     path.write_text('{"devices": [{"id": 5.0, "type": "Light"}]}')
-    assert AskedHome.read(path).devices[0].id == 5
+    assert HomeRequest.read(path).devices[0].id == 5
 
 
 def test_a_file_that_is_not_there_is_refused_by_its_name(tmp_path):
     with pytest.raises(DataError, match=r"nothing\.json: cannot be read"):
-        AskedHome.read(tmp_path / "nothing.json")
+        HomeRequest.read(tmp_path / "nothing.json")
 
 
 def test_a_home_may_come_in_by_the_standard_input(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(HOME).encode())))
-    assert AskedHome.read("-") == AskedHome.of_json(HOME)
+    assert HomeRequest.read("-") == HomeRequest.from_json(HOME)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +194,7 @@ def test_a_home_may_come_in_by_the_standard_input(monkeypatch):
 )  # fmt: skip
 def test_a_home_that_no_model_can_answer_is_refused_with_its_place(recommender, change, code, where, message):
     with pytest.raises(BadHome) as caught:
-        recommender.recommend(AskedHome.of_json({**HOME, **change}))
+        recommender.recommend(HomeRequest.from_json({**HOME, **change}))
     assert (caught.value.code, caught.value.where) == (code, where)
     assert message in caught.value.message
     assert str(caught.value) == f"{where}: {caught.value.message}"
@@ -199,7 +203,7 @@ def test_a_home_that_no_model_can_answer_is_refused_with_its_place(recommender, 
 def test_what_no_model_can_answer_is_refused_even_where_the_unknown_is_ignored(recommender):
     for change in ({"devices": []}, {"devices": [DOOR, DOOR, LAMP]}, {"devices": [DOOR]}):
         with pytest.raises(BadHome):
-            recommender.recommend(AskedHome.of_json({**HOME, **change}), unknown="ignore")
+            recommender.recommend(HomeRequest.from_json({**HOME, **change}), unknown="ignore")
 
 
 def test_the_unknown_is_left_out_and_named_where_it_is_ignored(recommender):
@@ -210,7 +214,7 @@ def test_the_unknown_is_left_out_and_named_where_it_is_ignored(recommender):
         {**RULE, "trigger_state": "Boils"},
         {**RULE, "trigger": "kettle", "action": "Whistle"},
     ]
-    home = AskedHome.of_json({"devices": [kettle, DOOR, LAMP], "rules": rules})
+    home = HomeRequest.from_json({"devices": [kettle, DOOR, LAMP], "rules": rules})
     found = numbered(home, "ignore")
     assert [device.id for device in found.devices] == ["door", "lamp"]
     assert rules_of(found.graph) == [(0, 1, 0)]
@@ -221,37 +225,37 @@ def test_the_unknown_is_left_out_and_named_where_it_is_ignored(recommender):
         "rule 'Open' -> 'Whistle' (number 4): the model never saw its relation",
     )
     answer = recommender.recommend(home, unknown="ignore")
-    assert answer.rules == recommender.recommend(AskedHome.of_json(HOME)).rules
+    assert answer.rules == recommender.recommend(HomeRequest.from_json(HOME)).rules
     assert answer.ignored == found.ignored
 
 
 def test_a_home_of_unknown_devices_alone_has_an_empty_list(recommender):
-    answer = recommender.recommend(AskedHome([Owned(1, "Kettle")]), unknown="ignore")
+    answer = recommender.recommend(HomeRequest([RequestDevice(1, "Kettle")]), unknown="ignore")
     assert answer.rules == ()
     assert answer.ignored == ("device 1: the model never saw the type 'Kettle'",)
 
 
 def test_another_way_with_the_unknown_is_refused(recommender):
     with pytest.raises(DataError, match="'ignor'; did you mean 'ignore'"):
-        recommender.recommend(AskedHome.of_json(HOME), unknown="ignor")
+        recommender.recommend(HomeRequest.from_json(HOME), unknown="ignor")
 
 
 def test_a_rule_that_stands_twice_counts_once(recommender):
     other = {**RULE, "trigger_state": "Closed", "action": "Power Off"}
     once, twice = ({**HOME, "rules": rules} for rules in ([RULE, other], [RULE, other, RULE, RULE]))
-    assert rules_of(numbered(AskedHome.of_json(twice)).graph) == [(0, 1, 0), (0, 1, 1)]
-    assert recommender.recommend(AskedHome.of_json(twice)) == recommender.recommend(AskedHome.of_json(once))
+    assert rules_of(numbered(HomeRequest.from_json(twice)).graph) == [(0, 1, 0), (0, 1, 1)]
+    assert recommender.recommend(HomeRequest.from_json(twice)) == recommender.recommend(HomeRequest.from_json(once))
 
 
 def test_the_number_1_and_the_text_1_are_two_devices(recommender):
-    devices = [Owned(1, "ContactSensor"), Owned("1", "Light")]
-    answer = recommender.recommend(AskedHome(devices))
+    devices = [RequestDevice(1, "ContactSensor"), RequestDevice("1", "Light")]
+    answer = recommender.recommend(HomeRequest(devices))
     assert {(rule.trigger, rule.action_device) for rule in answer.rules} == {(1, "1")}
 
 
 def test_names_in_any_script_stand_in_the_sentence(recommender):
-    devices = [Owned("дверь", "ContactSensor", "Входная дверь 🚪"), Owned("灯", "Light")]
-    answer = recommender.recommend(AskedHome(devices))
+    devices = [RequestDevice("дверь", "ContactSensor", "Входная дверь 🚪"), RequestDevice("灯", "Light")]
+    answer = recommender.recommend(HomeRequest(devices))
     assert {(rule.trigger, rule.action_device) for rule in answer.rules} == {("дверь", "灯")}
     opened = next(rule for rule in answer.rules if rule.trigger_state == "Open")
     assert opened.text == "When *Входная дверь 🚪* opens, turn on *灯*"

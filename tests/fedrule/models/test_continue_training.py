@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch", reason="the graph formulation needs the ext
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.evidence.statistics import Statistics  # noqa: E402
-from fedrule.models.extend import added_up, grown, same_shape, same_words  # noqa: E402
+from fedrule.models.extend import align_vocabulary, extended_parameters, merged_counts, training_options  # noqa: E402
 from fedrule.models.restore import counts_of, restored, saved_model  # noqa: E402
 
 # The model knows three of the five types and two of the four relations, in another order than new homes have them.
@@ -64,7 +64,7 @@ def learned(name="graphrule", **options):
 
 
 def test_known_words_keep_their_numbers_and_new_ones_that_are_used_come_behind():
-    homes = same_words(learned().card, NEW)
+    homes = align_vocabulary(learned().card, NEW)
     assert homes.types == (*KNOWN_TYPES, "Plug")  # nobody owns a Siren
     assert homes.relations == (*KNOWN_RELATIONS, RELATIONS[2])  # nobody uses Open -> Ring
     assert [str(home) for home in homes] == [str(home) for home in NEW]
@@ -74,12 +74,12 @@ def test_known_words_keep_their_numbers_and_new_ones_that_are_used_come_behind()
 def test_a_model_that_has_grown_scores_earlier_homes_as_before(name, options):
     """Also where it counts homes: with the earlier counts, renumbered, nothing is different but the words."""
     saved = learned(name, **options)
-    method = build(name, **same_shape(saved, {}))
-    homes = same_words(saved.card, NEW)
+    method = build(name, **training_options(saved, {}))
+    homes = align_vocabulary(saved.card, NEW)
     nobody = homes.subset(np.zeros(0, dtype=np.int64))  # the words alone
-    counts = added_up(saved, nobody)
+    counts = merged_counts(saved, nobody)
     scorer = method.scorer(counts.valid, counts)
-    parameters = {key: value.double() for key, value in grown(saved, scorer, torch.Generator()).items()}
+    parameters = {key: value.double() for key, value in extended_parameters(saved, scorer, torch.Generator()).items()}
     asked = EARLIER.with_vocabulary(homes.types, homes.relations)
     pairs = all_pairs(asked)
     before = restored(saved).score_pairs(EARLIER, *pairs)
@@ -90,8 +90,8 @@ def test_a_model_that_has_grown_scores_earlier_homes_as_before(name, options):
 @pytest.mark.parametrize("name", ["graphrank", "graphrule"])
 def test_counts_are_those_of_earlier_and_new_homes_together(name):
     saved = learned(name, **({"candidates": 20} if name == "graphrank" else {}))
-    homes = same_words(saved.card, NEW)
-    found = added_up(saved, homes)
+    homes = align_vocabulary(saved.card, NEW)
+    found = merged_counts(saved, homes)
     both = together(EARLIER.with_vocabulary(homes.types, homes.relations), homes)
     expected = Statistics.of(both, ValidRules.of(both), whole=name == "graphrank")
     assert found.valid.cell.tolist() == expected.valid.cell.tolist()
@@ -124,7 +124,7 @@ def together(first: Homes, second: Homes) -> Homes:
 def test_new_types_and_relations_are_answered_after_going_on(caplog):
     saved = fedrule.train(EARLIER, options={"rounds": 60}, test=0.4)
     with caplog.at_level(logging.INFO):
-        model = fedrule.train(NEW, go_on_from=saved, test=0.4, options={"rounds": 60, "learning_rate": 0.03})
+        model = fedrule.train(NEW, continue_from=saved, test=0.4, options={"rounds": 60, "learning_rate": 0.03})
     assert "1 types and 1 relations new to the model are learned: Plug, No Motion -> Power Off" in caplog.text
     assert (model.card.types, model.card.relations) == ((*KNOWN_TYPES, "Plug"), (*KNOWN_RELATIONS, RELATIONS[2]))
     homes = NEW.with_vocabulary(model.card.types, model.card.relations)
@@ -137,28 +137,28 @@ def test_new_types_and_relations_are_answered_after_going_on(caplog):
 
 def test_a_lesson_is_added_and_the_first_one_stays():
     saved = fedrule.train(EARLIER, options={"rounds": 3}, test=0.4)
-    model = fedrule.train(NEW, go_on_from=saved, test=0.4, seed=7)
-    first, second = model.card.lessons
-    assert first == saved.card.lessons[0]
+    model = fedrule.train(NEW, continue_from=saved, test=0.4, seed=7)
+    first, second = model.card.trainings
+    assert first == saved.card.trainings[0]
     assert (second.data, second.fingerprint, second.seed) == ("new homes", NEW.fingerprint, 7)
-    train = split(same_words(saved.card, NEW), "holdout", seed=7, fraction=0.4, validation=True).train
+    train = split(align_vocabulary(saved.card, NEW), "holdout", seed=7, fraction=0.4, validation=True).train
     assert counts_of(model).n_homes == EARLIER.n_homes + train.n_homes
 
 
 def test_the_rate_is_a_tenth_in_the_second_lesson_and_stays_in_the_third():
     saved = fedrule.train(EARLIER, options={"rounds": 2}, test=0.4)
-    second = fedrule.train(NEW, go_on_from=saved, test=0.4)
-    third = fedrule.train(NEW.subset(np.arange(NEW.n_homes - 1)), go_on_from=second, test=0.4)
+    second = fedrule.train(NEW, continue_from=saved, test=0.4)
+    third = fedrule.train(NEW.subset(np.arange(NEW.n_homes - 1)), continue_from=second, test=0.4)
     rates = [model.card.options["learning_rate"] for model in (saved, second, third)]
     assert rates == pytest.approx([0.01, 0.001, 0.001])
-    chosen = fedrule.train(NEW, go_on_from=saved, test=0.4, options={"learning_rate": 0.02})
+    chosen = fedrule.train(NEW, continue_from=saved, test=0.4, options={"learning_rate": 0.02})
     assert chosen.card.options["learning_rate"] == 0.02
 
 
 def test_it_goes_on_from_a_file_of_any_method_as_it_does_from_the_model(tmp_path):
     saved = fedrule.train(EARLIER, "fedrule", options={"rounds": 3}, test=0.4)
     saved.save(tmp_path / "model.safetensors")
-    first, second = (fedrule.train(NEW, go_on_from=of, test=0.4) for of in (saved, tmp_path / "model.safetensors"))
+    first, second = (fedrule.train(NEW, continue_from=of, test=0.4) for of in (saved, tmp_path / "model.safetensors"))
     assert first.card.method == "fedrule"
     assert all(array.tobytes() == second.arrays[name].tobytes() for name, array in first.arrays.items())
 
@@ -170,8 +170,8 @@ def test_where_no_round_does_better_the_parameters_stay_as_they_were(method):
     saved = fedrule.train(first, method, options=small | {"rounds": 15})
     # Rates at which every step is far too long.
     rates = {"learning_rate": 3.0} if method == "graphrule" else {"server_rate": 3.0}
-    model = fedrule.train(second, go_on_from=saved, patience=2, options=rates)
-    assert model.card.lessons[-1].rounds == 0
+    model = fedrule.train(second, continue_from=saved, patience=2, options=rates)
+    assert model.card.trainings[-1].rounds == 0
     known = saved.weights["phi.relation"]
     assert model.weights["phi.relation"][: len(known)].tobytes() == known.tobytes()
 
@@ -179,7 +179,7 @@ def test_where_no_round_does_better_the_parameters_stay_as_they_were(method):
 def test_the_predictor_stays_as_wide_as_it_was():
     saved = learned()
     width = saved.weights["phi.relation"].shape[1]
-    assert (saved.card.options["predictor_hidden"], same_shape(saved, {})["predictor_hidden"]) == (0, width)
+    assert (saved.card.options["predictor_hidden"], training_options(saved, {})["predictor_hidden"]) == (0, width)
 
 
 @pytest.mark.parametrize(
@@ -193,11 +193,11 @@ def test_the_predictor_stays_as_wide_as_it_was():
 )
 def test_a_model_cannot_become_another_one(arguments, says):
     with pytest.raises(DataError, match=says):
-        fedrule.train(NEW, go_on_from=learned(), **arguments)
+        fedrule.train(NEW, continue_from=learned(), **arguments)
 
 
 def test_homes_that_the_model_has_learned_from_are_refused():
     # Their test rules would be rules that it was told.
     first = fedrule.train(NEW, "graphrule", options={"rounds": 2}, patience=0)
     with pytest.raises(DataError, match="the model has learned from these very homes on "):
-        fedrule.train(NEW, go_on_from=first, seed=5)
+        fedrule.train(NEW, continue_from=first, seed=5)

@@ -15,11 +15,11 @@ from safetensors.numpy import save
 from datasets import DataError
 from fedrule.inference import Card, Recommender, SavedModel
 from fedrule.models import file as of_files
-from fedrule.models.card import FORMAT, Scale, Taught
+from fedrule.models.card import FORMAT, Scale, TrainingRun
 from tests.support.random_models import cases
 from tests.support.small_model import small_model
 
-LESSON = Taught("toy", "0" * 16, homes=100, rules=197, seed=0, rounds=3, made="2026-01-01T00:00:00Z")
+TRAINING = TrainingRun("toy", "0" * 16, homes=100, rules=197, seed=0, rounds=3, trained_at="2026-01-01T00:00:00Z")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,9 @@ def altered_card(**changes):
 @settings(max_examples=30)
 def test_what_is_read_is_what_was_saved(tmp_path_factory, case):
     path = tmp_path_factory.mktemp("any") / "model.safetensors"
-    full = replace(case.saved.card, lessons=(LESSON, LESSON), metrics={"ranking": {"mrr": 0.1}}, versions={"a": "1"})
+    full = replace(
+        case.saved.card, trainings=(TRAINING, TRAINING), metrics={"ranking": {"mrr": 0.1}}, versions={"a": "1"}
+    )
     model = SavedModel(full, case.saved.arrays)
     model.save(path)
     assert_same(SavedModel.load(path), model)
@@ -234,9 +236,9 @@ def test_arrays_that_do_not_fit_are_refused_though_their_digest_is_right(path, a
         ({"scale": {"slope": True}}, "scale holds bool where float is expected"),
         ({"scale": {"slope": float("nan")}}, "NaN"),
         ({"scale": {"steepness": 1.0}}, "not as this version writes it"),
-        ({"lessons": {}}, "lessons holds dict where list is expected"),
-        ({"lessons": ["first"]}, "lessons holds str where dict is expected"),
-        ({"lessons": [{"data": "toy"}]}, "not as this version writes it"),
+        ({"trainings": {}}, "trainings holds dict where list is expected"),
+        ({"trainings": ["first"]}, "trainings holds str where dict is expected"),
+        ({"trainings": [{"data": "toy"}]}, "not as this version writes it"),
         ({"metrics": [1]}, "metrics holds list where dict is expected"),
         ({"metrics": {"ranking": 0.5}}, "metrics holds float where dict is expected"),
         ({"metrics": {"ranking": {"mrr": "high"}}}, "metrics holds str where float is expected"),

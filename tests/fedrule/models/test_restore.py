@@ -20,12 +20,12 @@ torch = pytest.importorskip("torch", reason="the graph formulation needs the ext
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.evidence.statistics import Statistics  # noqa: E402
-from fedrule.models.card import Card, Scale, Taught  # noqa: E402
+from fedrule.models.card import Card, Scale, TrainingRun  # noqa: E402
 from fedrule.models.file import SavedModel  # noqa: E402
 from fedrule.models.restore import counts_of, restored, saved_model  # noqa: E402
 
 HOMES = planted_homes()
-LESSON = Taught("toy homes", HOMES.fingerprint, 30, 60, 0, 2, "2026-01-01T00:00:00+00:00")
+TRAINING = TrainingRun("toy homes", HOMES.fingerprint, 30, 60, 0, 2, "2026-01-01T00:00:00+00:00")
 SETTINGS = [
     ("graphrule", {}),
     ("fedrule", {}),
@@ -48,7 +48,9 @@ def made(name="graphrule", **options):
     counts = Statistics.of(HOMES, ValidRules.of(HOMES))
     metrics = {"ranking": {"mrr": 0.25}}
     scale = Scale(2.0, -1.0)
-    saved = saved_model(fitted, method, counts, scale=scale, lessons=(LESSON,), metrics=metrics, versions={"x": "1"})
+    saved = saved_model(
+        fitted, method, counts, scale=scale, trainings=(TRAINING,), metrics=metrics, versions={"x": "1"}
+    )
     return fitted, saved
 
 
@@ -81,7 +83,7 @@ def test_what_the_card_says_comes_back(tmp_path):
         HOMES.types,
         HOMES.relations,
     )
-    assert (card.lessons, card.scale, card.metrics) == ((LESSON,), Scale(2.0, -1.0), {"ranking": {"mrr": 0.25}})
+    assert (card.trainings, card.scale, card.metrics) == ((TRAINING,), Scale(2.0, -1.0), {"ranking": {"mrr": 0.25}})
 
 
 def test_counts_over_homes_come_back():

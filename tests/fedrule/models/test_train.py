@@ -38,7 +38,7 @@ EVIDENCE = {"rounds": 2, "candidates": 20, "homes_per_draw": 40}
 
 @pytest.fixture(scope="module")
 def quick():
-    return fedrule.train(HOMES, options=QUICK, patience=3)
+    return fedrule.train(HOMES, options=QUICK, patience=3, evaluate=evaluate)
 
 
 def told_rounds(**arguments):
@@ -52,11 +52,11 @@ def told_rounds(**arguments):
 
 
 def test_the_card_says_what_it_was_trained_on_and_how_well_it_does(quick):
-    card, lesson = quick.card, quick.card.lessons[0]
-    assert (card.method, len(card.lessons)) == ("graphrule", 1)
+    card, training = quick.card, quick.card.trainings[0]
+    assert (card.method, len(card.trainings)) == ("graphrule", 1)
     assert (card.types, card.relations) == (HOMES.types, HOMES.relations)
-    assert (lesson.data, lesson.fingerprint) == ("wyze-synthetic", HOMES.fingerprint)
-    assert (lesson.homes, lesson.rules, lesson.seed) == (HOMES.n_homes, HOMES.n_rules, 0)
+    assert (training.data, training.fingerprint) == ("wyze-synthetic", HOMES.fingerprint)
+    assert (training.homes, training.rules, training.seed) == (HOMES.n_homes, HOMES.n_rules, 0)
     assert {"fedrule", "python", "torch", "numpy"} <= card.versions.keys()
     assert set(card.metrics["ranking"]) == {"mrr", "hr@1", "hr@5", "hr@10", "ndcg@10", "hidden", "homes"}
     assert set(card.metrics["paper"]) == {"loss", "auc", "mr", "mr_rt", "hidden"}
@@ -92,7 +92,7 @@ def test_a_model_does_not_depend_on_the_rules_kept_for_the_test():
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_one_others(quick):
-    again, other = (fedrule.train(HOMES, options=QUICK, patience=3, seed=seed) for seed in (0, 1))
+    again, other = (fedrule.train(HOMES, options=QUICK, patience=3, seed=seed, evaluate=evaluate) for seed in (0, 1))
     assert all(array.tobytes() == again.arrays[name].tobytes() for name, array in quick.arrays.items())
     assert quick.weights["phi.relation"].tobytes() != other.weights["phi.relation"].tobytes()
 
@@ -105,19 +105,19 @@ def test_it_stops_when_the_watched_loss_has_not_become_better_and_goes_back_to_t
     losses, model = told_rounds(method=method, options={"hidden": 4, "predictor_hidden": 8, **options}, patience=4)
     best = int(np.argmin(losses)) + 1
     assert len(losses) == best + 4 < 60
-    assert model.card.lessons[0].rounds == best
+    assert model.card.trainings[0].rounds == best
 
 
 def test_without_patience_it_trains_all_rounds_and_keeps_the_last():
     losses, model = told_rounds(options={**QUICK, "rounds": 6}, patience=0)
-    assert (len(losses), model.card.lessons[0].rounds) == (6, 6)
+    assert (len(losses), model.card.trainings[0].rounds) == (6, 6)
     assert model.card.scale.slope != 1  # nobody stopped it, so that its scores are turned into log-odds
 
 
 def test_a_rate_that_falls_to_zero_is_never_stopped_and_the_best_round_is_kept():
     losses, model = told_rounds(method="graphrank", options={**EVIDENCE, "rounds": 5})
     assert len(losses) == 5
-    assert model.card.lessons[0].rounds == int(np.argmin(losses)) + 1
+    assert model.card.trainings[0].rounds == int(np.argmin(losses)) + 1
     assert model.card.scale.slope != 1  # a ranking's scores are no log-odds
 
 
@@ -128,7 +128,7 @@ def test_homes_too_small_to_keep_anything_back_still_make_a_model(caplog):
         model = fedrule.train(homes, options={"rounds": 3})
     assert "too few rules to keep any back for a test; the model has no metrics" in caplog.text
     assert "to watch; it trains all rounds" in caplog.text
-    assert (model.card.metrics, model.card.lessons[0].rounds) == ({}, 3)
+    assert (model.card.metrics, model.card.trainings[0].rounds) == ({}, 3)
     assert len(model.valid) == 1
 
 
@@ -140,9 +140,9 @@ def test_homes_without_a_rule_are_refused():
 
 def test_devices_of_one_type_are_merged_on_demand():
     model = fedrule.train(HOMES, options=QUICK, patience=3, merge_types=True)
-    lesson = model.card.lessons[0]
-    assert lesson.rules == HOMES.merged_types().n_rules < HOMES.n_rules
-    assert lesson.fingerprint == HOMES.fingerprint  # of the homes as they were given
+    training = model.card.trainings[0]
+    assert training.rules == HOMES.merged_types().n_rules < HOMES.n_rules
+    assert training.fingerprint == HOMES.fingerprint  # of the homes as they were given
 
 
 @pytest.mark.parametrize(
@@ -192,15 +192,15 @@ class Backwards(GraphMethod):
 
 def test_any_graph_method_whose_fit_takes_a_start_is_trained(own_methods):
     own_methods("backwards")(Backwards)
-    model = fedrule.train(HOMES, "backwards", patience=0)
-    assert (model.card.method, model.card.lessons[0].rounds) == ("backwards", 1)
-    again = fedrule.train(HOMES.subset(np.arange(HOMES.n_homes - 1)), go_on_from=model, patience=0)
-    assert len(again.card.lessons) == 2
+    model = fedrule.train(HOMES, "backwards", patience=0, evaluate=evaluate)
+    assert (model.card.method, model.card.trainings[0].rounds) == ("backwards", 1)
+    again = fedrule.train(HOMES.subset(np.arange(HOMES.n_homes - 1)), continue_from=model, patience=0)
+    assert len(again.card.trainings) == 2
 
 
 def test_probabilities_never_rise_down_the_list(own_methods):
     own_methods("backwards")(Backwards)
-    model = fedrule.train(HOMES, "backwards", patience=0)
+    model = fedrule.train(HOMES, "backwards", patience=0, evaluate=evaluate)
     assert model.card.metrics["paper"]["auc"] < 0.5
     assert model.card.scale == Scale(0.0, 0.0)  # a slope below 0 would fit best
     assert model.card.metrics["paper"]["loss"] == pytest.approx(np.log(2))  # all are as likely as not

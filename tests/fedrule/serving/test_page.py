@@ -121,7 +121,7 @@ def test_the_graph_has_every_device_and_every_rule(browser, url):
 def test_both_lists_are_what_the_service_answers(browser, url):
     page = opened(browser, url)
     for name, said in zip(("first", "second"), lists(page), strict=True):
-        body = json.dumps({**home(page), "model": name, "alike": 3}).encode()
+        body = json.dumps({**home(page), "model": name, "max_similar": 3}).encode()
         asked = urllib.request.Request(f"{url}v1/recommend", body, {"Content-Type": "application/json"})
         with urllib.request.urlopen(asked) as response:
             answer = json.load(response)
@@ -278,8 +278,8 @@ def test_models_that_were_read_again_are_described_anew(browser, tmp_path):
         page = opened(browser, f"{service.url}/")
         assert "learned from 100 homes of toy" in one(page, ".list header .hint").text
         saved = small_model(seed=1)
-        lesson = dataclasses.replace(saved.card.lessons[0], homes=5_000)
-        dataclasses.replace(saved, card=dataclasses.replace(saved.card, lessons=(lesson,))).save(path)
+        training = dataclasses.replace(saved.card.trainings[0], homes=5_000)
+        dataclasses.replace(saved, card=dataclasses.replace(saved.card, trainings=(training,))).save(path)
         headers = {"Content-Type": "application/json"}
         urllib.request.urlopen(urllib.request.Request(f"{service.url}/v1/model/reload", b"{}", headers)).close()
         one(page, "[data-example=flat]").click()

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from fedrule.inference import AskedHome, Recommender
+from fedrule.inference import HomeRequest, Recommender
 from fedrule.serving.routes import application
 from tests.support.in_process import Client
 from tests.support.small_model import RELATIONS, TYPED, TYPES, home, saved_model
@@ -36,7 +36,7 @@ def test_a_list_is_what_the_recommender_says(client, models):
     assert answer.status_code == 200
     told = answer.json()
     recommender = Recommender.load(models[0])
-    expected = recommender.recommend(AskedHome.of_json(asked), k=4)
+    expected = recommender.recommend(HomeRequest.from_json(asked), k=4)
     assert told["model"] == {"name": "first", "method": "graphrule", "digest": recommender.digest}
     assert told["ignored"] == []
     assert len(told["recommendations"]) == 4
@@ -51,7 +51,7 @@ def test_another_model_is_asked_by_its_name(client, models):
 def test_a_list_may_be_kept_varied(client):
     lamps = [{"id": at, "type": "Light"} for at in range(6)]
     asked = {"devices": [{"id": "m", "type": "MotionSensor"}, *lamps], "k": 10}
-    plain, varied = (client.post("/v1/recommend", json=asked | more).json() for more in ({}, {"alike": 2}))
+    plain, varied = (client.post("/v1/recommend", json=asked | more).json() for more in ({}, {"max_similar": 2}))
     kinds = [
         [(rule["trigger_state"], rule["action"]) for rule in answer["recommendations"]] for answer in (plain, varied)
     ]
@@ -99,7 +99,7 @@ def test_the_model_says_what_it_knows_and_what_may_be_asked(client):
     assert told["models"] == ["first", "second"]
     assert told["limits"]["devices"] == 500
     assert told["options"]["encoder"] == "sage"
-    assert told["lessons"][0]["homes"] == 100
+    assert told["trainings"][0]["homes"] == 100
     assert client.get("/v1/model?name=second").json()["name"] == "second"
     missing = client.get("/v1/model?name=third")
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "unknown_model")

@@ -1,9 +1,7 @@
-"""What a run took place in: its method's code, versions, the commit of this checkout, the memory of its process."""
+"""The environment of a run: package versions, the commit of this checkout, the peak memory of this process."""
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import platform
 import resource
 import subprocess
@@ -11,8 +9,6 @@ import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-
-from baselines.registry import files_of
 
 ROOT = Path(__file__).parents[2]
 # Import name -> distribution, for what can change a number.
@@ -26,20 +22,6 @@ PACKAGES = {
     "torch": "torch",
     "torch_geometric": "torch-geometric",
 }
-
-
-def code_of(method: type) -> str:
-    """12 hex digits that change with a method's file and those that it uses of our folders, see `discovery.files_of`.
-
-    Empty where there is no such file, as in a notebook. What `datasets` does is not in it: homes have a
-    fingerprint, but that negatives are drawn in another way is not noticed.
-    """
-    try:
-        files = files_of(Path(inspect.getfile(method)))
-        content = [part for file in files for part in (file.name.encode(), file.read_bytes())]
-    except (OSError, TypeError, SyntaxError):
-        return ""
-    return hashlib.sha256(b"\0".join(content)).hexdigest()[:12]
 
 
 def versions() -> dict[str, str]:
