@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from baselines.registry import get
 from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.results.store import Store, as_json
+from benchmarks.results.records import as_json
+from benchmarks.results.store import Store
 from benchmarks.results.tuning import FOLDER, Trial
 from benchmarks.runs.experiment import Experiment, Source, make_experiment
 from benchmarks.runs.run import fit

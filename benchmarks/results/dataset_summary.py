@@ -8,11 +8,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
-from benchmarks.results.records import HomeRule, OwnedDevice, TypedRule, file_name, read_records
+from pydantic import BeforeValidator
+
+from benchmarks.results.records import HomeRule, OwnedDevice, TypedRule, hash_of, read_records
 
 FOLDER = "data"  # of the results
 FORMAT = 2  # goes up when a summary of the same data would look different
+
+
+def _whole_keys(value: object) -> object:
+    """JSON has keys as text."""
+    return {int(name): entry for name, entry in value.items()} if isinstance(value, dict) else value
+
+
+Histogram: TypeAlias = Annotated[dict[int, int], BeforeValidator(_whole_keys)]  # value -> homes with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +88,8 @@ class DatasetSummary:
     source: str  # of the published numbers; empty where there are none
     notes: tuple[str, ...]  # of the data set itself, e.g. how it differs from the paper's
     fidelity: tuple[Statistic, ...]  # of synthetic data against what it imitates; empty for real data
-    rules_per_home: dict[int, int]  # rules -> homes with this many
-    devices_per_home: dict[int, int]
+    rules_per_home: Histogram
+    devices_per_home: Histogram
     types: tuple[EntityType, ...]  # most devices first
     relations: tuple[RelationUse, ...]  # most rules first
     example: ExampleHome | None  # None where no home has a rule
@@ -91,7 +102,7 @@ class DatasetSummary:
 
 def summary_file(data: str, options: dict[str, object]) -> str:
     """The name of the summary of a data set with these options, defaults included."""
-    return file_name({"data": data, "options": options})
+    return hash_of({"data": data, "options": options}) + ".json"
 
 
 def load_summaries(results: Path) -> tuple[list[DatasetSummary], list[tuple[str, str]]]:

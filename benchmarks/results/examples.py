@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.results.records import HomeRule, OwnedDevice, file_name, read_records
+from benchmarks.results.records import HomeRule, OwnedDevice, hash_of, read_records
 
 FOLDER = "examples"  # of the results
 FORMAT = 2  # goes up when an example by the same methods would look different
@@ -85,7 +85,7 @@ def example_file(
 ) -> str:
     """The name of an example, from its data, seed, and methods with their parameters."""
     about = {"data": data, "options": options, "fingerprint": fingerprint, "seed": seed, "methods": methods}
-    return file_name(about)
+    return hash_of(about) + ".json"
 
 
 def load_examples(results: Path) -> tuple[list[Example], list[tuple[str, str]]]:

@@ -1,18 +1,21 @@
-"""Records beside the runs: a dataclass of plain values is one JSON file, named by the hash of what it is about."""
+"""A record is a dataclass of plain values stored as one JSON file; the same records give the same bytes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import types
-import typing
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from benchmarks.results.store import as_json, refuse_other_format
+from datasets.common.errors import DataError
 from datasets.common.files import Json, write_json
+from datasets.common.options import read
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 R = TypeVar("R")
 
@@ -27,7 +30,7 @@ class OwnedDevice:
 
 @dataclass(frozen=True, slots=True)
 class TypedRule:
-    """A rule in words, between entity types: what a user-item model calls an item."""
+    """A rule between entity types: what a user-item model calls an item."""
 
     trigger_type: str
     trigger_state: str
@@ -40,7 +43,7 @@ class TypedRule:
 
 @dataclass(frozen=True, slots=True)
 class HomeRule:
-    """A rule in words, between devices of a home."""
+    """A rule between devices of a home."""
 
     trigger: OwnedDevice
     trigger_state: str
@@ -48,15 +51,31 @@ class HomeRule:
     action_device: OwnedDevice
 
 
-def file_name(about: Mapping[str, object]) -> str:
-    """The name of the file of the record about this."""
+def as_json(value: object, where: str) -> Json:
+    """A value as JSON stores it: tuples become lists; paths, NaN and infinity become text."""
+    if isinstance(value, Mapping):
+        return {str(name): as_json(entry, f"{where}.{name}") for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(entry, where) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    raise DataError(f"{where}: {type(value).__name__} cannot be stored in a result; use numbers, text or lists")
+
+
+def hash_of(about: Mapping[str, object]) -> str:
+    """16 hex digits that name the file of the record about this."""
     text = json.dumps(as_json(about, "record"), sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def write_record(path: Path, record: Any, format: int) -> None:
-    """Write a record; equal records are equal bytes."""
-    write_json(path, {"format": format, **_plain(asdict(record))})
+def write_record(path: Path, record: DataclassInstance, format: int) -> None:
+    """Store a record, marked with its format."""
+    content: Any = as_json(asdict(record), type(record).__name__)
+    write_json(path, {"format": format, **content})
 
 
 def read_record(path: Path, kind: type[R], format: int) -> R:
@@ -67,8 +86,11 @@ def read_record(path: Path, kind: type[R], format: int) -> R:
         raise ValueError(f"it cannot be read: {error}") from None
     if not isinstance(content, dict) or "format" not in content:
         raise ValueError("it has no format")
-    refuse_other_format(content.pop("format"), format)
-    record: R = _restored(content, kind, kind.__name__)
+    found = content.pop("format")
+    if found != format:
+        age = "a newer" if isinstance(found, int) and found > format else "an older"
+        raise ValueError(f"made by {age} version (format {found}, this version reads {format}): run it again")
+    record: R = read(kind, content, where=kind.__name__)
     return record
 
 
@@ -82,41 +104,3 @@ def read_records(folder: Path, kind: type[R], format: int) -> tuple[list[R], lis
         except ValueError as error:
             problems.append((f"{folder.name}/{path.name}", str(error)))
     return found, problems
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists and keys as text, which is how JSON has them."""
-    if isinstance(value, dict):
-        return {str(name): _plain(entry) for name, entry in value.items()}
-    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
-
-
-def _restored(value: Json, kind: Any, place: str) -> Any:
-    """A JSON value as the declared type holds it."""
-    origin, of = typing.get_origin(kind), typing.get_args(kind)
-    if is_dataclass(kind) and isinstance(value, dict):
-        hints = typing.get_type_hints(kind)
-        names = [each.name for each in fields(kind)]
-        if missing := [name for name in names if name not in value]:
-            raise ValueError(f"{place} has no {', '.join(missing)}")
-        return typing.cast(Any, kind)(
-            **{name: _restored(value[name], hints[name], f"{place}.{name}") for name in names}
-        )
-    if origin is tuple and isinstance(value, list):
-        return tuple(_restored(entry, of[0], f"{place}[{place_of}]") for place_of, entry in enumerate(value))
-    if origin is dict and isinstance(value, dict):
-        if of[0] is int and not all(name.lstrip("-").isdecimal() for name in value):
-            raise ValueError(f"{place} has a key that is no whole number")
-        return {of[0](name): _restored(entry, of[1], f"{place}.{name}") for name, entry in value.items()}
-    if kind is object:  # settings, which are whatever JSON holds
-        return value
-    allowed = of if origin in (types.UnionType, typing.Union) else (kind,)
-    for option in allowed:
-        if is_dataclass(option) and isinstance(value, dict):
-            return _restored(value, option, place)
-    if float in allowed and type(value) is int:
-        return float(value)
-    if type(value) not in allowed:
-        expected = " or ".join(getattr(option, "__name__", str(option)) for option in allowed)
-        raise ValueError(f"{place} is {type(value).__name__}, expected {expected}")
-    return value

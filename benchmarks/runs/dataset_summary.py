@@ -26,8 +26,7 @@ from benchmarks.results.dataset_summary import (
     Statistic,
     summary_file,
 )
-from benchmarks.results.records import read_record, write_record
-from benchmarks.results.store import as_json
+from benchmarks.results.records import as_json, read_record, write_record
 from benchmarks.runs.examples import distance, owned_devices, rules_in_words, typed_rule
 from benchmarks.runs.experiment import Source
 from datasets import Homes

@@ -25,8 +25,7 @@ from baselines.items import Items, UserItemModel
 from baselines.method import Fitted, Scores
 from baselines.scoring import CHUNK, score, score_examples
 from benchmarks.results.examples import FOLDER, FORMAT, LONGEST, Entry, Example, MethodLists, RankedList, example_file
-from benchmarks.results.records import HomeRule, OwnedDevice, TypedRule, read_record, write_record
-from benchmarks.results.store import as_json
+from benchmarks.results.records import HomeRule, OwnedDevice, TypedRule, as_json, read_record, write_record
 from benchmarks.runs.experiment import Experiment, Source
 from benchmarks.runs.run import fit, has_log_odds
 from datasets.candidates import Pairs, has_self_rules

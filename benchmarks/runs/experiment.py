@@ -1,14 +1,14 @@
-"""One run, spelled out: which method with which settings on which homes, split how, measured how."""
+"""One run, spelled out: which method with which settings on which homes, split how, measured how.
+
+A result's key holds every setting, so the same setting is always written the same: all values have their declared type
+(1 for a float is 1.0), and defaults are filled in.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import json
 import os
-import types
-import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,62 +16,38 @@ from typing import TypeAlias
 
 from baselines.registry import code_of, get, names
 from benchmarks.evaluation.evaluate import PROTOCOLS
-from benchmarks.results.store import Key, Overrides, as_json
+from benchmarks.results.records import as_json
+from benchmarks.results.store import Key, Overrides
 from datasets import Homes, load
 from datasets.common.errors import DataError, unknown
-from datasets.common.files import Json
-from datasets.common.options import read_assignments
+from datasets.common.options import complete, read_assignments
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS
 
-# --- Settings of methods and data sets from TOML files and the command line, complete and of the right type.
-#
-# The key of a result holds every parameter, so the same setting must always be written the same: 1 for a float is 1.0,
-# and a default that was not given is there.
+TRACKS = ("types", "instances")
+SEEDS = (0, 1, 2, 3, 4)
+
+Settings: TypeAlias = Mapping[str, object]
 
 
-def method_parameters(method: str, given: Mapping[str, object]) -> dict[str, object]:
-    """All parameters of a method: those given, of the type its dataclass declares, and its defaults for the rest."""
-    cls = get(method)
-    hints = typing.get_type_hints(cls)
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
-    for parameter in given:
-        if parameter not in {field.name for field in fields}:
-            raise unknown(f"parameter of {method}", parameter, [field.name for field in fields])
-    checked = {name: of_type(value, hints[name], f"{method}.{name}") for name, value in given.items()}
-    built = cls(**checked)  # the method's own checks, and its defaults
-    return {
-        field.name: of_type(getattr(built, field.name), hints[field.name], f"{method}.{field.name}") for field in fields
-    }
+def method_parameters(method: str, given: Settings) -> dict[str, object]:
+    """All parameters of a method, defaults included."""
+    return complete(get(method), given, where=method)
 
 
-def data_options(data: str, given: Mapping[str, object]) -> dict[str, object]:
+def data_options(data: str, given: Settings) -> dict[str, object]:
     """All options of a data set, defaults included."""
-    return _complete(get_data(data).options, given, data)
+    return complete(get_data(data).load, given, where=data)
 
 
-def split_options(how: str, given: Mapping[str, object]) -> dict[str, object]:
-    """All options of a split, defaults included, but for the seed."""
-    if how not in SPLITS:
-        raise unknown("split", how, SPLITS)
-    options = {
-        name: option
-        for name, option in inspect.signature(SPLITS[how], eval_str=True).parameters.items()
-        if name not in ("homes", "seed", "validation")  # runs carve validation themselves
-    }
-    return _complete(options, given, how)
+def split_options(split: str, given: Settings) -> dict[str, object]:
+    """All options of a split, defaults included, except what a run decides itself."""
+    if split not in SPLITS:
+        raise unknown("split", split, SPLITS)
+    return complete(SPLITS[split], given, where=split, without=("seed", "validation"))
 
 
-def _complete(options: Mapping[str, inspect.Parameter], given: Mapping[str, object], where: str) -> dict[str, object]:
-    """Every option of a function, those not given as it declares them; all of the declared type."""
-    for option in given:
-        if option not in options:
-            raise unknown(f"option of {where}", option, options)
-    full = {name: option.default for name, option in options.items()} | dict(given)
-    return {name: of_type(value, options[name].annotation, f"{where} {name}") for name, value in full.items()}
-
-
-def assignments(texts: list[str]) -> dict[str, dict[str, object]]:
+def assignments(texts: Iterable[str]) -> dict[str, dict[str, object]]:
     """Method -> parameters from texts such as "mf.factors=64"."""
     found: dict[str, dict[str, object]] = {}
     for text in texts:
@@ -85,37 +61,6 @@ def assignments(texts: list[str]) -> dict[str, dict[str, object]]:
     return found
 
 
-def of_type(value: object, annotation: object, where: str) -> object:
-    """A value as a parameter of this type holds it, or an error that names the parameter."""
-    origin = typing.get_origin(annotation)
-    if origin is typing.Literal:
-        if value not in typing.get_args(annotation):
-            raise unknown(f"value of {where}", str(value), [str(choice) for choice in typing.get_args(annotation)])
-        return value
-    if origin is tuple and isinstance(value, list | tuple):
-        entry = typing.get_args(annotation)[0]
-        return tuple(of_type(part, entry, where) for part in value)
-    allowed = typing.get_args(annotation) if origin in (types.UnionType, typing.Union) else (annotation,)
-    for kind in allowed[1:] and allowed:  # of several types, one that needs more than a look at the value's class
-        if typing.get_origin(kind) is tuple and isinstance(value, list | tuple):
-            return of_type(value, kind, where)
-        if typing.get_origin(kind) is typing.Literal and value in typing.get_args(kind):
-            return value
-    plain = [kind for kind in allowed if kind in (bool, int, float, str, types.NoneType)]
-    if not plain or type(value) in plain:
-        return value
-    if float in plain and (type(value) is int or value in ("inf", "-inf", "nan")):  # JSON has these as text only
-        return float(str(value))
-    expected = " or ".join(kind.__name__ for kind in plain)
-    raise DataError(f"{where} = {value!r}: expected {expected}")
-
-
-Settings: TypeAlias = Mapping[str, object]
-
-TRACKS = ("types", "instances")
-SEEDS = (0, 1, 2, 3, 4)
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """Which homes: a data set, its options and the track."""
@@ -123,14 +68,14 @@ class Source:
     data: str
     options: dict[str, object]  # all of them
     track: str = "types"
-    path: Path | None = None  # where its files are, if not under $FEDRULE_DATA; the fingerprint says what they hold
+    path: Path | None = None  # of its files, if not under $FEDRULE_DATA; the fingerprint identifies their content
 
     def load(self) -> Homes:
-        """The homes as methods see them; kept for the next run of this process."""
+        """The homes as methods see them; cached for the next run of this process."""
         return _loaded(*self._place())
 
     def fingerprint(self) -> str:
-        """That of the homes, worked out once."""
+        """The fingerprint of the homes."""
         return _fingerprint(*self._place())
 
     def _place(self) -> tuple[str, str, str, Path | None, str]:
@@ -138,9 +83,7 @@ class Source:
         return self.data, options, self.track, self.path, os.environ.get("FEDRULE_DATA", "")
 
 
-def make_source(
-    data: str, *, options: Mapping[str, object], track: str = "types", path: Path | str | None = None
-) -> Source:
+def make_source(data: str, *, options: Settings, track: str = "types", path: Path | str | None = None) -> Source:
     """A source with checked names and options."""
     if track not in TRACKS:
         raise unknown("track", track, TRACKS)
@@ -207,9 +150,9 @@ def make_experiment(
     method: str,
     source: Source,
     *,
-    parameters: Mapping[str, object],
+    parameters: Settings,
     split: str = "holdout",
-    options: Mapping[str, object],
+    options: Settings,
     seed: int = 0,
     protocols: Sequence[str] = PROTOCOLS,
     curves: int = 0,
@@ -234,9 +177,7 @@ def refuse_bad_interval(name: str, every: int) -> None:
         raise DataError(f"{name} must be a number of rounds (1, 2, ...) or 0 for never, got {every!r}")
 
 
-def _differing(
-    values: Mapping[str, object], defaults: Callable[[], Mapping[str, object]], where: str
-) -> dict[str, Json]:
+def _differing(values: Settings, defaults: Callable[[], Settings], where: str) -> dict[str, object]:
     """The values that are not the defaults; all of them where some have no default."""
     try:
         usual = _settings(defaults(), where)
@@ -247,7 +188,7 @@ def _differing(
     }
 
 
-def _settings(values: Settings, where: str) -> dict[str, Json]:
+def _settings(values: Settings, where: str) -> dict[str, object]:
     return {name: as_json(value, f"{where} {name}") for name, value in values.items()}
 
 

@@ -24,7 +24,8 @@ from typing import IO
 
 from baselines.registry import get
 from benchmarks.evaluation.evaluate import PROTOCOLS
-from benchmarks.results.store import Result, Store, as_json, results_folder
+from benchmarks.results.records import as_json
+from benchmarks.results.store import Result, Store, results_folder
 from benchmarks.runs.experiment import Experiment, Source, make_experiment, make_source, refuse_bad_interval
 from benchmarks.runs.history import Told, nobody
 from benchmarks.runs.resume import Checkpoints

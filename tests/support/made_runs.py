@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.results.store import Key, Overrides, Result, Store, as_json
+from benchmarks.results.records import as_json
+from benchmarks.results.store import Key, Overrides, Result, Store
 from benchmarks.runs.experiment import data_options, method_parameters, split_options
 from datasets.common.errors import DataError
 

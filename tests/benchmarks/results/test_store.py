@@ -19,12 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import benchmarks.results
+from benchmarks.results.records import as_json
 from benchmarks.results.store import (
     Key,
     Overrides,
     Result,
     Store,
-    as_json,
     load_failures,
     load_results,
     load_runs,
@@ -86,7 +86,7 @@ def test_the_json_is_standard_and_has_its_key_in_words(store):
 
     content = json.loads((store.folder / f"{KEY.hash}.json").read_text(), parse_constant=refuse)
     assert content["key"]["parameters"] == {"factors": 64, "alpha": 1.0, "layers": [16, 16]}
-    assert content["summary"] == {"mrr": 0.25, "auc": None, "mr": "inf"}
+    assert content["summary"] == {"mrr": 0.25, "auc": "nan", "mr": "inf"}
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_any_setting_survives_json_unchanged(values):
 
 
 def test_a_setting_that_json_cannot_hold_is_named():
-    with pytest.raises(DataError, match=r"mf\.users: ndarray cannot be part of a result's key"):
+    with pytest.raises(DataError, match=r"mf\.users: ndarray cannot be stored in a result"):
         as_json({"users": np.zeros(2)}, "mf")
 
 
@@ -182,7 +182,7 @@ def test_a_table_damaged_after_it_was_found_is_named(store):
     found = store.save(RESULT, HOMES, RULES)
     table = store.folder / f"{KEY.hash}.homes.parquet"
     table.write_bytes(bytes(table.stat().st_size))
-    with pytest.raises(DataError, match=rf"{table.name}: not a readable Parquet file .* run again"):
+    with pytest.raises(DataError, match=rf"{table.name}: not a readable Parquet file .* run it again"):
         found.homes()
 
 
