@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import re
 import shlex
@@ -10,8 +11,9 @@ import sqlite3
 import subprocess
 import sys
 import tomllib
-from contextlib import closing
+from contextlib import closing, redirect_stderr, redirect_stdout
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -149,11 +151,8 @@ def _main(module: str):
 @cache
 def _help(module: str, words: tuple[str, ...]) -> str:
     """What `python -m MODULE WORDS --help` prints."""
-    import contextlib
-    import io
-
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), pytest.raises(SystemExit) as end:
+    with redirect_stdout(printed), redirect_stderr(printed), pytest.raises(SystemExit) as end:
         _main(module)([*words, "--help"])
     assert end.value.code == 0, f"python -m {module} {' '.join(words)} --help: {printed.getvalue()}"
     return printed.getvalue()
@@ -169,21 +168,26 @@ def _documented() -> list[tuple[str, str, tuple[str, ...]]]:
     return list(dict.fromkeys(found))
 
 
-def _options(help_text: str) -> set[str]:
-    return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", help_text))
+def _options(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", text))
+
+
+def _before_options(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(takewhile(lambda word: not word.startswith("-"), words))
 
 
 @pytest.mark.parametrize(("page", "module", "words"), _documented(), ids=lambda value: str(value)[:60])
 def test_a_documented_command_exists_and_has_these_options(page, module, words):
-    options = [word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word)]
-    before = tuple(words[: words.index(options[0])]) if options else words
-    assert set(options) <= _options(_help(module, before)), page
+    before = _before_options(words)
+    options = {word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word)}
+    assert options <= _options(_help(module, before)), page
     if module == "benchmarks" and before[:1] == ("run",) and len(before) > 1:
         assert before[1] in suites() or before[1].endswith(".toml"), page
 
 
 def test_every_option_in_the_text_is_one_of_some_command():
-    known = set().union(OTHERS, *(_options(_help(module, words[:2])) for _, module, words in _documented()))
+    helps = (_options(_help(module, _before_options(words))) for _, module, words in _documented())
+    known = set().union(OTHERS, *helps)
     for page, text in CURRENT.items():
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) <= known, page
 
