@@ -18,7 +18,7 @@ from benchmarks.runs.experiment import assignments, make_source, split_options
 from benchmarks.runs.scheduler import run_all
 from benchmarks.runs.suite import read_suite
 from datasets.common.errors import DataError, unknown
-from datasets.common.files import moved_to
+from datasets.common.files import atomic_file
 from datasets.common.options import read_assignments
 from datasets.registry import get as get_data
 
@@ -217,7 +217,7 @@ def show_curves(chosen: argparse.Namespace) -> int:
     if not chosen.out:
         say(table.to_csv(index=False).rstrip("\n"))
         return 0
-    with moved_to(chosen.out) as temporary:
+    with atomic_file(chosen.out) as temporary:
         table.to_csv(temporary, index=False)
     say(f"{len(table):,} rows in {chosen.out}")
     return 0

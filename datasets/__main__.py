@@ -12,7 +12,7 @@ from datasets.common.errors import DataError
 from datasets.common.options import read_assignments, spell_option
 from datasets.describe import number
 from datasets.homes import Homes
-from datasets.readers.detect import TABLES, WYZE, recognise
+from datasets.readers.detect import TABLES, WYZE, detect_format
 from datasets.registry import get, load, names
 
 
@@ -120,7 +120,7 @@ def _describe(chosen: argparse.Namespace) -> int:
 
 
 def _check(chosen: argparse.Namespace) -> int:
-    name = recognise(chosen.path)
+    name = detect_format(chosen.path)
     _say(f"{chosen.path}: read as {name}")
     try:
         homes = _load(name, chosen.path, chosen.options)

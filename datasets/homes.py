@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 def check(homes: Homes) -> None:
     """Raise the first thing that does not hold."""
-    for problem in _broken(homes):
-        raise DataError(f"{homes.name}: {problem}")
+    for fault in _broken(homes):
+        raise DataError(f"{homes.name}: {fault}")
 
 
 def _broken(homes: Homes) -> Iterator[str]:
@@ -41,7 +41,7 @@ def _broken(homes: Homes) -> Iterator[str]:
         yield "a user has two homes"
     if not len(homes.device_home) == len(homes.device_type) == len(homes.device_ids):
         yield "the columns of devices differ in length"
-    for values, bound, problem in (
+    for values, bound, fault in (
         (homes.device_home, homes.n_homes, "a device names a home that is not there"),
         (homes.device_type, len(homes.types), "a device names a type that is not there"),
         (rules.relation, len(homes.relations), "a rule names a relation that is not there"),
@@ -50,7 +50,7 @@ def _broken(homes: Homes) -> Iterator[str]:
         (rules.action, n_devices, "a rule names a device that is not there"),
     ):
         if not _within(values, bound):
-            yield problem
+            yield fault
     if np.any(np.diff(homes.device_home) < 0):
         yield "devices are not sorted by home"
     if _repeats(homes.device_home, homes.device_ids):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask, Rules
-from datasets.readers.bad_rows import Problems
+from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import TextTable, plain_numbers, read_table, whole_numbers, write_delimited
 from datasets.readers.wyze import RULE_PARTS, refuse_text_ids, rule_columns, source_codes, spelled
 
@@ -54,22 +54,22 @@ def write_submission(homes: Homes, submission: Submission, path: Path | str) -> 
 
 def read_submission(homes: Homes, path: Path | str, *, on_error: str = "raise") -> Submission:
     """Read one back; every line must name a user of `homes`, its own devices, and a rule and rank that it has once."""
-    problems = Problems(on_error)
-    table = read_table(path, COLUMNS, problems=problems)
-    user, ok = whole_numbers(table, "user", problems)
-    rank, ranked = whole_numbers(table, "rank", problems)
+    bad_rows = BadRows(on_error)
+    table = read_table(path, COLUMNS, bad_rows=bad_rows)
+    user, ok = whole_numbers(table, "user", bad_rows)
+    rank, ranked = whole_numbers(table, "rank", bad_rows)
     ok &= ranked
     ok &= table.refuse(
         ranked & ((rank < 1) | (rank > LONGEST)),
         f"rank is not in 1..{LONGEST}",
         f"give the best {LONGEST}",
-        problems=problems,
+        bad_rows=bad_rows,
         show="rank",
     )
-    parts, whole = _parts(table, problems)
+    parts, whole = _parts(table, bad_rows)
     home = pd.Index(homes.users).get_indexer(pd.Index(user))
     ok &= whole & table.refuse(
-        ok & (home < 0), "the user is not in the data", "leave it out", problems=problems, show="user"
+        ok & (home < 0), "the user is not in the data", "leave it out", bad_rows=bad_rows, show="user"
     )
     trigger, action = (_device(homes, home, parts[name]) for name in ("trigger_device", "action_device"))
     relation, ambiguous = _Numbers(homes).relation(parts["trigger_state_id"], parts["action_id"])
@@ -78,15 +78,15 @@ def read_submission(homes: Homes, path: Path | str, *, on_error: str = "raise") 
         (relation < 0, "the rule's state and action never occur together in the data", "use known pairs"),
         (ambiguous, "the rule's state and action are numbers of two relations in the data", "leave it out"),
     ):
-        ok &= table.refuse(ok & bad, what, remedy, problems=problems, show="rule")
+        ok &= table.refuse(ok & bad, what, remedy, bad_rows=bad_rows, show="rule")
     ok &= table.refuse(
-        _repeats(home, rank, ok), "the user has this rank twice", "rank from 1 on", problems=problems, show="rank"
+        _repeats(home, rank, ok), "the user has this rank twice", "rank from 1 on", bad_rows=bad_rows, show="rank"
     )
     key = Rules(home, trigger, action, relation).keys(homes.n_devices, len(homes.relations))
     ok &= table.refuse(
-        _repeats(home, key, ok), "the user has this rule twice", "rank it once", problems=problems, show="rule"
+        _repeats(home, key, ok), "the user has this rule twice", "rank it once", bad_rows=bad_rows, show="rule"
     )
-    skipped = problems.settle()
+    skipped = bad_rows.report()
     rules = Rules(home[ok], trigger[ok], action[ok], relation[ok])
     order = np.lexsort((rank[ok], rules.home))
     return Submission(rules.take(order), rank[ok][order], skipped)
@@ -112,7 +112,7 @@ class _Numbers:
         return found, np.append(self.shared, False)[found]
 
 
-def _parts(table: TextTable, problems: Problems) -> tuple[dict[str, Array], Mask]:
+def _parts(table: TextTable, bad_rows: BadRows) -> tuple[dict[str, Array], Mask]:
     """The four numbers of each rule; lines that do not have four come back as False."""
     column = pc.fill_null(table["rule"], "")
     four = pc.match_substring_regex(column, r"^[^_]*(_[^_]*){3}$")
@@ -120,7 +120,7 @@ def _parts(table: TextTable, problems: Problems) -> tuple[dict[str, Array], Mask
     numbers, fit = (values.reshape(-1, len(RULE_PARTS)) for values in plain_numbers(split))
     good = fit.all(axis=1) & four.to_numpy(zero_copy_only=False)
     what, remedy = "rule is not four whole numbers joined by _", "write device_state_action_device"
-    table.refuse(~good, what, remedy, problems=problems, show="rule")
+    table.refuse(~good, what, remedy, bad_rows=bad_rows, show="rule")
     return dict(zip(RULE_PARTS, numbers.T, strict=True)), good
 
 

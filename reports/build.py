@@ -82,10 +82,10 @@ def _run_missing(chosen: argparse.Namespace, folder: Path) -> None:
 
 
 def _write(files: Mapping[Path, bytes]) -> list[Path]:
-    from datasets.common.files import moved_to
+    from datasets.common.files import atomic_file
 
     for path, content in files.items():
-        with moved_to(path) as temporary:
+        with atomic_file(path) as temporary:
             temporary.write_bytes(content)
     return []
 

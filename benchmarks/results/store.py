@@ -25,7 +25,7 @@ import pandas as pd
 
 from benchmarks.results.records import hash_of, read_record, write_record
 from datasets.common.errors import DataError
-from datasets.common.files import moved_to
+from datasets.common.files import atomic_file
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class Store:
             _set_aside(path)
         digests = {}
         for name, table in zip(TABLES, (homes, rules), strict=True):
-            with moved_to(_table_path(self.folder, result.key, name)) as temporary:
+            with atomic_file(_table_path(self.folder, result.key, name)) as temporary:
                 table.to_parquet(temporary)
                 digests[name] = _digest(temporary)
         result = replace(result, status="done", error="", digests=digests, folder=None)

@@ -15,12 +15,12 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 
 def write_json(path: Path, content: Json) -> None:
     """Write a JSON file so that a reader sees the old one or the new one and nothing in between."""
-    with moved_to(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
 
 
 @contextmanager
-def moved_to(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """A temporary file in the same folder that takes this name when all went well."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")  # others may read it, as any new file

@@ -15,7 +15,7 @@ SHOWN = 10  # bad lines spelled out in an error; more would bury the first
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Fault:
     """One kind of fault in one file, and every line that has it."""
 
     file: str
@@ -42,14 +42,14 @@ class Problem:
         return f"{self.file} {self.unit} {self.lines[place]}: {self.what}{value}; {self.remedy}"
 
 
-class Problems:
-    """Collects bad lines; `settle` raises them all at once or says what was skipped."""
+class BadRows:
+    """Collects bad lines; `report` raises them all at once or says what was skipped."""
 
     def __init__(self, on_error: str = "raise") -> None:
         if on_error not in ("raise", "skip"):
             raise DataError(f'on_error={on_error!r}: it is "raise" or "skip"')
         self.on_error = on_error
-        self.found: list[Problem] = []
+        self.found: list[Fault] = []
         self.files: list[str] = []  # in the order in which they are read, which is that of an error
 
     def reading(self, file: str) -> None:
@@ -70,21 +70,21 @@ class Problems:
         """Note that these lines of a file have this fault; no lines, no note."""
         if len(lines):
             self.reading(file)
-            self.found.append(Problem(file, tuple(int(line) for line in lines), what, remedy, tuple(examples), unit))
+            self.found.append(Fault(file, tuple(int(line) for line in lines), what, remedy, tuple(examples), unit))
 
-    def settle(self) -> tuple[str, ...]:
+    def report(self) -> tuple[str, ...]:
         """Raise if there are bad lines and none may be skipped; otherwise one sentence per kind of what was skipped."""
         if not self.found:
             return ()
         if self.on_error == "raise":
-            more = sum(len(problem.lines) for problem in self.found) - SHOWN
+            more = sum(len(fault.lines) for fault in self.found) - SHOWN
             rest = [f"... and {more:,} more; on_error=skip leaves bad lines out and lists them"] if more > 0 else []
             raise DataError("\n".join(self._first() + rest))
-        for problem in self.found:
-            log.warning("%s", problem.skipped(SHOWN))
-        return tuple(problem.skipped() for problem in self.found)
+        for fault in self.found:
+            log.warning("%s", fault.skipped(SHOWN))
+        return tuple(fault.skipped() for fault in self.found)
 
     def _first(self) -> list[str]:
         """The sentences of the first bad lines in the order of files and lines; only these are spelled out."""
-        placed = [(self.files.index(problem.file), *pair) for problem in self.found for pair in problem.first(SHOWN)]
+        placed = [(self.files.index(fault.file), *pair) for fault in self.found for pair in fault.first(SHOWN)]
         return [sentence for _, _, sentence in sorted(placed, key=lambda entry: entry[:2])[:SHOWN]]

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Ids, Mask
-from datasets.readers.bad_rows import Problems
+from datasets.readers.bad_rows import BadRows
 
 DELIMITERS = ",;\t|"
 LINE_BREAK = r"[\r\n]"
@@ -49,7 +49,7 @@ class Delimited:
     header_line: int = 1  # empty lines may stand before it
     quoted: bool = True  # whether there is any quote, without which no value can hold a line break
 
-    def read(self, wanted: Sequence[str], problems: Problems) -> tuple[pa.Table, Array]:
+    def read(self, wanted: Sequence[str], bad_rows: BadRows) -> tuple[pa.Table, Array]:
         """The wanted columns as bytes and each row's record number (from 0, the header not counted)."""
         rejected: list[tuple[int, int]] = []  # record number, fields
         blank: list[int] = []  # record numbers of lines that hold only spaces
@@ -79,7 +79,7 @@ class Delimited:
         if table.num_rows == 0 and not rejected:
             raise DataError(f"{self.path}: it has a header but no rows; export it again with its contents")
         number = np.array([n for n, _ in rejected], dtype=np.int64)
-        problems.add(
+        bad_rows.add(
             self.path.name,
             self.lines(number),
             f"the line does not have {len(self.names)} fields",
@@ -239,19 +239,19 @@ class TextTable:
             return [record + 1 for record in self.record[rows].tolist()]
         return self.text.lines(self.record[rows])
 
-    def refuse(self, bad: Mask, what: str, remedy: str, *, problems: Problems, show: str = "") -> Mask:
+    def refuse(self, bad: Mask, what: str, remedy: str, *, bad_rows: BadRows, show: str = "") -> Mask:
         """Report the bad rows, with their value in column `show`, and give back the mask of the others."""
         rows = np.flatnonzero(bad)
         if len(rows):
             values = self.columns[show].take(pa.array(rows[:1000])).to_pylist() if show else []
             examples = [f"{self.names[show]} {value!r}" if value is not None else "" for value in values]
             unit = "row" if self.text is None else "line"
-            problems.add(self.file, self.lines(rows), what, remedy, examples, unit=unit)
+            bad_rows.add(self.file, self.lines(rows), what, remedy, examples, unit=unit)
         return ~bad
 
 
 def read_table(
-    source: Source, columns: Mapping[str, str], *, problems: Problems, optional: Sequence[str] = (), label: str = ""
+    source: Source, columns: Mapping[str, str], *, bad_rows: BadRows, optional: Sequence[str] = (), label: str = ""
 ) -> TextTable:
     """Read the columns named by `columns` (role -> name in the source); `optional` roles may be absent."""
     if isinstance(source, pd.DataFrame):
@@ -265,7 +265,7 @@ def read_table(
         what = f"{label or 'table'}: {type(source).__name__} is not a table that can be read"
         raise DataError(f"{what}; give the path of a CSV, TSV or Parquet file, a DataFrame or a pyarrow Table")
     path = Path(source)
-    problems.reading(path.name)
+    bad_rows.reading(path.name)
     if path.is_dir():
         raise DataError(f"{path}: it is a folder; give the file in it")
     if not path.is_file():
@@ -274,11 +274,11 @@ def read_table(
         return _read_parquet(path, columns, optional)
     text = open_delimited(path, columns.values())
     wanted = _matched(text.names, columns, optional, path.name)
-    before = len(problems.found)
-    table, record = text.read(_each_once(wanted), problems)
+    before = len(bad_rows.found)
+    table, record = text.read(_each_once(wanted), bad_rows)
     raw = {role: table[name].combine_chunks() for role, name in wanted.items()}
-    rows = table.num_rows + sum(len(problem.lines) for problem in problems.found[before:])
-    return _decoded(_on_one_line(TextTable(path.name, raw, record, wanted, rows, text), problems), problems)
+    rows = table.num_rows + sum(len(fault.lines) for fault in bad_rows.found[before:])
+    return _decoded(_on_one_line(TextTable(path.name, raw, record, wanted, rows, text), bad_rows), bad_rows)
 
 
 def _read_parquet(path: Path, columns: Mapping[str, str], optional: Sequence[str]) -> TextTable:
@@ -290,7 +290,7 @@ def _read_parquet(path: Path, columns: Mapping[str, str], optional: Sequence[str
     return _whole(path.name, arrays, wanted)
 
 
-def _on_one_line(table: TextTable, problems: Problems) -> TextTable:
+def _on_one_line(table: TextTable, bad_rows: BadRows) -> TextTable:
     """Without rows whose values hold a line break: between two stray quotes whole rows become one value."""
     if table.text is None or not table.text.quoted:
         return table
@@ -298,7 +298,7 @@ def _on_one_line(table: TextTable, problems: Problems) -> TextTable:
     for column in table.columns.values():
         broken |= pc.match_substring_regex(column, LINE_BREAK).to_numpy(zero_copy_only=False)
     what, remedy = "a value runs over several lines", "a quote is missing, or one too many: correct it"
-    return table.keep(table.refuse(broken, what, remedy, problems=problems))
+    return table.keep(table.refuse(broken, what, remedy, bad_rows=bad_rows))
 
 
 def _whole(label: str, arrays: dict[str, pa.Array], names: Mapping[str, str]) -> TextTable:
@@ -308,15 +308,15 @@ def _whole(label: str, arrays: dict[str, pa.Array], names: Mapping[str, str]) ->
     return TextTable(label, {role: _trimmed(column) for role, column in arrays.items()}, np.arange(rows), names, rows)
 
 
-def _decoded(table: TextTable, problems: Problems) -> TextTable:
+def _decoded(table: TextTable, bad_rows: BadRows) -> TextTable:
     """The bytes as text; rows that are not UTF-8 are reported and left out."""
     try:
         text = {role: _trimmed(column.cast(pa.string())) for role, column in table.columns.items()}
     except pa.ArrowInvalid:
         rows = zip(*(column.to_pylist() for column in table.columns.values()), strict=True)
         bad = np.array([not all(_is_utf8(value) for value in row) for row in rows])
-        good = table.refuse(bad, "the line is not UTF-8", "save the file in UTF-8", problems=problems)
-        return _decoded(table.keep(good), problems)
+        good = table.refuse(bad, "the line is not UTF-8", "save the file in UTF-8", bad_rows=bad_rows)
+        return _decoded(table.keep(good), bad_rows)
     return replace(table, columns=text)
 
 
@@ -395,7 +395,7 @@ WHOLE = r"^(0|-?[1-9][0-9]*)$"  # "007", "-0" and "7.0" are other texts than "7"
 POWERS = 10 ** np.arange(1, 20, dtype=np.uint64)  # the first number of each length from two digits on
 
 
-def whole_numbers(table: TextTable, role: str, problems: Problems) -> tuple[Array, Mask]:
+def whole_numbers(table: TextTable, role: str, bad_rows: BadRows) -> tuple[Array, Mask]:
     """A column of whole numbers; rows with anything else are reported and come back as 0 and False."""
     column, name = table[role], table.names[role]
     numbers = _as_numbers(column)
@@ -404,10 +404,10 @@ def whole_numbers(table: TextTable, role: str, problems: Problems) -> tuple[Arra
     whole, fits = _is_whole(column)
     absent = _mask(column.is_null())
     remedy = "write ids as whole numbers, without decimals"
-    good = refuse_missing(table, role, problems)
-    good &= table.refuse(~whole & ~absent, f"{name} is not a whole number", remedy, problems=problems, show=role)
+    good = refuse_missing(table, role, bad_rows)
+    good &= table.refuse(~whole & ~absent, f"{name} is not a whole number", remedy, bad_rows=bad_rows, show=role)
     remedy = "renumber the ids, or use the `tables` data set, where ids may be any text"
-    good &= table.refuse(good & ~fits, f"{name} does not fit into 64 bits", remedy, problems=problems, show=role)
+    good &= table.refuse(good & ~fits, f"{name} does not fit into 64 bits", remedy, bad_rows=bad_rows, show=role)
     return plain_numbers(pc.if_else(pa.array(good), column, "0"))[0], good
 
 
@@ -440,11 +440,11 @@ def plain_numbers(column: pa.Array) -> tuple[Array, Mask]:
     return numbers, fits
 
 
-def refuse_missing(table: TextTable, role: str, problems: Problems) -> Mask:
+def refuse_missing(table: TextTable, role: str, bad_rows: BadRows) -> Mask:
     """Report rows without a value in this column."""
     name = table.names[role]
     absent = _mask(table[role].is_null())
-    return table.refuse(absent, f"{name} is missing", "fill it in or delete the line", problems=problems)
+    return table.refuse(absent, f"{name} is missing", "fill it in or delete the line", bad_rows=bad_rows)
 
 
 def _is_whole(column: pa.Array) -> tuple[Mask, Mask]:

@@ -16,12 +16,12 @@ TABLES = {stem + suffix for stem in ("devices", "rules") for suffix in SUFFIXES}
 WYZE = {name for files in FILES.values() for name in files}
 
 
-def recognise(path: Path) -> str:
+def detect_format(path: Path) -> str:
     """The name under which `datasets.load` reads this path."""
     if not path.exists():
         raise DataError(f"{path}: no such file or folder; expected {LAYOUTS}")
     if path.is_file():
-        return _recognise_file(path)
+        return _detect_file_format(path)
     names = {entry.name for entry in path.iterdir()}
     if {"train_device.csv", "train_rule.csv", "rule_group.csv"} <= names:
         return "home-assistant"
@@ -34,7 +34,7 @@ def recognise(path: Path) -> str:
     raise DataError(f"{path}: the folder is empty; expected {LAYOUTS}")
 
 
-def _recognise_file(path: Path) -> str:
+def _detect_file_format(path: Path) -> str:
     if path.name in TABLES | WYZE and (path.suffix == ".parquet" or layout_of(path) is None):
         raise DataError(f"{path}: it is one table of several; give the folder that holds them, {path.parent}")
     return "saved" if path.suffix == ".parquet" else "ifttt-full"

@@ -10,7 +10,7 @@ from datasets.common.errors import DataError
 from datasets.homes import Homes, Mask, Rules
 
 
-def narrow(
+def filter_homes(
     homes: Homes, *, min_pair_count: int = 1, min_rules: int = 0, min_devices: int = 0, only_used_devices: bool = False
 ) -> Homes:
     """First only relations that occur often enough, then only homes that are large enough in what is left.
@@ -92,7 +92,7 @@ def keep_used_types(homes: Homes) -> Homes:
 # --- Large homes cut into small ones, to study what the size of a home does while its rules stay real.
 
 
-def cut(homes: Homes, rules: int) -> Homes:
+def cut_homes(homes: Homes, rules: int) -> Homes:
     """Homes of about so many rules each, in the order of their source; 0 leaves them whole.
 
     A piece owns the devices that its rules use. Rules of one automation stay together, so a piece may have more; homes

@@ -8,8 +8,8 @@ from pathlib import Path
 from datasets.common.errors import DataError
 from datasets.describe import PUBLISHED, number, statistics
 from datasets.homes import Homes
-from datasets.readers.bad_rows import Problems
-from datasets.readers.filters import cut as pieces
+from datasets.readers.bad_rows import BadRows
+from datasets.readers.filters import cut_homes
 from datasets.readers.ifttt_files import Recipes, read, to_homes
 from datasets.registry import dataset
 
@@ -43,13 +43,13 @@ def ifttt_fedrule(
     cut: cut users into pieces of about so many recipes, to study small ones; 0 leaves them whole
     on_error: raise, or skip to leave bad lines out and list them
     """
-    return pieces(_load("ifttt-fedrule", path, min_pair_count, part, on_error), cut)
+    return cut_homes(_load("ifttt-fedrule", path, min_pair_count, part, on_error), cut)
 
 
 def _load(name: str, path: Path, min_pair_count: int, part: str, on_error: str) -> Homes:
-    problems = Problems(on_error)
-    recipes = read(path, part=part, problems=problems)
-    skipped = problems.settle()
+    bad_rows = BadRows(on_error)
+    recipes = read(path, part=part, bad_rows=bad_rows)
+    skipped = bad_rows.report()
     if recipes.rows.empty:
         raise DataError(f"{path} holds no recipe that can be used" + "".join(f"; {sentence}" for sentence in skipped))
     homes = to_homes(name, recipes, min_pair_count=min_pair_count, skipped=skipped)

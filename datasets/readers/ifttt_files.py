@@ -15,8 +15,8 @@ import pandas as pd
 
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Homes, Provenance
-from datasets.readers.bad_rows import Problems
-from datasets.readers.filters import narrow
+from datasets.readers.bad_rows import BadRows
+from datasets.readers.filters import filter_homes
 from datasets.readers.join import DeviceColumns, RuleColumns, assemble
 
 # --- The lines of a text file with their numbers, and a tally of the bad ones by kind.
@@ -25,9 +25,9 @@ from datasets.readers.join import DeviceColumns, RuleColumns, assemble
 class Faults:
     """The bad lines of one file, gathered by kind so that each kind is one sentence."""
 
-    def __init__(self, file: str, problems: Problems) -> None:
+    def __init__(self, file: str, bad_rows: BadRows) -> None:
         self.file = file
-        self._problems = problems
+        self._problems = bad_rows
         self._kinds: dict[tuple[str, str], list[tuple[int, str]]] = {}
 
     def note(self, line: int, what: str, remedy: str, example: str = "") -> None:
@@ -124,7 +124,7 @@ def to_homes(name: str, recipes: Recipes, *, min_pair_count: int, skipped: tuple
         RuleColumns(user, trigger_service, trigger, action, action_service),
         Provenance(source=recipes.source, counts=recipes.all_counts(), skipped=skipped),
     )
-    return narrow(homes, min_pair_count=min_pair_count, min_rules=1, only_used_devices=True)
+    return filter_homes(homes, min_pair_count=min_pair_count, min_rules=1, only_used_devices=True)
 
 
 # --- The two public crawls of shared recipes: the TSV of Ur et al. 2016 and the JSON lines of Mi et al. 2017.
@@ -164,12 +164,12 @@ def looks_like_mi(text: str) -> bool:
     return isinstance(entry, dict) and any(field in entry for field in MI_USED)
 
 
-def read_ur(path: Path, problems: Problems) -> Recipes:
+def read_ur(path: Path, bad_rows: BadRows) -> Recipes:
     """Recipes of the TSV, with or without a header (whose order then counts). Quotes are characters like any other.
 
     A last line that is cut off within its last field, which is not used, still counts.
     """
-    faults = Faults(path.name, problems)
+    faults = Faults(path.name, bad_rows)
     order: Sequence[str] = UR_FIELDS
     rows: list[tuple[str, ...]] = []
     for line in lines_of(path, faults):
@@ -188,9 +188,9 @@ def read_ur(path: Path, problems: Problems) -> Recipes:
     return Recipes("the crawl of Ur et al. 2016", pd.DataFrame(rows, columns=COLUMNS, dtype=object), {})
 
 
-def read_mi(path: Path, problems: Problems) -> Recipes:
+def read_mi(path: Path, bad_rows: BadRows) -> Recipes:
     """Recipes of the JSON lines; fields that are not used may be missing."""
-    faults = Faults(path.name, problems)
+    faults = Faults(path.name, bad_rows)
     rows: list[tuple[str, ...]] = []
     for line in lines_of(path, faults):
         try:
@@ -295,7 +295,7 @@ def looks_like_rules(text: str) -> bool:
     return re.match(r"[^\t]+\ttrigger_[^\t;]+;action_", text) is not None
 
 
-def read_recrules(rules_file: Path, part: str, problems: Problems) -> Recipes:
+def read_recrules(rules_file: Path, part: str, bad_rows: BadRows) -> Recipes:
     """The rows of one part, or of all three, whose files stand beside the list of rules."""
     if part not in ("all", *PARTS):
         raise unknown("part", part, ("all", *PARTS))
@@ -305,8 +305,8 @@ def read_recrules(rules_file: Path, part: str, problems: Problems) -> Recipes:
         raise DataError(
             f"{', '.join(missing)} not found beside {rules_file.name}; put the RecRules files in one folder"
         )
-    rules = _read_rules(rules_file, problems)
-    rows = [row for name in parts for row in _read_part(rules_file.parent / name, rules, rules_file.name, problems)]
+    rules = _read_rules(rules_file, bad_rows)
+    rows = [row for name in parts for row in _read_part(rules_file.parent / name, rules, rules_file.name, bad_rows)]
     frame = pd.DataFrame(rows, columns=["part", *COLUMNS])
     counts = {"rules listed": len(rules)}
     for name in parts:
@@ -317,8 +317,8 @@ def read_recrules(rules_file: Path, part: str, problems: Problems) -> Recipes:
     return Recipes(f"RecRules, {' + '.join(parts)}", frame, counts)
 
 
-def _read_rules(path: Path, problems: Problems) -> dict[str, TypedRule]:
-    faults = Faults(path.name, problems)
+def _read_rules(path: Path, bad_rows: BadRows) -> dict[str, TypedRule]:
+    faults = Faults(path.name, bad_rows)
     rules: dict[str, TypedRule] = {}
     for line in lines_of(path, faults):
         rule = _parse_rule(line, faults)
@@ -354,9 +354,9 @@ def _parse_rule(line: Line, faults: Faults) -> tuple[str, TypedRule] | None:
 
 
 def _read_part(
-    path: Path, rules: dict[str, TypedRule], rules_name: str, problems: Problems
+    path: Path, rules: dict[str, TypedRule], rules_name: str, bad_rows: BadRows
 ) -> list[tuple[str, int, str, str, str, str]]:
-    faults = Faults(path.name, problems)
+    faults = Faults(path.name, bad_rows)
     rows = []
     for line in lines_of(path, faults):
         fields = line.text.split("\t")
@@ -401,14 +401,14 @@ EXPECTED = (
 )
 
 
-def read(path: Path, *, part: str, problems: Problems) -> Recipes:
+def read(path: Path, *, part: str, bad_rows: BadRows) -> Recipes:
     """The recipes at a path: a file of one of the layouts, or a folder that holds exactly one."""
     file, layout = _find(path)
     if layout == "RecRules":
-        return read_recrules(file, part, problems)
+        return read_recrules(file, part, bad_rows)
     if part != "all":
         raise DataError(f"part={part!r}: only RecRules comes in parts, and {file.name} is laid out as {layout}")
-    return read_ur(file, problems) if layout == "Ur et al. 2016" else read_mi(file, problems)
+    return read_ur(file, bad_rows) if layout == "Ur et al. 2016" else read_mi(file, bad_rows)
 
 
 def layout_of(file: Path) -> str | None:

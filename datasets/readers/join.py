@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Ids, Mask, Provenance, Relation, Rules
-from datasets.readers.bad_rows import Problems
+from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import TextTable, ids_of_one_kind, names, refuse_missing, whole_numbers
 
 # --- Values as positions in the sorted list of what is distinct among them.
@@ -25,11 +25,11 @@ from datasets.readers.csv import TextTable, ids_of_one_kind, names, refuse_missi
 SPARSE = 4  # whole numbers that leave at most so many gaps to each value are counted instead of hashed
 
 
-def numbered(values: Ids | pd.Categorical) -> tuple[Ids, Array]:
+def encode(values: Ids | pd.Categorical) -> tuple[Ids, Array]:
     """The sorted distinct values and, for each value, its position among them; no value may be missing."""
     if isinstance(values, pd.Categorical):
-        used, code = numbered(np.asarray(values.codes, dtype=np.int64))
-        words, rank = numbered(np.asarray(values.categories, dtype=object)[used])
+        used, code = encode(np.asarray(values.codes, dtype=np.int64))
+        words, rank = encode(np.asarray(values.categories, dtype=object)[used])
         return words, rank[code]
     if values.dtype.kind == "i" and len(values):
         low, high = int(values.min()), int(values.max())
@@ -80,11 +80,11 @@ def assemble(name: str, devices: DeviceColumns, rules: RuleColumns, provenance: 
     Users and devices come out sorted by id, types and relations by name. A rule that a home has twice is kept once and
     counted in the provenance as "duplicate rules".
     """
-    users, number = numbered(np.concatenate([devices.user, rules.user]))
+    users, number = encode(np.concatenate([devices.user, rules.user]))
     device_user, rule_user = number[: len(devices.user)], number[len(devices.user) :]
-    ids, number = numbered(np.concatenate([devices.id, rules.trigger, rules.action_device]))
+    ids, number = encode(np.concatenate([devices.id, rules.trigger, rules.action_device]))
     device_id, trigger_id, action_id = np.split(number, np.cumsum([len(devices.id), len(rules.trigger)]))
-    types, device_type = numbered(devices.type)
+    types, device_type = encode(devices.type)
 
     key = device_user * max(len(ids), 1) + device_id
     order = np.argsort(key, kind="stable")
@@ -94,8 +94,8 @@ def assemble(name: str, devices: DeviceColumns, rules: RuleColumns, provenance: 
     trigger = _find(key, rule_user * max(len(ids), 1) + trigger_id, name)
     action = _find(key, rule_user * max(len(ids), 1) + action_id, name)
 
-    states, state = numbered(rules.trigger_state)
-    actions, act = numbered(rules.action)
+    states, state = encode(rules.trigger_state)
+    actions, act = encode(rules.action)
     pairs, relation = np.unique(state * max(len(actions), 1) + act, return_inverse=True)
     relations = tuple(Relation(str(states[p // len(actions)]), str(actions[p % len(actions)])) for p in pairs.tolist())
     sorted_rules = Rules(rule_user, trigger, action, relation, rules.group).by_home()
@@ -134,25 +134,25 @@ def join(
     devices: TextTable,
     rules: TextTable,
     *,
-    problems: Problems,
+    bad_rows: BadRows,
     provenance: Provenance,
     integer_ids: bool = False,
     add_devices: bool = False,
     usable: Mask | None = None,
     group: Array | None = None,
 ) -> Homes:
-    """Homes from two tables; `usable` says which rules passed the caller's own checks. Settles `problems`.
+    """Homes from two tables; `usable` says which rules passed the caller's own checks. Settles `bad_rows`.
 
     Roles of columns: devices have user, device, type; rules have user, trigger_device, trigger_state, action,
     action_device, and may have trigger_type and action_type.
     """
-    tables = _Tables(devices, rules, integer_ids, problems)
+    tables = _Tables(devices, rules, integer_ids, bad_rows)
     if usable is not None:
         tables.rule_ok &= usable
     repeated = tables.keep_each_device_once()
     missing = {end: tables.look_up(end, add_devices) for end in ENDS}
     added = tables.add_devices(missing)
-    skipped = problems.settle()
+    skipped = bad_rows.report()
     if skipped and not tables.rule_ok.any():
         log.warning("%s: without the bad lines no rule is left", name)
     counts = {
@@ -192,12 +192,12 @@ def join(
 class _Tables:
     """Both tables with their ids and types as numbers of common vocabularies; `*_ok` shrink as faults are found."""
 
-    def __init__(self, devices: TextTable, rules: TextTable, integer_ids: bool, problems: Problems) -> None:
-        self.devices, self.rules, self.problems = devices, rules, problems
+    def __init__(self, devices: TextTable, rules: TextTable, integer_ids: bool, bad_rows: BadRows) -> None:
+        self.devices, self.rules, self.bad_rows = devices, rules, bad_rows
         self._parse_ids(integer_ids)
-        self.device_ok &= refuse_missing(devices, "type", problems)
+        self.device_ok &= refuse_missing(devices, "type", bad_rows)
         for role in ("trigger_state", "action"):
-            self.rule_ok &= refuse_missing(rules, role, problems)
+            self.rule_ok &= refuse_missing(rules, role, bad_rows)
         self._number_types()
 
     def _parse_ids(self, integer_ids: bool) -> None:
@@ -205,17 +205,17 @@ class _Tables:
         roles += [(self.rules, end) for end in ENDS]
         values: list[Ids]
         if integer_ids:
-            parsed = [whole_numbers(table, role, self.problems) for table, role in roles]
+            parsed = [whole_numbers(table, role, self.bad_rows) for table, role in roles]
             values, ok = [numbers for numbers, _ in parsed], [good for _, good in parsed]
         else:
             columns = [table[role] for table, role in roles]
             values = ids_of_one_kind(columns[:2]) + ids_of_one_kind(columns[2:])
-            ok = [refuse_missing(table, role, self.problems) for table, role in roles]
+            ok = [refuse_missing(table, role, self.bad_rows) for table, role in roles]
         self.device_user, self.rule_user, self.device, *ends = values
         self.end = dict(zip(ENDS, ends, strict=True))
         self.device_ok, self.rule_ok = ok[0] & ok[2], ok[1] & ok[3] & ok[4]
-        _, user = numbered(np.concatenate(values[:2]))
-        distinct, id_ = numbered(np.concatenate(values[2:]))
+        _, user = encode(np.concatenate(values[:2]))
+        distinct, id_ = encode(np.concatenate(values[2:]))
         self.n_ids = max(len(distinct), 1)
         # One number per (user, device), the same in both tables.
         n_devices, n_rules = len(self.devices), len(self.rules)
@@ -249,7 +249,7 @@ class _Tables:
             contradicts,
             "the device is listed before with another type",
             "keep one of the lines",
-            problems=self.problems,
+            bad_rows=self.bad_rows,
             show="device",
         )
         self.known = rows[first]  # rows of the device table, sorted by key
@@ -290,7 +290,7 @@ class _Tables:
         order, _, leader = _runs_of_equals(by_row, key[by_row])
         contradicts = _mask(rows[order[type_[order] != type_[leader]]], len(self.rules))
         what = "an earlier rule gives a device of this one another type"
-        self.rule_ok &= self.rules.refuse(contradicts, what, "correct one of the types", problems=self.problems)
+        self.rule_ok &= self.rules.refuse(contradicts, what, "correct one of the types", bad_rows=self.bad_rows)
         # A refused rule gives no device to its home, and not its other one either.
         left = order[self.rule_ok[rows[order]]]
         left, first, _ = _runs_of_equals(left, key[left])
@@ -307,7 +307,7 @@ class _Tables:
         return tables[decimal.index(True)][0].file if sum(decimal) == 1 else ""
 
     def _refuse(self, end: str, bad: Mask, what: str, remedy: str) -> None:
-        self.rule_ok &= self.rules.refuse(bad & self.rule_ok, what, remedy, problems=self.problems, show=end)
+        self.rule_ok &= self.rules.refuse(bad & self.rule_ok, what, remedy, bad_rows=self.bad_rows, show=end)
 
 
 def _runs_of_equals(rows: Array, key: Array) -> tuple[Array, Mask, Array]:

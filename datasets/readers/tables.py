@@ -11,9 +11,9 @@ import pyarrow as pa
 from datasets.common.errors import DataError, unknown
 from datasets.common.options import read
 from datasets.homes import Homes, Ids, Provenance
-from datasets.readers.bad_rows import Problems
+from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import ABSENT, Source, read_table, whole_numbers, write_delimited
-from datasets.readers.filters import narrow
+from datasets.readers.filters import filter_homes
 from datasets.readers.join import join
 from datasets.readers.wyze import refuse_bare_homes
 from datasets.registry import dataset
@@ -51,7 +51,7 @@ def tables(
         add_devices=add_devices,
         on_error=on_error,
     )
-    return narrow(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices)
+    return filter_homes(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices)
 
 
 def from_tables(
@@ -72,18 +72,18 @@ def from_tables(
     are whole numbers they are kept as such.
     """
     called = _checked({} if columns is None else columns)
-    problems = Problems(on_error)
+    bad_rows = BadRows(on_error)
     device_columns, rule_columns = _names("devices", DEVICES, called), _names("rules", RULES, called)
-    device_table = read_table(devices, device_columns, problems=problems, label="devices")
+    device_table = read_table(devices, device_columns, bad_rows=bad_rows, label="devices")
     # A column that is named must be there.
     optional = [role for role in OPTIONAL if not {role, f"rules.{role}"} & called.keys()]
-    rule_table = read_table(rules, rule_columns, problems=problems, optional=optional, label="rules")
-    group, usable = whole_numbers(rule_table, "group", problems) if "group" in rule_table else (None, None)
+    rule_table = read_table(rules, rule_columns, bad_rows=bad_rows, optional=optional, label="rules")
+    group, usable = whole_numbers(rule_table, "group", bad_rows) if "group" in rule_table else (None, None)
     return join(
         name,
         device_table,
         rule_table,
-        problems=problems,
+        bad_rows=bad_rows,
         provenance=Provenance(source=f"{device_table.file} and {rule_table.file}"),
         add_devices=add_devices,
         usable=usable,

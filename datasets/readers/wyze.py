@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes, Mask, Provenance
-from datasets.readers.bad_rows import Problems
+from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import TextTable, read_table, refuse_missing, whole_numbers, write_delimited
-from datasets.readers.filters import cut as pieces
-from datasets.readers.filters import narrow
+from datasets.readers.filters import cut_homes, filter_homes
 from datasets.readers.join import join
 from datasets.registry import dataset
 
@@ -68,7 +67,7 @@ def wyze(
     homes = read_wyze(folder, part=part, on_error=on_error)
     if part == "train":
         homes = replace(homes, provenance=replace(homes.provenance, published="wyze-public"))
-    return narrow(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices)
+    return filter_homes(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices)
 
 
 @dataset(
@@ -94,7 +93,9 @@ def home_assistant(
     on_error: raise, or skip to leave bad lines out and list them
     """
     homes = read_wyze(folder, on_error=on_error)
-    return pieces(narrow(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices), cut)
+    return cut_homes(
+        filter_homes(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices), cut
+    )
 
 
 def read_wyze(folder: Path, *, part: str = "train", on_error: str = "raise") -> Homes:
@@ -103,24 +104,24 @@ def read_wyze(folder: Path, *, part: str = "train", on_error: str = "raise") -> 
         raise unknown("part", part, FILES)
     device_file, rule_file = (_file(folder, name) for name in FILES[part][:2])
     group_file = folder / FILES[part][2]
-    problems = Problems(on_error)
-    devices = read_table(device_file, DEVICE_COLUMNS, problems=problems)
-    rules = read_table(rule_file, RULE_COLUMNS, problems=problems)
-    usable = _refuse_inconsistent(rules, problems)
+    bad_rows = BadRows(on_error)
+    devices = read_table(device_file, DEVICE_COLUMNS, bad_rows=bad_rows)
+    rules = read_table(rule_file, RULE_COLUMNS, bad_rows=bad_rows)
+    usable = _refuse_inconsistent(rules, bad_rows)
     group = None
     if group_file.is_file():
-        groups = read_table(group_file, GROUP_COLUMNS, problems=problems)
-        group, grouped = _groups(rules, groups, problems)
+        groups = read_table(group_file, GROUP_COLUMNS, bad_rows=bad_rows)
+        group, grouped = _groups(rules, groups, bad_rows)
         usable &= grouped
     codes = {}
     for name, number in (("trigger_state", "trigger_state_id"), ("action", "action_id")):
-        codes[name], numbered = _source_numbers(rules, name, number, problems)
+        codes[name], numbered = _source_numbers(rules, name, number, bad_rows)
         usable &= numbered
     return join(
         folder.name,
         devices,
         rules,
-        problems=problems,
+        bad_rows=bad_rows,
         provenance=Provenance(source=f"{rules.file} and {devices.file}", codes=codes),
         integer_ids=True,
         add_devices=True,
@@ -137,19 +138,19 @@ def _file(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def _refuse_inconsistent(rules: TextTable, problems: Problems) -> Mask:
+def _refuse_inconsistent(rules: TextTable, bad_rows: BadRows) -> Mask:
     """A rule's own text repeats its four ids: where they differ, the line is cut off or mixed up."""
     spelled = pc.binary_join_element_wise(*(rules[part] for part in RULE_PARTS), "_")
     same = pc.fill_null(pc.equal(spelled, rules["rule"]), False).to_numpy(zero_copy_only=False)
     what = "rule is not trigger_device_id, trigger_state_id, action_id and action_device_id joined by _"
-    return rules.refuse(~same, what, "the line may be cut off: restore it", problems=problems, show="rule")
+    return rules.refuse(~same, what, "the line may be cut off: restore it", bad_rows=bad_rows, show="rule")
 
 
-def _groups(rules: TextTable, groups: TextTable, problems: Problems) -> tuple[Array, Mask]:
+def _groups(rules: TextTable, groups: TextTable, bad_rows: BadRows) -> tuple[Array, Mask]:
     """The group of each rule, looked up by user and rule."""
-    number, ok = whole_numbers(groups, "group", problems)
+    number, ok = whole_numbers(groups, "group", bad_rows)
     for role in ("user", "rule"):
-        ok &= refuse_missing(groups, role, problems)
+        ok &= refuse_missing(groups, role, bad_rows)
     key = pc.binary_join_element_wise(groups["user"], groups["rule"], " ")
     wanted = pc.binary_join_element_wise(rules["user"], rules["rule"], " ")
     # Only among good lines: a bad one says nothing about the group of its rule.
@@ -159,21 +160,21 @@ def _groups(rules: TextTable, groups: TextTable, problems: Problems) -> tuple[Ar
     contradicts: Mask = np.zeros(len(groups), dtype=bool)
     contradicts[rows] = number[rows] != number[rows[begin[back]]]
     what, remedy = "the rule is in two groups", "keep one of the lines"
-    ok &= groups.refuse(contradicts, what, remedy, problems=problems, show="rule")
+    ok &= groups.refuse(contradicts, what, remedy, bad_rows=bad_rows, show="rule")
     place = pc.fill_null(pc.index_in(wanted, key.filter(pa.array(ok))), -1).to_numpy(zero_copy_only=False)
     what, remedy = f"the rule is not in {groups.file}", "add it there: without its group a split may leak"
-    grouped = rules.refuse(place < 0, what, remedy, problems=problems, show="rule")
+    grouped = rules.refuse(place < 0, what, remedy, bad_rows=bad_rows, show="rule")
     surplus = ~pc.is_in(key, wanted).to_numpy(zero_copy_only=False) & ok
     what, remedy = f"the rule is not in {rules.file}", "delete the line, or restore the rule"
-    groups.refuse(surplus, what, remedy, problems=problems, show="rule")
+    groups.refuse(surplus, what, remedy, bad_rows=bad_rows, show="rule")
     group = np.full(len(rules), -1, dtype=np.int64)
     group[grouped] = number[ok][place[grouped]]
     return group, grouped
 
 
-def _source_numbers(rules: TextTable, name: str, number: str, problems: Problems) -> tuple[dict[str, int], Mask]:
+def _source_numbers(rules: TextTable, name: str, number: str, bad_rows: BadRows) -> tuple[dict[str, int], Mask]:
     """The source's number for each state or action, the first where it has several; submissions need it."""
-    numbers, ok = whole_numbers(rules, number, problems)
+    numbers, ok = whole_numbers(rules, number, bad_rows)
     coded = pc.fill_null(rules[name], "").dictionary_encode()
     _, first = np.unique(coded.indices.to_numpy(), return_index=True)
     return dict(zip(coded.dictionary.to_pylist(), numbers[first].tolist(), strict=True)), ok

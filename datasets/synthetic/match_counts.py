@@ -23,7 +23,7 @@ DOUBT = 5.0  # rules by which target and outcome are both padded, so that rare r
 ROUNDS = 8  # of drawing anew what a home has already, before its remaining choices are listed
 
 
-def settle(wirer: Wirer, draft: Draft, by_rank: Floats) -> tuple[Wirer, Draft]:
+def resolve_duplicates(wirer: Wirer, draft: Draft, by_rank: Floats) -> tuple[Wirer, Draft]:
     """The draft with relations, and the wirer that drew them.
 
     The relation that comes naturally most often is made to occur about `by_rank[0]` times, and so on. What a home would
@@ -39,9 +39,9 @@ def settle(wirer: Wirer, draft: Draft, by_rank: Floats) -> tuple[Wirer, Draft]:
     for _ in range(FITS):
         wirer = _fit_popularity(wirer, draft, aim)
         rule = relate(wirer, draft)
-        settled = redraw(wirer, replace(draft, rule=rule), np.flatnonzero(~_stand(wirer, draft, rule)))
-        aim = aim * (target + DOUBT) / (_seen(wirer, settled.rule) + DOUBT)
-    return wirer, settled
+        resolved = redraw(wirer, replace(draft, rule=rule), np.flatnonzero(~_stand(wirer, draft, rule)))
+        aim = aim * (target + DOUBT) / (_seen(wirer, resolved.rule) + DOUBT)
+    return wirer, resolved
 
 
 def _fit_popularity(wirer: Wirer, draft: Draft, aim: Floats) -> Wirer:

@@ -40,7 +40,7 @@ from datasets.registry import dataset
 from datasets.synthetic.catalogue import Catalogue, catalogue
 from datasets.synthetic.draws import LARGEST_SEED, Floats, whole
 from datasets.synthetic.households import Households, furnish
-from datasets.synthetic.match_counts import every_rule_once, often_seen, settle
+from datasets.synthetic.match_counts import every_rule_once, often_seen, resolve_duplicates
 from datasets.synthetic.wiring import Draft, Wirer, draft, room, roomy
 
 # --- How many devices or rules each home has: counts that meet published shares, a mean and a longest tail at once.
@@ -215,19 +215,19 @@ def wyze_synthetic(*, preset: str = "paper", homes: int | None = None, seed: int
     n_rules = roomy(n_rules, room(lived, cat))
     wirer = Wirer(lived, cat, np.ones(len(cat.relations)), rng)
     drafted = draft(wirer, n_rules, cloud)
-    wirer, settled = settle(wirer, drafted, rules_by_rank(chosen) * (n_rules.sum() / chosen.rules))
+    wirer, resolved = resolve_duplicates(wirer, drafted, rules_by_rank(chosen) * (n_rules.sum() / chosen.rules))
     full = n_homes == chosen.homes
     if full and chosen.every_typed:
-        settled = every_rule_once(wirer, settled)
+        resolved = every_rule_once(wirer, resolved)
     if full and chosen.seen_often:
-        settled = often_seen(wirer, settled, chosen.seen_often, chosen.most)
+        resolved = often_seen(wirer, resolved, chosen.seen_often, chosen.most)
     note = f"{n_homes:,} homes, not {chosen.homes:,}: counts are in proportion and not laid beside the published ones"
     provenance = Provenance(
         source=f"generated: {NAME}, preset {preset}, homes {n_homes}, seed {seed}",
         notes=() if full else (note,),
         published=chosen.published if full else "",
     )
-    return _homes(lived, cat, settled, provenance)
+    return _homes(lived, cat, resolved, provenance)
 
 
 def _homes(lived: Households, cat: Catalogue, drafted: Draft, provenance: Provenance) -> Homes:

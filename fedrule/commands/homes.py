@@ -22,7 +22,7 @@ def load_homes(text: str) -> Homes:
     """Load them; a name takes precedence over a path of the same spelling."""
     # Imported here: readers bring pandas, which a command about one home does not need.
     from datasets.common.options import read_assignments
-    from datasets.readers.detect import recognise
+    from datasets.readers.detect import detect_format
     from datasets.registry import get, load, names
 
     name, _, listed = text.partition(":")
@@ -40,5 +40,5 @@ def load_homes(text: str) -> Homes:
         if len(path.parts) == 1 and not path.suffix:
             get(name)  # says which names there are
         raise DataError(f"{path}: no such file or folder; give {HELP}")
-    kind = recognise(path)
+    kind = detect_format(path)
     return load(kind, path=path, **read_assignments(get(kind).load, options, where=kind))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets.common.errors import DataError
-from datasets.common.files import Json, moved_to
+from datasets.common.files import Json, atomic_file
 from datasets.homes import Array, Homes, Relation
 from fedrule.inference.request import Id
 from fedrule.inference.sentences import sentence
@@ -140,7 +140,7 @@ def write_all(parts: Iterable[Ranked], path: Path | str) -> tuple[int, int]:
     check_suffix(path)
     homes = rows = 0
     part = None
-    with moved_to(path) as temporary, closing(_WRITERS[path.suffix](temporary)) as writer:
+    with atomic_file(path) as temporary, closing(_WRITERS[path.suffix](temporary)) as writer:
         for part in parts:
             writer.add(part.frame())
             homes, rows = homes + part.homes.n_homes, rows + len(part)

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets.common.errors import DataError
-from datasets.common.files import moved_to
+from datasets.common.files import atomic_file
 from datasets.homes import Mask, frozen
 from datasets.valid import ValidRules
 from fedrule.models.card import Card
@@ -108,7 +108,7 @@ class SavedModel:
         text = self.card.json()
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
         content = save(arrays, metadata={"card": text, "sha256": _digest(text, arrays)})
-        with moved_to(path) as temporary:
+        with atomic_file(path) as temporary:
             temporary.write_bytes(_in_order(content))
 
     @classmethod

@@ -15,7 +15,7 @@ import pyarrow as pa
 from datasets.common.errors import DataError
 from datasets.common.options import read
 from datasets.homes import Array, Homes, Ids, Provenance, Relation, Rules
-from datasets.readers.bad_rows import Problems
+from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import read_table, whole_numbers
 from datasets.readers.join import join
 from fedrule.pipeline.database import Database
@@ -91,7 +91,7 @@ def _complete(table: pa.Table) -> list[tuple[str, ...]]:
     """The rows that have every value, trimmed as when homes are read."""
     if not table.num_rows:
         return []
-    text = read_table(table, {name: name for name in table.schema.names}, problems=Problems(), label="vocabulary")
+    text = read_table(table, {name: name for name in table.schema.names}, bad_rows=BadRows(), label="vocabulary")
     rows = zip(*(text[name].to_pylist() for name in text.columns), strict=True)
     return [row for row in rows if None not in row and not any(word.startswith(UNREADABLE) for word in row)]
 
@@ -130,7 +130,7 @@ class Pipeline:
             least = 1 if key == "rows" else 0
             if value < least:
                 raise DataError(f"{key}={value}: it is {least} or more")
-        Problems(on_error)  # knows which words there are
+        BadRows(on_error)  # knows which words there are
         self.name, self.add_devices, self.on_error = name, add_devices, on_error
         self.progress: Callable[[int], None] = lambda _: None  # told how many rows have come
         self._patience, self._rows = Patience(retries, pause), rows
@@ -177,13 +177,13 @@ class Pipeline:
         wanted = None if users is None else self._ids(users)
         if since is not None:
             wanted = self._changed(since)
-        problems = self._problems()
+        bad_rows = self._problems()
         # Rules first: a device that is added meanwhile is seen, and a new rule without its device is not.
-        rules = joined(list(self._read(self.rules, problems, wanted)), self.rules)
-        devices = joined(list(self._read(self.devices, problems, wanted)), self.devices)
+        rules = joined(list(self._read(self.rules, bad_rows, wanted)), self.rules)
+        devices = joined(list(self._read(self.devices, bad_rows, wanted)), self.devices)
         if wanted is None and not devices.rows:
             raise DataError(f"{self.devices.place}: it has columns but no rows")
-        homes = self._homes(devices, rules, problems)
+        homes = self._homes(devices, rules, bad_rows)
         if users is not None and wanted is not None and homes.n_homes < len(wanted):
             log.warning("%d of %d users have no device and no good rule", len(wanted) - homes.n_homes, len(wanted))
         return homes
@@ -194,16 +194,16 @@ class Pipeline:
         if size < 1:
             raise DataError(f"size={size}: it is 1 or more")
         words = self.vocabulary()
-        problems = self._problems()
+        bad_rows = self._problems()
         # Faults are told with the homes that are being read when they are found.
         streams = [
-            Sorted(self._read(source, problems, None), source, whole_users=self._whole_users)
+            Sorted(self._read(source, bad_rows, None), source, whole_users=self._whole_users)
             for source in (self.devices, self.rules)
         ]
         for devices, rules in in_parts(*streams, size=size):
-            yield words.number(self._homes(devices, rules, problems))
-            problems.found.clear()
-        problems.settle()  # what was read behind the last home
+            yield words.number(self._homes(devices, rules, bad_rows))
+            bad_rows.found.clear()
+        bad_rows.report()  # what was read behind the last home
 
     def vocabulary(self) -> Vocabulary:
         """All types and relations of the database."""
@@ -228,25 +228,25 @@ class Pipeline:
     def _reader(self) -> Reader:
         return Reader(self._whole_users, self._rows, self._patience, self.progress)
 
-    def _problems(self) -> Problems:
-        problems = Problems(self.on_error)
-        problems.reading(self.devices.label)
-        return problems
+    def _problems(self) -> BadRows:
+        bad_rows = BadRows(self.on_error)
+        bad_rows.reading(self.devices.label)
+        return bad_rows
 
-    def _read(self, source: Source, problems: Problems, users: list[int] | list[str] | None) -> Iterator[KeyedTable]:
+    def _read(self, source: Source, bad_rows: BadRows, users: list[int] | list[str] | None) -> Iterator[KeyedTable]:
         before = 0
         reader = self._reader
         for part in reader.everything(source) if users is None else reader.of_users(source, users):
-            yield sound(part, source, problems, before=before)
+            yield sound(part, source, bad_rows, before=before)
             before += part.num_rows
 
-    def _homes(self, devices: KeyedTable, rules: KeyedTable, problems: Problems) -> Homes:
-        group, usable = whole_numbers(rules, "group", problems) if "group" in rules else (None, None)
+    def _homes(self, devices: KeyedTable, rules: KeyedTable, bad_rows: BadRows) -> Homes:
+        group, usable = whole_numbers(rules, "group", bad_rows) if "group" in rules else (None, None)
         homes = join(
             self.name,
             devices,
             rules,
-            problems=problems,
+            bad_rows=bad_rows,
             provenance=Provenance(source=f"{self.devices.place} and {self.rules.place}"),
             add_devices=self.add_devices,
             usable=usable,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from datasets.homes import Mask
-from datasets.readers.bad_rows import Problem, Problems
+from datasets.readers.bad_rows import BadRows, Fault
 from datasets.readers.csv import TextTable
 
 # --- Rows of a cursor as text columns; a value that is no text or number stays visible as a bad one.
@@ -61,7 +61,7 @@ def _text(value: object) -> str | None:
 IDS = ("user", "device", "trigger_device", "action_device")  # what tells the rows of a table apart
 
 
-class KeyedProblem(Problem):
+class KeyedProblem(Fault):
     """One kind of fault in one table; `examples` holds the key of every row that has it."""
 
     __slots__ = ()
@@ -85,15 +85,15 @@ class KeyedTable(TextTable):
         """Only these rows."""
         return cast("KeyedTable", TextTable.keep(self, mask))
 
-    def refuse(self, bad: Mask, what: str, remedy: str, *, problems: Problems, show: str = "") -> Mask:
+    def refuse(self, bad: Mask, what: str, remedy: str, *, bad_rows: BadRows, show: str = "") -> Mask:
         """Report the bad rows by their keys and give back the mask of the others."""
         rows = np.flatnonzero(bad)
         if len(rows):
             roles = [role for role in (*IDS, show) if role in self.columns]
             spelled = spell({role: self.columns[role].take(pa.array(rows)) for role in dict.fromkeys(roles)}, self)
-            problems.reading(self.file)
+            bad_rows.reading(self.file)
             lines = tuple(line + 1 for line in self.record[rows].tolist())
-            problems.found.append(KeyedProblem(self.file, lines, what, remedy, tuple(spelled), "row"))
+            bad_rows.found.append(KeyedProblem(self.file, lines, what, remedy, tuple(spelled), "row"))
         return ~bad
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from datasets.common.errors import DataError
 from datasets.homes import Mask
-from datasets.readers.bad_rows import Problems
+from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import read_table
 from fedrule.pipeline.database import DatabaseError
 from fedrule.pipeline.rows import IDS, KeyedTable, Row, decode, unreadable
@@ -134,18 +134,18 @@ def _whole_users(rows: Sequence[Row]) -> int:
 WHOLE = r"^(0|-?[1-9][0-9]*)$"
 
 
-def sound(part: pa.Table, source: Source, problems: Problems, *, before: int) -> KeyedTable:
+def sound(part: pa.Table, source: Source, bad_rows: BadRows, *, before: int) -> KeyedTable:
     """The rows whose values can be read and whose user is known; `before` is the number of rows ahead of them.
 
     A user with blanks around it is refused: in another row, or in the other table, it would be another user. In a
     column that is declared INTEGER only whole numbers are good; SQLite keeps any text there.
     """
-    table = _trimmed(part, source, problems, before)
+    table = _trimmed(part, source, bad_rows, before)
     good: Mask = np.ones(len(table), dtype=bool)
 
     def refuse(role: str, bad: Mask, what: str, remedy: str) -> None:
         nonlocal good
-        good &= table.refuse(good & bad, f"{table.names[role]} {what}", remedy, problems=problems, show=role)
+        good &= table.refuse(good & bad, f"{table.names[role]} {what}", remedy, bad_rows=bad_rows, show=role)
 
     for role in table.columns:
         refuse(role, unreadable(table[role]), "is no text in UTF-8", "correct it")
@@ -154,7 +154,7 @@ def sound(part: pa.Table, source: Source, problems: Problems, *, before: int) ->
     blanks = good & _mask(pc.not_equal(written, table["user"]))
     as_written = replace(table, columns={**table.columns, "user": written})
     what, remedy = f"{table.names['user']} has blanks around it", "trim it in the database"
-    good &= as_written.refuse(blanks, what, remedy, problems=problems)
+    good &= as_written.refuse(blanks, what, remedy, bad_rows=bad_rows)
     for role in IDS:
         if role in table and source.is_whole(role):
             refuse(role, _no_number(table[role]), "is not a whole number, as its column's type says", "correct it")
@@ -176,11 +176,11 @@ def joined(parts: list[KeyedTable], source: Source) -> KeyedTable:
     return KeyedTable(source.label, columns, record, dict(source.names), sum(part.rows for part in parts))
 
 
-def _trimmed(part: pa.Table, source: Source, problems: Problems, before: int) -> KeyedTable:
+def _trimmed(part: pa.Table, source: Source, bad_rows: BadRows, before: int) -> KeyedTable:
     """As every other table is read: without surrounding blanks, nothing as null."""
     if not part.num_rows:
         return empty(source)
-    text = read_table(part, {role: role for role in source.names}, problems=problems, label=source.label)
+    text = read_table(part, {role: role for role in source.names}, bad_rows=bad_rows, label=source.label)
     return KeyedTable(source.label, text.columns, before + text.record, dict(source.names), part.num_rows)
 
 

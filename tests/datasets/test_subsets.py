@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import DataError, Homes, Provenance
-from datasets.readers.filters import narrow
+from datasets.readers.filters import filter_homes
 from tests.support.strategies import homes, triples
 from tests.support.two_homes import assert_same
 
@@ -66,10 +66,10 @@ def test_with_rules_keeps_homes_and_devices_and_only_these_rules(some: Homes, da
         lambda two: two.subset(np.array([1])),
         lambda two: two.with_rules(np.array([0])),
         lambda two: two.merged_types(),
-        lambda two: narrow(two, min_pair_count=2, min_rules=1),
+        lambda two: filter_homes(two, min_pair_count=2, min_rules=1),
         lambda two: two.with_vocabulary(["Sensor", "Lamp", "Plug"], two.relations),
     ],
-    ids=["subset", "with_rules", "merged_types", "narrow", "with_vocabulary"],
+    ids=["subset", "with_rules", "merged_types", "filter_homes", "with_vocabulary"],
 )
 def test_what_was_published_about_all_homes_is_not_laid_beside_a_part(two: Homes, part) -> None:
     whole = replace(two, provenance=Provenance(published="wyze-public"))
@@ -82,7 +82,7 @@ def test_what_was_published_about_all_homes_is_not_laid_beside_a_part(two: Homes
 
 def test_what_narrowing_leaves_out_is_counted(two: Homes) -> None:
     rare = two.with_rules(np.array([0, 2, 3]))  # Open -> On is left once
-    narrowed = narrow(rare, min_pair_count=2, min_devices=2)
+    narrowed = filter_homes(rare, min_pair_count=2, min_devices=2)
     assert narrowed.provenance.counts == {
         "rules left out as their pair is rare": 1,
         "homes left out as too small": 1,  # Bob's, with one device
@@ -91,28 +91,28 @@ def test_what_narrowing_leaves_out_is_counted(two: Homes) -> None:
 
 
 def test_types_that_no_home_owns_any_more_leave_with_the_homes(two: Homes) -> None:
-    few = narrow(two.subset(np.array([1, 0])), min_rules=0)
+    few = filter_homes(two.subset(np.array([1, 0])), min_rules=0)
     assert few.types == ("Lamp", "Sensor")
-    assert narrow(two.subset(np.array([1]))).types == ("Lamp",)
+    assert filter_homes(two.subset(np.array([1]))).types == ("Lamp",)
 
 
 def test_narrowing_by_nothing_gives_the_same_homes(two: Homes) -> None:
-    used = replace(narrow(two), provenance=Provenance(published="wyze-public"))
-    assert narrow(used) is used
+    used = replace(filter_homes(two), provenance=Provenance(published="wyze-public"))
+    assert filter_homes(used) is used
 
 
 def test_narrowing_to_nothing_is_refused_with_what_there_is(two: Homes) -> None:
     with pytest.raises(DataError, match="min_pair_count=3 leaves no rule: the commonest pair is seen 2 times"):
-        narrow(two, min_pair_count=3)
+        filter_homes(two, min_pair_count=3)
     with pytest.raises(DataError, match="leave no home: the largest have 3 rules and 3 devices; choose less"):
-        narrow(two, min_rules=4)
+        filter_homes(two, min_rules=4)
     with pytest.raises(DataError, match="min_pair_count=0: it counts"):
-        narrow(two, min_pair_count=0)
+        filter_homes(two, min_pair_count=0)
 
 
 def test_devices_that_no_rule_uses_can_be_taken_away(two: Homes) -> None:
     # Without Open -> On Ann's sensor has no rule.
-    narrowed = narrow(two.with_rules(np.array([2, 3])), only_used_devices=True)
+    narrowed = filter_homes(two.with_rules(np.array([2, 3])), only_used_devices=True)
     assert [[device.id for device in home.devices] for home in narrowed] == [[7, 8], [7]]
     assert [len(home.rules) for home in narrowed] == [1, 1]
     assert narrowed.types == ("Lamp",)

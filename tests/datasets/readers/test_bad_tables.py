@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from datasets.common.errors import DataError
-from datasets.readers.bad_rows import SHOWN, Problem, Problems
+from datasets.readers.bad_rows import SHOWN, BadRows, Fault
 from datasets.readers.join import SHARED_IDS
 from datasets.readers.wyze import read_wyze
 from tests.support.tables import DEVICE_HEADER, RULE_HEADER, write_pair
@@ -132,15 +132,15 @@ def test_every_bad_line_is_listed_in_order_and_the_rest_is_counted(tmp_path, cap
 
 
 def test_of_many_bad_lines_only_those_that_are_shown_are_put_into_words(monkeypatch):
-    problems = Problems()
-    problems.add("b.csv", range(1_000, 0, -1), "it is bad", "mend it", ["value"] * 1_000)
-    problems.add("b.csv", [3], "it is worse", "mend it")
-    problems.add("a.csv", range(1, 1_000), "it is bad", "mend it")
+    bad_rows = BadRows()
+    bad_rows.add("b.csv", range(1_000, 0, -1), "it is bad", "mend it", ["value"] * 1_000)
+    bad_rows.add("b.csv", [3], "it is worse", "mend it")
+    bad_rows.add("a.csv", range(1, 1_000), "it is bad", "mend it")
     worded = []
-    plain = Problem._sentence
-    monkeypatch.setattr(Problem, "_sentence", lambda self, place: worded.append(place) or plain(self, place))
+    plain = Fault._sentence
+    monkeypatch.setattr(Fault, "_sentence", lambda self, place: worded.append(place) or plain(self, place))
     with pytest.raises(DataError) as error:
-        problems.settle()
+        bad_rows.report()
     lines = str(error.value).splitlines()
     # By file as they were met, then by line: 1, 2, 3 (twice), 4, ..., 9 of b.csv.
     assert [int(line.split()[2].rstrip(":")) for line in lines[:10]] == [1, 2, 3, 3, 4, 5, 6, 7, 8, 9]
