@@ -11,6 +11,7 @@ import numpy.typing as npt
 from datasets.homes import Array, Homes
 
 Scores: TypeAlias = npt.NDArray[np.float32]
+LARGEST_SCORE = float(np.finfo(np.float32).max)
 
 
 class OnRound(Protocol):

@@ -177,6 +177,11 @@ class Rules:
             column.flags.writeable = False  # nobody else has it, so that it need not be copied
         return Rules(*columns)
 
+    def moved(self, home: Array, shift: Array) -> Rules:
+        """The same rules in homes of other numbers, whose devices have moved by shift[home]."""
+        by = shift[home]
+        return Rules(home, self.trigger + by, self.action + by, self.relation, self.group)
+
     def by_home(self) -> Rules:
         """The same rules sorted by home, keeping the order within each."""
         in_order = bool(np.all(self.home[1:] >= self.home[:-1]))
@@ -295,21 +300,17 @@ class Homes:
             raise DataError("subset: a home is named twice")
         if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self.n_homes:
             raise DataError(f"subset: home {chosen.min()} or {chosen.max()} is not one of 0..{self.n_homes - 1}")
-        devices = runs(self.device_start, chosen)
-        rules = self.rules.take(runs(self.rule_start, chosen))
-        new_home = np.full(self.n_homes, -1, dtype=np.int64)
-        new_home[chosen] = np.arange(len(chosen))
-        new_device = np.full(self.n_devices, -1, dtype=np.int64)
-        new_device[devices] = np.arange(len(devices))
+        device_start, rule_start, number = self.device_start, self.rule_start, np.arange(len(chosen))
+        devices = runs(device_start, chosen)
+        n_devices, n_rules = (start[chosen + 1] - start[chosen] for start in (device_start, rule_start))
+        shift = np.cumsum(n_devices) - n_devices - device_start[chosen]
         return replace(
             self,
             users=self.users[chosen],
-            device_home=new_home[self.device_home[devices]],
+            device_home=np.repeat(number, n_devices),
             device_type=self.device_type[devices],
             device_ids=self.device_ids[devices],
-            rules=Rules(
-                new_home[rules.home], new_device[rules.trigger], new_device[rules.action], rules.relation, rules.group
-            ),
+            rules=self.rules.take(runs(rule_start, chosen)).moved(np.repeat(number, n_rules), shift),
             provenance=self.provenance.derived(),
         )
 
@@ -341,6 +342,22 @@ class Homes:
         from datasets.storage import save
 
         save(self, Path(path))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HomeSubset:
+    """Some homes on their own, and where their devices are among all homes."""
+
+    homes: Homes
+    chosen: Array  # [n_chosen]  positions of the homes among all
+    shift: Array  # [n_chosen]  position of a device among those of `homes` minus that among all
+
+    @classmethod
+    def of(cls, everything: Homes, chosen: Array) -> HomeSubset:
+        """The chosen homes in this order; `chosen` has no home twice, so as many as there are, sorted, are all."""
+        all_chosen = len(chosen) == everything.n_homes and bool((np.diff(chosen) > 0).all())
+        homes = everything if all_chosen else everything.subset(chosen)
+        return cls(homes, chosen, homes.device_start[:-1] - everything.device_start[chosen])
 
 
 def starts(sorted_home: Array, n_homes: int) -> Array:

@@ -17,10 +17,9 @@ from datasets.homes import Array, Homes, Rules
 from fedrule.federated.algorithm import Gradient, Memory, Plan, Sent, train_locally
 from fedrule.federated.cohort import Purpose
 from fedrule.federated.vectors import Layout, Vector
-from fedrule.methods.graph_method import SamplingOptions
 from fedrule.model.encoders import Parameters
 from fedrule.model.score import Scorer
-from fedrule.training.examples import ExampleSampler, Score
+from fedrule.training.examples import ExampleSampler, SamplingOptions, Score
 from fedrule.training.loop import BatchLoss, TrainingBatch
 from fedrule.training.losses import Objective
 

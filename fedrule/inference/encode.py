@@ -22,7 +22,6 @@ Scores: TypeAlias = npt.NDArray[np.float32]
 Matrix: TypeAlias = npt.NDArray[np.float64]
 Floats: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
-LARGEST = float(np.finfo(np.float32).max)
 RUN = 32  # scores of which only the highest is looked at first
 
 

@@ -18,19 +18,18 @@ from datasets.common.errors import DataError
 from datasets.homes import Array
 from datasets.valid import ValidRules
 from fedrule.inference.encode import Graph, Matrix, Scores
+from fedrule.model.options import EDGES, Supports, needs_defaults, parameters_depend_on
 from fedrule.models.card import Card
 from fedrule.models.file import SavedModel, refuse_misfits
 
-# Along which rules hear; none at all leaves a device its type only, the ablation of the graph.
-WAYS = {"in": ("in",), "out": ("out",), "both": ("in", "out"), "none": ()}
-NOTHING_ELSE = {"encoder": "sage", "node_embedding": 0, "bias": "none", "context": 0, "evidence": 0}
+NEEDS_DEFAULTS = needs_defaults(Supports.NUMPY)
 
 
 def is_network_alone(options: Mapping[str, Any]) -> bool:
     """Whether a model with these options is GraphSAGE and a predictor, and nothing else."""
-    if missing := {*NOTHING_ELSE, "hidden", "predictor_hidden", "direction", "messages"} - options.keys():
+    if missing := set(parameters_depend_on()) - options.keys():
         raise DataError(f"the card's options lack {', '.join(sorted(missing))}")
-    return bool(options["hidden"]) and all(options[name] == value for name, value in NOTHING_ELSE.items())
+    return bool(options["hidden"]) and all(options[name] == value for name, value in NEEDS_DEFAULTS.items())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +52,7 @@ class NumpyNetwork:
     @classmethod
     def of(cls, saved: SavedModel) -> NumpyNetwork:
         given, valid = _fitting(saved), saved.valid
-        ways = WAYS[saved.card.options["direction"]]
+        ways = EDGES[saved.card.options["direction"]]
         parts = [name.removeprefix("theta.")[:-1] for name in given if name.startswith("theta.") and name[-1] == "1"]
         layers = tuple({part: given[f"theta.{part}{layer}"] for part in parts} for layer in (1, 2))
         rows = np.column_stack([given["phi.relation"], given["phi.relation_bias"]])
@@ -149,7 +148,7 @@ def _fitting(saved: SavedModel) -> dict[str, Matrix]:
 
 def _shapes(card: Card) -> dict[str, tuple[int, ...]]:
     options, n_types, n_relations = card.options, len(card.types), len(card.relations)
-    known = {"direction": tuple(WAYS), "messages": ("type", "relation")}
+    known = {"direction": tuple(EDGES), "messages": ("type", "relation")}
     for name, choices in known.items():
         if options[name] not in choices:
             raise DataError(
@@ -158,7 +157,7 @@ def _shapes(card: Card) -> dict[str, tuple[int, ...]]:
     for name in ("hidden", "predictor_hidden"):
         if type(options[name]) is not int:
             raise DataError(f"the card's option {name} is {options[name]!r}, and a whole number is expected")
-    hidden, ways = options["hidden"], WAYS[options["direction"]]
+    hidden, ways = options["hidden"], EDGES[options["direction"]]
     width = options["predictor_hidden"] or max(n_relations, hidden)
     shapes: dict[str, tuple[int, ...]] = {}
     for layer, inputs in ((1, n_types), (2, hidden)):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
+from baselines.method import LARGEST_SCORE
 from datasets.candidates import Pairs
 from datasets.homes import Array, Homes, Mask, Relation, Rules, runs
 from datasets.valid import ValidRules
 from fedrule.inference.encode import (
-    LARGEST,
     Floats,
     Graph,
     Matrix,
@@ -79,7 +79,7 @@ def _many_homes_scores(network: NumpyNetwork, graph: Graph, trigger: Array, acti
             hidden += as_action[action[rows]]
             np.maximum(hidden, 0.0, out=hidden)
             logit = hidden @ network.weight[types]
-            np.clip(logit, -LARGEST, LARGEST, out=logit)
+            np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE, out=logit)
             score[start[rows][:, None] + np.arange(network.n_valid[types])] = logit
     return score[runs(start, which)]
 
@@ -283,7 +283,7 @@ def _spelled(
     for first in range(0, len(chosen), AGAIN):  # all of them, where scores hardly differ
         some = slice(first, first + AGAIN)
         logit[some] = network.logits(as_trigger[trigger[some]], as_action[action[some]], rule[some])
-    score = np.clip(logit, -LARGEST, LARGEST).astype(np.float32)
+    score = np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE).astype(np.float32)
     return TopK(np.zeros_like(trigger), order[trigger], order[action], network.valid.relation[rule], score)
 
 
@@ -373,7 +373,7 @@ class ScorerSearch:
         scorer = self.model.scorer
         with torch.no_grad():
             logit = scorer.logits_of(self.model.parameters, scorer.query(homes, candidates)).numpy()
-        score = np.clip(logit, -LARGEST, LARGEST).astype(np.float32)
+        score = np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE).astype(np.float32)
         columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation, score)
         return _best_of_each([TopK(*columns)], k)
 

@@ -25,7 +25,7 @@ from fedrule.federated.trainers.evidence import Batched, is_evidence
 from fedrule.federated.trainers.kernel import Fast, is_fast
 from fedrule.federated.trainers.torch import OneByOne
 from fedrule.federated.vectors import Layout, Vector
-from fedrule.methods.graph_method import GraphMethod, Prepared, refuse_wrong_numbers
+from fedrule.methods.graph_method import GraphMethod, Prepared, check_range
 from fedrule.model.score import GraphModel
 from fedrule.training.loop import EarlyStopping, WarmStart
 
@@ -58,7 +58,8 @@ class Federated(GraphMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_wrong_numbers(self, not_negative=("predictor_rate",), positive=("learning_rate", "server_rate"))
+        check_range(self, "at least 0", "predictor_rate")
+        check_range(self, "above 0", "learning_rate", "server_rate")
         try:
             plan = self.engine().plan
         except DataError as error:
@@ -193,7 +194,7 @@ class FedProx(Federated):
     proximal: float = 0.1  # mu, strength of the pull
 
     def __post_init__(self) -> None:
-        refuse_wrong_numbers(self, positive=("proximal",))
+        check_range(self, "above 0", "proximal")
         super().__post_init__()
 
     def plan(self) -> Plan:

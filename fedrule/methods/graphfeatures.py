@@ -1,8 +1,8 @@
 """Gradient boosting on plain graph features of a candidate: the strong, simple baseline for a graph neural network.
 
-Part of each home's automations is hidden, and the trees learn to tell these from rules that the home could have and
-has not, by what the rest of the home and all other homes do (fedrule/evidence/features.py has the features). The trees are those
-of scikit-learn: Pedregosa et al. (2011), "Scikit-learn: machine learning in Python", JMLR.
+Part of each home's automations is hidden, and the trees learn to tell these from rules that the home could have but
+does not, by what the rest of the home and all other homes do (features: fedrule/evidence/features.py). The trees are
+those of scikit-learn: Pedregosa et al. (2011), "Scikit-learn: machine learning in Python", JMLR.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from baselines.registry import register
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask, Rules
 from fedrule.evidence.features import NAMES, Evidence, Features
-from fedrule.model.score import narrow, refuse_other_vocabulary
+from fedrule.model.score import check_vocabulary, homes_of_pairs
 from fedrule.training.examples import ExampleSampler
 
 log = logging.getLogger(__name__)
@@ -31,12 +31,12 @@ AT_ONCE = 1 << 17  # candidates scored at a time: 28 MB of features, and 56 more
 @register("graphfeatures")
 @dataclass(frozen=True)
 class GraphFeatures:
-    """Gradient-boosted trees on counts: what this home, this device and all homes already do that is like a rule."""
+    """Gradient-boosted trees on counts of similar rules of this home, this device and all homes."""
 
-    hidden_rules: float = 0.3  # probability that an automation is hidden from the features and asked for
+    hidden_rules: float = 0.3  # probability that an automation is hidden from the features and a target
     folds: int = 5  # parts of the homes; the counts that one part learns from are those of the others
     draws: int = 4  # times that other automations are hidden and other non-rules drawn
-    candidates: int = 300  # non-rules of each home that is asked, among those that it could have
+    candidates: int = 300  # non-rules of each home with a target, among those that it could have
     learning_rate: float = 0.05  # weight of each tree
     max_iter: int = 120  # trees
     max_leaf_nodes: int = 6  # of a tree
@@ -56,15 +56,15 @@ class GraphFeatures:
 
     def __post_init__(self) -> None:
         if not 0 < self.hidden_rules < 1:
-            raise DataError(f"graphfeatures: hidden_rules {self.hidden_rules} is not between 0 and 1, e.g. 0.3")
+            raise DataError(f"graphfeatures: hidden_rules must be in (0, 1), got {self.hidden_rules}")
         if not self.learning_rate > 0:
-            raise DataError(f"graphfeatures: learning_rate {self.learning_rate} is not above 0, e.g. 0.05")
+            raise DataError(f"graphfeatures: learning_rate must be above 0, got {self.learning_rate}")
         if not self.l2 >= 0:
-            raise DataError(f"graphfeatures: l2 {self.l2} is negative")
+            raise DataError(f"graphfeatures: l2 must be at least 0, got {self.l2}")
         least = {"folds": 2, "draws": 1, "candidates": 1, "max_iter": 1, "max_leaf_nodes": 2, "min_samples_leaf": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
-                raise DataError(f"graphfeatures: {name} {getattr(self, name)} is below {bound}")
+                raise DataError(f"graphfeatures: {name} must be at least {bound}, got {getattr(self, name)}")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
@@ -81,7 +81,7 @@ class GraphFeatures:
     def _examples(self, train: Homes, rng: np.random.Generator) -> tuple[Features, Mask]:
         """The features of candidates of all homes, and which of these are rules.
 
-        What is counted over homes is counted over those of the other folds. To leave only the home itself out would
+        What is counted over homes is counted over those of the other folds. To leave out only the home itself would
         give the answer away: of the candidates of one typed rule, those that are rules would see one home less.
         """
         features, positive = [np.zeros((0, len(NAMES)), dtype=np.float32)], [np.zeros(0, dtype=np.bool_)]
@@ -94,9 +94,9 @@ class GraphFeatures:
             for _ in range(self.draws):
                 drawn = sampler.draw(rng)
                 trigger_type, relation, action_type = part.typed(drawn.candidates)
-                asked = evidence.valid.contains(trigger_type, action_type, relation)  # as when it is to recommend
-                features.append(evidence.features(drawn.context, drawn.candidates.take(asked)))
-                positive.append(drawn.positive[asked])
+                valid = evidence.valid.contains(trigger_type, action_type, relation)  # as when it recommends
+                features.append(evidence.features(drawn.context, drawn.candidates.take(valid)))
+                positive.append(drawn.positive[valid])
         return np.concatenate(features), np.concatenate(positive)
 
     def _trees(self, rng: np.random.Generator) -> HistGradientBoostingClassifier:
@@ -106,7 +106,7 @@ class GraphFeatures:
             max_leaf_nodes=self.max_leaf_nodes,
             min_samples_leaf=self.min_samples_leaf,
             l2_regularization=self.l2,
-            early_stopping=False,  # it would watch candidates drawn beside those of training, of the same homes
+            early_stopping=False,  # it would validate on candidates of the same homes
             random_state=int(rng.integers(2**31)),
         )
 
@@ -120,24 +120,24 @@ class FeatureModel:
 
     def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
         """Log-odds among the candidates of training; NaN for a (type, relation, type) that training never saw."""
-        refuse_other_vocabulary("graphfeatures", homes, self.types, self.relations)
+        check_vocabulary("graphfeatures", homes, self.types, self.relations)
         valid = self.evidence.valid
         trigger_type, action_type = homes.device_type[trigger], homes.device_type[action]
-        many = valid.how_many(trigger_type, action_type)
+        n_valid = valid.how_many(trigger_type, action_type)
         scores = np.full((len(trigger), valid.n_relations), np.nan, dtype=np.float32)
         order = np.argsort(homes.device_home[trigger], kind="stable")
-        order = order[many[order] > 0]
-        end = np.cumsum(many[order])
+        order = order[n_valid[order] > 0]
+        end = np.cumsum(n_valid[order])
         first = 0
         while first < len(order):
-            last = int(np.searchsorted(end, end[first] - many[order[first]] + AT_ONCE, side="right"))
+            last = int(np.searchsorted(end, end[first] - n_valid[order[first]] + AT_ONCE, side="right"))
             some = order[first : max(last, first + 1)]
             pair, triple = valid.of_pairs(trigger_type[some], action_type[some])
             relation = valid.relation[triple]
-            shown, devices, others = narrow(homes, trigger[some], action[some])
+            shown, devices, others = homes_of_pairs(homes, trigger[some], action[some])
             devices, others = devices[pair], others[pair]
-            asked = Rules(shown.device_home[devices], devices, others, relation)
-            scores[some[pair], relation] = self._scores(shown, asked)
+            candidates = Rules(shown.device_home[devices], devices, others, relation)
+            scores[some[pair], relation] = self._scores(shown, candidates)
             first += len(some)
         return scores
 

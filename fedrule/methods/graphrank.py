@@ -1,10 +1,10 @@
-"""GraphRank: GraphRule with the options that win the list a person sees.
+"""GraphRank: GraphRule with the options that make the best recommendation list.
 
 Everything here is an option of `graphrule`; docs/graph.md shows what each one brings. Part of a home's automations is
-hidden, and the model learns to put these above all that the home could have instead. The score weighs plain evidence:
-rules of this home that agree with the candidate in some of trigger, state, act and action, paths between its devices,
-and what other homes have. It does without the paper's network, which on our validation data added nothing to the
-evidence; `hidden=16` brings it back.
+hidden, and the model learns to rank these above all that the home could have instead. The score is a small network on
+plain evidence: rules of this home that agree with the candidate in some of trigger, state, act and action, paths
+between its devices, and what other homes have. The paper's network is off, since on our validation data it added
+nothing to the evidence; `hidden=16` switches it on.
 """
 
 from __future__ import annotations
@@ -17,19 +17,17 @@ from fedrule.methods.graph_method import GraphMethod, Objectives
 from fedrule.methods.graphrule import GraphRule
 from fedrule.training.examples import NonRules
 
-# --- The options that win the list a person sees, for `graphrank` and for `fedrank`, which is trained in the homes.
-
 
 @dataclass(frozen=True)
 class RankingOptions(GraphMethod):
-    """Weighed evidence, learned by hiding part of a home's automations and putting them above all it could have."""
+    """The options of `graphrank`, and of `fedrank`, which is trained in the homes."""
 
     hidden: int = 0  # no network; 16 is the paper's
-    dropout: float = 0.3  # of the network that weighs the evidence; 200 homes are few
+    dropout: float = 0.3  # of the evidence network; 200 homes are few
     objective: Objectives = "ranking"
     non_rules: NonRules = "feasible"
     candidates: int = 300  # of up to 100,000 that a large home has
-    draws: int = 8  # evidence is costly to gather, so each draw is used several times
+    draws: int = 8  # evidence is costly to compute, so each draw is used several times
     hidden_rules: float = 0.3
     evidence: int = 64
 
@@ -52,5 +50,5 @@ class GraphRank(RankingOptions, GraphRule):
     rounds: int = 80
     learning_rate: float = 0.002
     decay: bool = True
-    batch_size: int = 24  # many small steps: large homes need them to be learned from
+    batch_size: int = 24  # many small steps, which large homes need
     homes_per_draw: int = 2000

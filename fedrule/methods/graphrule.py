@@ -1,7 +1,7 @@
 """GraphRule, centralized: the paper's network trained on all homes at once (paper, section 3.2 and Algorithm 1).
 
-100 steps of Adam, as in the paper's text, and one default that is not the paper's, the learning rate of 0.01;
-docs/graph.md says what that changes. A learning rate that is too high stops training: see `fedrule.training.loop`.
+100 steps of Adam, as in the paper's text, but with a learning rate of 0.01; docs/graph.md says what that changes. A
+learning rate that is too high stops training: see `fedrule.training.loop`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from baselines.method import OnRound, ignore
 from baselines.registry import register
 from datasets.homes import Homes, Rules
-from fedrule.methods.graph_method import GraphMethod, refuse_wrong_schedule
+from fedrule.methods.graph_method import GraphMethod, check_range
 from fedrule.model.encoders import Parameters
 from fedrule.model.score import GraphModel
 from fedrule.training.examples import Examples, ExampleSampler
@@ -47,7 +47,8 @@ class GraphRule(GraphMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_wrong_schedule(self)
+        check_range(self, "at least 0", "homes_per_draw", "batch_size", "weight_decay")
+        check_range(self, "above 0", "learning_rate")
 
     def fit(
         self,
@@ -79,22 +80,7 @@ class GraphRule(GraphMethod):
         def after_round(done: int, parameters: Parameters, values: dict[str, float]) -> None:
             on_round(done, self.rounds, prepared.model(parameters), values)
 
-        parameters = optimize(
-            scorer,
-            self.objective_function,
-            self._schedule,
-            draw,
-            name=self.NAME,
-            rng=rng,
-            validation=prepared.validation,
-            on_round=None if on_round is ignore else after_round,
-            initial=prepared.initial,
-        )
-        return prepared.model(parameters)
-
-    @property
-    def _schedule(self) -> Schedule:
-        return Schedule(
+        schedule = Schedule(
             self.rounds,
             self.learning_rate,
             self.weight_decay,
@@ -103,3 +89,15 @@ class GraphRule(GraphMethod):
             self.patience,
             self.decay,
         )
+        parameters = optimize(
+            scorer,
+            self.objective_function,
+            schedule,
+            draw,
+            name=self.NAME,
+            rng=rng,
+            validation=prepared.validation,
+            on_round=None if on_round is ignore else after_round,
+            initial=prepared.initial,
+        )
+        return prepared.model(parameters)

@@ -1,7 +1,7 @@
-"""Many homes as one graph: devices and rules of all homes in a few tensors, so that nothing loops over homes.
+"""Many homes as one graph: their devices and rules in a few tensors, so that nothing loops over homes.
 
-Homes share no device, so the graph of all homes falls apart into theirs, and whatever a layer does for one home it does
-for all of them at once.
+Homes share no device, so the joint graph consists of theirs, and whatever a layer does for one home it does for all of
+them at once.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from datasets.homes import Array, Homes, Rules
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edges:
-    """Who hears from whom: one message from a device to another for each rule."""
+    """One message from a device to another for each rule."""
 
     sender: Tensor  # [n_rules]
     receiver: Tensor  # [n_rules]
     relation: Tensor  # [n_rules]
-    share: Tensor  # [n_rules, 1]  1 / how many messages the receiver gets, float64
+    weight: Tensor  # [n_rules, 1]  1 / how many messages the receiver gets, float64
     n_devices: int
 
     @classmethod
     def of(cls, sender: Tensor, receiver: Tensor, relation: Tensor, n_devices: int) -> Edges:
-        many = torch.bincount(receiver, minlength=n_devices)[receiver]
-        return cls(sender, receiver, relation, (1 / many.double())[:, None], n_devices)
+        degree = torch.bincount(receiver, minlength=n_devices)[receiver]
+        return cls(sender, receiver, relation, (1 / degree.double())[:, None], n_devices)
 
     def mean(self, message: Tensor) -> Tensor:
-        """[n_devices, dim]: the mean of the messages [n_rules, dim] that reach each device; zeros where none does."""
-        share = self.share.to(message.dtype)
-        mean: Tensor = scatter(message * share, self.receiver, dim=0, dim_size=self.n_devices, reduce="sum")
+        """[n_devices, dim]: the mean of the messages [n_rules, dim] to each device; zeros where there are none."""
+        weight = self.weight.to(message.dtype)
+        mean: Tensor = scatter(message * weight, self.receiver, dim=0, dim_size=self.n_devices, reduce="sum")
         return mean
 
 
@@ -51,7 +51,7 @@ class GraphBatch:
 
     @classmethod
     def of(cls, homes: Homes, rules: Rules | None = None) -> GraphBatch:
-        """Devices of these homes; messages go along `rules`, or along all that the homes have."""
+        """The devices of these homes, with messages along `rules`, by default all that the homes have."""
         rules = homes.rules if rules is None else rules
         # Copies: tensors cannot be read-only, and the columns of homes are.
         trigger, action, relation = (torch.tensor(c) for c in (rules.trigger, rules.action, rules.relation))

@@ -1,6 +1,6 @@
-"""What a candidate's logit is made of: the network's, and whatever terms are added to it.
+"""The logit of a candidate rule: that of the network plus those of all score terms; and a fitted graph model.
 
-Like the network, a scorer is a value without parameters of its own: training hands them in, and so does inference.
+Like the network, a scorer is a value without parameters of its own: training passes them in, and so does inference.
 """
 
 from __future__ import annotations
@@ -10,63 +10,24 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from baselines.method import Scores
+from baselines.method import LARGEST_SCORE, Scores
 from datasets.common.errors import DataError
-from datasets.homes import Array, Homes, Relation, Rules
+from datasets.homes import Array, Homes, HomeSubset, Mask, Relation, Rules
 from datasets.valid import ValidRules
-from fedrule.inference.encode import LARGEST
 from fedrule.model.batch import GraphBatch
 from fedrule.model.encoders import Parameters
 from fedrule.model.network import Network
 from fedrule.model.terms import Observed, ScoreTerm
 
-# --- What a fitted graph method is shown: homes in its own vocabulary, and only those that are asked about.
-
-
-def refuse_other_vocabulary(name: str, homes: Homes, types: tuple[str, ...], relations: tuple[Relation, ...]) -> None:
-    """An error where the numbers of types and relations stand for other words than in the training of method `name`."""
-    if homes.types == types and homes.relations == relations:
-        return
-    strange = [str(word) for word in (*homes.types, *homes.relations) if word not in {*types, *relations}]
-    beyond = (
-        f" It has never seen {', '.join(strange[:3])}: leave out the devices and rules that have them, or fit again on "
-        "homes that do (datasets.vocabulary brings homes into one vocabulary)."
-    )
-    raise DataError(
-        f"{homes.name}: entity types and relations are numbered otherwise than in the training of {name}; "
-        f"give homes.with_vocabulary(model.types, model.relations).{beyond if strange else ''}"
-    )
-
-
-def refuse_pairs_across_homes(homes: Homes, trigger: Array, action: Array) -> None:
-    """An error for the first pair whose devices are of two homes."""
-    across = np.flatnonzero(homes.device_home[trigger] != homes.device_home[action])
-    if len(across):
-        first = across[0]
-        raise DataError(
-            f"{homes.name}: pair {first} is of devices {trigger[first]} and {action[first]}, which are of the homes "
-            f"{homes.device_home[trigger[first]]} and {homes.device_home[action[first]]}; a rule stays within a home"
-        )
-
-
-def narrow(homes: Homes, trigger: Array, action: Array) -> tuple[Homes, Array, Array]:
-    """Only the homes of these pairs, which are in the order of homes, and the pairs' devices among theirs."""
-    which, row = np.unique(homes.device_home[trigger], return_inverse=True)
-    shown = homes if len(which) == homes.n_homes else homes.subset(which)
-    shift = (shown.device_start[:-1] - homes.device_start[which])[row]
-    return shown, trigger + shift, action + shift
-
-
-CELLS_AT_ONCE = 1 << 20  # scores worked out at a time, 8 MB each in the predictor's two layers
+CELLS_AT_ONCE = 1 << 20  # scores computed at a time, 8 MB each in the predictor's two layers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """Candidates of homes as tensors, with all that can be known of them before there are parameters."""
+    """Candidates of homes as tensors, with everything about them that does not depend on parameters."""
 
     homes: GraphBatch  # with the rules that send messages
     trigger: Tensor  # [n]
@@ -79,49 +40,49 @@ class Query:
 class Scorer:
     """A network and the terms that are added to its logits.
 
-    Terms are for rules that training knows. Those of a pair that it never saw look alike to them: each is observed as
-    the first of them, so that terms are asked about a few relations of a pair and not about all.
+    Terms are for rules seen in training. The relations of a pair that were never seen all look alike to them: each is
+    observed as the first of them, so that terms score a few relations of a pair and not all.
     """
 
     network: Network | None  # None: the terms alone
     valid: ValidRules
     terms: tuple[ScoreTerm, ...] = ()
-    answers_unseen: bool = True  # False where training never asks about what no home has: then it has no score
+    answers_unseen: bool = True  # False where training never has a triple that no home has: then it gets no score
 
     def initial(self, generator: torch.Generator) -> Parameters:
-        """Parameters to start from: the network's, and those of each term behind its name and a dot."""
+        """Initial parameters: the network's, and those of each term prefixed with its name and a dot."""
         of_terms = {f"{t.name}.{name}": value for t in self.terms for name, value in t.initial(generator).items()}
         return (self.network.initial(generator) if self.network else {}) | of_terms
 
     def query(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Query:
-        """Candidates of homes whose rules send messages; `leave_out` as terms want it in training."""
+        """Candidates of homes whose rules send messages; `leave_out` is what terms need in training."""
         columns = (candidates.trigger, candidates.action, candidates.relation)
         trigger, action, relation = (torch.tensor(column) for column in columns)
         observed = self._observe(homes, candidates, leave_out=leave_out)
         return Query(GraphBatch.of(homes), trigger, action, relation, observed)
 
-    def logits_of(self, parameters: Parameters, asked: Query, generator: torch.Generator | None = None) -> Tensor:
-        """[n]; `generator` draws the dropout of training, without it nothing is dropped."""
-        logits = next(iter(parameters.values())).new_zeros(len(asked.trigger))
+    def logits_of(self, parameters: Parameters, query: Query, generator: torch.Generator | None = None) -> Tensor:
+        """[n]; `generator` is for dropout in training, without it nothing is dropped."""
+        logits = next(iter(parameters.values())).new_zeros(len(query.trigger))
         if self.network:
-            z = self.network.embed(parameters, asked.homes, generator)
-            logits = self.network.logits_of(parameters, z, asked.trigger, asked.action, asked.relation)
-        for term, observed in zip(self.terms, asked.observed, strict=True):
+            z = self.network.embed(parameters, query.homes, generator)
+            logits = self.network.logits_of(parameters, z, query.trigger, query.action, query.relation)
+        for term, observed in zip(self.terms, query.observed, strict=True):
             logits = logits + term.logits_of(_own(parameters, term), observed, generator)
         return logits
 
     def score_pairs(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array) -> Scores:
         """[n_pairs, n_relations]; NaN for what it does not answer.
 
-        With parameters in float64 it does not matter in the float32 of scores what else is asked.
+        With parameters in float64 the scores, in float32, do not depend on what else is scored at the same time.
         """
         scores = np.empty((len(trigger), len(homes.relations)), dtype=np.float32)
         order = np.argsort(homes.device_home[trigger], kind="stable")
         at_once = max(CELLS_AT_ONCE // max(len(homes.relations), 1), 1)
         for first in range(0, len(order), at_once):
             some = order[first : first + at_once]
-            block = self._block(parameters, *narrow(homes, trigger[some], action[some]))
-            scores[some] = np.clip(block.numpy(), -LARGEST, LARGEST)  # a score is never infinite
+            block = self._block(parameters, *homes_of_pairs(homes, trigger[some], action[some]))
+            scores[some] = np.clip(block.numpy(), -LARGEST_SCORE, LARGEST_SCORE)  # a score is never infinite
         return scores
 
     @torch.no_grad()
@@ -130,11 +91,11 @@ class Scorer:
         logits = next(iter(parameters.values())).new_zeros(len(trigger), len(homes.relations))
         if self.network:
             z = self.network.embed(parameters, GraphBatch.of(homes))
-            # All relations, also where few are asked for: one product of matrices is faster than many of vectors.
+            # All relations, even where few are needed: one product of matrices is faster than many of vectors.
             logits = self.network.logits(parameters, z, torch.tensor(trigger), torch.tensor(action))
         if self.answers_unseen and not self.terms:
             return logits
-        pair, relation, unseen = self._told_apart(homes.device_type[trigger], homes.device_type[action])
+        pair, relation, unseen = self._distinct(homes.device_type[trigger], homes.device_type[action])
         if not self.answers_unseen:
             pair, relation, unseen = pair[~unseen], relation[~unseen], unseen[~unseen]
         added = self._of_terms(parameters, homes, trigger[pair], action[pair], relation)
@@ -158,22 +119,22 @@ class Scorer:
         trigger_type, relation, action_type = homes.typed(candidates)
         seen = self.valid.contains(trigger_type, action_type, relation)
         relation = np.where(seen, relation, self._first_unseen[trigger_type * self.valid.n_types + action_type])
-        alike = Rules(candidates.home, candidates.trigger, candidates.action, relation)
-        return tuple(term.observe(homes, alike, leave_out=leave_out) for term in self.terms)
+        similar = Rules(candidates.home, candidates.trigger, candidates.action, relation)
+        return tuple(term.observe(homes, similar, leave_out=leave_out) for term in self.terms)
 
     @cached_property
     def _first_unseen(self) -> Array:
-        """[n_types ** 2]: the first relation that training never saw from one type to another; n_relations if none."""
+        """[n_types ** 2]: the first relation never seen in training from one type to another; n_relations if none."""
         start, relation = self.valid.start, self.valid.relation
-        many = np.diff(start)
-        within = np.arange(len(relation)) - np.repeat(start[:-1], many)
-        first = many.copy()  # the run is 0, 1, 2, ... unless it skips one before
+        count = np.diff(start)
+        within = np.arange(len(relation)) - np.repeat(start[:-1], count)
+        first = count.copy()  # the run is 0, 1, 2, ... unless it skips one before
         skips = relation != within
-        np.minimum.at(first, np.repeat(np.arange(len(many)), many)[skips], within[skips])
+        np.minimum.at(first, np.repeat(np.arange(len(count)), count)[skips], within[skips])
         return first
 
-    def _told_apart(self, trigger_type: Array, action_type: Array) -> tuple[Array, Array, npt.NDArray[np.bool_]]:
-        """Pair and relation of all that terms tell apart, by pair: each that training saw, and one that it did not."""
+    def _distinct(self, trigger_type: Array, action_type: Array) -> tuple[Array, Array, Mask]:
+        """Pair and relation of all that terms distinguish, by pair: each seen in training, and one that was not."""
         pair, triple = self.valid.of_pairs(trigger_type, action_type)
         unseen = self._first_unseen[trigger_type * self.valid.n_types + action_type]
         some = np.flatnonzero(unseen < self.valid.n_relations)
@@ -186,15 +147,12 @@ class Scorer:
 
 def _own(parameters: Parameters, term: ScoreTerm) -> Parameters:
     """A term's parameters by the names that it gave them."""
-    start = f"{term.name}."
-    return {name.removeprefix(start): value for name, value in parameters.items() if name.startswith(start)}
-
-
-# --- A fitted graph method: a scorer, its parameters, and the vocabularies that its numbers stand for.
+    prefix = f"{term.name}."
+    return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
 
 
 class GraphModel:
-    """A scorer and its parameters."""
+    """A fitted graph method: a scorer, its parameters, and the vocabularies that its numbers stand for."""
 
     def __init__(
         self,
@@ -205,11 +163,39 @@ class GraphModel:
         relations: tuple[Relation, ...],
     ) -> None:
         self.name, self.scorer, self.types, self.relations = name, scorer, types, relations
-        # Answers in float64: in the float32 of scores it then does not matter which homes share a product.
+        # Scores are computed in float64: rounded to float32 they do not depend on which homes share a product.
         self.parameters = {key: value.double() for key, value in parameters.items()}
 
     def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
-        """Logits for every relation; homes never seen in training are answered like any other."""
-        refuse_other_vocabulary(self.name, homes, self.types, self.relations)
-        refuse_pairs_across_homes(homes, trigger, action)
+        """Logits for every relation; homes never seen in training are scored like any other."""
+        check_vocabulary(self.name, homes, self.types, self.relations)
+        across = np.flatnonzero(homes.device_home[trigger] != homes.device_home[action])
+        if len(across):
+            first = across[0]
+            raise DataError(
+                f"{homes.name}: pair {first} has devices {trigger[first]} and {action[first]} of the homes "
+                f"{homes.device_home[trigger[first]]} and {homes.device_home[action[first]]}; a rule is within a home"
+            )
         return self.scorer.score_pairs(self.parameters, homes, trigger, action)
+
+
+def check_vocabulary(name: str, homes: Homes, types: tuple[str, ...], relations: tuple[Relation, ...]) -> None:
+    """An error where types and relations are numbered differently than in the training of method `name`."""
+    if homes.types == types and homes.relations == relations:
+        return
+    unseen = [str(word) for word in (*homes.types, *homes.relations) if word not in {*types, *relations}]
+    remedy = (
+        f" It has never seen {', '.join(unseen[:3])}: leave out the devices and rules that have them, or fit again on "
+        "homes that do (datasets.vocabulary brings homes into one vocabulary)."
+    )
+    raise DataError(
+        f"{homes.name}: entity types and relations are not numbered as in the training of {name}; "
+        f"use homes.with_vocabulary(model.types, model.relations).{remedy if unseen else ''}"
+    )
+
+
+def homes_of_pairs(homes: Homes, trigger: Array, action: Array) -> tuple[Homes, Array, Array]:
+    """Only the homes of these pairs, which are in the order of homes, and the pairs' devices among theirs."""
+    which, row = np.unique(homes.device_home[trigger], return_inverse=True)
+    subset = HomeSubset.of(homes, which)
+    return subset.homes, trigger + subset.shift[row], action + subset.shift[row]

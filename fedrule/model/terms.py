@@ -1,7 +1,7 @@
-"""What may be added to the network's logit of a candidate: a bias, the context of the home, evidence from its graph.
+"""Score terms, which are added to the network's logit: a bias, the context of the home, evidence from its graph.
 
 A term first observes candidates, once for each example and without parameters, and then scores what it observed. So
-what is costly is done once however many steps follow, and the score stays a pure function of parameters and tensors.
+the costly part is done once however many steps follow, and the score is a pure function of parameters and tensors.
 """
 
 from __future__ import annotations
@@ -20,59 +20,54 @@ from datasets.valid import ValidRules
 from fedrule.evidence.counts import COULD, HAVE
 from fedrule.evidence.features import NAMES, Evidence
 from fedrule.evidence.statistics import Statistics
-from fedrule.model.encoders import Parameters, dropped, uniform
+from fedrule.model.encoders import Parameters, dropout, uniform
 
 Observed: TypeAlias = dict[str, Tensor]
 
 
 class ScoreTerm(Protocol):
-    """Something that adds to the logits of candidates. Its name goes before the names of its parameters."""
+    """Something that adds to the logits of candidates. Its name is the prefix of the names of its parameters."""
 
     @property
     def name(self) -> str: ...
 
     def initial(self, generator: torch.Generator) -> Parameters:
-        """Parameters to start from; none for a term that has nothing to learn."""
+        """Initial parameters; none for a term that has nothing to learn."""
 
     def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:
-        """What there is to know of candidates [n] of these homes, given the rules that the homes have.
+        """What is known about candidates [n] of these homes, given the rules that the homes have.
 
         `leave_out` is given in training: the same homes with all their training rules. Statistics of all homes then
-        leave each home's own contribution out, or they would tell the answer.
+        leave out each home's own contribution, which would give the answer away.
         """
 
     def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:
-        """[n]: what to add to each candidate's logit; `generator` draws dropout in training."""
-
-
-# --- Typed rules by number, the items of the user-item formulation: what biases and the context of a home know of them.
+        """[n]: what to add to each candidate's logit; `generator` is for dropout in training."""
 
 
 def items(valid: ValidRules, homes: Homes, rules: Rules) -> Array:
-    """The number of each rule's (type, relation, type) among the valid ones; all never-seen ones share the last."""
+    """The number of each rule's (type, relation, type) among the valid ones; all unseen ones share the last."""
     trigger_type, relation, action_type = homes.typed(rules)
     number = valid.number(trigger_type, action_type, relation)
     return np.where(number >= 0, number, len(valid))
 
 
-def has_item(valid: ValidRules, homes: Homes, candidates: Rules) -> Array:
+def count_item(valid: ValidRules, homes: Homes, candidates: Rules) -> Array:
     """[n_candidates]: how many rules of the candidate's home are of its (type, relation, type)."""
     width = len(valid) + 1
-    own, many = np.unique(homes.rules.home * width + items(valid, homes, homes.rules), return_counts=True)
-    asked = candidates.home * width + items(valid, homes, candidates)
-    place = np.searchsorted(own, asked)
-    return np.where(np.append(own, -1)[place] == asked, np.append(many, 0)[place], 0)
-
-
-# --- How common a rule is, whoever asks: a bias for each (type, relation, type), learned or from counts.
-#
-# The paper's network has one bias for each relation; what is common between two types it has to work out from their
-# embeddings.
+    own, count = np.unique(homes.rules.home * width + items(valid, homes, homes.rules), return_counts=True)
+    key = candidates.home * width + items(valid, homes, candidates)
+    place = np.searchsorted(own, key)
+    return np.where(np.append(own, -1)[place] == key, np.append(count, 0)[place], 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedBias:
-    """A parameter for each (type, relation, type) that training has, and one for all that it has not."""
+    """A parameter for each (type, relation, type) in training, and one for all others.
+
+    The paper's network has one bias for each relation; how common a rule is between two types it has to learn from
+    their embeddings.
+    """
 
     valid: ValidRules
     name: ClassVar[str] = "bias"
@@ -89,10 +84,10 @@ class LearnedBias:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountBias:
-    """scale x log((homes that have it + 0.3) / (homes that own both types + 3)), with the scale learned from 1 on."""
+    """scale x log((homes that have it + 0.3) / (homes that own both types + 3)), with a learned scale, initially 1."""
 
     valid: ValidRules
-    have: npt.NDArray[np.float64]  # [n_valid + 1]  homes with the typed rule; none for the last, all never-seen ones
+    have: npt.NDArray[np.float64]  # [n_valid + 1]  homes with the typed rule; 0 for the last, all unseen ones
     could: npt.NDArray[np.float64]  # [n_types ** 2]  homes that own devices of both types
     name: ClassVar[str] = "bias"
 
@@ -109,36 +104,34 @@ class CountBias:
         have = self.have[items(self.valid, homes, candidates)]
         could = self.could[trigger_type * len(homes.types) + action_type]
         if leave_out is not None:
-            have = have - (has_item(self.valid, leave_out, candidates) > 0)
-            could = could - 1  # whoever can be asked about the rule owns both types
-        return {"log_share": torch.from_numpy(np.log((have + HAVE) / (could + COULD)))}
+            have = have - (count_item(self.valid, leave_out, candidates) > 0)
+            could = could - 1  # every home with the candidate owns both types
+        return {"log_frequency": torch.from_numpy(np.log((have + HAVE) / (could + COULD)))}
 
     def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:  # noqa: ARG002
         scale = parameters["scale"]
-        return scale * observed["log_share"].to(scale.dtype)
-
-
-# --- The whole home in the score of one rule: what else it has automated, and which entity types it owns.
-#
-# A device's embedding sees what is two rules away; this sees everything, as matrix factorization does. With e an
-# embedding for each typed rule and s one for each entity type,
-#
-#     c = ReLU(sum of e over the home's typed rules / sqrt(their number + 1) + mean of s over its types),
-#
-# and a candidate of typed rule m gets <c, v_m>. A rule is never context for itself: where the home has the candidate
-# already, c is made of its other rules, or training would learn to repeat what it was told.
+        return scale * observed["log_frequency"].to(scale.dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Context:
-    """A vector for each home, made of its typed rules and types, against one for each typed rule."""
+    """The whole home in the score of one rule: what else it has automated, and which entity types it owns.
+
+    A device's embedding sees what is two rules away; this sees everything, as matrix factorization does. With e an
+    embedding for each typed rule and s one for each entity type,
+
+        c = ReLU(sum of e over the home's typed rules / sqrt(their number + 1) + mean of s over its types),
+
+    and a candidate of typed rule m gets <c, v_m>. A rule is never context for itself: where the home has the candidate
+    already, c is made of its other rules, or training would learn to repeat its input.
+    """
 
     valid: ValidRules
     size: int
     name: ClassVar[str] = "context"
 
     def initial(self, generator: torch.Generator) -> Parameters:
-        """Rules' vectors start at zero, so that training starts from the network's own score."""
+        """The vectors v_m are initially zero, so that training starts from the network's own score."""
         known = len(self.valid) + 1
         return {
             "rule": uniform(known, self.size, fan_in=self.size, generator=generator),
@@ -151,8 +144,8 @@ class Context:
         width, n_types, n_relations = len(self.valid) + 1, self.valid.n_types, self.valid.n_relations
         rule = np.unique(homes.rules.home * width + items(self.valid, homes, homes.rules))
         owned = np.unique(homes.device_home * n_types + homes.device_type)
-        asked, known = (some.keys(homes.n_devices, n_relations) for some in (candidates, homes.rules))
-        alone = np.isin(asked, known) & (has_item(self.valid, homes, candidates) == 1)
+        keys, known = (some.keys(homes.n_devices, n_relations) for some in (candidates, homes.rules))
+        alone = np.isin(keys, known) & (count_item(self.valid, homes, candidates) == 1)
         columns = {
             "rule_home": rule // width,
             "rule": rule % width,
@@ -175,21 +168,19 @@ class Context:
         types = types / observed["types"].clamp(min=1)[:, None]
         itself = observed["itself"][:, None]
         others = rules.index_select(0, home) - itself * rule.index_select(0, candidate)
-        many = observed["rules"].index_select(0, home)[:, None] - itself
-        context = relu(others * (many + 1).to(rule.dtype).rsqrt() + types.index_select(0, home))
+        count = observed["rules"].index_select(0, home)[:, None] - itself
+        context = relu(others * (count + 1).to(rule.dtype).rsqrt() + types.index_select(0, home))
         return (context * parameters["candidate"].index_select(0, candidate)).sum(dim=1)
 
 
-# --- A small network that weighs the plain graph features of a candidate: the term of a score that is called evidence.
-
-# Shares of homes are logarithms around -3.5; near 0, as all other features are, training is faster.
-IS_SHARE = np.array([name.startswith("share of homes") for name in NAMES])
-LEVEL, SPREAD = np.where(IS_SHARE, -3.5, 0.0), np.where(IS_SHARE, 1.5, 1.0)
+# Frequencies among homes are logarithms around -3.5; near 0, as all other features are, training is faster.
+IS_FREQUENCY = np.array([name.startswith("share of homes") for name in NAMES])
+LEVEL, SPREAD = np.where(IS_FREQUENCY, -3.5, 0.0), np.where(IS_FREQUENCY, 1.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceNetwork:
-    """Two fully connected layers and a direct weight for each feature."""
+    """A small network on the plain graph features of a candidate: two dense layers and a direct weight per feature."""
 
     evidence: Evidence
     hidden: int
@@ -216,5 +207,5 @@ class EvidenceNetwork:
         hidden = features
         for layer in ("first", "second"):
             hidden = relu(torch.addmm(parameters[f"{layer}_bias"], hidden, parameters[layer]))
-            hidden = dropped(hidden, self.dropout, generator)
+            hidden = dropout(hidden, self.dropout, generator)
         return features @ parameters["direct"] + hidden @ parameters["last"]

@@ -20,16 +20,12 @@ from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
 from fedrule.model.encoders import Parameters
+from fedrule.model.options import parameters_depend_on
 from fedrule.model.score import Scorer
 from fedrule.models.card import Card
 from fedrule.models.file import SavedModel
 from fedrule.models.restore import counts_of, restored
 
-# Options that decide what a model is; all others are how it is trained, which may change from one training to the next.
-SHAPE = (
-    *("preset", "hidden", "predictor_hidden", "encoder", "self_loops", "heads", "direction", "messages"),
-    *("node_embedding", "bias", "context", "evidence"),
-)
 # What the rows of a parameter stand for; the columns, where its name begins with the third.
 ROWS = {
     "features": ("theta.self1", "theta.in1", "theta.out1"),
@@ -51,7 +47,8 @@ def align_vocabulary(card: Card, homes: Homes) -> Homes:
 def training_options(saved: SavedModel, options: Mapping[str, object]) -> dict[str, object]:
     """The options of a model with these of its training changed; the model itself stays what it is."""
     card = saved.card
-    for name in SHAPE:
+    fixed = parameters_depend_on()
+    for name in fixed:
         if name in options and options[name] != card.options[name]:
             raise DataError(
                 f"{name} {options[name]} decides what a model is, and this one has {card.options[name]}; leave it out, "
@@ -59,7 +56,7 @@ def training_options(saved: SavedModel, options: Mapping[str, object]) -> dict[s
             )
     width = saved.weights["phi.relation"].shape[1] if "phi.relation" in saved.weights else 0
     kept = card.options | ({"predictor_hidden": width} if width else {})  # 0 would grow with the relations
-    return kept | {name: value for name, value in options.items() if name not in SHAPE}
+    return kept | {name: value for name, value in options.items() if name not in fixed}
 
 
 def merged_counts(saved: SavedModel, train: Homes) -> Statistics:

@@ -1,8 +1,8 @@
-"""What one step of training is asked about: rules of homes and non-rules beside them, given the rules that are known.
+"""Training examples: rules of homes and sampled non-rules, given the rules that send messages.
 
-The paper (section 3.2) lets all rules of a home send messages and asks for all of them, beside as many sampled
-non-rules. A model trained so may learn to repeat what it is told; `hidden` takes part of a home's automations out of
-message passing and asks for those only.
+In the paper (section 3.2) all rules of a home send messages and all of them are targets, beside as many sampled
+non-rules. A model trained so may learn to repeat its input; `hidden` takes part of a home's automations out of message
+passing, and only those are targets.
 
 With `datasets.common.random.KeyedRandom` a client draws for itself what it would get among all the others.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,51 +20,57 @@ from datasets import negatives
 from datasets.candidates import has_self_rules
 from datasets.common.errors import DataError, unknown
 from datasets.common.random import RandomSource, random_source
-from datasets.homes import Array, Homes, Mask, Rules, runs, starts
+from datasets.homes import Array, Homes, HomeSubset, Mask, Rules, runs, starts
 from datasets.negatives import Feasible
 from datasets.valid import ValidRules
 
 NonRules = Literal["paper", "feasible", "hard"]
-# The model as it stands: a score [n_candidates] of candidates of these homes, given the rules that the homes have.
+# The current model: a score [n_candidates] of candidates of these homes, given the rules that the homes have.
 Score: TypeAlias = Callable[[Homes, Rules], npt.NDArray[np.floating[Any]]]
 
-LOOKED_AT = 10  # feasible candidates that "hard" scores for each that it keeps
+SCORED_PER_KEPT = 10  # feasible candidates that "hard" scores for each that it keeps
 COLUMNS = ("home", "trigger", "action", "relation")
-HIDING, NON_RULES, TIES = range(3)  # purposes of source
+HIDING, NON_RULES, TIES = range(3)  # purposes of random streams
+
+
+class SamplingOptions(TypedDict):
+    """Which non-rules are drawn, and how many; see `ExampleSampler.of`."""
+
+    non_rules: NonRules
+    per_rule: int
+    candidates: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examples:
-    """Candidates to score, given what the homes are known to have, and which of them are rules."""
+    """Candidates to score, given the rules that the homes are known to have, and which of them are rules."""
 
     context: Homes  # the homes with the rules that send messages
-    candidates: Rules  # rules asked for and non-rules, sorted by home; none comes twice
+    candidates: Rules  # targets and non-rules, sorted by home; none comes twice
     positive: Mask  # [n_candidates]  which of them are rules
     full: Homes  # the same homes with all their training rules, for `leave_out`
 
     @classmethod
-    def of(cls, context: Homes, asked: Rules, non_rules: Rules, full: Homes) -> Examples:
-        """Rules that are asked for and non-rules put together, home by home, the rules of a home first."""
-        columns = [np.concatenate([getattr(asked, name), getattr(non_rules, name)]) for name in COLUMNS]
+    def of(cls, context: Homes, targets: Rules, non_rules: Rules, full: Homes) -> Examples:
+        """Target rules and non-rules joined, home by home, the rules of a home first."""
+        columns = [np.concatenate([getattr(targets, name), getattr(non_rules, name)]) for name in COLUMNS]
         order = np.argsort(columns[0], kind="stable")
-        return cls(context, Rules(*columns).take(order), order < len(asked), full)
+        return cls(context, Rules(*columns).take(order), order < len(targets), full)
 
     def subset(self, homes: Array) -> Examples:
         """The same for these homes only, numbered anew in this order: a minibatch."""
-        full = self.full.subset(homes)
-        context = full if self.context is self.full else self.context.subset(homes)
+        full = HomeSubset.of(self.full, homes)
+        context = full.homes if self.context is self.full else self.context.subset(homes)
         start = starts(self.candidates.home, self.full.n_homes)
         some = runs(start, homes)
         home = np.repeat(np.arange(len(homes)), start[homes + 1] - start[homes])
-        moved = (full.device_start[:-1] - self.full.device_start[homes])[home]
-        taken = self.candidates.take(some)
-        candidates = Rules(home, taken.trigger + moved, taken.action + moved, taken.relation)
-        return Examples(context, candidates, self.positive[some], full)
+        candidates = self.candidates.take(some).moved(home, full.shift)
+        return Examples(context, candidates, self.positive[some], full.homes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExampleSampler:
-    """Draws a examples each time it is asked to; what depends on the training homes alone is prepared once."""
+    """Draws examples from training homes; what depends on the homes alone is prepared once."""
 
     train: Homes
     hidden: float
@@ -82,17 +88,17 @@ class ExampleSampler:
         train: Homes,
         valid: ValidRules,
         *,
-        hidden: float = 0.0,  # probability that an automation is a target and sends no messages; 0: all are, and all send
-        non_rules: NonRules = "paper",  # as in datasets.negatives; "hard": of feasible ones those that score highest
-        per_rule: int = 1,  # non-rules beside each rule that is asked for
-        candidates: int = 0,  # non-rules of each home that is asked, in place of `per_rule`; 0: count by rule
-        self_pairs: bool | None = None,  # whether a device may act on itself in its population; None: as `train` shows
+        hidden: float = 0.0,  # probability that an automation is a target and sends no messages; 0: all are and all do
+        non_rules: NonRules = "paper",  # as in datasets.negatives; "hard": the feasible ones that score highest
+        per_rule: int = 1,  # non-rules for each target
+        candidates: int = 0,  # non-rules for each home with a target, instead of `per_rule`; 0: count by rule
+        self_pairs: bool | None = None,  # whether a device may act on itself in its population; None: as in `train`
     ) -> ExampleSampler:
-        """Of these training homes, and the triples that are valid."""
+        """For these training homes; `valid` are the triples that feasible non-rules may have."""
         if not 0 <= hidden < 1:
-            raise DataError(f"examples: hidden {hidden} must be in [0, 1)")
+            raise DataError(f"examples: hidden must be in [0, 1), got {hidden}")
         if per_rule < 0 or candidates < 0:
-            raise DataError(f"examples: {per_rule} non-rules per rule and {candidates} per home must not be negative")
+            raise DataError(f"examples: non-rules must not be negative, got {per_rule} per rule, {candidates} per home")
         if non_rules not in get_args(NonRules):
             raise unknown("kind of non-rules", non_rules, get_args(NonRules))
         selves = has_self_rules(train.rules) if self_pairs is None else self_pairs
@@ -102,35 +108,35 @@ class ExampleSampler:
         return cls(train, hidden, non_rules, per_rule, candidates, selves, *_automations(train.rules), feasible)
 
     def draw(self, rng: np.random.Generator | RandomSource, *, score: Score | None = None) -> Examples:
-        """Hide, ask and draw non-rules, for all homes at once; `score` is needed by "hard", and only by it.
+        """Hide rules and draw non-rules, for all homes at once; only "hard" needs `score`.
 
-        No non-rule is a rule of `train`; a home with too few left gets those. Homes of which nothing is asked have no
+        No non-rule is a rule of `train`; a home with too few left gets those. Homes without a target have no
         candidates. The same `KeyedRandom` draws the same again; for several draws of a round pass streams of it.
         """
         source = random_source(rng)
-        context, asked = self.train, self.train.rules
+        context, targets = self.train, self.train.rules
         if self.hidden:
             # One number for each automation and, as results that are kept were drawn with one for each rule, unused
             # ones behind them; these belong to the last home, whose own come before.
-            unused = np.full(len(asked) - len(self.automation_home), self.train.n_homes - 1)
+            unused = np.full(len(targets) - len(self.automation_home), self.train.n_homes - 1)
             home = np.concatenate([self.automation_home, unused])
             hides = (source.stream(HIDING).random(home) < self.hidden)[self.automation]
-            context, asked = self.train.with_rules(~hides), asked.take(hides)
-        wanted = how_many(asked, self.train.n_homes, per_rule=self.per_rule, candidates=self.candidates)
+            context, targets = self.train.with_rules(~hides), targets.take(hides)
+        wanted = n_non_rules(targets, self.train.n_homes, per_rule=self.per_rule, candidates=self.candidates)
         others = source.stream(NON_RULES)
         if self.feasible is None:
-            drawn = negatives.paper(self.train, asked, rng=others, wanted=wanted, self_pairs=self.self_pairs)
+            drawn = negatives.paper(self.train, targets, rng=others, wanted=wanted, self_pairs=self.self_pairs)
         elif self.non_rules == "hard":
-            looked_at = self.feasible.draw(LOOKED_AT * wanted, others)
-            drawn = _hardest(context, looked_at, wanted, score, source.stream(TIES))
+            scored = self.feasible.draw(SCORED_PER_KEPT * wanted, others)
+            drawn = _hardest(context, scored, wanted, score, source.stream(TIES))
         else:
             drawn = self.feasible.draw(wanted, others)
-        return Examples.of(context, asked, drawn, self.train)
+        return Examples.of(context, targets, drawn, self.train)
 
 
-def how_many(asked: Rules, n_homes: int, *, per_rule: int, candidates: int) -> Array:
-    """[n_homes]: non-rules beside the rules asked for: `candidates` of a home that is asked, or, with 0, by rule."""
-    rules = np.bincount(asked.home, minlength=n_homes)
+def n_non_rules(targets: Rules, n_homes: int, *, per_rule: int, candidates: int) -> Array:
+    """[n_homes]: non-rules to draw: `candidates` for each home with a target, or, if 0, `per_rule` for each target."""
+    rules = np.bincount(targets.home, minlength=n_homes)
     return np.minimum(rules, 1) * candidates if candidates else rules * per_rule
 
 
@@ -146,7 +152,7 @@ def _automations(rules: Rules) -> tuple[Array, Array]:
 def _hardest(context: Homes, candidates: Rules, wanted: Array, score: Score | None, source: RandomSource) -> Rules:
     """Per home h the `wanted[h]` candidates of the highest score, or all; ties in random order."""
     if score is None:
-        raise DataError('examples: non-rules "hard" need the score of the model as it stands; hand in score=')
+        raise DataError('examples: non-rules "hard" need the score of the current model; pass score=')
     order = np.lexsort((source.random(candidates.home), -score(context, candidates), candidates.home))
-    place = np.arange(len(candidates)) - starts(candidates.home, len(wanted))[candidates.home]
-    return candidates.take(np.sort(order[place < wanted[candidates.home]]))
+    rank = np.arange(len(candidates)) - starts(candidates.home, len(wanted))[candidates.home]
+    return candidates.take(np.sort(order[rank < wanted[candidates.home]]))

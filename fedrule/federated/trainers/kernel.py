@@ -18,7 +18,6 @@ from fedrule.federated.states import Aligned
 from fedrule.federated.trainers.kernel_loops import train_clients
 from fedrule.federated.vectors import Layout, Vector
 from fedrule.federated.vectors import Vector as Floats
-from fedrule.model.network import Network
 from fedrule.training.examples import Examples, ExampleSampler
 from fedrule.training.losses import bce
 
@@ -313,12 +312,8 @@ def train_shard(
 
 def is_fast(task: Task) -> bool:
     """Whether the kernel knows the model: GraphSAGE as in Algorithm 1, the predictor, cross entropy, no more."""
-    network, scorer = task.scorer.network, task.scorer
-    if not isinstance(network, Network) or scorer.terms or task.objective is not bce or network.encoder != "sage":
-        return False
-    sizes = network.sizes
-    plain = sizes.direction == "in" and sizes.messages == "type"
-    return plain and not sizes.node_embedding and not sizes.dropout
+    network = task.scorer.network
+    return network is not None and network.is_papers and not task.scorer.terms and task.objective is bce
 
 
 @dataclass(frozen=True, eq=False)

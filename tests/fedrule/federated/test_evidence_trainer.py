@@ -140,7 +140,7 @@ def test_with_the_same_dropout_they_are_trained_as_one_by_one(seed):
     many = played(Batched(homes, task), Engine(plan))
     used = {}  # how many words a generator has given so far, by the generator
 
-    def dropped(hidden, share, chance):
+    def dropout(hidden, share, chance):
         n, (_, first) = hidden.numel(), used.get(id(chance), (chance, 0))
         used[id(chance)] = (chance, first + n)
         seed = np.array([chance.initial_seed()], dtype=np.uint64)
@@ -149,7 +149,7 @@ def test_with_the_same_dropout_they_are_trained_as_one_by_one(seed):
         return hidden * torch.from_numpy(kept.reshape(hidden.shape)) / (1 - share)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedrule.model.terms, "dropped", dropped)
+        patch.setattr(fedrule.model.terms, "dropout", dropout)
         alone = played(OneByOne(homes, task), Engine(plan))
     assert_alike(many, alone, bitwise=False)
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from baselines.method import LARGEST_SCORE
 from benchmarks.references.search import PlainSearch
 from datasets import Relation
 from fedrule.inference import search as many_homes
 from fedrule.inference import search as one_home
 from fedrule.inference import search as searches
-from fedrule.inference.encode import LARGEST, Graph, best_of_each, not_below
+from fedrule.inference.encode import Graph, best_of_each, not_below
 from fedrule.inference.network import NumpyNetwork
 from fedrule.inference.search import NetworkSearch, ScorerSearch, search_of
 from fedrule.models.file import SavedModel
@@ -169,7 +170,7 @@ def test_weights_of_any_size_give_finite_scores_in_the_same_order(size, messages
     expected = PlainSearch(saved).best(graph.device_type.tolist(), rules_of(graph), 1000)
     assert [row[1:] for row in rows(found)] == [rule for rule, _ in expected]
     assert np.isfinite(found.score).all()
-    assert np.abs(found.score).max() <= LARGEST
+    assert np.abs(found.score).max() <= LARGEST_SCORE
     by_scorer = scorer_search(saved).one(graph, 1000)
     assert rows(by_scorer) == rows(found)
 

@@ -197,5 +197,5 @@ def test_the_clients_part_runs_as_its_package_shows_it():
 def test_pairs_across_homes_are_refused():
     homes = datasets.load("wyze-synthetic", homes=5)
     model = build("fedgnn", rounds=1).fit(homes, rng=np.random.default_rng(0))
-    with pytest.raises(DataError, match=r"pair 1 is of devices 0 and .*, which are of the homes 0 and 4"):
+    with pytest.raises(DataError, match=r"pair 1 has devices 0 and .* of the homes 0 and 4"):
         model.score_pairs(homes, np.array([0, 0]), np.array([1, homes.n_devices - 1]))

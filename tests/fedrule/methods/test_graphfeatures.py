@@ -16,7 +16,7 @@ pytest.importorskip("sklearn", reason="graphfeatures needs the extra learn")
 import fedrule.methods.graphfeatures
 from fedrule.evidence.features import NAMES
 from fedrule.methods.graphfeatures import GraphFeatures
-from fedrule.model.score import narrow
+from fedrule.model.score import homes_of_pairs
 
 SMALL = GraphFeatures(min_samples_leaf=5, max_iter=40)
 CONTACT_LIGHT = ("ContactSensor", "Light")
@@ -121,14 +121,14 @@ def test_the_seed_decides():
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"hidden_rules": 0.0}, "hidden_rules 0.0 is not between 0 and 1"),
-        ({"hidden_rules": 1.0}, "hidden_rules 1.0 is not between 0 and 1"),
-        ({"learning_rate": 0.0}, "learning_rate 0.0 is not above 0"),
-        ({"l2": -1.0}, "l2 -1.0 is negative"),
-        ({"folds": 1}, "folds 1 is below 2"),
-        ({"draws": 0}, "draws 0 is below 1"),
-        ({"candidates": 0}, "candidates 0 is below 1"),
-        ({"max_leaf_nodes": 1}, "max_leaf_nodes 1 is below 2"),
+        ({"hidden_rules": 0.0}, r"hidden_rules must be in \(0, 1\), got 0.0"),
+        ({"hidden_rules": 1.0}, r"hidden_rules must be in \(0, 1\), got 1.0"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0, got 0.0"),
+        ({"l2": -1.0}, "l2 must be at least 0, got -1.0"),
+        ({"folds": 1}, "folds must be at least 2, got 1"),
+        ({"draws": 0}, "draws must be at least 1, got 0"),
+        ({"candidates": 0}, "candidates must be at least 1, got 0"),
+        ({"max_leaf_nodes": 1}, "max_leaf_nodes must be at least 2, got 1"),
     ],
 )
 def test_a_wrong_parameter_is_named(wrong, words):
@@ -140,7 +140,7 @@ def test_homes_in_another_vocabulary_are_refused_with_the_remedy():
     train = planted_homes()
     fitted = fit(SMALL, train)
     turned = train.with_vocabulary(TYPES[::-1], train.relations)
-    with pytest.raises(DataError, match=r"numbered otherwise than in the training of graphfeatures; give homes\.with_"):
+    with pytest.raises(DataError, match=r"not numbered as in the training of graphfeatures; use homes\.with_"):
         fitted.score_pairs(turned, *all_pairs(turned))
     more = train.with_vocabulary((*TYPES, "Oven"), train.relations)
     with pytest.raises(DataError, match="It has never seen Oven"):
@@ -151,7 +151,7 @@ def test_only_the_homes_of_the_pairs_are_shown():
     train = planted_homes()
     trigger, action = all_pairs(train)
     some = np.isin(train.device_home[trigger], [2, 5])
-    shown, moved, others = narrow(train, trigger[some], action[some])
+    shown, moved, others = homes_of_pairs(train, trigger[some], action[some])
     assert shown.users.tolist() == train.users[[2, 5]].tolist()
     assert shown.device_type[moved].tolist() == train.device_type[trigger[some]].tolist()
     assert shown.device_type[others].tolist() == train.device_type[action[some]].tolist()

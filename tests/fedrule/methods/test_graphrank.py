@@ -93,5 +93,5 @@ def test_devices_of_one_type_are_told_apart_by_what_they_do():
 
 
 def test_options_of_the_network_are_refused_without_one():
-    with pytest.raises(DataError, match="encoder is of the network, and with hidden 0 there is none"):
+    with pytest.raises(DataError, match="encoder is an option of the network, and with hidden 0 there is none"):
         GraphRank(encoder="gat")

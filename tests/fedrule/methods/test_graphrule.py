@@ -110,27 +110,27 @@ def test_a_model_that_was_never_asked_about_what_nobody_has_does_not_answer_for_
     [
         ({"preset": "paper"}, r"unknown preset of graphrule 'paper'; did you mean 'paper-text'\?"),
         ({"encoder": "sgae"}, r"unknown encoder of graphrule 'sgae'; did you mean 'sage'\?"),
-        ({"rounds": 0}, "graphrule: rounds 0 is below 1"),
-        ({"hidden": -2}, "hidden = -2: give at least 1"),
+        ({"rounds": 0}, "graphrule: rounds must be at least 1, got 0"),
+        ({"hidden": -2}, "hidden must be at least 1, got -2"),
         ({"hidden": 0}, "without a network .hidden 0. set bias, context or evidence"),
-        ({"hidden_rules": 1.0}, r"graphrule: hidden_rules 1\.0 is no share from 0 to below 1"),
-        ({"learning_rate": float("nan")}, r"graphrule: learning_rate nan is not above 0, e\.g\. 0\.01"),
-        ({"dropout": 1.0}, r"graphrule: dropout 1\.0 is no share from 0 to below 1"),
-        ({"dropout": 1.5, "hidden": 0, "evidence": 4}, r"graphrule: dropout 1\.5 is no share"),
-        ({"context": -1}, "graphrule: context -1 is negative"),
-        ({"draws": -1}, "graphrule: draws -1 is negative"),
-        ({"weight_decay": float("nan")}, "graphrule: weight_decay nan is negative or no number"),
+        ({"hidden_rules": 1.0}, r"graphrule: hidden_rules must be in \[0, 1\), got 1\.0"),
+        ({"learning_rate": float("nan")}, r"graphrule: learning_rate must be above 0, got nan"),
+        ({"dropout": 1.0}, r"graphrule: dropout must be in \[0, 1\), got 1\.0"),
+        ({"dropout": 1.5, "hidden": 0, "evidence": 4}, r"graphrule: dropout must be in \[0, 1\)"),
+        ({"context": -1}, "graphrule: context must be at least 0, got -1"),
+        ({"draws": -1}, "graphrule: draws must be at least 0, got -1"),
+        ({"weight_decay": float("nan")}, "graphrule: weight_decay must be at least 0, got nan"),
         (
             {"draws": 5, "non_rules": "hard"},
             "graphrule: draws 5, but what is hard changes with the model; set draws to 0",
         ),
         (
             {"draws": 1, "hidden_rules": 0.3},
-            r"graphrule: with draws 1 most rules are never hidden .*; use 0 or e\.g\. 10",
+            r"graphrule: with draws 1 most rules are never hidden, nor targets; use 0 or e\.g\. 10",
         ),
         ({"encoder": "gcn", "direction": "none"}, "encoder 'gcn': direction 'none' leaves a device no state"),
-        ({"messages": "relation", "direction": "none"}, "messages = 'relation': direction 'none' sends none"),
-        ({"patience": 5}, r"graphrule: patience 5 has nothing to watch; set validation, e\.g\. 0\.1"),
+        ({"messages": "relation", "direction": "none"}, "messages 'relation': direction 'none' sends none"),
+        ({"patience": 5}, r"graphrule: patience 5 needs a validation loss; set validation, e\.g\. 0\.1"),
     ],
 )
 def test_wrong_settings_are_named(wrong, message):
@@ -177,7 +177,7 @@ class Other(GraphRule):
 def test_a_subclass_with_other_defaults_speaks_in_its_own_name():
     assert Other().bias == "counts"
     assert {f.name for f in fields(Other)} == {f.name for f in fields(GraphRule)}
-    with pytest.raises(DataError, match="other: rounds 0"):
+    with pytest.raises(DataError, match="other: rounds must be at least 1"):
         Other(rounds=0)
 
 
@@ -203,10 +203,10 @@ def test_without_a_rule_all_scores_are_zero_and_it_says_so(caplog):
     assert "graphrule: toy homes has no rule to learn from; it has no score for anything" in caplog.text
 
 
-def test_homes_too_small_to_keep_a_rule_back_are_named(caplog):
+def test_homes_too_small_for_validation_are_named(caplog):
     with caplog.at_level(logging.WARNING):
         fitted(validation=0.01, patience=2)
-    assert "graphrule: homes of toy homes have too few rules to keep a share of 0.01 back" in caplog.text
+    assert "graphrule: homes of toy homes have too few rules to validate on a share of 0.01" in caplog.text
 
 
 def large_home(n_devices=500) -> Homes:
@@ -253,7 +253,7 @@ def test_on_validation_rules_of_real_homes_it_is_where_the_paper_is():
 def test_other_vocabularies_are_refused_and_the_remedy_works():
     model = fitted()
     turned = PLANTED.with_vocabulary(PLANTED.types[::-1], PLANTED.relations)
-    with pytest.raises(DataError, match=r"numbered otherwise than .* graphrule.* homes\.with_vocabulary\(model\.types"):
+    with pytest.raises(DataError, match=r"not numbered as .* graphrule.* homes\.with_vocabulary\(model\.types"):
         scores(model, turned)
     again = turned.with_vocabulary(model.types, model.relations)
     assert scores(model, again).tobytes() == scores(model).tobytes()

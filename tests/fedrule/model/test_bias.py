@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="the graph formulation needs the ext
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.evidence.statistics import Statistics  # noqa: E402
-from fedrule.model.terms import CountBias, LearnedBias, has_item, items  # noqa: E402  # noqa: E402
+from fedrule.model.terms import CountBias, LearnedBias, count_item, items  # noqa: E402  # noqa: E402
 
 OPEN = ("ContactSensor", 0, "Light")
 MOTION = ("MotionSensor", 1, "Light")
@@ -36,7 +36,7 @@ VALID = ValidRules.of(HOMES)
 
 def test_typed_rules_are_numbered_and_never_seen_ones_share_the_last_number():
     assert items(VALID, HOMES, ASKED).tolist() == [0, 0, 1, 2]
-    assert has_item(VALID, HOMES, ASKED).tolist() == [1, 0, 1, 0]
+    assert count_item(VALID, HOMES, ASKED).tolist() == [1, 0, 1, 0]
 
 
 def test_the_learned_bias_starts_at_zero_and_never_seen_rules_share_one():

@@ -20,7 +20,7 @@ from fedrule.model.encoders import (  # noqa: E402
     Gat,
     Gcn,
     Sizes,
-    messages,
+    message_edges,
 )
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
@@ -130,7 +130,7 @@ def test_a_device_that_no_rule_reaches_is_heard_in_the_first_layer(two, kind):
 
 
 def test_both_directions_are_the_undirected_graph(two):
-    sender, receiver = messages(GraphBatch.of(two), "both").tolist()
+    sender, receiver = message_edges(GraphBatch.of(two), "both").tolist()
     # sensor -> lamps 0 and 1, lamp 0 -> lamp 1, each and back; Bob's lamp and itself once.
     assert sorted(zip(sender, receiver, strict=True)) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (3, 3)]
     turned = Rules(two.rules.home, two.rules.action, two.rules.trigger, two.rules.relation)
@@ -163,12 +163,12 @@ def test_dropout_repeats_with_its_generator_and_is_off_without_one(two, kind):
 @pytest.mark.parametrize(
     ("kind", "wrong", "message"),
     [
-        (Gcn, {"messages": "relation"}, "encoder 'gcn' knows no messages = 'relation'; leave it at 'type'"),
-        (Gat, {"messages": "relation"}, "encoder 'gat' knows no messages = 'relation'; leave it at 'type'"),
-        (Gcn, {"heads": 2}, "encoder 'gcn' knows no heads = 2; leave it at 1"),
+        (Gcn, {"messages": "relation"}, "encoder 'gcn' has no messages, got 'relation'; leave it at 'type'"),
+        (Gat, {"messages": "relation"}, "encoder 'gat' has no messages, got 'relation'; leave it at 'type'"),
+        (Gcn, {"heads": 2}, "encoder 'gcn' has no heads, got 2; leave it at 1"),
         (Gcn, {"direction": "none"}, "encoder 'gcn': direction 'none' leaves a device no state; use encoder 'sage'"),
         (Gat, {"direction": "none"}, "encoder 'gat': direction 'none' leaves a device no state; use encoder 'sage'"),
-        (Gat, {"heads": 3}, "encoder 'gat': a hidden state of 4 has no 3 equal heads"),
+        (Gat, {"heads": 3}, "encoder 'gat': hidden 4 is not divisible by heads 3"),
     ],
 )
 def test_what_it_has_no_use_for_is_refused(two, kind, wrong, message):

@@ -17,10 +17,10 @@ geometric = pytest.importorskip("torch_geometric.nn", reason="the graph formulat
 
 from fedrule.model.batch import GraphBatch  # noqa: E402
 from fedrule.model.encoders import (  # noqa: E402
-    MOST_PLACES,
+    MAX_PLACES,
     Sage,
     Sizes,
-    dropped,
+    dropout,
 )
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -195,11 +195,11 @@ def test_a_node_embedding_tells_devices_of_one_type_apart():
 
 
 def test_further_devices_of_a_type_share_the_last_place():
-    homes = toy_homes([ToyHome(1, ("Light",) * (MOST_PLACES + 2))])
+    homes = toy_homes([ToyHome(1, ("Light",) * (MAX_PLACES + 2))])
     sage = Sage(sizes_of(homes, node_embedding=2))
     z = embed(sage, start(sage), homes)
-    np.testing.assert_array_equal(z[MOST_PLACES - 1 :], z[[-1] * 3])
-    assert not np.allclose(z[MOST_PLACES - 2], z[-1])
+    np.testing.assert_array_equal(z[MAX_PLACES - 1 :], z[[-1] * 3])
+    assert not np.allclose(z[MAX_PLACES - 2], z[-1])
 
 
 def test_dropout_repeats_with_its_generator_and_is_off_without_one(two):
@@ -212,7 +212,7 @@ def test_dropout_repeats_with_its_generator_and_is_off_without_one(two):
 
 def test_dropout_keeps_the_expected_value():
     hidden = torch.full((200, 100), 3.0)
-    found = dropped(hidden, 0.25, generator())
+    found = dropout(hidden, 0.25, generator())
     assert set(found.unique().tolist()) == {0.0, 4.0}  # 3 / (1 - 0.25)
     # 20,000 draws of 4 with generator 3/4: standard error 4 sqrt(3/16) / sqrt(20,000) = 0.012.
     assert found.mean().item() == pytest.approx(3, abs=0.05)
@@ -221,13 +221,13 @@ def test_dropout_keeps_the_expected_value():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"dropout": 1.0}, r"dropout = 1.0: give a share from 0 to below 1"),
-        ({"hidden": 0}, "hidden = 0: give at least 1"),
-        ({"node_embedding": -1}, "node_embedding = -1: give at least 0"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
+        ({"hidden": 0}, "hidden must be at least 1, got 0"),
+        ({"node_embedding": -1}, "node_embedding must be at least 0, got -1"),
         ({"direction": "inn"}, "unknown direction 'inn'; did you mean 'in'"),
         ({"messages": "relations"}, "unknown messages 'relations'; did you mean 'relation'"),
-        ({"self_loops": True}, "encoder 'sage' knows no self_loops = True; leave it at False"),
-        ({"heads": 2}, "encoder 'sage' knows no heads = 2; leave it at 1"),
+        ({"self_loops": True}, r"encoder 'sage' has no self_loops, got True; leave it at False"),
+        ({"heads": 2}, r"encoder 'sage' has no heads, got 2; leave it at 1"),
     ],
 )
 def test_sizes_that_cannot_be_are_refused(wrong, message):

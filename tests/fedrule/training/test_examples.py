@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from datasets import DataError, Homes, Rules
 from datasets.common.random import KeyedRandom
 from datasets.valid import ValidRules
-from fedrule.training.examples import LOOKED_AT, Examples, ExampleSampler, NonRules, Score
+from fedrule.training.examples import SCORED_PER_KEPT, Examples, ExampleSampler, NonRules, Score
 from tests.support.lamps import lamps
 from tests.support.strategies import homes, triples
 
@@ -47,7 +47,7 @@ def drawn(
     return sampler.draw(rng(seed), score=score)
 
 
-def asked(examples: Examples) -> list[tuple[int, int, int, int]]:
+def targets(examples: Examples) -> list[tuple[int, int, int, int]]:
     return triples(examples.candidates.take(examples.positive))
 
 
@@ -63,7 +63,7 @@ def test_a_rule_is_known_or_asked_for_and_the_paper_has_both(
     some: Homes, hidden: float, kind: NonRules, count: dict[str, int], seed: int
 ) -> None:
     examples = drawn(some, kind, hidden=hidden, seed=seed, **count)
-    known, questions, every = triples(examples.context.rules), asked(examples), triples(some.rules)
+    known, questions, every = triples(examples.context.rules), targets(examples), triples(some.rules)
     assert triples(examples.full.rules) == every
     if hidden:
         assert sorted(known + questions) == sorted(every)
@@ -76,7 +76,7 @@ def test_rules_of_one_automation_hide_together(some: Homes, hidden: float, seed:
     examples = drawn(some, hidden=hidden, seed=seed)
     assert some.rules.group is not None
     group = dict(zip(triples(some.rules), zip(some.rules.home, some.rules.group, strict=True), strict=True))
-    hidden_groups = {group[rule] for rule in asked(examples)}
+    hidden_groups = {group[rule] for rule in targets(examples)}
     assert not hidden_groups & {group[rule] for rule in triples(examples.context.rules)}
 
 
@@ -85,7 +85,7 @@ def test_each_automation_hides_with_the_chance_it_is_given(group: list[int] | No
     # 100 lamps, 4,000 rules. Of n automations 0.3 n hide, with a deviation of sqrt(0.21 n): 29 of 4,000, 20 of 2,000.
     some = lamps(100, 1, _spread(4000), group=group)
     examples = drawn(some, hidden=0.3)
-    hides = len(asked(examples)) * automations / 4000
+    hides = len(targets(examples)) * automations / 4000
     assert abs(hides - 0.3 * automations) < 4 * np.sqrt(0.21 * automations)
 
 
@@ -114,16 +114,16 @@ def test_no_non_rule_is_a_rule_and_each_could_be_one(
 
 
 @given(homes(max_rules=12), HIDDEN, st.sampled_from(KINDS), COUNTS, SEEDS)
-def test_asked_homes_get_as_many_non_rules_as_wanted_or_all_there_are(
+def test_chosen_homes_get_as_many_non_rules_as_wanted_or_all_there_are(
     some: Homes, hidden: float, kind: NonRules, count: dict[str, int], seed: int
 ) -> None:
     examples = drawn(some, kind, hidden=hidden, seed=seed, **count)
     # The same draw of what hides, with more non-rules wanted than any home has left.
     every = drawn(some, "feasible" if kind == "hard" else kind, hidden=hidden, seed=seed, candidates=10_000)
-    assert asked(every) == asked(examples)
+    assert targets(every) == targets(examples)
     for home in range(some.n_homes):
         rules, found, there = (
-            sum(rule[0] == home for rule in part) for part in (asked(examples), non_rules(examples), non_rules(every))
+            sum(rule[0] == home for rule in part) for part in (targets(examples), non_rules(examples), non_rules(every))
         )
         wanted = count["candidates"] * (rules > 0) if "candidates" in count else count["per_rule"] * rules
         assert found == min(wanted, there)
@@ -143,7 +143,7 @@ def test_hard_non_rules_are_the_highest_of_ten_times_as_many() -> None:
 
         found = non_rules(sampler.draw(rng(5), score=score))
         shown = triples(looked_at[0])
-        assert len(shown) == LOOKED_AT * candidates
+        assert len(shown) == SCORED_PER_KEPT * candidates
         assert found == sorted(shown)[-candidates:]
 
 
@@ -187,7 +187,7 @@ def test_each_draw_hides_and_draws_anew() -> None:
     sampler = ExampleSampler.of(some, ValidRules.of(some), hidden=0.5, non_rules="feasible")
     generator = rng()
     first, second = sampler.draw(generator), sampler.draw(generator)
-    assert asked(first) != asked(second)
+    assert targets(first) != targets(second)
     assert non_rules(first) != non_rules(second)
 
 
@@ -236,7 +236,7 @@ def test_a_keyed_practice_is_that_of_its_round_and_client(kind: NonRules) -> Non
     )
     first, again, *others = (sampler.draw(source, score=by_number) for source in sources)
     assert triples(first.candidates) == triples(again.candidates)
-    assert all(asked(first) != asked(other) for other in others)
+    assert all(targets(first) != targets(other) for other in others)
     assert all(non_rules(first) != non_rules(other) for other in others)
 
 
@@ -244,7 +244,7 @@ def test_keyed_automations_hide_with_the_chance_they_are_given() -> None:
     # As above: 4,000 rules of 2,000 automations, of which 600 hide, with a deviation of 20.
     some = lamps(100, 1, _spread(4000), group=[i // 2 for i in range(4000)])
     examples = ExampleSampler.of(some, ValidRules.of(some), hidden=0.3).draw(KeyedRandom(0, 0, np.array([0])))
-    assert abs(len(asked(examples)) / 2 - 600) < 80
+    assert abs(len(targets(examples)) / 2 - 600) < 80
 
 
 # Homes with little in them
@@ -267,7 +267,7 @@ def test_homes_without_rules_or_with_one_device_are_asked_nothing(kind: NonRules
 def test_a_device_that_acts_on_itself_is_asked_for_and_may_be_drawn(kind: NonRules) -> None:
     # One lamp, two relations, of which it has one; the other is not valid, since no home has it.
     examples = drawn(lamps(1, 2, [(0, 0, 1)]), kind)
-    assert asked(examples) == [(0, 0, 0, 1)]
+    assert targets(examples) == [(0, 0, 0, 1)]
     assert non_rules(examples) == ([(0, 0, 0, 0)] if kind == "paper" else [])
 
 
@@ -280,7 +280,7 @@ def test_a_client_is_told_whether_devices_act_on_themselves_in_its_population(ki
         assert sorted(pair[1:3] for pair in non_rules(sampler.draw(rng(), score=by_number))) == left
 
 
-def test_where_nothing_happens_to_hide_nobody_is_asked() -> None:
+def test_where_nothing_happens_to_hide_nobody_is_targets() -> None:
     some = lamps(3, 2, [(0, 1, 0), (1, 2, 1)])
     examples = drawn(some, hidden=1e-12, candidates=5)
     assert len(examples.candidates) == 0
@@ -291,7 +291,7 @@ def test_where_nothing_happens_to_hide_nobody_is_asked() -> None:
 
 
 @given(homes(max_homes=6, max_rules=12), HIDDEN, st.sampled_from(KINDS), st.data(), SEEDS)
-def test_a_part_holds_what_its_homes_are_asked(
+def test_a_part_holds_what_its_homes_are_targets(
     some: Homes, hidden: float, kind: NonRules, data: st.DataObject, seed: int
 ) -> None:
     examples = drawn(some, kind, hidden=hidden, seed=seed, per_rule=2)
@@ -299,15 +299,15 @@ def test_a_part_holds_what_its_homes_are_asked(
     chosen = chosen[: data.draw(st.integers(0, len(chosen)))]
     part = examples.subset(np.array(chosen, dtype=np.int64))
     # A examples as homes with its candidates as rules: subset renumbers these as it should.
-    asked_homes = replace(some, rules=examples.candidates).subset(np.array(chosen, dtype=np.int64))
-    assert triples(part.candidates) == triples(asked_homes.rules)
+    chosen_homes = replace(some, rules=examples.candidates).subset(np.array(chosen, dtype=np.int64))
+    assert triples(part.candidates) == triples(chosen_homes.rules)
     assert part.positive.tolist() == [
         bool(positive) for home in chosen for positive in examples.positive[examples.candidates.home == home]
     ]
     assert part.full.fingerprint == some.subset(np.array(chosen, dtype=np.int64)).fingerprint
     assert part.context.n_homes == len(chosen)
     assert set(triples(part.context.rules)) <= set(triples(part.full.rules))
-    assert part.context.n_rules + len(asked(part)) == part.full.n_rules * (1 if hidden else 2)
+    assert part.context.n_rules + len(targets(part)) == part.full.n_rules * (1 if hidden else 2)
 
 
 # Wrong settings
@@ -316,8 +316,8 @@ def test_a_part_holds_what_its_homes_are_asked(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"hidden": 1.0}, r"hidden 1.0 must be in \[0, 1\)"),
-        ({"per_rule": -1}, "-1 non-rules per rule and 0 per home must not be negative"),
+        ({"hidden": 1.0}, r"hidden must be in \[0, 1\), got 1.0"),
+        ({"per_rule": -1}, "non-rules must not be negative, got -1 per rule, 0 per home"),
         ({"non_rules": "feasable"}, "unknown kind of non-rules 'feasable'; did you mean 'feasible'"),
     ],
 )
@@ -329,5 +329,5 @@ def test_settings_that_mean_nothing_are_refused(settings: dict[str, object], mes
 
 def test_hard_non_rules_without_a_score_are_refused() -> None:
     some = lamps(2, 2, [(0, 1, 0)])
-    with pytest.raises(DataError, match="hand in score="):
+    with pytest.raises(DataError, match="pass score="):
         ExampleSampler.of(some, ValidRules.of(some), non_rules="hard").draw(rng())

@@ -125,9 +125,7 @@ def test_homes_in_small_batches_learn_as_well():
 
 
 def test_it_stops_without_a_better_loss_on_validation_rules_and_goes_back_to_the_best():
-    _, validation = split_validation(
-        HOMES, 0.4, non_rules="paper", per_rule=1, candidates=0, rng=np.random.default_rng(0)
-    )
+    _, validation = split_validation(HOMES, 0.4, PAPER, rng=np.random.default_rng(0))
     heard = Heard()
     found = fit(200, 0.1, validation=validation, on_round=heard, patience=4)
     losses = [values["validation_loss"] for _, _, values in heard]
@@ -174,22 +172,19 @@ def test_a_run_that_never_went_well_is_an_error(rate, round_):
 def test_validation_rules_are_neither_trained_on_nor_non_rules():
     rng = np.random.default_rng(0)
     for non_rules, candidates in (("paper", 0), ("feasible", 0), ("hard", 3)):
-        known, validation = split_validation(
-            HOMES, 0.4, non_rules=non_rules, per_rule=2, candidates=candidates, rng=rng
-        )
+        sampling = {"non_rules": non_rules, "per_rule": 2, "candidates": candidates}
+        known, validation = split_validation(HOMES, 0.4, sampling, rng=rng)
         sizes = HOMES.n_devices, len(HOMES.relations)
-        asked = validation.candidates.keys(*sizes)
+        keys = validation.candidates.keys(*sizes)
         assert known.n_rules + validation.positive.sum() == HOMES.n_rules
-        assert np.isin(asked[validation.positive], HOMES.rules.keys(*sizes)).all()
-        assert not np.isin(asked[~validation.positive], HOMES.rules.keys(*sizes)).any()
-        assert not np.isin(asked, known.rules.keys(*sizes)).any()
+        assert np.isin(keys[validation.positive], HOMES.rules.keys(*sizes)).all()
+        assert not np.isin(keys[~validation.positive], HOMES.rules.keys(*sizes)).any()
+        assert not np.isin(keys, known.rules.keys(*sizes)).any()
         assert (~validation.positive).any() or non_rules != "paper"  # a home may have all that is feasible
 
 
 def test_homes_too_small_for_a_validation_rule_train_on_all():
-    known, validation = split_validation(
-        HOMES, 0.1, non_rules="paper", per_rule=1, candidates=0, rng=np.random.default_rng(0)
-    )
+    known, validation = split_validation(HOMES, 0.1, PAPER, rng=np.random.default_rng(0))
     assert validation is None
     assert known is HOMES
 
