@@ -1,11 +1,11 @@
-"""Homes from SQLite and PostgreSQL, up to the size of the public data, against a plain loop that ends with the same."""
+"""Homes from SQLite and PostgreSQL, up to the size of the public data, against a plain loop with the same result."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -14,12 +14,13 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import datasets
 from benchmarks.conftest import Peak
 from benchmarks.speed.measure import note_ratio, seconds
+from benchmarks.speed.postgres_server import MISSING, programs, running
 from datasets.homes import Array, Homes, Ids, Relation, Rules
 
-ROUNDS = 2  # of either, the fastest counts
-SIZES = {"smoke": 5_000, "default": 50_000, "paper": 272_664}  # homes; the last are those of the public data
+ROUNDS = 2  # of each; the fastest counts
+SIZES = {"smoke": 5_000, "default": 50_000, "paper": 272_664}  # homes; the last is the size of the public data
 PART = 10_000  # users at a time
-ASKED = 10  # with users= every tenth is asked for
+EVERY = 10  # with users=, every tenth user
 POSTGRESQL = "postgresql://"
 TABLES = {
     "devices": {"user": "bigint", "device": "bigint", "type": "text"},
@@ -31,22 +32,18 @@ TABLES = {
         "action_device": "bigint",
     },
 }
-PIPELINE = "from fedrule.pipeline import Pipeline, TableAt\npipeline = Pipeline(TableAt({url!r}), TableAt())\n"
+PIPELINE = (
+    "from fedrule.pipeline import Pipeline, TableConfig\npipeline = Pipeline(TableConfig({url!r}), TableConfig())\n"
+)
 REFERENCE = "from benchmarks.speed.test_pipeline import row_by_row\nhomes = row_by_row({url!r})"
 
 
-Row: TypeAlias = tuple[Any, ...]  # of a driver, which does not say what is in it
-
-
-class Server(Protocol):
-    """A PostgreSQL server of one's own."""
-
-    def url(self) -> str: ...
+Row: TypeAlias = tuple[Any, ...]  # of a driver
 
 
 @pytest.fixture(scope="module")
 def homes(scale: str) -> Homes:
-    """What the databases are filled with; at the full size these are 1,354,098 devices and 852,072 rules."""
+    """The content of the databases; at full size 1,354,098 devices and 852,072 rules."""
     return datasets.load("wyze-synthetic", preset="public", homes=SIZES[scale])
 
 
@@ -60,35 +57,28 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield path
         return
     pytest.importorskip("psycopg", reason='needs the extra pipeline: pip install "fedrule[pipeline]"')
-    # Asked for by name: benchmarks import nothing of the tests, which are no part of an installed package.
-    own = pytest.importorskip("tests.support.postgres_server", reason="the server is started by what is in tests/")
-    if own.programs() is None:
-        pytest.skip(own.MISSING)
-    with own.running() as server:
-        yield filled(server, homes)
-
-
-def filled(server: Server, homes: Homes) -> str:
-    """The address of the server, on which both tables are then."""
-    fill(server.url(), homes)
-    return server.url()
+    if programs() is None:
+        pytest.skip(MISSING)
+    with running() as server:
+        fill(server.url(), homes)
+        yield server.url()
 
 
 def test_load_from_a_database(benchmark: BenchmarkFixture, peak: Peak, url: str) -> None:
     """All homes at once."""
-    from fedrule.pipeline import Pipeline, TableAt
+    from fedrule.pipeline import Pipeline, TableConfig
 
-    pipeline = Pipeline(TableAt(url), TableAt())
+    pipeline = Pipeline(TableConfig(url), TableConfig())
     homes: Homes = benchmark.pedantic(pipeline.load, rounds=ROUNDS)
     assert homes.fingerprint == row_by_row(url).fingerprint
     note(benchmark, peak, url, homes.n_devices + homes.n_rules, "pipeline.load()")
 
 
-def test_load_part_by_part(benchmark: BenchmarkFixture, peak: Peak, url: str) -> None:
-    """Homes of 10,000 users at a time: the memory does not grow with the database."""
-    from fedrule.pipeline import Pipeline, TableAt
+def test_load_in_batches(benchmark: BenchmarkFixture, peak: Peak, url: str) -> None:
+    """Homes of 10,000 users at a time: memory does not grow with the database."""
+    from fedrule.pipeline import Pipeline, TableConfig
 
-    pipeline = Pipeline(TableAt(url), TableAt())
+    pipeline = Pipeline(TableConfig(url), TableConfig())
 
     def parts() -> int:
         return sum(part.n_devices + part.n_rules for part in pipeline.batches(PART))
@@ -98,19 +88,19 @@ def test_load_part_by_part(benchmark: BenchmarkFixture, peak: Peak, url: str) ->
 
 
 def test_load_some_users(benchmark: BenchmarkFixture, peak: Peak, url: str, homes: Homes) -> None:
-    """A tenth of the users; the reference, which reads everything, is told for the rows that all have."""
-    from fedrule.pipeline import Pipeline, TableAt
+    """A tenth of the users; the reference reads everything, so times are per row of the whole database."""
+    from fedrule.pipeline import Pipeline, TableConfig
 
-    pipeline = Pipeline(TableAt(url), TableAt())
-    asked = homes.users[::ASKED].tolist()
-    some: Homes = benchmark.pedantic(lambda: pipeline.load(users=asked), rounds=ROUNDS)
-    assert some.n_homes == len(asked)
+    pipeline = Pipeline(TableConfig(url), TableConfig())
+    users = homes.users[::EVERY].tolist()
+    some: Homes = benchmark.pedantic(lambda: pipeline.load(users=users), rounds=ROUNDS)
+    assert some.n_homes == len(users)
     rows = homes.n_devices + homes.n_rules
-    note(benchmark, peak, url, rows, f"pipeline.load(users=range(1, {homes.n_homes}, {ASKED}))")
+    note(benchmark, peak, url, rows, f"pipeline.load(users=range(1, {homes.n_homes}, {EVERY}))")
 
 
 def note(benchmark: BenchmarkFixture, peak: Peak, url: str, rows: int, work: str) -> None:
-    """Write down the ratio to the reference, and the memory of both."""
+    """Record the ratio to the reference, and the memory of both."""
     reference = seconds(lambda: row_by_row(url), repeats=ROUNDS) / rows
     memory = peak(PIPELINE.format(url=url) + work)
     slow = peak(REFERENCE.format(url=url))
@@ -119,7 +109,7 @@ def note(benchmark: BenchmarkFixture, peak: Peak, url: str, rows: int, work: str
 
 
 def row_by_row(url: str) -> Homes:
-    """The same homes by dictionaries: every row of both tables in memory, one step of a loop for each.
+    """The same homes with dictionaries: all rows of both tables in memory, one loop iteration per row.
 
     A rule with a device that its user does not own is a KeyError; nothing else is checked.
     """
@@ -147,7 +137,7 @@ def row_by_row(url: str) -> Homes:
 
 
 def fetched(url: str, table: str) -> Sequence[Row]:
-    """All rows, by the driver alone."""
+    """All rows, by the driver only."""
     names = ", ".join(f'"{name}"' for name in TABLES[table])
     query = f"select {names} from {table}"
     if url.startswith(POSTGRESQL):
@@ -209,6 +199,6 @@ def declared(table: str) -> str:
 
 
 def each(values: Ids | Sequence[str], number: Array) -> Iterator[object]:
-    """The value at each of these places, as Python's own."""
+    """The value at each of these positions, as a Python object."""
     words = values.tolist() if isinstance(values, np.ndarray) else values
     return (words[place] for place in number.tolist())

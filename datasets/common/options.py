@@ -231,7 +231,8 @@ def _expected(schema: Any) -> tuple[str, list[str]]:
         parts = {schema.get(key, {}).get("type", "any") for key in ("keys_schema", "values_schema")}
         phrases = {"str": "a mapping of texts to texts (KEY.ENTRY=TEXT)", "any": "a mapping"}
         return phrases.get(parts.pop(), "") if len(parts) == 1 else "", []
-    return SCALARS.get(kind, ""), []
+    bounds = [f" {words} {schema[key]}" for key, words in (("ge", "of at least"), ("gt", "above")) if key in schema]
+    return SCALARS.get(kind, "") + "".join(bounds), []
 
 
 def _read_table(cls: type, value: object, validate: Callable[[object], Any]) -> object:

@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from fedrule.pipeline.database import DatabaseError
     from fedrule.pipeline.pipeline import Pipeline as Pipeline
     from fedrule.pipeline.pipeline import Vocabulary
-    from fedrule.pipeline.settings import TableAt as TableAt
+    from fedrule.pipeline.settings import TableConfig as TableConfig
 
-__all__ = ["DatabaseError", "Pipeline", "TableAt", "Vocabulary"]
+__all__ = ["DatabaseError", "Pipeline", "TableConfig", "Vocabulary"]
 
-_WHERE = {"DatabaseError": "errors", "Pipeline": "pipeline", "TableAt": "settings", "Vocabulary": "vocabulary"}
+_MODULES = {"DatabaseError": "database", "Pipeline": "pipeline", "TableConfig": "settings", "Vocabulary": "pipeline"}
 
 
 def __getattr__(name: str) -> object:
-    """On first use: SQLAlchemy is an extra, and whoever never reads a database does not need it."""
-    if name not in _WHERE:
+    """Import on first use: SQLAlchemy is an extra, and only databases need it."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "sqlalchemy":
             raise

@@ -14,7 +14,7 @@ pytest.importorskip("sqlalchemy", reason="databases need the extra pipeline")
 
 import sqlalchemy as sql
 
-from fedrule.pipeline import Pipeline, TableAt
+from fedrule.pipeline import Pipeline, TableConfig
 
 # Ann has a rule, Bob two; Cleo has devices only.
 DEVICES = pd.DataFrame(
@@ -65,7 +65,7 @@ def three_homes(path: Path, **settings: object) -> Pipeline:
     """A pipeline over the three homes in one SQLite file."""
     fill(path, "devices", DEVICES)
     fill(path, "rules", RULES)
-    return Pipeline(TableAt(str(path)), TableAt(), **settings)
+    return Pipeline(TableConfig(str(path)), TableConfig(), **settings)
 
 
 def spelled(homes: Homes) -> dict[str, tuple[dict[str, str], set[tuple[str, ...]]]]:

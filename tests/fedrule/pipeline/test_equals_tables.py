@@ -10,7 +10,7 @@ from datasets.readers.tables import from_tables
 
 pytest.importorskip("sqlalchemy", reason="databases need the extra pipeline")
 
-from fedrule.pipeline import Pipeline, TableAt
+from fedrule.pipeline import Pipeline, TableConfig
 from tests.support.pipeline_tables import fill, spelled, tables
 
 pytest_plugins = ("tests.support.postgres_server",)
@@ -35,7 +35,7 @@ def test_a_pipeline_equals_the_tables_that_it_reads(places, both, rows, size, ad
     for place, kind, table in zip(places, ("devices", "rules"), both, strict=True):
         fill(place, kind, table)
     options = {"add_devices": add, "on_error": "skip"}
-    pipeline = Pipeline(*(TableAt(str(place)) for place in places), rows=rows, **options)
+    pipeline = Pipeline(*(TableConfig(str(place)) for place in places), rows=rows, **options)
     expected = from_tables(*both, **options)
     homes = pipeline.load()
     assert spelled(homes) == spelled(expected)

@@ -12,7 +12,7 @@ from datasets.common.errors import DataError
 pytest.importorskip("sqlalchemy", reason="databases need the extra pipeline")
 pytest.importorskip("psycopg", reason="PostgreSQL needs the extra pipeline")
 
-from fedrule.pipeline import Pipeline, TableAt
+from fedrule.pipeline import Pipeline, TableConfig
 from tests.support.pipeline_tables import DEVICES, RULES, fill
 
 pytest_plugins = ("tests.support.postgres_server",)
@@ -56,14 +56,14 @@ NOWHERE = "postgresql://127.0.0.1:1/homes"  # nobody listens there
 )
 def test_an_address_that_cannot_be_used_is_refused_without_being_repeated(address):
     with pytest.raises(DataError, match="url of devices") as caught:
-        Pipeline(TableAt(address), TableAt())
+        Pipeline(TableConfig(address), TableConfig())
     words = "".join(traceback.format_exception(caught.value))
     assert not [secret for secret in ("s3cr3t", "4711") if secret in words]
 
 
 @pytest.mark.parametrize("address", ["postgresql://ann:x@db1:5433/homes", " postgresql://ann:x@db1:5433/homes\n"])
 def test_an_address_may_have_blanks_around_it(address):
-    assert repr(Pipeline(TableAt(address), TableAt()).databases["rules"]) == "<PostgreSQL db1:5433/homes>"
+    assert repr(Pipeline(TableConfig(address), TableConfig()).databases["rules"]) == "<PostgreSQL db1:5433/homes>"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_an_address_may_have_blanks_around_it(address):
     ],
 )
 def test_only_host_and_database_are_shown(address, place):
-    pipeline = Pipeline(TableAt(address), TableAt())
+    pipeline = Pipeline(TableConfig(address), TableConfig())
     assert repr(pipeline) == f"<Pipeline 'pipeline': devices in {place}, rules in {place}>"
 
 
@@ -85,7 +85,7 @@ def told(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> str:
     """Everything that a failing pipeline says: its error with the traceback, its log, its names."""
     with caplog.at_level(logging.DEBUG), pytest.raises(DataError) as caught:
         pipeline.load()
-    at = [*pipeline._at.values(), *pipeline.databases.values()]
+    at = [*pipeline._config.values(), *pipeline.databases.values()]
     words = [
         *traceback.format_exception(caught.value),
         *caplog.messages,
@@ -98,8 +98,8 @@ def told(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> str:
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        (f"{NOWHERE}?user=ann&password=s3cr3t&s3cr3t=1", "none of PostgreSQL's: application_name, "),
-        (f"{NOWHERE}?pasword=s3cr3t", "none of PostgreSQL's"),
+        (f"{NOWHERE}?user=ann&password=s3cr3t&s3cr3t=1", "unknown to PostgreSQL; known: application_name, "),
+        (f"{NOWHERE}?pasword=s3cr3t", "unknown to PostgreSQL"),
         (f"{NOWHERE}?password=s3cr3t&password=s3cr3t", "PostgreSQL 127.0.0.1:1/homes: "),
         (f"{NOWHERE}?sslpassword=s3cr3t&sslmode=s3cr3t", 'invalid sslmode value: "***"'),
         (f"{NOWHERE}?passfile=/s3cr3t/file&password=x12345", "PostgreSQL 127.0.0.1:1/homes: "),
@@ -108,7 +108,7 @@ def told(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> str:
     ],
 )
 def test_what_the_driver_refuses_is_one_error_without_the_password(caplog, address, message):
-    words = told(Pipeline(TableAt(address), TableAt(), retries=0), caplog)
+    words = told(Pipeline(TableConfig(address), TableConfig(), retries=0), caplog)
     assert message in words
     assert "s3cr3t" not in words
     assert words.count("Traceback") == 1  # the driver's own error is not behind it
@@ -126,14 +126,14 @@ def test_what_the_driver_refuses_is_one_error_without_the_password(caplog, addre
 )
 def test_a_server_that_cannot_be_reached_is_named_without_the_password(postgres, caplog, change, message):
     url = change(postgres.url(password=QUOTED))
-    words = told(Pipeline(TableAt(url), TableAt(), retries=1, pause=0), caplog)
+    words = told(Pipeline(TableConfig(url), TableConfig(), retries=1, pause=0), caplog)
     assert message in words
     assert not [secret for secret in (WRONG, QUOTED, "s3cr3t") if secret in words]
 
 
 def test_a_setting_that_the_server_refuses_is_not_repeated(postgres, caplog):
     url = f"{postgres.url()}?options=-c%20work_mem%3Ds3cr3t"
-    words = told(Pipeline(TableAt(url), TableAt(), retries=0), caplog)
+    words = told(Pipeline(TableConfig(url), TableConfig(), retries=0), caplog)
     assert 'invalid value for parameter "***"' in words
     assert "s3cr3t" not in words
 
@@ -142,12 +142,12 @@ def test_a_setting_that_the_server_refuses_is_not_repeated(postgres, caplog):
 def test_what_is_missing_is_named_without_the_password(postgres, caplog, at):
     fill(postgres.url(), "devices", DEVICES)
     fill(postgres.url(), "rules", RULES)
-    words = told(Pipeline(TableAt(postgres.url(), **at), TableAt()), caplog)
+    words = told(Pipeline(TableConfig(postgres.url(), **at), TableConfig()), caplog)
     assert "'gone'" in words
     assert postgres.password not in words
 
 
 def test_a_short_password_silences_the_driver_since_cutting_it_out_would_show_it(postgres, caplog):
-    words = told(Pipeline(TableAt(postgres.url(password="fa")), TableAt(), retries=0), caplog)
+    words = told(Pipeline(TableConfig(postgres.url(password="fa")), TableConfig(), retries=0), caplog)
     assert "the driver's message is withheld" in words
     assert "authentication failed" not in words

@@ -16,7 +16,7 @@ pytest.importorskip("psycopg", reason="PostgreSQL needs the extra pipeline")
 import psycopg
 import sqlalchemy as sql
 
-from fedrule.pipeline import Pipeline, TableAt
+from fedrule.pipeline import Pipeline, TableConfig
 from tests.support.pipeline_tables import DEVICES, RULES, THREE_HOMES, as_tables, fill, spelled, three_homes
 
 pytest_plugins = ("tests.support.postgres_server",)
@@ -27,7 +27,9 @@ def test_homes_are_those_of_sqlite_bit_for_bit(postgres, tmp_path):
     for url in (postgres.url(), tmp_path / "homes.db"):
         fill(url, "devices", devices.sample(frac=1, random_state=1))
         fill(url, "rules", rules.sample(frac=1, random_state=2))
-    there, here = (Pipeline(TableAt(str(url)), TableAt(), rows=90) for url in (postgres.url(), tmp_path / "homes.db"))
+    there, here = (
+        Pipeline(TableConfig(str(url)), TableConfig(), rows=90) for url in (postgres.url(), tmp_path / "homes.db")
+    )
     assert there.load().fingerprint == here.load().fingerprint
     some = here.load().users[::3]
     assert there.load(users=some).fingerprint == here.load(users=some).fingerprint
@@ -39,7 +41,7 @@ def test_homes_are_those_of_sqlite_bit_for_bit(postgres, tmp_path):
 def test_rows_come_a_few_at_a_time(postgres):
     fill(postgres.url(), "devices", DEVICES)
     fill(postgres.url(), "rules", RULES)
-    pipeline, came = Pipeline(TableAt(postgres.url()), TableAt(), rows=2), []
+    pipeline, came = Pipeline(TableConfig(postgres.url()), TableConfig(), rows=2), []
     pipeline.progress = came.append
     assert spelled(pipeline.load()) == THREE_HOMES
     # 3 rules are 2 and 1, 5 devices are 2, 2 and 1.
@@ -52,12 +54,12 @@ def test_a_table_may_be_in_a_schema_and_have_any_name(postgres):
         connection.execute('create schema if not exists "In.Ventory"')
     fill(postgres.url(), name, DEVICES.rename(columns={"user": name}), schema="In.Ventory")
     fill(postgres.url(), "rules", RULES, schema="In.Ventory")
-    at = TableAt(postgres.url(), table=name, schema="In.Ventory", columns={"user": name})
-    pipeline = Pipeline(at, TableAt(schema="In.Ventory"))
+    at = TableConfig(postgres.url(), table=name, schema="In.Ventory", columns={"user": name})
+    pipeline = Pipeline(at, TableConfig(schema="In.Ventory"))
     assert spelled(pipeline.load()) == THREE_HOMES
     assert spelled(pipeline.load(users=[3])) == {"3": THREE_HOMES["3"]}
     with pytest.raises(DataError, match=r"unknown table of schema 'In\.Ventory' 'rule'; did you mean 'rules'"):
-        Pipeline(at, TableAt(schema="In.Ventory", table="rule")).load()
+        Pipeline(at, TableConfig(schema="In.Ventory", table="rule")).load()
 
 
 def test_users_are_merged_with_another_database_that_sorts_text_in_another_way(postgres, tmp_path):
@@ -71,7 +73,7 @@ def test_users_are_merged_with_another_database_that_sorts_text_in_another_way(p
     )
     rules = pd.DataFrame({"user": users, "trigger_device": users, "trigger_state": "On", "action": "Off"})
     fill(tmp_path / "rules.db", "rules", rules.assign(action_device=users))
-    pipeline = Pipeline(TableAt(postgres.url()), TableAt("rules.db"), folder=tmp_path, rows=1)
+    pipeline = Pipeline(TableConfig(postgres.url()), TableConfig("rules.db"), folder=tmp_path, rows=1)
     parts = list(pipeline.batches(1))
     assert [part.users.tolist() for part in parts] == [["B"], ["_a"], ["a"], ["é"]]
     assert [part.n_rules for part in parts] == [1, 1, 1, 1]
@@ -86,7 +88,7 @@ def test_ids_of_any_type_are_read_as_the_database_writes_them(postgres):
     rules = pd.DataFrame({"user": [str(users[0])], "trigger_device": "x", "trigger_state": True, "action": 7})
     types = {"trigger_state": sql.Boolean(), "action": sql.SmallInteger()}
     fill(postgres.url(), "rules", rules.assign(action_device="x"), **types)
-    pipeline = Pipeline(TableAt(postgres.url()), TableAt(), rows=1)
+    pipeline = Pipeline(TableConfig(postgres.url()), TableConfig(), rows=1)
     expected = {str(users[1]): ({"y": "Plug"}, set()), str(users[0]): ({"x": "Light"}, {("x", "true", "7", "x")})}
     assert spelled(pipeline.load()) == expected
     assert spelled(pipeline.load(users=users)) == expected
@@ -96,7 +98,7 @@ def test_ids_of_any_type_are_read_as_the_database_writes_them(postgres):
 def test_an_id_that_does_not_fit_into_the_column_is_nobody(postgres):
     fill(postgres.url(), "devices", DEVICES, user=sql.SmallInteger())
     fill(postgres.url(), "rules", RULES, user=sql.Integer())
-    pipeline = Pipeline(TableAt(postgres.url()), TableAt())
+    pipeline = Pipeline(TableConfig(postgres.url()), TableConfig())
     assert pipeline.load(users=[1, 2**40, -(2**63), 2**70]).users.tolist() == [1]
 
 
@@ -106,7 +108,7 @@ def test_a_materialized_view_is_as_good_as_a_table(postgres):
     with psycopg.connect(postgres.url()) as connection:
         connection.execute("create materialized view seen as select * from devices")
     try:
-        assert spelled(Pipeline(TableAt(postgres.url(), table="seen"), TableAt()).load()) == THREE_HOMES
+        assert spelled(Pipeline(TableConfig(postgres.url(), table="seen"), TableConfig()).load()) == THREE_HOMES
     finally:
         with psycopg.connect(postgres.url()) as connection:
             connection.execute("drop materialized view seen")
@@ -114,7 +116,7 @@ def test_a_materialized_view_is_as_good_as_a_table(postgres):
 
 def test_nothing_can_be_written(postgres):
     fill(postgres.url(), "devices", DEVICES)
-    pipeline = Pipeline(TableAt(postgres.url()), TableAt())
+    pipeline = Pipeline(TableConfig(postgres.url()), TableConfig())
     with pytest.raises(DataError, match="read-only"), pipeline.databases["rules"].connected() as connection:
         connection.execute(sql.text("delete from devices"))
 
@@ -122,5 +124,5 @@ def test_nothing_can_be_written(postgres):
 def test_the_three_homes_are_the_same_in_both(postgres, tmp_path):
     fill(postgres.url(), "devices", DEVICES)
     fill(postgres.url(), "rules", RULES)
-    there = Pipeline(TableAt(postgres.url()), TableAt()).load()
+    there = Pipeline(TableConfig(postgres.url()), TableConfig()).load()
     assert there.fingerprint == three_homes(tmp_path / "homes.db").load().fingerprint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sqlite3
-import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ pytest.importorskip("psycopg", reason="PostgreSQL needs the extra pipeline")
 
 import psycopg
 
-from fedrule.pipeline import DatabaseError, Pipeline, TableAt
+from fedrule.pipeline import DatabaseError, Pipeline, TableConfig
 from fedrule.pipeline.database import Database
 from tests.support.pipeline_tables import as_tables, fill
 
@@ -65,7 +65,7 @@ def restart(postgres) -> None:
 
 
 def pipeline(url: str, *, retries: int = 2, pause: float = 0.01) -> Pipeline:
-    return Pipeline(TableAt(url), TableAt(), rows=ROWS, retries=retries, pause=pause)
+    return Pipeline(TableConfig(url), TableConfig(), rows=ROWS, retries=retries, pause=pause)
 
 
 @pytest.mark.parametrize("at", [1, 4, 9, 15])
@@ -79,8 +79,8 @@ def test_a_read_that_is_cut_loses_and_doubles_nothing(postgres, url, caplog, at,
     assert cut.progress.parts > at
     assert homes.fingerprint == expected.fingerprint
     assert homes.provenance.counts == expected.provenance.counts
-    (message,) = [message for message in caplog.messages if "broken off" in message]
-    assert "trying again" in message
+    (message,) = [message for message in caplog.messages if "interrupted after" in message]
+    assert "retrying" in message
     assert postgres.password not in message
 
 
@@ -117,17 +117,17 @@ def test_every_cut_is_forgiven_as_long_as_rows_come_in_between(postgres, url):
 
 def test_a_server_that_comes_back_while_the_pipeline_waits_is_read_to_the_end(postgres, url):
     expected = pipeline(url).load()
-    cut = pipeline(url, retries=6, pause=0.2)
-    later = threading.Timer(0.5, postgres.start)
+    cut, pauses = pipeline(url, retries=6, pause=0.2), []
 
-    def leave() -> None:
-        postgres.stop(signal.SIGQUIT)
-        later.start()
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:  # the first two retries find no server
+            postgres.start()
 
-    cut.progress = Interrupted(9, leave)
-    homes = cut.load()
-    later.join()
-    assert homes.fingerprint == expected.fingerprint
+    cut.retry = replace(cut.retry, sleep=sleep)
+    cut.progress = Interrupted(9, lambda: postgres.stop(signal.SIGQUIT))
+    assert cut.load().fingerprint == expected.fingerprint
+    assert pauses == [0.2, 0.4, 0.8]
 
 
 def test_a_server_that_stays_away_is_one_error_that_names_the_table_and_the_rows(postgres, url):
@@ -140,9 +140,9 @@ def test_a_server_that_stays_away_is_one_error_that_names_the_table_and_the_rows
         postgres.start()
     # Of 3 parts of 100 rows the last user's rows are held back, since more of them may come.
     begin, _, rest = str(caught.value).partition(" rows: PostgreSQL 127.0.0.1:")
-    assert begin.startswith("rules: the read was broken off after 2")
+    assert begin.startswith("rules: the read was interrupted after 2")
     assert 200 < int(begin.split()[-1]) < 300
-    assert rest.endswith("; gave up after 2 tries")
+    assert rest.endswith("; gave up after 2 attempts")
     assert postgres.password not in str(caught.value)
 
 
