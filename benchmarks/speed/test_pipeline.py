@@ -32,9 +32,10 @@ TABLES = {
         "action_device": "bigint",
     },
 }
-PIPELINE = (
-    "from fedrule.pipeline import Pipeline, TableConfig\npipeline = Pipeline(TableConfig({url!r}), TableConfig())\n"
-)
+PIPELINE = """
+from fedrule.pipeline import Pipeline, TableConfig
+pipeline = Pipeline(TableConfig({url!r}), TableConfig())
+"""
 REFERENCE = "from benchmarks.speed.test_pipeline import row_by_row\nhomes = row_by_row({url!r})"
 
 

@@ -1,4 +1,4 @@
-"""`python -m fedrule pipeline`: try out a file that describes databases, or write its homes to a file."""
+"""`python -m fedrule pipeline`: check a pipeline of databases, or export its homes to a file."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ from datasets.homes import Homes
 if TYPE_CHECKING:
     from fedrule.pipeline import Pipeline
 
-SHOWN = 20  # types and relations spelled out
+SHOWN = 20  # types and relations listed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What can be chosen."""
+    """Add the options of the command."""
     commands = parser.add_subparsers(required=True, metavar="check|export", dest="what")
-    check = commands.add_parser("check", help="connect, count, join, and name the first bad rows")
-    export = commands.add_parser("export", help="write all homes to one Parquet file")
+    check = commands.add_parser("check", help="connect, count, join, and list the first bad rows")
+    export = commands.add_parser("export", help="write all homes to a Parquet file")
     for command in (check, export):
-        command.add_argument("file", type=Path, metavar="FILE.toml", help="what the pipeline is told")
-        command.add_argument("--quiet", action="store_true", help="no progress")
+        command.add_argument(
+            "file", type=Path, metavar="FILE.toml", help="description of the pipeline, see docs/pipeline.md"
+        )
+        command.add_argument("--quiet", action="store_true", help="no progress bar")
     export.add_argument("out", type=Path, metavar="OUT.parquet")
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print what both tables and their homes are, or write the homes."""
+    """Print a summary of the tables and their homes, or write the homes."""
     if chosen.what == "export" and chosen.out.suffix != ".parquet":
-        raise DataError(f"{chosen.out}: homes are written to a .parquet file")
-    from fedrule.pipeline import Pipeline  # when it is used: it needs an extra
+        raise DataError(f"{chosen.out}: the output must be a .parquet file")
+    from fedrule.pipeline import Pipeline  # an extra
 
     pipeline = Pipeline.from_file(chosen.file)
     if chosen.what == "export":

@@ -78,7 +78,7 @@ def test_export_writes_homes_that_can_be_loaded(described, tmp_path, capsys):
     assert spelled(datasets.load("saved", path=tmp_path / "out.parquet")) == THREE_HOMES
     assert "3 homes" in capsys.readouterr().out
     assert main(["export", str(described), str(tmp_path / "out.csv")]) == 1
-    assert capsys.readouterr().err.endswith("out.csv: homes are written to a .parquet file\n")
+    assert capsys.readouterr().err.endswith("out.csv: the output must be a .parquet file\n")
 
 
 @pytest.mark.parametrize("command", ["check", "export"])

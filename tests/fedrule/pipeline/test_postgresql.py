@@ -27,9 +27,8 @@ def test_homes_are_those_of_sqlite_bit_for_bit(postgres, tmp_path):
     for url in (postgres.url(), tmp_path / "homes.db"):
         fill(url, "devices", devices.sample(frac=1, random_state=1))
         fill(url, "rules", rules.sample(frac=1, random_state=2))
-    there, here = (
-        Pipeline(TableConfig(str(url)), TableConfig(), rows=90) for url in (postgres.url(), tmp_path / "homes.db")
-    )
+    urls = postgres.url(), str(tmp_path / "homes.db")
+    there, here = (Pipeline(TableConfig(url), TableConfig(), rows=90) for url in urls)
     assert there.load().fingerprint == here.load().fingerprint
     some = here.load().users[::3]
     assert there.load(users=some).fingerprint == here.load(users=some).fingerprint
