@@ -1,40 +1,30 @@
-"""`python -m benchmarks`: run suites, look at methods and results, compare, check and tune."""
+"""`python -m benchmarks`: run suites, list methods, compare results, evaluate other tools, check and tune."""
 
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import sys
 from pathlib import Path
 
-from datasets.common.cli import add_import, import_all
+from datasets.common.cli import add_import, import_all, run
 from datasets.common.threads import set_threads
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; bad input is one message and exit code 1, never a traceback."""
+    """Run one command and return its exit code."""
     chosen = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    set_threads(getattr(chosen, "threads", 1))
-    # Only now, so that the libraries that count find their number of threads when they are loaded.
-    from benchmarks import commands
-    from benchmarks.commands import NoReader
-    from datasets.common.errors import DataError
+    set_threads(getattr(chosen, "threads", 1))  # before numerical libraries are imported, which read it once
+    lost = "is resumed from its last checkpoint" if getattr(chosen, "checkpoints", 0) else "is lost"
 
-    try:
+    def command() -> int:
+        from benchmarks import commands
+
         import_all([*chosen.modules, *chosen.more_modules])
         return int(getattr(commands, chosen.command)(chosen))
-    except NoReader:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains when it ends
-        return 0
-    except KeyboardInterrupt:
-        lost = "kept up to its last checkpoint" if getattr(chosen, "checkpoints", 0) else "lost"
-        sys.stderr.write(f"Stopped. What was under way is {lost}, what was finished is kept; run it again to go on.\n")
-        return 130
-    except (DataError, OSError, ModuleNotFoundError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+
+    return run(
+        command, interrupted=f"Stopped. Finished runs are stored, a running one {lost}; run it again to continue."
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,31 +40,37 @@ def _parser() -> argparse.ArgumentParser:
         add_import(added, "more_modules")
         return added
 
-    run = command("run", "run_suite", "run what a suite asks for and is not finished")
+    run = command("run", "run_suite", "make the missing results of a suite")
     run.add_argument(
         "suite",
         metavar="SUITE",
         help="smoke, default, paper, graph, gnn, ablations, federated, federated-options, or a TOML file",
     )
     run.add_argument("--methods", type=_names, metavar="A,B", help="these instead of the suite's")
-    run.add_argument("--jobs", type=_count, default=1, metavar="N", help="runs at once, each in a process (default 1)")
     run.add_argument(
-        "--threads", type=_count, default=1, metavar="N", help="of each run; more than 1 need not repeat exactly"
+        "--jobs", type=_count, default=1, metavar="N", help="runs at the same time, each in its own process (default 1)"
+    )
+    run.add_argument(
+        "--threads",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="threads of each run; with more than 1 numbers may differ from run to run",
     )
     run.add_argument(
         "--curves",
         type=_rounds,
         metavar="N",
-        help="every N rounds loss, AUC and mean rank on train, validation and test, for at most 2,000 homes of each; "
-        "validation is then kept from the fit (default 0, never)",
+        help="measure loss, AUC and mean rank on train, validation and test every N rounds, on at most 2,000 homes of "
+        "each; the fit then leaves validation rules out (default 0, never)",
     )
     run.add_argument(
         "--checkpoints",
         type=_rounds,
         default=0,
         metavar="N",
-        help="every N rounds keep what a run that is killed needs to go on when the same command is given again, in "
-        "DIR/checkpoints; federated methods only, others start again (default 0, never)",
+        help="write a checkpoint to DIR/checkpoints every N rounds; the same command resumes a killed run from it; "
+        "federated methods only, others start again (default 0, never)",
     )
     _add_seeds(run, "5 is 0,1,2,3,4")
     _add_settings(run)
@@ -86,35 +82,59 @@ def _parser() -> argparse.ArgumentParser:
     show = command("show", "show_method", "the parameters of a method with type, default and meaning")
     show.add_argument("method", metavar="METHOD")
 
-    compare = command("compare", "show_comparison", "is A really better than B?")
+    compare = command("compare", "show_comparison", "is A significantly better than B?")
     compare.add_argument("a", metavar="A")
     compare.add_argument("b", metavar="B")
     _add_filters(compare)
 
-    board = command("leaderboard", "show_leaderboards", "the methods on each data set, best first, with tie groups")
-    board.add_argument("--json", action="store_true", help="a line of JSON for each list")
+    board = command("leaderboard", "show_leaderboards", "the methods on each data set, best first, in groups of ties")
+    board.add_argument("--json", action="store_true", help="a line of JSON for each leaderboard")
     _add_filters(board)
 
     curves = command("curves", "show_curves", "the history by round of all runs, as CSV")
-    curves.add_argument("--out", type=Path, metavar="FILE.csv", help="where to (default the standard output)")
-    _add_places(curves)
+    curves.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE.csv",
+        help="write a row per run, round, part and metric (default to the standard output); FILE.runs.csv then says "
+        "what each run is, with all parameters",
+    )
+    _add_selection(curves)
 
-    check = command("check", "check", "does a method keep the contract?")
+    evaluate = command("evaluate", "evaluate_lists", "evaluate the rank lists of another tool")
+    evaluate.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="CSV or Parquet with user, trigger_device, trigger_state, action, action_device and rank, or a submission "
+        "to the Wyze challenge (user_id, rule, rank)",
+    )
+    evaluate.add_argument("--name", metavar="TOOL", help="its name on the leaderboard (default the name of the file)")
+    evaluate.add_argument("--metric", metavar="NAME", help="to show with an interval (default mrr)")
+    _add_split(evaluate)
+    evaluate.add_argument("--results", type=Path, metavar="DIR", help="store it as a result (default not stored)")
+
+    export = command("export-split", "export_tables", "write a split as tables, for other tools to fit on")
+    export.add_argument("out", type=Path, metavar="DIR", help="the folder to write to")
+    _add_split(export)
+
+    check = command("check", "check", "check that a method keeps the contract")
     check.add_argument("method", metavar="METHOD")
     _add_settings(check)
 
     tune = command("tune", "tune_method", "choose parameters on validation data")
     tune.add_argument("method", metavar="METHOD")
-    tune.add_argument("--trials", type=_count, default=30, metavar="N", help="the same for every method (default 30)")
+    tune.add_argument(
+        "--trials", type=_count, default=30, metavar="N", help="trials, the same for every method (default 30)"
+    )
     tune.add_argument(
         "--data",
         action="append",
         metavar="NAME[:KEY=VALUE,...]",
         help="e.g. wyze-synthetic:homes=2000; several are averaged (default ifttt-synthetic)",
     )
-    tune.add_argument("--track", default="types", help="types or instances (default types)")
-    tune.add_argument("--split", default="holdout", help="holdout, leave_one_out or new_homes (default holdout)")
-    tune.add_argument("--sampler-seed", type=int, default=0, metavar="SEED", help="of the choices (default 0)")
+    _add_track_and_split(tune)
+    tune.add_argument("--sampler-seed", type=int, default=0, metavar="SEED", help="seed of the choices (default 0)")
     _add_seeds(tune, "2 is 100,101, which no suite of ours reports (default 1)")
     _add_settings(tune)
     _add_results(tune)
@@ -123,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_seeds(parser: argparse.ArgumentParser, meaning: str) -> None:
-    parser.add_argument("--seeds", type=_seeds, metavar="N|A,B", help=f"how many, or which: {meaning}")
+    parser.add_argument("--seeds", type=_seeds, metavar="N|A,B", help=f"their number, or a list: {meaning}")
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
@@ -139,8 +159,19 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--results", type=Path, metavar="DIR", help="where results are kept (default $FEDRULE_RESULTS or results)"
+        "--results", type=Path, metavar="DIR", help="where results are stored (default $FEDRULE_RESULTS or results)"
     )
+
+
+def _add_split(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", required=True, metavar="NAME[:KEY=VALUE,...]", help="e.g. wyze-synthetic:homes=2000")
+    _add_track_and_split(parser)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the split (default 0)")
+
+
+def _add_track_and_split(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--track", default="types", help="types or instances (default types)")
+    parser.add_argument("--split", default="holdout", help="holdout, leave_one_out or new_homes (default holdout)")
 
 
 def _add_quiet(parser: argparse.ArgumentParser) -> None:
@@ -150,10 +181,10 @@ def _add_quiet(parser: argparse.ArgumentParser) -> None:
 def _add_filters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metric", metavar="NAME", help="e.g. hr@10; as in the result files")
     parser.add_argument("--protocol", metavar="NAME", help="ranking or paper only")
-    _add_places(parser)
+    _add_selection(parser)
 
 
-def _add_places(parser: argparse.ArgumentParser) -> None:
+def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="NAME", help="this data set only")
     parser.add_argument("--track", metavar="NAME", help="types or instances only")
     _add_results(parser)
@@ -165,21 +196,21 @@ def _names(text: str) -> list[str]:
 
 def _count(text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+        raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text!r}")
     return int(text)
 
 
 def _rounds(text: str) -> int:
     if not text.strip().isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
+        raise argparse.ArgumentTypeError(f"expected a whole number, 0 or more, got {text!r}")
     return int(text)
 
 
 def _seeds(text: str) -> int | list[int]:
-    """How many, or which: commands differ in where they begin to count."""
+    """Their number, or a list; commands differ in where they begin to count."""
     seeds = _names(text)
     if not seeds or not all(seed.isdecimal() for seed in seeds) or text.strip() == "0":
-        raise argparse.ArgumentTypeError(f"{text!r}: give how many (5) or which, with commas (3,4 or 3,)")
+        raise argparse.ArgumentTypeError(f"expected a number of seeds (5) or a list (3,4 or 3,), got {text!r}")
     return list(map(int, seeds)) if "," in text else int(text)
 
 

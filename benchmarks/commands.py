@@ -1,4 +1,4 @@
-"""What `python -m benchmarks` does, a function for each command."""
+"""The commands of `python -m benchmarks`, a function each."""
 
 from __future__ import annotations
 
@@ -8,67 +8,21 @@ import logging
 import math
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from baselines import registry
 from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric, resamples_for
-from benchmarks.results.curves import curves_table
+from benchmarks.results.curves import curves_table, runs_table
 from benchmarks.results.leaderboard import Board, boards, leaderboard
 from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
-from benchmarks.runs.experiment import assignments, make_source, split_options
+from benchmarks.runs.experiment import Source, assignments, make_source, split_options
 from benchmarks.runs.scheduler import run_all
 from benchmarks.runs.suite import read_suite
 from datasets.common.errors import DataError, unknown
 from datasets.common.files import atomic_file
 from datasets.common.options import read_assignments
 from datasets.registry import get as get_data
-
-# --- What commands say on the standard output: lists as text, failed runs, a line at a time.
-
-
-class NoReader(Exception):
-    """Who reads the output, such as `head`, has seen enough."""
-
-
-def show_board(board: Board, metric: str) -> None:
-    """One list as text."""
-    table = leaderboard(board, metric)
-    most, least = table["seeds"].max(), table["seeds"].min()
-    several = f"{most}" if most == least else f"{least} to {most}"
-    seeds = "single run" if most == 1 else f"mean of {several} seeds"
-    spread = [f"{value:.4f} [{low:.4f}, {high:.4f}]" for value, low, high in table[[metric, "low", "high"]].to_numpy()]
-    shown = table.drop(columns=["low", "high", "hidden"]).assign(**{metric: spread})
-    counts = table[["unanswered", "hidden"]].to_numpy()
-    shown["unanswered"] = [f"{n:.0f}" + ("" if math.isnan(of) else f" of {of:.0f}") for n, of in counts]
-    shown["seeds"] = ["single run" if count == 1 else str(count) for count in table["seeds"]]
-    if "calibrated" in shown:
-        shown["calibrated"] = ["yes" if value else "own" for value in table["calibrated"]]
-    formats = {"fit s": "{:.2f}".format, "fit MB": "{:.0f}".format}
-    formats["non-rules unanswered"] = "{:.1%}".format
-    say(f"\n{board.title}: {seeds}, [95 % over homes]")
-    for warning in board.warnings():
-        say(f"warning: {warning}")
-    say(shown.to_string(index=False, float_format="{:.4f}".format, formatters=formats))
-    if any(run.key.curves for _, run in board.runs):
-        say("By round, on train, validation and test: `python -m benchmarks curves`")
-
-
-def show_failures(failed: Sequence[Result]) -> int:
-    """Name the runs that failed; the exit code."""
-    for result in failed:
-        say(f"failed: {result.key}: {result.error.splitlines()[-1]}")
-    if failed:
-        say("The whole errors are in the .failed.json files; the same command tries these runs again.")
-    return 1 if failed else 0
-
-
-def say(text: str) -> None:
-    """To the standard output."""
-    try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise NoReader from None
-
 
 log = logging.getLogger(__name__)
 
@@ -77,12 +31,12 @@ COMPARED = {"ranking": ("mrr", "hr@10", "ndcg@10"), "paper": ("auc", "loss", "mr
 
 
 def run_suite(chosen: argparse.Namespace) -> int:
-    """Run what a suite asks for and is not finished, and show the lists."""
+    """Make the missing results of a suite and show its leaderboards."""
     given = assignments(chosen.settings)
     seeds = None if chosen.seeds is None else _seeds(chosen.seeds, first=0)
     experiments = read_suite(chosen.suite, given=given, methods=chosen.methods, seeds=seeds, curves=chosen.curves)
     for method in given:
-        if method not in {asked.method for asked in experiments}:
+        if method not in {each.method for each in experiments}:
             raise DataError(f"--set {method}: the suite {chosen.suite} does not run {method}")
     store = Store(results_folder(chosen.results))
     outcome = run_all(
@@ -97,7 +51,7 @@ def run_suite(chosen: argparse.Namespace) -> int:
         show_board(board, HEADLINE[board.protocol])
     say(f"{outcome.made} results made, {len(outcome.finished) - outcome.made} were there, in {store.folder}")
     for run in outcome.elsewhere:
-        say(f"under way in another process: {run}")
+        say(f"running in another process: {run}")
     return show_failures(outcome.failed)
 
 
@@ -108,14 +62,14 @@ def list_methods(chosen: argparse.Namespace) -> int:
         extra = registry.missing_extra(name)
         try:
             about = f'needs extra {extra}: pip install "fedrule[{extra}]"' if extra else registry.summary(name)
-        except (DataError, ImportError) as error:  # of something that no extra of ours brings
+        except (DataError, ImportError) as error:  # a package that none of our extras installs
             about = f"cannot be imported: {error}"
         say(f"{name}: {about}")
     return 0
 
 
 def show_method(chosen: argparse.Namespace) -> int:
-    """What a method is and every parameter with type, default, meaning and the range it is tuned in."""
+    """A method and its parameters with type, default, meaning and the range they are tuned in."""
     cls = registry.get(chosen.method)
     parameters = registry.parameters(chosen.method)
     space = getattr(cls, "SPACE", {})
@@ -131,18 +85,18 @@ def show_method(chosen: argparse.Namespace) -> int:
 
 
 def check(chosen: argparse.Namespace) -> int:
-    """The contract of methods, in words."""
+    """Check that a method keeps the contract of `baselines.contract`."""
     from baselines.contract import check_method
 
     problems = check_method(registry.build(chosen.method, **_settings(chosen, "check")))
     for problem in problems:
         say(f"{chosen.method}: {problem}")
-    say(f"{chosen.method}: " + (f"{len(problems)} things to mend" if problems else "keeps the contract"))
+    say(f"{chosen.method}: " + (f"{len(problems)} problems" if problems else "keeps the contract"))
     return 1 if problems else 0
 
 
 def show_leaderboards(chosen: argparse.Namespace) -> int:
-    """The lists of all results that are there."""
+    """The leaderboards of all results."""
     for board in _boards(chosen):
         metric = chosen.metric or HEADLINE[board.protocol]
         if chosen.json:
@@ -161,14 +115,14 @@ def show_leaderboards(chosen: argparse.Namespace) -> int:
 
 
 def show_comparison(chosen: argparse.Namespace) -> int:
-    """A against B on every data set that has both, adjusted for being several comparisons."""
+    """A against B on every data set that has both, p values adjusted for several comparisons."""
     panels, rows, unclear = [], [], []
-    listed = _boards(chosen)
-    rivals = {name for board in listed for label, run in board.runs for name in (label, run.key.method)}
+    found_boards = _boards(chosen)
+    rivals = {name for board in found_boards for label, run in board.runs for name in (label, run.key.method)}
     for name in (chosen.a, chosen.b):
         if name not in rivals and name not in registry.names():
             raise unknown("method", name, rivals)
-    for board in listed:
+    for board in found_boards:
         try:
             a, b = board.label(chosen.a), board.label(chosen.b)
         except DataError as error:
@@ -196,7 +150,7 @@ def show_comparison(chosen: argparse.Namespace) -> int:
             better = each.a if (each.difference > 0) != lower_is_better(metric) else each.b
             verdict = f"{better} is better"
         else:
-            verdict = "not told apart"
+            verdict = "no significant difference"
         say(f"{title}: {metric}")
         say(f"    {each.a} {each.value_a:.4f}, {each.b} {each.value_b:.4f}: {verdict}")
         say(f"    difference {each.difference:+.4f}, 95 % of resampled homes {each.low:+.4f} to {each.high:+.4f}")
@@ -208,18 +162,45 @@ def show_comparison(chosen: argparse.Namespace) -> int:
 
 
 def show_curves(chosen: argparse.Namespace) -> int:
-    """The history by round of every run, as CSV."""
+    """The history by round of every run, as CSV; with --out a second file says what each run is."""
     if chosen.out and chosen.out.suffix != ".csv":
         raise DataError(f"--out {chosen.out}: curves are written as CSV; give a name that ends in .csv")
-    table = curves_table(_results(chosen))
+    results = _results(chosen)
+    table = curves_table(results)
     if table.empty:
         raise DataError("no run here has a history; `python -m benchmarks run smoke --curves 10` makes some")
     if not chosen.out:
         say(table.to_csv(index=False).rstrip("\n"))
         return 0
-    with atomic_file(chosen.out) as temporary:
-        table.to_csv(temporary, index=False)
-    say(f"{len(table):,} rows in {chosen.out}")
+    for path, content in ((chosen.out, table), (chosen.out.with_suffix(".runs.csv"), runs_table(results))):
+        with atomic_file(path) as temporary:
+            content.to_csv(temporary, index=False)
+        say(f"{len(content):,} rows in {path}")
+    return 0
+
+
+def evaluate_lists(chosen: argparse.Namespace) -> int:
+    """Evaluate the rank lists of another tool; with --results as a row of the leaderboard."""
+    from benchmarks.runs.external import evaluate_rank_lists, external_experiment
+
+    source = _source(chosen.data, chosen.track)
+    experiment = external_experiment(chosen.name or chosen.file.stem, source, split=chosen.split, seed=chosen.seed)
+    with TemporaryDirectory() as temporary:
+        store = Store(results_folder(chosen.results) if chosen.results else Path(temporary))
+        (board,) = boards([evaluate_rank_lists(chosen.file, experiment, store)])
+        show_board(board, chosen.metric or HEADLINE["ranking"])
+    if chosen.results:
+        say(f"stored in {store.folder}; `python -m benchmarks leaderboard` shows it beside the other methods")
+    return 0
+
+
+def export_tables(chosen: argparse.Namespace) -> int:
+    """Write a split as tables that other tools read."""
+    from benchmarks.runs.external import export_split, external_experiment
+
+    experiment = external_experiment("", _source(chosen.data, chosen.track), split=chosen.split, seed=chosen.seed)
+    homes = export_split(experiment, chosen.out, data=chosen.data)
+    say(f"{homes:,} homes to rank rules for; {chosen.out / 'README.md'} says how to evaluate the lists")
     return 0
 
 
@@ -227,11 +208,7 @@ def tune_method(chosen: argparse.Namespace) -> int:
     """Choose parameters on validation data and say how to set them."""
     from benchmarks.tune import FIRST_SEED, METRIC, Study, run_command, tune
 
-    sources = []
-    for text in chosen.data or ["ifttt-synthetic"]:
-        name, _, options = text.partition(":")
-        parsed = read_assignments(get_data(name).load, options.split(",") if options else [], where=name)
-        sources.append(make_source(name, options=parsed, track=chosen.track))
+    sources = [_source(text, chosen.track) for text in chosen.data or ["ifttt-synthetic"]]
     fixed = _settings(chosen, "tune")
     how = split_options(chosen.split, {})
     seeds = tuple(_seeds(chosen.seeds or 1, first=FIRST_SEED))
@@ -249,8 +226,15 @@ def tune_method(chosen: argparse.Namespace) -> int:
     return 0
 
 
+def _source(text: str, track: str) -> Source:
+    """The homes that NAME[:KEY=VALUE,...] stands for."""
+    name, _, options = text.partition(":")
+    parsed = read_assignments(get_data(name).load, options.split(",") if options else [], where=name)
+    return make_source(name, options=parsed, track=track)
+
+
 def _results(chosen: argparse.Namespace) -> list[Result]:
-    """The finished runs that the command line asks for; an error where there are none."""
+    """The finished runs that the command line selects; an error where there are none."""
     folder = results_folder(chosen.results)
     results = load_results(folder)
     for kind, wanted in _wanted(chosen).items():
@@ -266,7 +250,7 @@ def _results(chosen: argparse.Namespace) -> list[Result]:
 
 
 def _boards(chosen: argparse.Namespace) -> list[Board]:
-    """The lists that the command line asks for."""
+    """The leaderboards that the command line selects."""
     listed = boards(_results(chosen))
     if chosen.metric:
         having = [board for board in listed if board.has(chosen.metric)]
@@ -277,13 +261,13 @@ def _boards(chosen: argparse.Namespace) -> list[Board]:
 
 
 def _filtered(chosen: argparse.Namespace, results: list[Result]) -> list[Result]:
-    """Those of the data set, protocol and track that the command line asks for."""
+    """Those of the data set, protocol and track that the command line selects."""
     wanted = _wanted(chosen)
     return [r for r in results if all(getattr(r.key, kind) == value for kind, value in wanted.items())]
 
 
 def _wanted(chosen: argparse.Namespace) -> dict[str, str]:
-    """Of the key: what results must have."""
+    """Field of the key -> the value that the command line selects."""
     return {kind: value for kind in ("data", "protocol", "track") if (value := getattr(chosen, kind, None))}
 
 
@@ -296,6 +280,43 @@ def _settings(chosen: argparse.Namespace, command: str) -> dict[str, object]:
     return given.get(chosen.method, {})
 
 
-def _seeds(asked: int | list[int], *, first: int) -> list[int]:
+def _seeds(given: int | list[int], *, first: int) -> list[int]:
     """The seeds that the command line names, or so many from the first on."""
-    return list(range(first, first + asked)) if isinstance(asked, int) else asked
+    return list(range(first, first + given)) if isinstance(given, int) else given
+
+
+def show_board(board: Board, metric: str) -> None:
+    """A leaderboard as text."""
+    table = leaderboard(board, metric)
+    most, least = table["seeds"].max(), table["seeds"].min()
+    seeds = "single run" if most == 1 else f"mean of {most if most == least else f'{least} to {most}'} seeds"
+    spread = [f"{value:.4f} [{low:.4f}, {high:.4f}]" for value, low, high in table[[metric, "low", "high"]].to_numpy()]
+    shown = table.drop(columns=["low", "high", "hidden"]).assign(**{metric: spread})
+    counts = table[["unanswered", "hidden"]].to_numpy()
+    shown["unanswered"] = [f"{n:.0f}" + ("" if math.isnan(of) else f" of {of:.0f}") for n, of in counts]
+    shown["seeds"] = ["single run" if count == 1 else str(count) for count in table["seeds"]]
+    if "calibrated" in shown:
+        shown["calibrated"] = ["yes" if value else "own" for value in table["calibrated"]]
+    formats = {"fit s": "{:.2f}".format, "fit MB": "{:.0f}".format}
+    formats["non-rules unanswered"] = "{:.1%}".format
+    say(f"\n{board.title}: {seeds}, [95 % over homes]")
+    for warning in board.warnings():
+        say(f"warning: {warning}")
+    say(shown.to_string(index=False, float_format="{:.4f}".format, formatters=formats))
+    if any(run.key.curves for _, run in board.runs):
+        say("By round, on train, validation and test: `python -m benchmarks curves`")
+
+
+def show_failures(failed: Sequence[Result]) -> int:
+    """List the runs that failed; the exit code."""
+    for result in failed:
+        say(f"failed: {result.key}: {result.error.splitlines()[-1]}")
+    if failed:
+        say("The full errors are in the .failed.json files; the same command tries these runs again.")
+    return 1 if failed else 0
+
+
+def say(text: str) -> None:
+    """Write a line to the standard output at once, so that a reader such as `head` that has gone is noticed."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

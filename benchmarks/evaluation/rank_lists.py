@@ -1,7 +1,8 @@
-"""Rankings on disk: the best rules of each home written down, and those of any other tool evaluated like a model.
+"""Rank lists on disk: the best rules of each home as a table, and those of other tools evaluated like a model.
 
 A CSV or Parquet table with a row per recommended rule: user, trigger_device and action_device (ids as in the data),
-trigger_state, action (the two parts of the relation) and rank, 1 for the best.
+trigger_state, action (the two parts of the relation) and rank, 1 for the best. A CSV with the columns user_id, rule and
+rank is read as a submission to the Wyze challenge.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from benchmarks.evaluation.ranking import Candidates
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Ids, Mask, Rules
 from datasets.splits import Split
-from datasets.submission import Submission
+from datasets.submission import COLUMNS as CHALLENGE
+from datasets.submission import Submission, read_submission
 from datasets.valid import ValidRules
 
 COLUMNS = ("user", "trigger_device", "action_device", "trigger_state", "action", "rank")
@@ -27,7 +29,7 @@ COLUMNS = ("user", "trigger_device", "action_device", "trigger_state", "action",
 def best_rules(
     fitted: Fitted, split: Split, *, part: str = "test", n: int = 50, valid: bool = True, chunk: int = CHUNK
 ) -> tuple[Homes, Submission]:
-    """The first n candidates of every home with hidden rules, and these homes; ties in the order of candidates."""
+    """The best n candidates of every home with hidden rules, and these homes; ties in the order of candidates."""
     homes, _ = restrict_homes(hidden_part(split, part))
     rows = Candidates.of(fitted, homes, valid=ValidRules.of(split.train), self_pairs=allows_self_pairs(split))
     n_relations, found, ranks = len(homes.relations), [], []
@@ -44,8 +46,8 @@ def best_rules(
     return homes, Submission(Rules(*rows.pairs.devices(pair), relation), np.concatenate(ranks))
 
 
-def write_rankings(homes: Homes, ranked: Submission, path: Path | str) -> None:
-    """Write ranked rules of these homes; the name ends in .csv or .parquet."""
+def write_rank_lists(homes: Homes, ranked: Submission, path: Path | str) -> None:
+    """Write rank lists of these homes; the name ends in .csv or .parquet."""
     rules, path = ranked.rules, Path(path)
     states, actions = (np.array(column, dtype=object) for column in zip(*homes.relations, strict=True))
     values = (
@@ -63,13 +65,18 @@ def write_rankings(homes: Homes, ranked: Submission, path: Path | str) -> None:
         table.to_parquet(path, index=False)
 
 
-def read_rankings(homes: Homes, path: Path | str) -> Rankings:
+def read_rank_lists(homes: Homes, path: Path | str) -> RankLists:
     """A model of these homes from a file; every row must name a user, two of its devices and a relation of the data."""
     path = Path(path)
-    table = pd.read_csv(path, dtype=str, keep_default_na=False) if _is_csv(path) else pd.read_parquet(path)
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False) if _is_csv(path) else pd.read_parquet(path)
+    except ValueError as error:  # what pandas and pyarrow raise for other content
+        raise DataError(f"{path}: not a readable table ({error})") from None
+    if _is_csv(path) and set(CHALLENGE.values()) <= set(table.columns):
+        return RankLists(homes, read_submission(homes, path))
     missing = [column for column in COLUMNS if column not in table]
     if missing:
-        raise DataError(f"{path}: no column {', '.join(missing)}; a ranking has {', '.join(COLUMNS)}")
+        raise DataError(f"{path}: no column {', '.join(missing)}; rank lists have {', '.join(COLUMNS)}")
     home = pd.Index(homes.users).get_indexer(_ids(path, table["user"], homes.users))
     owned = pd.MultiIndex.from_arrays([homes.device_home, homes.device_ids])
     trigger, action = (
@@ -82,33 +89,33 @@ def read_rankings(homes: Homes, path: Path | str) -> Rankings:
     _refuse(path, home < 0, "the user is not in the data; leave it out")
     _refuse(path, (trigger < 0) | (action < 0), "its user has no such device; use the device ids of the data")
     _refuse(path, relation < 0, "no rule has this trigger state with this action; use the relations of the data")
-    _refuse(path, ~(rank >= 1), "the rank is not a number from 1 on")
+    _refuse(path, ~(rank >= 1), "the rank must be a number, 1 or more")
     rules = Rules(home, trigger, action, relation)
     twice = pd.Series(rules.keys(homes.n_devices, len(homes.relations))).duplicated().to_numpy()
     _refuse(path, twice, "its user has this rule twice; rank it once")
-    return Rankings(homes, Submission(rules, rank.astype(np.int64)))
+    return RankLists(homes, Submission(rules, rank.astype(np.int64)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rankings:
-    """Ranked rules as a model: the score of a rule is minus its rank, and NaN where it is not listed."""
+class RankLists:
+    """Rank lists as a model: the score of a rule is minus its rank, and NaN where it is not listed."""
 
     homes: Homes
     ranked: Submission
 
     def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
-        """Homes are recognised by their user, devices by their place among the home's; other homes get no answer."""
+        """Homes are matched by user, devices by their position in the home; other homes have no scores."""
         mine = pd.Index(self.homes.users).get_indexer(pd.Index(homes.users))[homes.device_home[trigger]]
         shift = self.homes.device_start[mine] - homes.device_start[homes.device_home[trigger]]
-        asked = np.where(mine >= 0, (trigger + shift) * self.homes.n_devices + action + shift, -1)
+        wanted = np.where(mine >= 0, (trigger + shift) * self.homes.n_devices + action + shift, -1)
         rules = self.ranked.rules
         listed = rules.trigger * self.homes.n_devices + rules.action
         order = np.argsort(listed, kind="stable")
-        begin, behind = (np.searchsorted(listed[order], asked, side=side) for side in ("left", "right"))
+        begin, behind = (np.searchsorted(listed[order], wanted, side=side) for side in ("left", "right"))
         length = behind - begin
-        row = np.repeat(np.arange(len(asked)), length)
+        row = np.repeat(np.arange(len(wanted)), length)
         entry = order[np.repeat(begin - (np.cumsum(length) - length), length) + np.arange(length.sum())]
-        scores = np.full((len(asked), len(homes.relations)), np.nan, dtype=np.float32)
+        scores = np.full((len(wanted), len(homes.relations)), np.nan, dtype=np.float32)
         scores[row, rules.relation[entry]] = -self.ranked.rank[entry]
         return scores
 
@@ -130,5 +137,5 @@ def _refuse(path: Path, wrong: Mask, why: str) -> None:
 
 def _is_csv(path: Path) -> bool:
     if path.suffix not in (".csv", ".parquet"):
-        raise DataError(f"{path}: rankings are .csv or .parquet files; rename it")
+        raise DataError(f"{path}: rank lists are .csv or .parquet files; rename it")
     return path.suffix == ".csv"

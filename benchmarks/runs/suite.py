@@ -25,6 +25,8 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from pydantic import Field
+
 from baselines.registry import missing_extra, names
 from benchmarks.evaluation.evaluate import PROTOCOLS
 from benchmarks.runs.experiment import SEEDS, Experiment, Settings, make_experiment, make_source
@@ -43,10 +45,10 @@ class Defaults(Config):
 
     methods: str | list[object] = "all"  # each as `_method` reads it
     seeds: int | list[int] = len(SEEDS)
-    protocols: list[str] = list(PROTOCOLS)
+    protocols: list[str] = Field(default_factory=lambda: list(PROTOCOLS))
     track: str = "types"
     split: str = "holdout"
-    split_options: dict[str, object] = {}
+    split_options: dict[str, object] = Field(default_factory=dict)
     curves: int = 0
 
 
@@ -54,17 +56,17 @@ class SuiteFile(Defaults):
     """The content of a suite."""
 
     description: str = ""
-    data: list[dict[str, object]] = []
+    data: list[dict[str, object]] = Field(default_factory=list)
 
 
 class DataEntry(Defaults):
     """A data set of a suite."""
 
     name: str
-    options: dict[str, object] = {}
+    options: dict[str, object] = Field(default_factory=dict)
     path: str | None = None
     optional: bool = False
-    example: list[object] = []
+    example: list[object] = Field(default_factory=list)
 
 
 def suites() -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Rankings on disk: what is written comes back, and is evaluated like the model that made it."""
+"""Rank lists on disk: what is written comes back, and is evaluated like the model that made it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.evaluation.rank_lists import Rankings, best_rules, read_rankings, write_rankings
-from datasets import DataError
+from benchmarks.evaluation.rank_lists import RankLists, best_rules, read_rank_lists, write_rank_lists
+from datasets import DataError, load
+from datasets.readers.wyze import read_wyze, write_wyze
+from datasets.submission import Submission, write_submission
 from tests.benchmarks.evaluation.test_evaluate import Fixed, cases, lamp_and_switch
 from tests.support.strategies import triples
 
@@ -30,19 +32,19 @@ def test_a_full_ranking_finds_what_its_model_finds_where_nothing_ties(case, vali
 
     homes, ranked = best_rules(Untied(), made, part=part, n=1000, valid=valid, chunk=chunk)
     name = "rank" if valid else "rank, all"
-    again = evaluate(Rankings(homes, ranked), made, part=part).rules[name]
+    again = evaluate(RankLists(homes, ranked), made, part=part).rules[name]
     assert again.tolist() == evaluate(Untied(), made, part=part).rules[name].tolist()
 
 
-@pytest.mark.parametrize("name", ["rankings.csv", "rankings.parquet"])
+@pytest.mark.parametrize("name", ["lists.csv", "lists.parquet"])
 def test_what_is_written_comes_back(tmp_path, name):
     # The list of both homes: lamp -> switch 0 (2.0), then level at 1.0 switch -> lamp 1 and lamp -> switch 1.
     made = lamp_and_switch()
     homes, ranked = best_rules(Fixed(), made, n=3, valid=False)
     assert ranked.rank.tolist() == [1, 2, 3, 1, 2, 3]
     assert triples(ranked.rules)[:3] == [(0, 1, 0, 0), (0, 0, 1, 1), (0, 1, 0, 1)]
-    write_rankings(homes, ranked, tmp_path / name)
-    again = read_rankings(made.test.homes, tmp_path / name)
+    write_rank_lists(homes, ranked, tmp_path / name)
+    again = read_rank_lists(made.test.homes, tmp_path / name)
     assert triples(again.ranked.rules) == triples(ranked.rules)
     found = evaluate(again, made)
     # Home 7's hidden rule is second in the file; home 8's is not in it.
@@ -57,30 +59,41 @@ def test_what_is_written_comes_back(tmp_path, name):
         ("action_device", "2b", "row 2 (and 0 more): action_device is not a whole number"),
         ("trigger_device", 5, "row 2 (and 0 more): its user has no such device"),
         ("action", "Explode", "row 2 (and 0 more): no rule has this trigger state with this action"),
-        ("rank", 0, "row 2 (and 0 more): the rank is not a number from 1 on"),
+        ("rank", 0, "row 2 (and 0 more): the rank must be a number, 1 or more"),
     ],
 )
 def test_a_wrong_row_is_named(tmp_path, column, value, message):
-    made, path = lamp_and_switch(), tmp_path / "rankings.csv"
-    write_rankings(*best_rules(Fixed(), made), path)
+    made, path = lamp_and_switch(), tmp_path / "lists.csv"
+    write_rank_lists(*best_rules(Fixed(), made), path)
     table = pd.read_csv(path, dtype=object)
     table.loc[1, column] = value
     table.to_csv(path, index=False)
     with pytest.raises(DataError) as caught:
-        read_rankings(made.test.homes, path)
+        read_rank_lists(made.test.homes, path)
     assert message in str(caught.value)
 
 
 def test_a_rule_ranked_twice_a_missing_column_and_another_format_are_errors(tmp_path):
-    made, path = lamp_and_switch(), tmp_path / "rankings.csv"
+    made, path = lamp_and_switch(), tmp_path / "lists.csv"
     homes, ranked = best_rules(Fixed(), made)
-    write_rankings(homes, ranked, path)
+    write_rank_lists(homes, ranked, path)
     table = pd.read_csv(path)
     pd.concat([table, table.head(1)]).to_csv(path, index=False)
     with pytest.raises(DataError, match="has this rule twice"):
-        read_rankings(made.test.homes, path)
+        read_rank_lists(made.test.homes, path)
     table.drop(columns="rank").to_csv(path, index=False)
-    with pytest.raises(DataError, match="no column rank; a ranking has user, trigger_device"):
-        read_rankings(made.test.homes, path)
+    with pytest.raises(DataError, match="no column rank; rank lists have user, trigger_device"):
+        read_rank_lists(made.test.homes, path)
     with pytest.raises(DataError, match=r"\.csv or \.parquet"):
-        write_rankings(homes, ranked, tmp_path / "rankings.txt")
+        write_rank_lists(homes, ranked, tmp_path / "lists.txt")
+
+
+def test_a_submission_to_the_wyze_challenge_is_read_as_rank_lists(tmp_path):
+    write_wyze(load("wyze-synthetic", homes=30), tmp_path)
+    homes = read_wyze(tmp_path)
+    first = np.unique(homes.rules.home, return_index=True)[1]
+    ranked = Submission(homes.rules.take(first), np.full(len(first), 7))
+    write_submission(homes, ranked, tmp_path / "submission.csv")
+    found = read_rank_lists(homes, tmp_path / "submission.csv").ranked
+    assert triples(found.rules) == triples(ranked.rules)
+    assert set(found.rank) == {7}

@@ -44,31 +44,37 @@ def test_the_table_of_histories_has_a_row_per_fit_round_part_and_metric(kept, ca
     own = table["part"] == "method"
     # With curves 2 seeds x 3 rounds (1, 2 and the last) x 9 curves; the method's own loss in 3 rounds of 3 fits.
     assert (len(table[~own]), len(table[own])) == (2 * 3 * 9, 3 * 3)
-    assert not table.duplicated(["curves", "seed", "round", "part", "metric"]).any()
+    assert not table.duplicated(["run", "round", "part", "metric"]).any()
     assert set(zip(table["part"], table["metric"], strict=True)) == {
         ("method", "loss"),
         *((part, metric) for part in PARTS for metric in METRICS),
     }
-    assert {json.loads(text)["noise"] for text in table["parameters"]} == {0.1}
+    assert set(table["label"]) == {"toy-log-odds"}
     result = next(result for result in load_results(kept) if result.key.curves and result.key.seed == 1)
     chosen = table[
-        (table["seed"] == 1) & (table["round"] == 2) & (table["part"] == "test") & (table["metric"] == "auc")
+        (table["run"] == replace(result.key, protocol="").hash)
+        & (table["round"] == 2)
+        & (table["part"] == "test")
+        & (table["metric"] == "auc")
     ]
     assert chosen["value"].tolist() == [pytest.approx(result.history[1]["test_auc"])]
 
 
-def test_the_table_is_written_to_a_csv_file_and_to_nothing_else(kept, tmp_path, capsys):
+def test_the_table_is_written_to_a_csv_file_with_the_settings_of_each_run_in_a_second_one(kept, tmp_path, capsys):
     out = tmp_path / "curves.csv"
     assert main(["curves", "--results", str(kept), "--out", str(out)]) == 0
-    assert f"63 rows in {out}" in capsys.readouterr().out
-    assert len(pd.read_csv(out)) == 63
+    runs = tmp_path / "curves.runs.csv"
+    assert capsys.readouterr().out == f"63 rows in {out}\n3 rows in {runs}\n"
+    assert set(pd.read_csv(out)["run"]) == set(pd.read_csv(runs)["run"])
+    assert {json.loads(text)["noise"] for text in pd.read_csv(runs)["parameters"]} == {0.1}
+    assert sorted(pd.read_csv(runs)["curves"]) == [0, 2, 2]
     assert main(["curves", "--results", str(kept), "--out", str(tmp_path / "curves.png")]) == 1
     assert "curves are written as CSV" in capsys.readouterr().err
     assert main(["curves", "--results", str(kept), "--data", "wyze-sinthetic"]) == 1
     assert "did you mean 'wyze-synthetic'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["run", "smoke", "--curves", "-1"])
-    assert "'-1' is not a whole number" in capsys.readouterr().err
+    assert "expected a whole number, 0 or more, got '-1'" in capsys.readouterr().err
 
 
 def test_results_without_a_history_are_answered_with_how_to_get_one(kept, tmp_path, capsys):

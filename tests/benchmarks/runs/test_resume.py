@@ -228,7 +228,7 @@ def test_the_command_line_explains_checkpoints_and_refuses_what_is_no_number(cap
     assert "--checkpoints N" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["run", "smoke", "--checkpoints", "some"])
-    assert "'some' is not a whole number, 0 or more" in capsys.readouterr().err
+    assert "expected a whole number, 0 or more, got 'some'" in capsys.readouterr().err
 
 
 def test_what_was_heard_of_rounds_comes_back_and_the_seconds_go_on():
