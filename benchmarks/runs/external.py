@@ -25,12 +25,12 @@ README = """\
 - `test/devices.csv`, `test/rules.csv`: the homes to rank rules for, with the rules that are known of each.
 - `relations.csv`: every trigger state with every action that it goes with.
 
-In each of the {homes:,} test homes some rules were hidden. The candidates of a home are all ordered pairs of its
-devices{other} with every relation, without the rules known of it. The headline metrics only count candidates whose device types and
-relation occur together in a training rule.
+Some rules of each of the {homes:,} test homes were hidden. The candidates of a home are all ordered pairs of its
+devices{other} with every relation, without the rules known of it. The headline metrics only
+count candidates whose device types and relation occur together in a training rule.
 
-Write a CSV or Parquet table with the columns {columns}; rank 1 is the best, the best 50 of each home are plenty.
-Then
+Write a CSV or Parquet table with the columns {columns}.
+Rank 1 is the best; rules that are not in the table count as not found. Then run
 
     {command}
 """
