@@ -111,7 +111,7 @@ def _describe(chosen: argparse.Namespace) -> int:
         _say(json.dumps({"fingerprint": description.fingerprint, **description.statistics}, indent=2))
         return 0
     _say(str(description))
-    table = description.beside().dropna()
+    table = description.compared().dropna()
     if len(table):
         _say(f"\nBeside {description.published.source}:")
         shown = table.assign(ours=table["ours"].map(number), published=table["published"].map(number))

@@ -1,4 +1,4 @@
-"""What homes hold, as named numbers that can be laid beside published ones."""
+"""Statistics of homes, compared with published ones; how close synthetic homes are to the data that they imitate."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from datasets.homes import Array, Homes, Provenance
-
-# --- Numbers that others have published about these data sets, under the names that `describe` uses.
-#
-# Facts only, each with where it stands; the data itself is not ours to pass on.
+from datasets.homes import Array, Homes, Provenance, distinct
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a source says about its data."""
+    """Facts that others have published about a data set, under the names of `statistics`."""
 
     source: str
     statistics: dict[str, float]
-    data: str = ""  # the data set here that these numbers were counted in; empty where it is not to be had
+    data: str = ""  # the data set here that these numbers were counted in; empty if it is not available
 
 
 PUBLISHED = {
@@ -90,8 +86,8 @@ class Description:
         """What was published about this data, or about the data it imitates."""
         return PUBLISHED.get(self.provenance.published, PUBLISHED[""])
 
-    def beside(self) -> pd.DataFrame:
-        """Ours, the published and the difference in per cent; blank where nothing was published."""
+    def compared(self) -> pd.DataFrame:
+        """Ours, the published and the difference in per cent; NaN where nothing was published."""
         table = pd.DataFrame({"ours": pd.Series(self.statistics, dtype=float)})
         table["published"] = table.index.map(self.published.statistics).astype(float)
         table["difference %"] = 100 * (table["ours"] / table["published"] - 1)
@@ -184,12 +180,6 @@ def homes_with_twins(homes: Homes) -> int:
     return len(distinct(key[1:][np.diff(key) == 0] // max(len(homes.types), 1)))
 
 
-def distinct(values: Array) -> Array:
-    """Sorted, each once; for many distinct numbers sorting is faster than the hashing of np.unique."""
-    values = np.sort(values)
-    return values[np.concatenate([[True], np.diff(values) > 0])] if len(values) else values
-
-
 def share(part: np.integer | int, whole: int) -> float:
     """A part of a whole; a share of nothing is 0."""
     return float(part) / whole if whole else 0.0
@@ -199,19 +189,16 @@ def _mean(values: Array) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 
-# --- How near made-up homes are to what they imitate: every published number, and marginals that do not grow with size.
-#
-# A count or a mean is met within 1 %, a share within 2 points, a median, a quantile or a maximum within 5 %. Real data
-# may be laid beside it, in general for information only: it gives a verdict only if it is the very data that is imitated,
-# the data set that `Published.data` names.
-
-COUNT, SHARE, QUANTILE = 0.01, 0.02, 0.05
+COUNT, SHARE, QUANTILE = 0.01, 0.02, 0.05  # tolerances: 1 % of a count or mean, 2 points of a share, 5 % of a quantile
 MET, OFF, NOTHING = "met", "off", ""
-ORDERED = (", median", " %", ", max")  # how the names of quantiles end
+QUANTILES = (", median", " %", ", max")  # how the names of quantiles end
 
 
 def fidelity(homes: Homes, real: Homes | None = None) -> pd.DataFrame:
-    """One row per statistic: ours, the published (NaN if none), a verdict; then the same for `real`."""
+    """One row per statistic: ours, the published (NaN if none), a verdict; then the same for `real`.
+
+    Real data gets a verdict only if it is the data that is imitated (`Published.data`); else it is for information.
+    """
     described = homes.describe()
     table = pd.DataFrame({"ours": pd.Series(described.statistics | marginals(homes), dtype=float)})
     table["published"] = table.index.map(described.published.statistics).astype(float)
@@ -219,12 +206,12 @@ def fidelity(homes: Homes, real: Homes | None = None) -> pd.DataFrame:
     if real is not None:
         table["real"] = table.index.map(statistics(real) | marginals(real)).astype(float)
         if is_imitated(homes, real):
-            table["verdict beside real"] = _verdicts(table, "real")
+            table["verdict on real"] = _verdicts(table, "real")
     return table
 
 
 def is_imitated(homes: Homes, real: Homes) -> bool:
-    """Whether `real` is the very data that `homes` imitate; to lie beside the same published numbers is not enough."""
+    """Whether `real` is the data that `homes` imitate."""
     key = homes.provenance.published
     return key in PUBLISHED and PUBLISHED[key].data == real.name != "" and real.provenance.published == key
 
@@ -267,7 +254,7 @@ def report(frame: pd.DataFrame) -> str:
             against = "real" if "real" in str(column) else "published"
             met = f"{int(judged.sum()) - len(off)} of {int(judged.sum())} {against} numbers are met"
             lines.append(f"{met}; off: {'; '.join(off)}" if off else met)
-    if "real" in frame and "verdict beside real" not in frame:
+    if "real" in frame and "verdict on real" not in frame:
         lines.append("real: not the data that is imitated, shown for information only")
     if not (frame["verdict"] != NOTHING).any():
         lines.append("nothing was published about homes of this kind and number: no verdict")
@@ -290,7 +277,7 @@ def _verdicts(table: pd.DataFrame, column: str) -> list[str]:
 def _near(name: str, ours: float, other: float) -> bool:
     if "share" in name:
         return abs(ours - other) <= SHARE
-    return abs(ours - other) <= (QUANTILE if name.endswith(ORDERED) else COUNT) * abs(other)
+    return abs(ours - other) <= (QUANTILE if name.endswith(QUANTILES) else COUNT) * abs(other)
 
 
 def _popularity(homes: Homes) -> dict[str, float]:

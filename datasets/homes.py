@@ -21,63 +21,9 @@ from datasets.common.errors import DataError
 if TYPE_CHECKING:
     from datasets.describe import Description
 
-
-# --- What holds for all homes, checked once when they are made, so that no later step has to look again.
-
-
-def check(homes: Homes) -> None:
-    """Raise the first thing that does not hold."""
-    for fault in _broken(homes):
-        raise DataError(f"{homes.name}: {fault}")
-
-
-def _broken(homes: Homes) -> Iterator[str]:
-    rules, n_devices = homes.rules, homes.n_devices
-    if len(set(homes.types)) != len(homes.types):
-        yield "an entity type is listed twice"
-    if len(set(homes.relations)) != len(homes.relations):
-        yield "a relation is listed twice"
-    if _repeats(np.zeros(homes.n_homes, dtype=np.int64), homes.users):
-        yield "a user has two homes"
-    if not len(homes.device_home) == len(homes.device_type) == len(homes.device_ids):
-        yield "the columns of devices differ in length"
-    for values, bound, fault in (
-        (homes.device_home, homes.n_homes, "a device names a home that is not there"),
-        (homes.device_type, len(homes.types), "a device names a type that is not there"),
-        (rules.relation, len(homes.relations), "a rule names a relation that is not there"),
-        (rules.home, homes.n_homes, "a rule names a home that is not there"),
-        (rules.trigger, n_devices, "a rule names a device that is not there"),
-        (rules.action, n_devices, "a rule names a device that is not there"),
-    ):
-        if not _within(values, bound):
-            yield fault
-    if np.any(np.diff(homes.device_home) < 0):
-        yield "devices are not sorted by home"
-    if _repeats(homes.device_home, homes.device_ids):
-        yield "a home has two devices of one id"
-    if np.any(np.diff(rules.home) < 0):
-        yield "rules are not sorted by home"
-    if np.any(homes.device_home[rules.trigger] != rules.home) or np.any(homes.device_home[rules.action] != rules.home):
-        yield "a rule names a device of another home"
-    if np.any(np.diff(np.sort(rules.keys(n_devices, len(homes.relations)))) == 0):
-        yield "a home has one rule twice"
-
-
-def _within(values: npt.NDArray[np.int64], bound: int) -> bool:
-    return len(values) == 0 or bool(values.min() >= 0 and values.max() < bound)
-
-
-def _repeats(home: npt.NDArray[np.int64], ids: Ids) -> bool:
-    """Whether an id stands twice in a home, given sorted homes."""
-    if not np.any((home[1:] == home[:-1]) & (ids[1:] <= ids[:-1])):  # in order, as most sources have them
-        return False
-    import pandas as pd  # takes long to load, and most never need it
-
-    number, distinct = pd.factorize(np.asarray(ids, dtype=np.int64 if ids.dtype.kind == "i" else object))
-    return bool(np.any(np.diff(np.sort(home * len(distinct) + number)) == 0))
-
-
-# --- One home spelled out, for people and tests; code that computes uses the arrays of `Homes`.
+Array: TypeAlias = npt.NDArray[np.int64]
+Ids: TypeAlias = npt.NDArray[Any]  # int64, or numpy's StringDType where the source's ids are text
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Relation(NamedTuple):
@@ -118,30 +64,6 @@ class Home(NamedTuple):
     def __str__(self) -> str:
         owned = ", ".join(f"{device.type} {device.id}" for device in self.devices)
         return "\n  ".join([f"home of {self.user}: {owned or 'no devices'}", *map(str, self.rules)])
-
-
-def spell_out(homes: Homes, index: int) -> Home:
-    """The home at a position; negative ones count from the end."""
-    if not -homes.n_homes <= index < homes.n_homes:
-        raise IndexError(f"home {index} of {homes.n_homes}")
-    index %= homes.n_homes
-    first, last = np.searchsorted(homes.device_home, [index, index + 1])
-    devices = tuple(
-        Device(id_, homes.types[type_])
-        for id_, type_ in zip(homes.device_ids[first:last].tolist(), homes.device_type[first:last], strict=True)
-    )
-    begin, end = np.searchsorted(homes.rules.home, [index, index + 1])
-    rules = homes.rules.take(np.arange(begin, end))
-    spelled = tuple(
-        Rule(devices[t - first], homes.relations[r], devices[a - first])
-        for t, r, a in zip(rules.trigger, rules.relation, rules.action, strict=True)
-    )
-    return Home(homes.users[index : index + 1].tolist()[0], devices, spelled)
-
-
-Array: TypeAlias = npt.NDArray[np.int64]
-Ids: TypeAlias = npt.NDArray[Any]  # int64, or numpy's StringDType where the source's ids are text
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,7 +128,7 @@ class Provenance:
     skipped: tuple[str, ...] = ()  # one sentence per kind of bad line, with every line number
     notes: tuple[str, ...] = ()  # e.g. how a preset differs from the paper
     codes: dict[str, dict[str, int]] = field(default_factory=dict)  # the source's numbers for states and actions
-    published: str = ""  # the entry of datasets.describe to lay the description beside
+    published: str = ""  # the entry of datasets.describe.PUBLISHED to compare the description with
 
     def __post_init__(self) -> None:
         # Copies: whoever fills its own dict afterwards changes nothing here.
@@ -239,7 +161,8 @@ class Homes:
             object.__setattr__(self, column, frozen(getattr(self, column)))
         for column in ("users", "device_ids"):
             object.__setattr__(self, column, frozen_ids(getattr(self, column)))
-        check(self)
+        for fault in _faults(self):
+            raise DataError(f"{self.name}: {fault}")
 
     @property
     def n_homes(self) -> int:
@@ -269,8 +192,21 @@ class Homes:
         return self.device_type[rules.trigger], rules.relation, self.device_type[rules.action]
 
     def home(self, index: int) -> Home:
-        """One home spelled out. Negative positions count from the end, as in a list."""
-        return spell_out(self, index)
+        """One home, for people and tests: code that computes uses the arrays. Negative positions count from the end."""
+        if not -self.n_homes <= index < self.n_homes:
+            raise IndexError(f"home {index} of {self.n_homes}")
+        index %= self.n_homes
+        first, last = np.searchsorted(self.device_home, [index, index + 1])
+        devices = tuple(
+            Device(id_, self.types[type_])
+            for id_, type_ in zip(self.device_ids[first:last].tolist(), self.device_type[first:last], strict=True)
+        )
+        rules = self.rules.take(np.arange(*np.searchsorted(self.rules.home, [index, index + 1])))
+        listed = tuple(
+            Rule(devices[t - first], self.relations[r], devices[a - first])
+            for t, r, a in zip(rules.trigger, rules.relation, rules.action, strict=True)
+        )
+        return Home(self.users[index : index + 1].tolist()[0], devices, listed)
 
     def __iter__(self) -> Iterator[Home]:
         return (self.home(i) for i in range(self.n_homes))
@@ -291,13 +227,13 @@ class Homes:
     def subset(self, homes: Array | Mask) -> Homes:
         """These homes in this order, with their devices and rules; the vocabularies stay as they are."""
         if np.ndim(homes) != 1:
-            raise DataError(f"subset: {homes!r} is no list of homes; write [{homes!r}] for one of them")
+            raise DataError(f"subset: {homes!r} is not a list of homes; write [{homes!r}] for one home")
         is_mask = np.asarray(homes).dtype == bool
         if is_mask and len(homes) != self.n_homes:
             raise DataError(f"subset: a mask of {len(homes)} for {self.n_homes} homes")
         chosen = np.flatnonzero(homes) if is_mask else frozen(homes)
         if len(np.unique(chosen)) != len(chosen):
-            raise DataError("subset: a home is named twice")
+            raise DataError("subset: a home is listed twice")
         if len(chosen) and not 0 <= chosen.min() <= chosen.max() < self.n_homes:
             raise DataError(f"subset: home {chosen.min()} or {chosen.max()} is not one of 0..{self.n_homes - 1}")
         device_start, rule_start, number = self.device_start, self.rule_start, np.arange(len(chosen))
@@ -328,8 +264,17 @@ class Homes:
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits that are the same everywhere and change with any device, rule or vocabulary entry."""
-        return fingerprint(self)
+        """16 hex digits, the same on every machine, of vocabularies, ids, devices, rules and groups (not the name)."""
+        digest = hashlib.sha256(json.dumps([self.types, self.relations], ensure_ascii=False).encode())
+        rules = self.rules
+        columns = [self.users, self.device_home, self.device_type, self.device_ids]
+        columns += [rules.home, rules.trigger, rules.action, rules.relation]
+        columns += [] if rules.group is None else [rules.group]
+        for column in columns:
+            content = _bytes(column)
+            digest.update(f"{column.dtype.kind}{len(column)}:{len(content)};".encode())
+            digest.update(content)
+        return digest.hexdigest()[:16]
 
     def describe(self) -> Description:
         """Counts and distributions, to print or to compare with published ones."""
@@ -365,11 +310,19 @@ def starts(sorted_home: Array, n_homes: int) -> Array:
     return np.searchsorted(sorted_home, np.arange(n_homes + 1)).astype(np.int64)
 
 
+def distinct(values: Array) -> Array:
+    """Numbers from 0 on, sorted and each once."""
+    # np.unique hashes since numpy 2.3: a million numbers take 25 times as long as sorting.
+    ordered = np.sort(values)
+    first: Mask = np.diff(ordered, prepend=-1) != 0
+    return ordered[first]
+
+
 def frozen(values: npt.ArrayLike) -> Array:
     """Whole numbers as a read-only int64 array; a copy if anybody else could write to it."""
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iub":
-        raise DataError(f"a column of whole numbers holds {array.dtype}")
+        raise DataError(f"expected a column of whole numbers, got {array.dtype}")
     if array.dtype == np.int64 and not _writable(array):
         return array
     copy = array.astype(np.int64)
@@ -407,24 +360,54 @@ def runs(start: Array, chosen: Array) -> Array:
     return offset + np.arange(length.sum())
 
 
-# --- A short name for the exact contents of homes, the same in every process and on every machine.
-
-
-def fingerprint(homes: Homes) -> str:
-    """16 hex digits over vocabularies, ids, devices, rules and groups; the name and the provenance do not count."""
-    digest = hashlib.sha256(json.dumps([homes.types, homes.relations], ensure_ascii=False).encode())
-    rules = homes.rules
-    columns = [homes.users, homes.device_home, homes.device_type, homes.device_ids]
-    columns += [rules.home, rules.trigger, rules.action, rules.relation]
-    columns += [] if rules.group is None else [rules.group]
-    for column in columns:
-        content = _bytes(column)
-        digest.update(f"{column.dtype.kind}{len(column)}:{len(content)};".encode())
-        digest.update(content)
-    return digest.hexdigest()[:16]
-
-
 def _bytes(column: Ids) -> bytes:
     if column.dtype.kind == "i":
         return column.astype("<i8").tobytes()
     return json.dumps(np.asarray(column, dtype=object).tolist(), ensure_ascii=False).encode()
+
+
+def _faults(homes: Homes) -> Iterator[str]:
+    """What is wrong with homes; nothing if they are consistent, so that no later step has to check again."""
+    rules, n_devices = homes.rules, homes.n_devices
+    if len(set(homes.types)) != len(homes.types):
+        yield "an entity type is listed twice"
+    if len(set(homes.relations)) != len(homes.relations):
+        yield "a relation is listed twice"
+    if _repeats(np.zeros(homes.n_homes, dtype=np.int64), homes.users):
+        yield "a user has two homes"
+    if not len(homes.device_home) == len(homes.device_type) == len(homes.device_ids):
+        yield "the columns of devices differ in length"
+    for values, bound, fault in (
+        (homes.device_home, homes.n_homes, "a device names a home that is not there"),
+        (homes.device_type, len(homes.types), "a device names a type that is not there"),
+        (rules.relation, len(homes.relations), "a rule names a relation that is not there"),
+        (rules.home, homes.n_homes, "a rule names a home that is not there"),
+        (rules.trigger, n_devices, "a rule names a device that is not there"),
+        (rules.action, n_devices, "a rule names a device that is not there"),
+    ):
+        if not _within(values, bound):
+            yield fault
+    if np.any(np.diff(homes.device_home) < 0):
+        yield "devices are not sorted by home"
+    if _repeats(homes.device_home, homes.device_ids):
+        yield "a home has two devices of one id"
+    if np.any(np.diff(rules.home) < 0):
+        yield "rules are not sorted by home"
+    if np.any(homes.device_home[rules.trigger] != rules.home) or np.any(homes.device_home[rules.action] != rules.home):
+        yield "a rule names a device of another home"
+    if np.any(np.diff(np.sort(rules.keys(n_devices, len(homes.relations)))) == 0):
+        yield "a home has one rule twice"
+
+
+def _within(values: npt.NDArray[np.int64], bound: int) -> bool:
+    return len(values) == 0 or bool(values.min() >= 0 and values.max() < bound)
+
+
+def _repeats(home: npt.NDArray[np.int64], ids: Ids) -> bool:
+    """Whether an id occurs twice in a home, given sorted homes."""
+    if not np.any((home[1:] == home[:-1]) & (ids[1:] <= ids[:-1])):  # in order, as most sources have them
+        return False
+    import pandas as pd  # slow to import, and rarely needed
+
+    number, distinct = pd.factorize(np.asarray(ids, dtype=np.int64 if ids.dtype.kind == "i" else object))
+    return bool(np.any(np.diff(np.sort(home * len(distinct) + number)) == 0))

@@ -14,8 +14,8 @@ import numpy as np
 
 from datasets.candidates import Pairs, has_self_rules
 from datasets.common.errors import DataError, unknown
-from datasets.common.random import RandomSource, distinct, draw_distinct, how_many_free, nth_not_in, random_source
-from datasets.homes import Array, Homes, Rules
+from datasets.common.random import RandomSource, draw_distinct, how_many_free, nth_not_in, random_source
+from datasets.homes import Array, Homes, Rules, distinct
 from datasets.valid import ValidRules
 
 KINDS = ("paper", "feasible")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from datasets.common.errors import DataError
+from datasets.common.files import atomic_file
 from datasets.homes import Array, Homes, Ids, Provenance, Relation, Rules, starts
 from datasets.registry import dataset
 
@@ -50,15 +49,11 @@ def save(homes: Homes, path: Path) -> None:
     table = pa.table(columns).replace_schema_metadata({KEY: json.dumps(card).encode()})
     if path.is_dir():
         raise DataError(f"{path}: it is a folder; name a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")  # others may read it, as any new file
-    try:
-        pq.write_table(table, temporary, compression="zstd")
-        os.replace(temporary, path)
-    except OSError as error:  # its text has the temporary name, which nobody knows
-        raise DataError(f"{path}: cannot be written ({str(error).replace(temporary.name, path.name)})") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic_file(path) as temporary:
+        try:
+            pq.write_table(table, temporary, compression="zstd")
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written ({str(error).replace(temporary.name, path.name)})") from error
 
 
 def load_file(path: Path | str) -> Homes:
@@ -150,9 +145,6 @@ def _flat(column: pa.ChunkedArray) -> tuple[Array, dict[str, pa.Array]]:
     struct = lists.flatten()
     start = np.concatenate([[0], np.cumsum(pc.list_value_length(lists).to_numpy())]).astype(np.int64)
     return start, {field.name: struct.field(i) for i, field in enumerate(struct.type)}
-
-
-# --- Homes that were saved before, as a data set by name.
 
 
 @dataset(

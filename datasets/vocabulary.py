@@ -1,7 +1,7 @@
-"""One vocabulary for homes that were read apart, so that what was learned on some can be asked about the others.
+"""Vocabularies of entity types and relations: aligned between data sets, renumbered, and merged by type.
 
-A part that is read alone numbers only what occurs in it: relation 5 of the test part is another one than relation 5
-of the training part. The Wyze challenge trains on one and answers for the other:
+A part that is read alone numbers only what occurs in it: relation 5 of the test part is not relation 5 of the training
+part. The Wyze challenge trains on one and predicts for the other:
 
     train, test = load("wyze"), load("wyze", part="test")
     train = align(train, like=test)  # learns about everything that either part has
@@ -25,9 +25,9 @@ Entry = TypeVar("Entry", bound=Hashable)
 
 
 def align(homes: Homes, like: Homes) -> Homes:
-    """`homes` with the types, relations and source numbers of `like`, in its order; what only `homes` has comes last.
+    """`homes` with the types, relations and source codes of `like`, in its order; what only `homes` has comes last.
 
-    Nothing is lost. If something was appended, a model of `like` has no answer for it: align both ways, as above.
+    A model of `like` cannot score what was appended: align both ways, as above.
     """
     types = dict.fromkeys([*like.types, *homes.types])
     relations = dict.fromkeys([*like.relations, *homes.relations])
@@ -38,7 +38,7 @@ def align(homes: Homes, like: Homes) -> Homes:
 
 
 def with_vocabulary(homes: Homes, types: Sequence[str], relations: Sequence[tuple[str, str]]) -> Homes:
-    """The same homes numbered by other vocabularies; one that lacks a type or relation in use is refused."""
+    """The same homes encoded by other vocabularies; an error if a type or relation in use is missing."""
     pairs = [Relation(*pair) for pair in relations]
     return replace(
         homes,
@@ -63,14 +63,10 @@ def _renumber(column: Array, old: Sequence[Entry], new: Sequence[Entry], what: s
     return number[column]
 
 
-# --- The `types` track: devices of one type merged, duplicate rules dropped.
-
-
 def merge_types(homes: Homes) -> Homes:
-    """One device per entity type and home (it keeps the first one's id); a rule that then stands twice is kept once.
+    """The `types` track: one device per entity type and home (with the first one's id), each rule once.
 
-    Automations that gave the same typed rule become one group: hiding one of them and training on the other would
-    show the answer.
+    Automations that gave the same typed rule become one group: hiding one of them and training on the other would leak.
     """
     key = homes.device_home * max(len(homes.types), 1) + homes.device_type
     _, first, merged = np.unique(key, return_index=True, return_inverse=True)

@@ -96,7 +96,7 @@ def test_whole_ids_that_a_gap_made_floats_meet_the_ids_of_the_other_table(tmp_pa
 
 @pytest.mark.parametrize("homes", [5, np.int64(0), [[0], [1]]])
 def test_a_subset_is_chosen_by_a_list(homes):
-    with pytest.raises(DataError, match=r"subset: .* is no list of homes"):
+    with pytest.raises(DataError, match=r"subset: .* is not a list of homes"):
         two_homes().subset(homes)
 
 

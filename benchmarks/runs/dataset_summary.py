@@ -30,8 +30,8 @@ from benchmarks.results.records import as_json, read_record, write_record
 from benchmarks.runs.examples import distance, owned_devices, rules_in_words, typed_rule
 from benchmarks.runs.experiment import Source
 from datasets import Homes
-from datasets.describe import distinct, fidelity
-from datasets.homes import Array
+from datasets.describe import fidelity
+from datasets.homes import Array, distinct
 from datasets.registry import get as get_data
 
 DEVICES, RULES = (4, 6), (3, 5)

@@ -1,7 +1,7 @@
-"""Random numbers for what is drawn home by home: of one generator for all homes, or of each home's own.
+"""Random numbers drawn per home, distinct samples of integers for many homes at once, and the streams of a seed.
 
-With one generator what a home gets depends on which other homes there are. A federated client draws for itself and has
-to get the same whoever else takes part; `KeyedRandom` numbers depend on (seed, round, client) and their place only.
+With one shared generator, what a home draws depends on which other homes there are. A federated client must draw the
+same whoever else takes part: the numbers of `KeyedRandom` depend on (seed, round, client) and their position only.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets.common.errors import DataError
-from datasets.homes import Array, Mask, frozen
+from datasets.homes import Array, distinct, frozen
 
 Bits: TypeAlias = npt.NDArray[np.uint64]
 
 
 class RandomSource(Protocol):
-    """Numbers for elements that belong to homes; `home` has their positions, sorted. Each call gives new numbers."""
+    """Random numbers for elements of homes; `home` is the position of each element's home, sorted."""
 
     def random(self, home: Array) -> npt.NDArray[np.float64]:
         """Uniform in [0, 1)."""
@@ -31,12 +31,12 @@ class RandomSource(Protocol):
         """Uniform among 0 to bound[i] - 1, for every element i."""
 
     def stream(self, purpose: int) -> RandomSource:
-        """Numbers of another purpose: how many calls one draw took never shifts the numbers of another."""
+        """An independent source: how often one purpose draws never shifts the numbers of another."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedRandom:
-    """One generator for all homes, one number after the other, whatever the purpose."""
+    """One generator for all homes and purposes."""
 
     rng: np.random.Generator
 
@@ -75,8 +75,9 @@ class KeyedRandom:
                 raise DataError(f"keyed random: {name} {value} must be at least 0 and have at most 64 bits")
         ids = np.asarray(self.client)
         if ids.size and ids.dtype.kind not in "iu":
-            told_apart = f"keyed random: clients are told apart by whole numbers, not {ids.dtype}"
-            raise DataError(f"{told_apart}; hand in their positions in the population")
+            raise DataError(
+                f"keyed random: clients must be integers, got {ids.dtype}; pass their positions in the population"
+            )
         object.__setattr__(self, "client", frozen(ids))
 
     def random(self, home: Array) -> npt.NDArray[np.float64]:
@@ -94,14 +95,12 @@ class KeyedRandom:
     def _bits(self, home: Array) -> Bits:
         """[len(home)]: 64 random bits each."""
         state: Bits = np.zeros(1, dtype=np.uint64)
-        # How many purposes there are is part of the key, or a stream could go on where another key ends.
+        # The number of purposes is part of the key, or a stream could continue where another key ends.
         for part in (self.seed, self.round, len(self.purposes), *self.purposes, next(self._turns)):
             state = output(state, np.array([part], dtype=np.uint64))
         step = np.diff(home, prepend=-1)
         if step.min(initial=0) < 0:
-            raise DataError(
-                "keyed random: homes must be sorted, or a number would come twice; sort what is drawn for by home"
-            )
+            raise DataError("keyed random: homes must be sorted, or numbers would repeat; sort the elements by home")
         first = np.flatnonzero(step)
         number = np.arange(len(home)) - np.repeat(first, np.diff(first, append=len(home)))  # within each home
         return output(output(state, self.client[home].view(np.uint64)), number.view(np.uint64))
@@ -122,17 +121,6 @@ def output(state: Bits, number: Bits) -> Bits:
 def random_source(rng: np.random.Generator | RandomSource) -> RandomSource:
     """A generator as the source of all homes together; a source as it is."""
     return SharedRandom(rng) if isinstance(rng, np.random.Generator) else rng
-
-
-# --- Distinct numbers, drawn for all homes at once: each home has a run of numbers, of which some are taken.
-
-
-def distinct(numbers: Array) -> Array:
-    """Numbers from 0 on, sorted and each once."""
-    # numpy's own `unique` hashes since 2.3: a million of them take 25 times as long as sorting.
-    ordered = np.sort(numbers)
-    first: Mask = np.diff(ordered, prepend=-1) != 0
-    return ordered[first]
 
 
 def how_many_free(start: Array, taken: Array) -> Array:
@@ -183,14 +171,12 @@ def _draw_numbers(start: Array, free: Array, wanted: Array, source: RandomSource
     return np.sort(np.concatenate(enough))
 
 
-# --- The streams of random numbers of a seed, one for each purpose, so that no two purposes ever draw the same numbers.
-#
-# A generator is keyed [seed, purpose], or [seed, seed of the split, purpose] where a split decides as well. NumPy fills a
-# key up with zeros, so purposes with a split count from 3 on: none of their keys is one of the shorter kind.
-
-
 class Stream(IntEnum):
-    """What numbers are drawn for; 0 and 1 are drawn in `datasets.splits`."""
+    """What random numbers are for, so that no two purposes ever draw the same; 0 and 1 are drawn in `datasets.splits`.
+
+    A generator is keyed [seed, purpose], or [seed, seed of the split, purpose] where it depends on a split as well.
+    NumPy pads keys with zeros, so purposes with a split start at 3: none of their keys equals one of the shorter kind.
+    """
 
     HIDE_TEST = 0
     HIDE_VALIDATION = 1

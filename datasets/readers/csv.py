@@ -1,21 +1,21 @@
-"""Delimited text files as columns of bytes, with the line of every row that is refused.
+"""Tables as named text columns that know the line of every row: delimited text, Parquet, DataFrames and Arrow tables.
 
-Handled: a byte order mark, CRLF, quoted fields (with delimiters, quotes and line breaks inside), lines that are empty
-or hold only spaces, spaces around names, comma, semicolon, tab or bar as delimiter. Refused with the line: a wrong
-number of fields. Refused as a whole: an empty file, a header and nothing else, a packed or other binary file, UTF-16,
-lines that end in CR alone, a quote that is never closed.
+Text may be packed with gzip and have a byte order mark, CRLF, quoted fields (with delimiters, quotes and line breaks
+inside), blank lines, spaces around names, and comma, semicolon, tab or bar as delimiter. A row with a wrong number of
+fields is reported with its line. A file is refused if it is empty or has only a header, is binary or UTF-16, has lines
+that end in CR alone, or a quote that is never closed.
 """
 
 from __future__ import annotations
 
 import csv
-import mmap
+import io
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TextIO, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -25,13 +25,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from datasets.common.errors import DataError, unknown
+from datasets.common.files import open_bytes
 from datasets.homes import Array, Ids, Mask
 from datasets.readers.bad_rows import BadRows
 
 DELIMITERS = ",;\t|"
 LINE_BREAK = r"[\r\n]"
 BINARY = {  # by how the file begins
-    b"\x1f\x8b": "the file is packed with gzip; unpack it",
     b"PK\x03\x04": "the file is a zip archive or an Excel workbook; unpack it, or save the sheet as CSV",
     b"PAR1": "the file is Parquet; call it .parquet",
     b"\xff\xfe": "the file is UTF-16; save it in UTF-8",
@@ -41,16 +41,17 @@ BINARY = {  # by how the file begins
 
 @dataclass(frozen=True, slots=True)
 class Delimited:
-    """A file, its column names and its delimiter: the one that finds most of the wanted names."""
+    """A text file with its column names and its delimiter."""
 
     path: Path
+    content: bytes
     names: list[str]
     delimiter: str
-    header_line: int = 1  # empty lines may stand before it
+    header_line: int = 1  # empty lines may come before it
     quoted: bool = True  # whether there is any quote, without which no value can hold a line break
 
     def read(self, wanted: Sequence[str], bad_rows: BadRows) -> tuple[pa.Table, Array]:
-        """The wanted columns as bytes and each row's record number (from 0, the header not counted)."""
+        """The wanted columns as bytes and each row's record number, from 0 after the header."""
         rejected: list[tuple[int, int]] = []  # record number, fields
         blank: list[int] = []  # record numbers of lines that hold only spaces
 
@@ -64,8 +65,8 @@ class Delimited:
 
         try:
             table = pa_csv.read_csv(
-                self.path,
-                # One thread: only then does the reader know the number of a row that it rejects.
+                pa.BufferReader(self.content),
+                # One thread, or the reader does not know the number of a row that it rejects.
                 pa_csv.ReadOptions(use_threads=False, column_names=self.names, skip_rows=self.header_line),
                 pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=reject),
                 pa_csv.ConvertOptions(
@@ -83,18 +84,18 @@ class Delimited:
             self.path.name,
             self.lines(number),
             f"the line does not have {len(self.names)} fields",
-            "complete or delete it" + ("; the file may be cut off" if _ends_in_mid_line(self.path) else ""),
+            "complete or delete it" + ("; the file may be cut off" if self.content[-1:] != b"\n" else ""),
             [f"it has {fields}" for _, fields in rejected],
         )
         left_out = np.array([*number.tolist(), *blank], dtype=np.int64)
         return table, np.setdiff1d(np.arange(table.num_rows + len(left_out)), left_out, assume_unique=True)
 
     def lines(self, records: Array) -> list[int]:
-        """The line on which each record begins; slow, and only needed where something is wrong."""
+        """The line on which each record begins; slow, and needed for bad rows only."""
         wanted, begins, number = set(records.tolist()), {}, 0
         if not wanted:
             return []
-        with self.path.open(encoding="utf-8-sig", errors="replace", newline="") as file, _fields_of_any_length():
+        with _text(self.content) as file:
             for _ in range(self.header_line):
                 next(file)
             reader = csv.reader(file, delimiter=self.delimiter)
@@ -109,17 +110,16 @@ class Delimited:
 
 
 def open_delimited(path: Path, wanted: Collection[str]) -> Delimited:
-    """Look at the header and at what would spoil the whole file."""
-    with path.open("rb") as file:
-        start = file.read(4096)
-        file.seek(0)
-        place = ((n, line) for n, line in enumerate(file, start=1) if line.strip(b"\xef\xbb\xbf \t\r\n"))
-        header_line, first = next(place, (1, b""))
+    """A text file with the delimiter that finds most of the wanted columns; refused if it cannot be read as a whole."""
+    with open_bytes(path) as file:
+        content = file.read()
     for magic, complaint in BINARY.items():
-        if start.startswith(magic):
+        if content.startswith(magic):
             raise DataError(f"{path}: {complaint}")
-    if b"\0" in start:
-        raise DataError(f"{path}: the file is UTF-16 or no text at all; save it as CSV in UTF-8")
+    if b"\0" in content[:4096]:
+        raise DataError(f"{path}: the file is UTF-16 or not a text file; save it as CSV in UTF-8")
+    lines = ((n, line) for n, line in enumerate(io.BytesIO(content), 1) if line.strip(b"\xef\xbb\xbf \t\r\n"))
+    header_line, first = next(lines, (1, b""))
     if not first:
         raise DataError(f"{path}: the file is empty; a header with {', '.join(dict.fromkeys(wanted))} is expected")
     if b"\r" in first.strip(b"\r\n"):
@@ -128,13 +128,19 @@ def open_delimited(path: Path, wanted: Collection[str]) -> Delimited:
         text = first.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} line {header_line}: the header is not UTF-8; save the file in UTF-8") from error
-    with _fields_of_any_length():
+    with _long_fields():
         found = {d: [name.strip() for name in next(csv.reader([text], delimiter=d))] for d in DELIMITERS}
     best = max(DELIMITERS, key=lambda d: len(set(found[d]) & set(wanted)))
-    quotes = _count(path, b'"')
+    quotes = content.count(b'"')
     if quotes % 2:
-        _refuse_open_quote(path, best)
-    return Delimited(path, found[best], best, header_line, quotes > 0)
+        _refuse_open_quote(path, content, best)
+    return Delimited(path, content, found[best], best, header_line, quotes > 0)
+
+
+@contextmanager
+def _text(content: bytes) -> Iterator[TextIO]:
+    with io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", errors="replace", newline="") as file, _long_fields():
+        yield file
 
 
 def write_delimited(path: Path, columns: Mapping[str, pa.Array]) -> None:
@@ -162,10 +168,10 @@ def _refuse_line_breaks(path: Path, table: pa.Table) -> None:
             )
 
 
-def _refuse_open_quote(path: Path, delimiter: str) -> None:
-    """A quote that is never closed would swallow the rest of the file into one field."""
+def _refuse_open_quote(path: Path, content: bytes, delimiter: str) -> None:
+    """A quote that is never closed would turn the rest of the file into one field."""
     line = 1
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file, _fields_of_any_length():
+    with _text(content) as file:
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         try:
             for _ in reader:
@@ -175,30 +181,14 @@ def _refuse_open_quote(path: Path, delimiter: str) -> None:
 
 
 @contextmanager
-def _fields_of_any_length() -> Iterator[None]:
-    """Python's reader gives up on a long field that pyarrow reads."""
+def _long_fields() -> Iterator[None]:
+    """Let Python's reader take fields that are as long as those that pyarrow reads."""
     limit = csv.field_size_limit(2**31 - 1)
     try:
         yield
     finally:
         csv.field_size_limit(limit)
 
-
-def _count(path: Path, byte: bytes) -> int:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        if content.find(byte) < 0:  # the usual case, and nothing is copied to see it
-            return 0
-        step = 1 << 24
-        return sum(content[i : i + step].count(byte) for i in range(0, len(content), step))
-
-
-def _ends_in_mid_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, 2)
-        return file.read() != b"\n"
-
-
-# --- Tables as named text columns, from a delimited file, a Parquet file or a DataFrame; each row knows its line.
 
 ABSENT = ["", "nan", "NaN", "NAN"]
 LONGEST_ABSENT = max(map(len, ABSENT))
@@ -387,8 +377,6 @@ def _is_utf8(value: bytes) -> bool:
         return False
     return True
 
-
-# --- Text columns as ids and names: whole numbers where they are, the text itself where it is not.
 
 WHOLE = r"^(0|-?[1-9][0-9]*)$"  # "007", "-0" and "7.0" are other texts than "7" and "0": as numbers they would collide
 

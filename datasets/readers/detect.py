@@ -22,19 +22,19 @@ def detect_format(path: Path) -> str:
         raise DataError(f"{path}: no such file or folder; expected {LAYOUTS}")
     if path.is_file():
         return _detect_file_format(path)
-    names = {entry.name for entry in path.iterdir()}
+    names = {entry.name.removesuffix(".gz") for entry in path.iterdir()}
     if {"train_device.csv", "train_rule.csv", "rule_group.csv"} <= names:
         return "home-assistant"
     if names & WYZE:  # where only the test part is there, the reader says how it is asked for
         return "wyze"
     if names & TABLES or any(name.startswith(("devices.", "rules.")) for name in names):
-        return "tables"  # also devices.csv.gz and the like: its reader says which formats it reads
+        return "tables"  # also devices.xlsx and the like: the reader says which formats it reads
     if names:
         return "ifttt-full"  # its reader knows several formats by content and names them if none fits
     raise DataError(f"{path}: the folder is empty; expected {LAYOUTS}")
 
 
 def _detect_file_format(path: Path) -> str:
-    if path.name in TABLES | WYZE and (path.suffix == ".parquet" or layout_of(path) is None):
+    if path.name.removesuffix(".gz") in TABLES | WYZE and (path.suffix == ".parquet" or layout_of(path) is None):
         raise DataError(f"{path}: it is one table of several; give the folder that holds them, {path.parent}")
     return "saved" if path.suffix == ".parquet" else "ifttt-full"

@@ -1,4 +1,11 @@
-"""Which of the three layouts lies at a path, told by what the files hold and not by what they are called."""
+"""Readers of three public IFTTT data sets, recognized by content and not by name.
+
+- RecRules (Corno et al. 2019): `rules` has rule id TAB trigger_<service>_<trigger>;action_<service>_<action>;
+  `trainset`, `testset` and `validationset` have user TAB rule id TAB rating. Ratings are checked to be numbers and not
+  used; nor is the file `all`, which repeats the same rows.
+- The crawl of Ur et al. 2016 (TSV) and that of Mi et al. 2017 (JSON lines). The user is the recipe's author; how often
+  others adopted a recipe (`shares`, `addCount`) is not used, since it does not say who did.
+"""
 
 from __future__ import annotations
 
@@ -14,32 +21,11 @@ from pathlib import Path
 import pandas as pd
 
 from datasets.common.errors import DataError, unknown
+from datasets.common.files import open_bytes
 from datasets.homes import Homes, Provenance
-from datasets.readers.bad_rows import BadRows
+from datasets.readers.bad_rows import BadRows, shortened
 from datasets.readers.filters import filter_homes
 from datasets.readers.join import DeviceColumns, RuleColumns, assemble
-
-# --- The lines of a text file with their numbers, and a tally of the bad ones by kind.
-
-
-class Faults:
-    """The bad lines of one file, gathered by kind so that each kind is one sentence."""
-
-    def __init__(self, file: str, bad_rows: BadRows) -> None:
-        self.file = file
-        self._problems = bad_rows
-        self._kinds: dict[tuple[str, str], list[tuple[int, str]]] = {}
-
-    def note(self, line: int, what: str, remedy: str, example: str = "") -> None:
-        """This line has this fault; `example` is the value that has it."""
-        self._kinds.setdefault((what, remedy), []).append((line, example))
-
-    def report(self) -> None:
-        """Hand everything noted to the collector, once the file is read."""
-        for (what, remedy), places in self._kinds.items():
-            examples = [shortened(example) for _, example in places]
-            self._problems.add(self.file, [line for line, _ in places], what, remedy, examples if any(examples) else ())
-        self._kinds = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +37,13 @@ class Line:
     ended: bool
 
 
-def lines_of(path: Path, faults: Faults) -> Iterator[Line]:
-    """The lines that hold something, in order.
+def lines_of(path: Path, bad_rows: BadRows) -> Iterator[Line]:
+    """The lines that are not blank, in order; a line that is not UTF-8 is a bad row, an empty file an error.
 
-    Handled: a byte order mark, CRLF, blank lines (they hold nothing and are passed over). A line that is not UTF-8 is
-    noted and left out; an empty file is refused.
+    A byte order mark and CRLF are removed.
     """
-    data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    with open_bytes(path) as file:
+        data = file.read().removeprefix(codecs.BOM_UTF8)
     if not data.strip():
         raise DataError(f"{path.name} is empty; download or export it again")
     lines = data.split(b"\n")
@@ -67,17 +53,11 @@ def lines_of(path: Path, faults: Faults) -> Iterator[Line]:
         try:
             text = raw.removesuffix(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
-            faults.note(number, "the line is not UTF-8", "save the file as UTF-8", repr(raw[error.start : error.end]))
+            example = repr(raw[error.start : error.end])
+            bad_rows.add_line(path.name, number, "the line is not UTF-8", "save the file as UTF-8", example)
             continue
         yield Line(number, text, ended=number < len(lines))
 
-
-def shortened(text: str, width: int = 60) -> str:
-    """As much of a bad value as a message can carry."""
-    return text if len(text) <= width else f"{text[: width - 3]}..."
-
-
-# --- From rows of who uses which recipe to `Homes`: an entity is a service, a relation a pair of trigger and action.
 
 RULE = ["trigger_service", "trigger", "action_service", "action"]
 COLUMNS = ["user", *RULE]
@@ -127,11 +107,6 @@ def to_homes(name: str, recipes: Recipes, *, min_pair_count: int, skipped: tuple
     return filter_homes(homes, min_pair_count=min_pair_count, min_rules=1, only_used_devices=True)
 
 
-# --- The two public crawls of shared recipes: the TSV of Ur et al. 2016 and the JSON lines of Mi et al. 2017.
-#
-# In both, the user is the recipe's author. How often others adopted a recipe (`shares`, `addCount`) is not kept: it says
-# how many use it, not who.
-
 UR_FIELDS = (
     "id",
     "description",
@@ -145,7 +120,7 @@ UR_FIELDS = (
     "action",
     "actiondescription",
 )
-UR_USED = ("author", "triggerchannel", "trigger", "actionchannel", "action")  # in the order of recipes.COLUMNS
+UR_USED = ("author", "triggerchannel", "trigger", "actionchannel", "action")  # in the order of COLUMNS
 MI_USED = ("creatorName", "triggerChannelTitle", "triggerTitle", "actionChannelTitle", "actionTitle")
 
 
@@ -169,47 +144,54 @@ def read_ur(path: Path, bad_rows: BadRows) -> Recipes:
 
     A last line that is cut off within its last field, which is not used, still counts.
     """
-    faults = Faults(path.name, bad_rows)
     order: Sequence[str] = UR_FIELDS
     rows: list[tuple[str, ...]] = []
-    for line in lines_of(path, faults):
+    for line in lines_of(path, bad_rows):
         fields = line.text.split("\t")
         if len(fields) != len(UR_FIELDS):
             remedy = f"expected {', '.join(UR_FIELDS)}, separated by tabs"
-            faults.note(line.number, f"the line has {len(fields)} of {len(UR_FIELDS)} fields", remedy, line.text)
+            bad_rows.add_line(
+                path.name, line.number, f"the line has {len(fields)} of {len(UR_FIELDS)} fields", remedy, line.text
+            )
         elif not rows and _is_ur_header(fields):
             if fields[0].startswith('"'):
                 raise DataError(f"{path.name} line {line.number}: the fields are quoted; write the file without quotes")
             order = [field.strip().lower() for field in fields]
         else:
             named = dict(zip(order, fields, strict=True))
-            _add([named[field] for field in UR_USED], UR_USED, line.number, rows, faults)
-    faults.report()
+            _add([named[field] for field in UR_USED], UR_USED, line.number, rows, path, bad_rows)
     return Recipes("the crawl of Ur et al. 2016", pd.DataFrame(rows, columns=COLUMNS, dtype=object), {})
 
 
 def read_mi(path: Path, bad_rows: BadRows) -> Recipes:
     """Recipes of the JSON lines; fields that are not used may be missing."""
-    faults = Faults(path.name, bad_rows)
     rows: list[tuple[str, ...]] = []
-    for line in lines_of(path, faults):
+    for line in lines_of(path, bad_rows):
         try:
             entry = json.loads(line.text)
         except (ValueError, RecursionError):
-            faults.note(line.number, "the line is not JSON", "expected one whole JSON object per line", line.text)
+            bad_rows.add_line(
+                path.name, line.number, "the line is not JSON", "expected one whole JSON object per line", line.text
+            )
             continue
         if not isinstance(entry, dict):
-            faults.note(line.number, "the line is no JSON object", "expected one recipe per line", line.text)
+            bad_rows.add_line(
+                path.name, line.number, "the line is not a JSON object", "expected one recipe per line", line.text
+            )
             continue
-        _add([entry.get(field) for field in MI_USED], MI_USED, line.number, rows, faults)
-    faults.report()
+        _add([entry.get(field) for field in MI_USED], MI_USED, line.number, rows, path, bad_rows)
     return Recipes("the crawl of Mi et al. 2017", pd.DataFrame(rows, columns=COLUMNS, dtype=object), {})
 
 
 def _add(
-    values: Sequence[object], fields: Sequence[str], number: int, rows: list[tuple[str, ...]], faults: Faults
+    values: Sequence[object],
+    fields: Sequence[str],
+    number: int,
+    rows: list[tuple[str, ...]],
+    path: Path,
+    bad_rows: BadRows,
 ) -> None:
-    """Append the recipe if every field is a text; blanks around it are no part of a name."""
+    """Append the recipe if every field is a text; blanks around a name are removed."""
     row = tuple(value.strip() for value in values if isinstance(value, str) and _is_text(value))
     if len(row) == len(fields):
         rows.append(row)
@@ -217,13 +199,17 @@ def _add(
     first, value = next(
         (f, v) for f, v in zip(fields, values, strict=True) if not isinstance(v, str) or not _is_text(v)
     )
-    faults.note(
-        number, f"{first} is missing or no text", "fill it in or remove the line", "" if value is None else repr(value)
+    bad_rows.add_line(
+        path.name,
+        number,
+        f"{first} is missing or not a text",
+        "fill it in or remove the line",
+        "" if value is None else repr(value),
     )
 
 
 def _is_text(value: str) -> bool:
-    """Whether there is more than blanks, and no half of a character, which JSON can spell ("\\ud800")."""
+    """Whether a text is neither blank nor has half a character, which JSON can contain ("\\ud800")."""
     try:
         return bool(value.encode().strip())
     except UnicodeEncodeError:
@@ -234,12 +220,8 @@ def _is_ur_header(fields: Sequence[str]) -> bool:
     return sorted(field.strip().strip('"').lower() for field in fields) == sorted(UR_FIELDS)
 
 
-# --- The names of IFTTT's services as of 2016, to find where a service's name ends in a run-together rule.
-#
-# Facts: the 178 services that the RecRules files use (Corno et al. 2019, after the crawl of Ur et al. 2016), under the
-# names that IFTTT gave them ("channels" then), in lower case with `_` for blanks and without other marks: "Date & Time"
-# is date_time, "Nike+" is nike, "blink(1)" is blink1.
-
+# The 178 services that the RecRules files use, under the names that IFTTT gave them in 2016, in lower case with `_` for
+# blanks and without other characters: "Date & Time" is date_time, "Nike+" is nike, "blink(1)" is blink1.
 _NAMES = """
     500px amazon_alexa amazon_cloud_drive android_battery android_device android_location android_phone_call
     android_photos android_sms android_wear appzapp automatic beeminder best_buy bitly blink1 blogger box boxcar_2
@@ -278,16 +260,10 @@ def service_and_event(text: str) -> tuple[str, str]:
     raise DataError(f"{text!r} begins with no known service name followed by an event")
 
 
-# --- The RecRules layout: a list of rules and three files of who uses which (Corno et al. 2019).
-#
-# `rules`: rule id TAB trigger_<service>_<trigger>;action_<service>_<action>. `trainset`, `testset` and `validationset`:
-# user TAB rule id TAB rating. The ratings are checked to be numbers and otherwise left alone: a rule is used or not. The
-# file `all` that comes with them repeats the same rows and is not read.
-
 PARTS = ("trainset", "testset", "validationset")
 LAYOUT = "rule id TAB trigger_<service>_<trigger>;action_<service>_<action>"
 
-TypedRule = tuple[str, str, str, str]  # as in recipes.RULE
+TypedRule = tuple[str, str, str, str]  # as in RULE
 
 
 def looks_like_rules(text: str) -> bool:
@@ -296,7 +272,7 @@ def looks_like_rules(text: str) -> bool:
 
 
 def read_recrules(rules_file: Path, part: str, bad_rows: BadRows) -> Recipes:
-    """The rows of one part, or of all three, whose files stand beside the list of rules."""
+    """The rows of one part, or of all three, whose files are in the folder of the list of rules."""
     if part not in ("all", *PARTS):
         raise unknown("part", part, ("all", *PARTS))
     parts = PARTS if part == "all" else (part,)
@@ -318,29 +294,31 @@ def read_recrules(rules_file: Path, part: str, bad_rows: BadRows) -> Recipes:
 
 
 def _read_rules(path: Path, bad_rows: BadRows) -> dict[str, TypedRule]:
-    faults = Faults(path.name, bad_rows)
     rules: dict[str, TypedRule] = {}
-    for line in lines_of(path, faults):
-        rule = _parse_rule(line, faults)
+    for line in lines_of(path, bad_rows):
+        rule = _parse_rule(line, path, bad_rows)
         if rule is None:
             continue
         key, typed = rule
         if rules.setdefault(key, typed) != typed:
-            faults.note(line.number, "the rule id stands for another rule above", "give each rule its own id", key)
-    faults.report()
+            bad_rows.add_line(
+                path.name, line.number, "the rule id stands for another rule above", "give each rule its own id", key
+            )
     return rules
 
 
-def _parse_rule(line: Line, faults: Faults) -> tuple[str, TypedRule] | None:
+def _parse_rule(line: Line, path: Path, bad_rows: BadRows) -> tuple[str, TypedRule] | None:
     fields = line.text.split("\t")
     halves = fields[1].split(";") if len(fields) == 2 else []
     if len(halves) != 2 or not halves[0].startswith("trigger_") or not halves[1].startswith("action_") or not fields[0]:
-        faults.note(line.number, "the line is no rule", f"expected {LAYOUT}", line.text)
+        bad_rows.add_line(path.name, line.number, "the line is not a rule", f"expected {LAYOUT}", line.text)
         return None
     if not line.ended:
         # The action's name ends the line: half of it would pass for a name.
         what = "the last line has no line end and may be cut off"
-        faults.note(line.number, what, "end the line if it is whole, or download the file again", line.text)
+        bad_rows.add_line(
+            path.name, line.number, what, "end the line if it is whole, or download the file again", line.text
+        )
         return None
     typed: list[str] = []
     for half, prefix in zip(halves, ("trigger_", "action_"), strict=True):
@@ -348,7 +326,7 @@ def _parse_rule(line: Line, faults: Faults) -> tuple[str, TypedRule] | None:
             typed += service_and_event(half.removeprefix(prefix).strip())
         except DataError:
             remedy = "correct it, or add the service to datasets/readers/ifttt_files.py"
-            faults.note(line.number, f"the {prefix[:-1]} names no known service", remedy, half)
+            bad_rows.add_line(path.name, line.number, f"the {prefix[:-1]} names no known service", remedy, half)
             return None
     return fields[0], (typed[0], typed[1], typed[2], typed[3])
 
@@ -356,25 +334,31 @@ def _parse_rule(line: Line, faults: Faults) -> tuple[str, TypedRule] | None:
 def _read_part(
     path: Path, rules: dict[str, TypedRule], rules_name: str, bad_rows: BadRows
 ) -> list[tuple[str, int, str, str, str, str]]:
-    faults = Faults(path.name, bad_rows)
     rows = []
-    for line in lines_of(path, faults):
+    for line in lines_of(path, bad_rows):
         fields = line.text.split("\t")
         if len(fields) != 3:
             remedy = "expected user TAB rule id TAB rating"
-            faults.note(line.number, f"the line has {len(fields)} of 3 fields", remedy, line.text)
+            bad_rows.add_line(path.name, line.number, f"the line has {len(fields)} of 3 fields", remedy, line.text)
         elif not _is_user(fields[0]):
-            faults.note(
-                line.number, "the user is no whole number below 2^63", "correct it or remove the line", fields[0]
+            bad_rows.add_line(
+                path.name,
+                line.number,
+                "the user is not a whole number below 2^63",
+                "correct it or remove the line",
+                fields[0],
             )
         elif not _is_number(fields[2]):
-            faults.note(line.number, "the rating is no number", "correct it or remove the line", fields[2])
+            bad_rows.add_line(
+                path.name, line.number, "the rating is not a number", "correct it or remove the line", fields[2]
+            )
         elif fields[1] not in rules:
             remedy = f"add the rule to `{rules_name}` or remove the line"
-            faults.note(line.number, f"the rule id is not among the good lines of `{rules_name}`", remedy, fields[1])
+            bad_rows.add_line(
+                path.name, line.number, f"the rule id is not among the good lines of `{rules_name}`", remedy, fields[1]
+            )
         else:
             rows.append((path.name, int(fields[0]), *rules[fields[1]]))
-    faults.report()
     return rows
 
 
@@ -413,7 +397,7 @@ def read(path: Path, *, part: str, bad_rows: BadRows) -> Recipes:
 
 def layout_of(file: Path) -> str | None:
     """The first layout that one of the first lines has; None if it is none of them."""
-    with file.open("rb") as stream:
+    with open_bytes(file) as stream:
         lines = [line.removeprefix(codecs.BOM_UTF8).strip(b"\r\n") for line in islice(stream, LOOKED_AT)]
     texts = [line.decode("utf-8", errors="replace") for line in lines]
     return next((name for text in texts for name, looks_alike in LAYOUTS.items() if looks_alike(text)), None)
@@ -430,11 +414,11 @@ def _find(path: Path) -> tuple[Path, str]:
         raise DataError(f"{path} holds more than one data set: {listed}; give the file itself as path=")
     if not found:
         seen = "; ".join(f"{file.name} {_begins(file)}" for file in files[:5])
-        raise DataError(f"{path} holds no IFTTT data that is known; {EXPECTED}; found {seen or 'no file'}")
+        raise DataError(f"{path} holds no known IFTTT data; {EXPECTED}; found {seen or 'no file'}")
     return found[0]
 
 
 def _begins(file: Path) -> str:
-    with file.open("rb") as stream:
+    with open_bytes(file) as stream:
         start = stream.readline(200)
     return f"begins with {shortened(start.decode('utf-8', errors='replace').strip())!r}" if start else "is empty"

@@ -22,10 +22,12 @@ DEVICES = ("user", "device", "type")
 RULES = ("user", "trigger_device", "trigger_state", "action", "action_device", "trigger_type", "action_type", "group")
 PER_TABLE = (*(f"devices.{role}" for role in DEVICES), *(f"rules.{role}" for role in RULES))
 OPTIONAL = ("trigger_type", "action_type", "group")
-SUFFIXES = (".csv", ".tsv", ".txt", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet")
 
 
-@dataset("tables", files=("devices.csv", "rules.csv"), origin="your own databases; .tsv and .parquet are read too")
+@dataset(
+    "tables", files=("devices.csv", "rules.csv"), origin="your own databases; .tsv, .csv.gz and .parquet are read too"
+)
 def tables(
     folder: Path,
     *,
@@ -111,12 +113,9 @@ def _one_of(folder: Path, stem: str) -> Path:
         others = sorted(path.name for path in folder.iterdir() if path.name.startswith(f"{stem}.") and path.is_file())
         have = " and ".join([path.name for path in found] or others) or "none"
         if others and not found:
-            have += "; unpack or convert it"
-        raise DataError(f"{folder}: expected one file {stem}.csv (or .tsv, .txt, .parquet), found {have}")
+            have += "; convert it"
+        raise DataError(f"{folder}: expected one file {stem}.csv (or .tsv, .txt, .gz of these, .parquet), found {have}")
     return found[0]
-
-
-# --- Writing homes as the two tables of the `tables` data set, for ids of any kind: an example of what it reads.
 
 
 def write_tables(homes: Homes, folder: Path | str) -> None:

@@ -102,14 +102,15 @@ def read_wyze(folder: Path, *, part: str = "train", on_error: str = "raise") -> 
     """Everything in the files. Devices that only rules name, such as the shared Cloud, are added to the home."""
     if part not in FILES:
         raise unknown("part", part, FILES)
-    device_file, rule_file = (_file(folder, name) for name in FILES[part][:2])
-    group_file = folder / FILES[part][2]
+    device_file, rule_file, group_file = (_file(folder, name) for name in FILES[part])
+    if device_file is None or rule_file is None:
+        raise _missing_file(folder, part)
     bad_rows = BadRows(on_error)
     devices = read_table(device_file, DEVICE_COLUMNS, bad_rows=bad_rows)
     rules = read_table(rule_file, RULE_COLUMNS, bad_rows=bad_rows)
     usable = _refuse_inconsistent(rules, bad_rows)
     group = None
-    if group_file.is_file():
+    if group_file is not None:
         groups = read_table(group_file, GROUP_COLUMNS, bad_rows=bad_rows)
         group, grouped = _groups(rules, groups, bad_rows)
         usable &= grouped
@@ -130,16 +131,23 @@ def read_wyze(folder: Path, *, part: str = "train", on_error: str = "raise") -> 
     )
 
 
-def _file(folder: Path, name: str) -> Path:
-    if not (folder / name).is_file():
-        parts = [part for part, files in FILES.items() if all((folder / file).is_file() for file in files[:2])]
-        hint = f"; the folder has the part {' and '.join(parts)}: load it with part={parts[0]}" if parts else ""
-        raise DataError(f"{folder}: {name} is missing; a Wyze-layout folder has *_rule.csv and *_device.csv{hint}")
-    return folder / name
+def _file(folder: Path, name: str) -> Path | None:
+    """The file of this name in a folder, plain or packed with gzip."""
+    found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
+    if len(found) > 1:
+        raise DataError(f"{folder}: it has both {name} and {name}.gz; delete one of them")
+    return found[0] if found else None
+
+
+def _missing_file(folder: Path, part: str) -> DataError:
+    name = next(name for name in FILES[part][:2] if _file(folder, name) is None)
+    parts = [part for part, files in FILES.items() if all(_file(folder, file) for file in files[:2])]
+    hint = f"; the folder has the part {' and '.join(parts)}: load it with part={parts[0]}" if parts else ""
+    return DataError(f"{folder}: {name} is missing; a Wyze-layout folder has *_rule.csv and *_device.csv{hint}")
 
 
 def _refuse_inconsistent(rules: TextTable, bad_rows: BadRows) -> Mask:
-    """A rule's own text repeats its four ids: where they differ, the line is cut off or mixed up."""
+    """The column `rule` repeats the four ids: where they differ, the line is cut off or mixed up."""
     spelled = pc.binary_join_element_wise(*(rules[part] for part in RULE_PARTS), "_")
     same = pc.fill_null(pc.equal(spelled, rules["rule"]), False).to_numpy(zero_copy_only=False)
     what = "rule is not trigger_device_id, trigger_state_id, action_id and action_device_id joined by _"
@@ -179,8 +187,6 @@ def _source_numbers(rules: TextTable, name: str, number: str, bad_rows: BadRows)
     _, first = np.unique(coded.indices.to_numpy(), return_index=True)
     return dict(zip(coded.dictionary.to_pylist(), numbers[first].tolist(), strict=True)), ok
 
-
-# --- Writing homes in the Wyze layout, so that what is generated can be read by anything that reads the public data.
 
 ONLY_IN_RULES = ("Cloud",)  # a pseudo-device: the public device file does not list it
 
@@ -277,7 +283,7 @@ def source_codes(homes: Homes) -> dict[str, dict[str, int]]:
         return {kind: {name: i for i, name in enumerate(sorted(words))} for kind, words in names.items()}
     for kind, words in names.items():
         if unnumbered := sorted(words - codes.get(kind, {}).keys()):
-            remedy = "take the numbers over with datasets.vocabulary(homes, like=...)"
+            remedy = "take them over with datasets.align(homes, like=...)"
             raise DataError(f"{homes.name}: the source has no number for the {kind} {unnumbered[0]!r}; {remedy}")
     return codes
 

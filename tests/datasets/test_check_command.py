@@ -51,11 +51,20 @@ def test_ids_that_one_table_writes_as_decimals_are_called_that(tmp_path, decimal
         from_tables(tmp_path / "devices.csv", tmp_path / "rules.csv")
 
 
-def test_a_packed_table_is_recognised_and_the_remedy_named(capsys, tmp_path):
-    (tmp_path / "devices.csv.gz").write_bytes(gzip.compress(b"user,device,type\n1,1,A\n"))
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_tables_packed_with_gzip_are_read(capsys, tmp_path, suffix):
+    delimiter = "\t" if suffix == ".tsv" else ","
+    for name, text in (("devices", "user,device,type\n1,1,A\n"), ("rules", f"{RULE_HEADER}\n1,1,s,x,1\n")):
+        (tmp_path / f"{name}{suffix}.gz").write_bytes(gzip.compress(text.replace(",", delimiter).encode()))
+    assert main(["check", str(tmp_path)]) == 0
+    assert "read as tables" in capsys.readouterr().out
+
+
+def test_a_table_in_an_unknown_format_is_named_with_the_remedy(capsys, tmp_path):
+    (tmp_path / "devices.xlsx").write_bytes(b"PK")
     (tmp_path / "rules.csv").write_text(f"{RULE_HEADER}\n1,1,s,x,1\n")
     assert main(["check", str(tmp_path)]) == 1
-    assert "found devices.csv.gz; unpack or convert it" in capsys.readouterr().out
+    assert "found devices.xlsx; convert it" in capsys.readouterr().out
 
 
 def test_a_folder_in_place_of_a_file_and_an_unknown_delimiter_are_named(tmp_path):

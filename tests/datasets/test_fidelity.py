@@ -53,7 +53,7 @@ def test_a_scaled_down_set_gets_no_verdict() -> None:
 def test_other_data_is_shown_without_a_verdict() -> None:
     frame = fidelity(wyze_synthetic(homes=300), wyze_synthetic(homes=200, seed=1))
     assert frame.loc["homes", "real"] == 200
-    assert "verdict beside real" not in frame
+    assert "verdict on real" not in frame
     assert "real: not the data that is imitated, shown for information only" in report(frame)
 
 
@@ -75,7 +75,7 @@ def test_only_the_very_data_that_is_imitated_gives_a_verdict(
     ours = replace(homes, provenance=Provenance(published=published))
     real = replace(homes, name=real_name, provenance=Provenance(published=real_published))
     frame = fidelity(ours, real)
-    assert ("verdict beside real" in frame) == judged
+    assert ("verdict on real" in frame) == judged
     assert ("real numbers are met" in report(frame)) == judged
     assert ("for information only" in report(frame)) != judged
 

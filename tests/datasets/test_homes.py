@@ -58,7 +58,7 @@ BROKEN = {
     "rules are not sorted by home": {"rules": Rules([1, 0], [3, 0], [3, 1], [0, 0])},
     "a rule names a device of another home": {"rules": Rules([0], [0], [3], [0])},
     "a home has one rule twice": {"rules": Rules([0, 0], [0, 0], [1, 1], [0, 0], [1, 2])},
-    "a column of whole numbers holds float64": {"device_type": [0.0, 0.0, 1.0, 0.5]},
+    "expected a column of whole numbers, got float64": {"device_type": [0.0, 0.0, 1.0, 0.5]},
 }
 
 

@@ -211,7 +211,7 @@ def test_a_key_that_does_not_fit_is_refused(key: tuple[int, int], message: str) 
 
 
 def test_clients_are_told_apart_by_whole_numbers() -> None:
-    with pytest.raises(DataError, match="clients are told apart by whole numbers, not StringDType"):
+    with pytest.raises(DataError, match="clients must be integers, got StringDType"):
         KeyedRandom(0, 0, np.array(["ann", "bob"], dtype=np.dtypes.StringDType()))
 
 

@@ -75,5 +75,5 @@ def test_a_submission_for_one_part_may_use_a_relation_that_occurs_only_in_the_ot
 
 def test_a_state_without_a_number_in_the_source_is_named_with_the_remedy(two: Homes, tmp_path: Path) -> None:
     numbered = replace(two, users=[1, 2], provenance=Provenance(codes={"trigger_state": {"Open": 0}, "action": {}}))
-    with pytest.raises(DataError, match=r"no number for the trigger_state 'On'; take the numbers over with .*align"):
+    with pytest.raises(DataError, match=r"no number for the trigger_state 'On'; take them over with .*align"):
         write_wyze(numbered, tmp_path)

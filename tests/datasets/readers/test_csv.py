@@ -84,16 +84,28 @@ def zipped() -> bytes:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (gzip.compress(DEVICES.encode()), "packed with gzip; unpack it"),
+        (gzip.compress(DEVICES.encode())[:-9], "a damaged gzip file"),
         (zipped(), "a zip archive or an Excel workbook"),
-        (DEVICES.encode("utf-16-le"), "UTF-16 or no text at all; save it as CSV in UTF-8"),
+        (DEVICES.encode("utf-16-le"), "UTF-16 or not a text file; save it as CSV in UTF-8"),
         (DEVICES.encode("utf-16"), "the file is UTF-16; save it in UTF-8"),
         (b"PAR1" + DEVICES.encode(), "the file is Parquet; call it .parquet"),
     ],
-    ids=["gzip", "zip", "UTF-16 without a mark", "UTF-16", "Parquet"],
+    ids=["damaged gzip", "zip", "UTF-16 without a mark", "UTF-16", "Parquet"],
 )
 def test_a_file_that_is_no_text_says_what_it_is(tmp_path, content, expected):
     assert expected in complaint(tmp_path, content)
+
+
+def test_a_table_packed_with_gzip_is_read_whatever_its_name(tmp_path):
+    packed = gzip.compress(DEVICES.encode())
+    (tmp_path / "rules.csv").write_text(RULES)
+    for name in ("devices.csv.gz", "devices.csv"):
+        (tmp_path / name).write_bytes(packed)
+        homes = from_tables(tmp_path / name, tmp_path / "rules.csv")
+        assert homes.fingerprint == read(tmp_path, DEVICES, rules=RULES).fingerprint
+    (tmp_path / "devices.csv.gz").write_bytes(gzip.compress(DEVICES.encode() + b"1,12,\n"))
+    with pytest.raises(DataError, match=r"devices\.csv\.gz line 4: type is missing"):
+        from_tables(tmp_path / "devices.csv.gz", tmp_path / "rules.csv")
 
 
 def test_the_rows_of_a_file_are_those_kept_repeated_and_skipped(tmp_path):

@@ -69,7 +69,7 @@ def test_an_empty_crawl_and_a_lone_header_are_refused(tmp_path: Path) -> None:
     ("line", "said"),
     [
         (ur_line()[:40], "line 2: the line has 6 of 11 fields .*; expected id, description, author"),
-        (ur_line(user=" "), r"line 2: author is missing or no text \(' '\); fill it in or remove the line"),
+        (ur_line(user=" "), r"line 2: author is missing or not a text \(' '\); fill it in or remove the line"),
         (ur_line(trigger=""), "line 2: trigger is missing"),
         (ur_line() + "\tmore", "line 2: the line has 12 of 11 fields"),
     ],
@@ -87,12 +87,12 @@ def test_a_bad_line_of_the_tsv_is_named_or_skipped(tmp_path: Path, line: str, sa
     ("line", "said"),
     [
         (mi_line()[:-20], "line 2: the line is not JSON .*; expected one whole JSON object per line"),
-        ("[1, 2]", "line 2: the line is no JSON object"),
+        ("[1, 2]", "line 2: the line is not a JSON object"),
         ("[" * 100_000, "line 2: the line is not JSON"),
-        (mi_line(creatorName=None), "line 2: creatorName is missing or no text; fill"),
-        (mi_line(actionTitle=5), r"line 2: actionTitle is missing or no text \(5\)"),
+        (mi_line(creatorName=None), "line 2: creatorName is missing or not a text; fill"),
+        (mi_line(actionTitle=5), r"line 2: actionTitle is missing or not a text \(5\)"),
         ("{}", "line 2: creatorName is missing"),
-        (mi_line(triggerTitle="photo \ud800"), r"line 2: triggerTitle is missing or no text \('photo \\ud800'\)"),
+        (mi_line(triggerTitle="photo \ud800"), r"line 2: triggerTitle is missing or not a text \('photo \\ud800'\)"),
     ],
 )
 def test_a_bad_line_of_the_json_is_named_or_skipped(tmp_path: Path, line: str, said: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -35,11 +36,17 @@ def test_a_folder_and_the_file_in_it_are_the_same_data(
     assert ifttt_full(folder).fingerprint == ifttt_full(file).fingerprint
 
 
+def test_a_crawl_packed_with_gzip_is_read(tmp_path: Path) -> None:
+    plain = write(tmp_path / "recipes.tsv", [ur_line()])
+    packed = tmp_path / "recipes.tsv.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert layout_of(packed) == "Ur et al. 2016"
+    assert ifttt_full(packed).fingerprint == ifttt_full(plain).fingerprint
+
+
 def test_a_folder_with_two_data_sets_or_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# nothing\n")
-    with pytest.raises(
-        DataError, match=r"holds no IFTTT data that is known; expected .* found a\.md begins with '# nothing'"
-    ):
+    with pytest.raises(DataError, match=r"holds no known IFTTT data; expected .* found a\.md begins with '# nothing'"):
         ifttt_full(tmp_path)
     write(tmp_path / "one", [ur_line()])
     write(tmp_path / "two", [mi_line()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 import datasets
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Provenance, Rules
+from datasets.readers.detect import detect_format
 from datasets.readers.wyze import read_wyze, write_wyze
 from tests.support.read_back import assert_read_back
 from tests.support.real_data import needs_real, real
@@ -71,6 +73,22 @@ def test_the_test_parts_are_read_from_their_own_files(tmp_path, part):
     for kind in ("rule", "device"):
         (other / f"train_{kind}.csv").rename(tmp_path / f"test_{kind}{suffix}.csv")
     assert datasets.load("wyze", path=tmp_path, part=part).users.tolist() == [2]
+
+
+def test_files_packed_with_gzip_are_read(tmp_path):
+    write_pair(tmp_path, devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
+    (tmp_path / "rule_group.csv").write_text("user_id,rule,group\n1,1_0_0_1,5\n")
+    plain = read_wyze(tmp_path)
+    for path in list(tmp_path.iterdir()):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert detect_format(tmp_path) == "home-assistant"
+    packed = read_wyze(tmp_path)
+    assert packed.fingerprint == plain.fingerprint
+    assert packed.rules.group.tolist() == [5]
+    write_pair(tmp_path, devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
+    with pytest.raises(DataError, match=r"both train_device\.csv and train_device\.csv\.gz; delete one"):
+        read_wyze(tmp_path)
 
 
 def test_an_unknown_part_and_a_missing_file_are_named(tmp_path):
