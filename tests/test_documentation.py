@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from contextlib import closing, redirect_stderr, redirect_stdout
 from functools import cache
 from itertools import takewhile
@@ -50,6 +51,7 @@ def run_python(code: str, folder: Path) -> str:
 def test_every_python_block_is_run_by_a_test_of_this_file():
     found = {page: len(blocks(page, "python")) for page in PAGES if blocks(page, "python")}
     assert found == {
+        "CONTRIBUTING.md": 1,
         "README.md": 1,
         "docs/data.md": 1,
         "docs/federated.md": 1,
@@ -125,6 +127,16 @@ def test_the_method_of_the_readme_keeps_the_contract(tmp_path, monkeypatch):
     assert all(parameter.meaning for parameter in registry.parameters(name))
     assert check_method(name) == []
     assert len(only_block("README.md", "python").splitlines()) <= 25
+
+
+def test_the_table_of_the_contributing_page_is_made_from_runs():
+    module: dict[str, Callable[[Inputs], Table]] = {}
+    exec(only_block("CONTRIBUTING.md", "python"), module)
+    table = module["fit_seconds"](Inputs((run("ease", seconds={"fit": 2.0}), run("mf", seconds={"fit": 0.5}))))
+    assert [[cell.text for cell in row] for row in table.rows] == [["ease", "2.0"], ["mf", "0.5"]]
+    assert table.about.caption == "ease took 2.0 s."
+    with pytest.raises(Missing, match="no finished run"):
+        module["fit_seconds"](Inputs())
 
 
 def test_the_suite_of_the_readme_runs_on_tables_of_ones_own(tmp_path, monkeypatch):
