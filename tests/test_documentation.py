@@ -24,6 +24,9 @@ from baselines.contract import check_method
 from benchmarks.runs.suite import read_suite, suites
 from datasets import load
 from fedrule.inference import HomeRequest
+from reports.inputs import Inputs
+from reports.output_types import Missing, Table
+from tests.support.made_runs import run
 from tests.support.real_data import needs_real
 
 ROOT = Path(__file__).parents[1]
