@@ -101,7 +101,7 @@ class Rounds:
     """By round what the method measured, the curves where they are due, and the seconds of fitting since it began.
 
     Measuring takes time of its own, which is not counted as the method's. A checkpoint keeps what was heard up to then,
-    and where a run goes on from it the seconds do as well; see `fedrule.federated.checkpoint.Remembers`.
+    and where a run goes on from it the seconds do as well; see `fedrule.federated.checkpoint.CheckpointExtra`.
     """
 
     def __init__(self, told: Told = nobody, curves: Curves | None = None) -> None:
@@ -146,7 +146,7 @@ class Rounds:
         heard = {"history": self.history, "fitting": self.fitting, "measuring": self.measuring}
         return {"heard": np.frombuffer(json.dumps(heard).encode(), dtype=np.uint8)}
 
-    def recall(self, arrays: Mapping[str, npt.NDArray[np.uint8]]) -> None:
+    def restore(self, arrays: Mapping[str, npt.NDArray[np.uint8]]) -> None:
         """Go on from what was heard then."""
         heard = json.loads(arrays["heard"].tobytes())
         self.history, self.measuring = heard["history"], heard["measuring"]

@@ -4,7 +4,7 @@
     <results>/checkpoints/<hash>.calibration.npz  of the second fit, where probabilities need one
 
 The hash is that of the result's key without the protocol, since all protocols measure one fit. Methods keep checkpoints
-if their `fit` takes `saves` (`fedrule.federated.rounds.Saves`); all others run as ever. How often is no part of the
+if their `fit` takes a `checkpoint` (`fedrule.federated.checkpoint.Checkpoint`). How often is no part of the
 key: a run that went on is the run that was never killed, its seconds apart. When its results are written, its
 checkpoints go. Those of other code are not used.
 """
@@ -27,7 +27,7 @@ from datasets.common.errors import DataError
 from datasets.homes import Homes
 
 if TYPE_CHECKING:
-    from fedrule.federated.rounds import Saves
+    from fedrule.federated.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +36,14 @@ class Resumable(Protocol):
     """A method that keeps checkpoints while it fits."""
 
     def fit(
-        self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore, saves: Saves | None = None
+        self,
+        train: Homes,
+        *,
+        rng: np.random.Generator,
+        on_round: OnRound = ignore,
+        checkpoint: Checkpoint | None = None,
     ) -> Fitted:
-        """As every method's; goes on from what `saves` has kept."""
+        """As every method's; resumes from the last state of `checkpoint`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class Checkpoints:
         key = next(iter(asked.keys(fingerprint).values()))
         return cls(store.folder / "checkpoints", replace(key, protocol="").hash, asked.code, every)
 
-    def saves(self, rounds: Rounds, of: str = "") -> Saves:
+    def checkpoint(self, rounds: Rounds, of: str = "") -> Checkpoint:
         """For the fit whose rounds these are, or for another one of the run's by its name."""
         from fedrule.federated.checkpoint import Checkpoint  # with torch, which only some methods need
 
@@ -91,5 +96,5 @@ class Checkpoints:
 
 
 def is_resumable(method: Method | Resumable) -> TypeGuard[Resumable]:
-    """Whether its fit takes `saves`."""
-    return "saves" in inspect.signature(method.fit).parameters
+    """Whether its fit takes `checkpoint`."""
+    return "checkpoint" in inspect.signature(method.fit).parameters

@@ -144,7 +144,7 @@ def fit(
     rounds = rounds or Rounds()
     method, rng = build(asked.method, **asked.parameters), generator(Stream.FITTING, asked.seed)
     if kept is not None and kept.every and is_resumable(method):
-        fitted = method.fit(train, rng=rng, on_round=rounds, saves=kept.saves(rounds, of))
+        fitted = method.fit(train, rng=rng, on_round=rounds, checkpoint=kept.checkpoint(rounds, of))
     else:
         fitted = method.fit(train, rng=rng, on_round=rounds)
     rounds.end(fitted)

@@ -1,295 +1,249 @@
-"""What a client does in a round: local steps, their rates, and what corrects them (paper, Algorithm 2).
+"""Algorithm 2 of the paper (FedRule) beside FedAvg, FedProx, SCAFFOLD and FedGATE: `client_round` and `server_round`.
 
-With x the client's model and x_0 the one that it was sent,
+In a round client k starts from the global model, x = x_0, and takes tau local steps on its loss L_k:
 
-    g~ = g - lambda (own_k - shared_k) + mu (x - x_0),        x <- x - eta g~   (or a step of Adam along g~)
+    g = grad L_k(x)
+    g~ = g, corrected by the algorithm (the classes below)
+    x <- x - eta g~,    or a step of Adam along g~
 
-where own_k is what client k remembers and shared_k is what the server tells it beside the model. After tau steps it
-sends Delta_k = x_0 - x, and remembers own_k <- own_k - shared_k + p_k, with p_k = Delta_k / (eta tau). The server
-averages p_k, and
+and sends Delta_k = x_0 - x. The server averages, Delta = mean of Delta_k, and moves the model, x_0 <- x_0 - Delta, or
+takes a step of its own optimizer along Delta. What corrects a gradient is made of the mean gradients of a round,
 
-- `gate` (Algorithm 2, FedGATE): shared_k is that average for the last round in which k took part, so that own_k -
-  shared_k is the paper's control parameter delta_k;
-- `scaffold` (Karimireddy et al. 2020, option II): shared is the server's control variate c, which moves towards that
-  average by the share of clients that took part; own_k is then c_k, the client's last mean gradient.
+    p_k = Delta_k / (eta tau)  of client k,        p = Delta / (eta tau)  of all of them.
 
-A client that takes part for the first time remembers zeros: `gate` does not correct it, `scaffold` does by c.
+The model x is theta, the GNN, followed by phi, the predictor; eta and lambda have a value for each. The correction
+delta_k = own_k - shared_k has two parts, both zero at first: own_k is kept by the client, shared_k by the server, which
+sends it with the model.
+
+A new algorithm is a class here with an entry in ALGORITHMS, and a method in fedrule/methods/federated.py. Vectors of n
+clients are rows [n, size]. All but the gradients is elementwise: no client depends on the others that it is trained
+with. The compiled kernel (`trainers.kernel_loops`) does the same as `client_round`, faster; tests compare the two.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from datasets.common.errors import DataError, unknown
-from datasets.homes import Array, Mask
+from datasets.homes import Mask
+from fedrule.federated.optimizers import Moments, Precise, ServerOptimizer
 from fedrule.federated.vectors import Layout, Vector
 
-Correction: TypeAlias = Literal["none", "gate", "scaffold"]
+if TYPE_CHECKING:
+    from fedrule.federated.states import ServerState
+
 ClientOptimizer: TypeAlias = Literal["sgd", "adam", "kept-adam"]
 Control: TypeAlias = Literal["updates", "gradients"]
 
-FIRST_DECAY, SECOND_DECAY, EPSILON = 0.9, 0.999, 1e-8  # of Adam, as Kingma and Ba 2015 have them
+
+class FedAvg:
+    """McMahan et al. 2017: g~ = g."""
+
+    stateful: ClassVar[bool] = False  # whether there are own_k and shared_k
+    one_shared: ClassVar[bool] = False  # whether the server sends all clients the same shared_k
+    row_sparse: ClassVar[bool] = False  # whether own_k is zero for relations without a gradient, with SGD and lambda 1
+
+    def correct(self, h: Hyperparameters, g: Vector, x: Vector, x_0: Vector, correction: Vector) -> Vector:  # noqa: ARG002
+        return g
+
+    def correction(self, delta: Vector, lam: Vector) -> Vector:  # noqa: ARG002
+        """What every step of a round subtracts from the gradient."""
+        return delta
+
+    def next_own(self, delta: Vector, p_k: Vector) -> Vector:
+        return delta + p_k
+
+    def next_shared(self, shared: Vector, p: Precise, present: float) -> Precise:  # noqa: ARG002
+        """`present` is |S| / N: |S| of all N clients took part."""
+        return p
+
+
+class FedProx(FedAvg):
+    """Li et al. 2020: g~ = g + mu (x - x_0), a pull towards the global model."""
+
+    def correct(self, h: Hyperparameters, g: Vector, x: Vector, x_0: Vector, correction: Vector) -> Vector:
+        return super().correct(h, g, x, x_0, correction) + np.float32(h.proximal) * (x - x_0)
+
+
+class FedGate(FedAvg):
+    """Haddadpour et al. 2021: g~ = g - delta_k, then delta_k <- delta_k + p_k - p.
+
+    Hence own_k <- delta_k + p_k, and shared_k is p of the last round in which client k took part.
+    """
+
+    stateful = row_sparse = True
+
+    def correct(self, h: Hyperparameters, g: Vector, x: Vector, x_0: Vector, correction: Vector) -> Vector:  # noqa: ARG002
+        return g - correction
+
+
+class FedRule(FedGate):
+    """Algorithm 2: g~ = g - lambda delta_k, with a control parameter, a rate and a lambda for theta and for phi."""
+
+    def correction(self, delta: Vector, lam: Vector) -> Vector:
+        return lam * delta
+
+
+class Scaffold(FedGate):
+    """Karimireddy et al. 2020, option II: g~ = g - c_k + c, then c_k <- c_k - c + p_k and c <- c + |S| / N (p - c).
+
+    Here c_k is own_k and c is shared_k of all clients, so that delta_k = c_k - c.
+    """
+
+    one_shared = True
+
+    def next_shared(self, shared: Vector, p: Precise, present: float) -> Precise:
+        return shared + present * (p - shared)
+
+
+ALGORITHMS: dict[str, FedAvg] = {
+    "fedavg": FedAvg(),
+    "fedprox": FedProx(),
+    "scaffold": Scaffold(),
+    "fedgate": FedGate(),
+    "fedrule": FedRule(),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The same for all clients."""
+class Hyperparameters:
+    """Of local training, the same for all clients; `fedrule.methods.federated` checks their values."""
 
     steps: int = 3  # tau
     theta_rate: float = 0.1  # eta of the GNN
-    phi_rate: float = 0.1  # eta of the predictor and of all terms
-    optimizer: ClientOptimizer = "sgd"  # adam forgets its moments after a round, kept-adam does not
-    correction: Correction = "none"
-    theta_lambda: float = 1.0  # share of the correction that is applied, GNN
-    phi_lambda: float = 1.0  # and predictor
-    # p_k: from the update, Delta_k / (eta tau), as Algorithm 2 has it, or the mean of g~. Plain steps make them one.
-    control: Control = "updates"
-    proximal: float = 0.0  # mu: pull towards the model that was sent (Li et al. 2020)
+    phi_rate: float = 0.1  # eta of the predictor and of all other terms of the score
+    optimizer: ClientOptimizer = "sgd"  # adam resets its moments every round, kept-adam keeps them
+    algorithm: str = "fedavg"
+    theta_lambda: float = 1.0  # of FedRule
+    phi_lambda: float = 1.0
+    control: Control = "updates"  # p_k from the update, as in Algorithm 2, or the mean of g~: with SGD they are equal
+    proximal: float = 0.0  # mu of FedProx
 
     def __post_init__(self) -> None:
-        for name, choice, known in (
-            ("optimizer of clients", self.optimizer, get_args(ClientOptimizer)),
-            ("correction", self.correction, get_args(Correction)),
-            ("control", self.control, get_args(Control)),
-        ):
-            if choice not in known:
-                raise unknown(name, choice, known)
-        if self.steps < 1:
-            raise DataError(f"local steps {self.steps}: a client takes at least 1")
-        for name, rate in (("GNN", self.theta_rate), ("predictor", self.phi_rate)):
-            if not 0 < rate < math.inf:
-                raise DataError(f"learning rate {rate} of the {name} is not above 0 and finite, e.g. 0.1")
-        for name, value in (
-            ("gnn_lambda", self.theta_lambda),
-            ("predictor_lambda", self.phi_lambda),
-            ("proximal", self.proximal),
-        ):
-            if not 0 <= value < math.inf:
-                raise DataError(f"{name} {value} is negative or no number")
+        if self.algorithm not in ALGORITHMS:
+            raise unknown("algorithm", self.algorithm, [*ALGORITHMS])
+        used = {FedRule: (self.theta_lambda, self.phi_lambda) != (1, 1), FedProx: self.proximal != 0}
+        for kind, is_used in used.items():
+            if is_used and not isinstance(ALGORITHMS[self.algorithm], kind):
+                raise DataError(f"{self.algorithm}: lambda and proximal are hyper-parameters of fedrule and fedprox")
+
+    @property
+    def rule(self) -> FedAvg:
+        """The algorithm; FedRule with both lambda 0 is FedAvg."""
+        return ALGORITHMS[self.algorithm if self.theta_lambda or self.phi_lambda else "fedavg"]
 
     @property
     def corrects(self) -> bool:
-        """Whether clients remember anything for a correction; with both lambda 0 it is FedAvg, and they need not."""
-        return self.correction != "none" and (self.theta_lambda > 0 or self.phi_lambda > 0)
+        return self.rule.stateful
 
     @property
     def adam(self) -> bool:
         return self.optimizer != "sgd"
 
     @property
-    def sends_progress(self) -> bool:
-        """Whether p_k cannot be told from Delta_k and is sent beside it."""
+    def sends_mean_gradient(self) -> bool:
+        """Whether clients send p_k beside Delta_k, from which it does not follow."""
         return self.corrects and self.control == "gradients" and self.adam
 
     @property
     def row_sparse(self) -> bool:
-        """Whether a client remembers nothing of relations that it was not asked about.
+        """Whether clients keep nothing for relations that are not in their batch.
 
-        own_k = mean gradient + (1 - lambda) delta_k, and plain steps without a gradient move such a row by the
-        correction alone, by as much for all clients that were told the same. Moments of Adam differ between clients.
+        With SGD and lambda 1 own_k is the mean of g, and a row without a gradient moves by shared_k alone.
         """
-        if self.optimizer == "kept-adam":
-            return False
-        return not self.corrects or (not self.adam and self.phi_lambda == 1 and self.proximal == 0)
-
-
-# --- The server's step: the clients' mean update is taken as a gradient (FedOpt, Reddi et al. 2021).
-#
-# Unlike theirs, `adam` and `yogi` correct the bias of their first steps, as Adam does elsewhere.
-
-ServerRule: TypeAlias = Literal["plain", "momentum", "adam", "yogi"]
-Precise: TypeAlias = npt.NDArray[np.float64]
+        if not self.corrects:
+            return self.optimizer != "kept-adam"
+        return self.rule.row_sparse and not self.adam and self.phi_lambda == 1 and self.proximal == 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moved:
-    """What a server optimizer remembers; empty where it needs nothing."""
+class ClientState:
+    """What clients keep between rounds, a row each; None before the first round, and where nothing is kept."""
 
-    first: Precise
-    second: Precise
-    steps: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOptimizer:
-    """How the mean update moves the global model; `plain` with rate 1 is FedAvg and Algorithm 2."""
-
-    rule: ServerRule = "plain"
-    first_decay: float = 0.9  # of the mean update; momentum, adam, yogi
-    second_decay: float = 0.99  # of its square; adam, yogi
-    epsilon: float = 1e-8  # added to the root of the square, in units of an update; adam, yogi
-
-    def __post_init__(self) -> None:
-        if self.rule not in get_args(ServerRule):
-            raise unknown("server optimizer", self.rule, get_args(ServerRule))
-        for name in ("first_decay", "second_decay"):
-            if not 0 <= getattr(self, name) < 1:
-                raise DataError(f"server {name} {getattr(self, name)} is no share from 0 to below 1")
-        if not self.epsilon > 0:
-            raise DataError(f"server epsilon {self.epsilon} is not above 0")
-
-    def initial(self, size: int) -> Moved:
-        first = 0 if self.rule == "plain" else size
-        return Moved(np.zeros(first), np.zeros(size if self.rule in ("adam", "yogi") else 0))
-
-    @np.errstate(over="ignore")  # a model that runs away is not kept
-    def step(self, model: Vector, update: Precise, moved: Moved, rate: float) -> tuple[Vector, Moved]:
-        """The model after a step of this rate along the mean update."""
-        steps = moved.steps + 1
-        if self.rule == "plain":
-            return (model - rate * update).astype(np.float32), Moved(moved.first, moved.second, steps)
-        if self.rule == "momentum":
-            first = self.first_decay * moved.first + update
-            return (model - rate * first).astype(np.float32), Moved(first, moved.second, steps)
-        first = self.first_decay * moved.first + (1 - self.first_decay) * update
-        square = update**2
-        if self.rule == "adam":
-            second = self.second_decay * moved.second + (1 - self.second_decay) * square
-        else:
-            second = moved.second - (1 - self.second_decay) * square * np.sign(moved.second - square)
-        level = first / (1 - self.first_decay**steps)
-        size = np.sqrt(second / (1 - self.second_decay**steps)) + self.epsilon
-        return (model - rate * level / size).astype(np.float32), Moved(first, second, steps)
-
-
-# --- The local training of many clients at once, a row for each, by the equations of `plan`.
-#
-# Everything but the slopes is done number by number, so that the rows beside it change nothing for a client.
-
-# The models [n, size] and the number of the step, from 0; the losses [n] and their slopes [n, size].
-Slopes: TypeAlias = Callable[[Vector, int], tuple[Precise, Vector]]
+    own: Vector | None = None  # [n, size]  own_k
+    moments: Moments | None = None  # of kept-adam
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moments:
-    """What Adam remembers."""
-
-    first: Vector  # [n, size]
-    second: Vector
-    steps: Array  # [n]
-
-    def after(self, slope: Vector) -> tuple[Moments, Vector]:
-        """The moments after a step along this slope, and the direction of the step."""
-        steps = self.steps + 1
-        first = FIRST_DECAY * self.first + (1 - FIRST_DECAY) * slope
-        second = SECOND_DECAY * self.second + (1 - SECOND_DECAY) * slope**2
-        level, square = ((1 - decay**steps).astype(np.float32)[:, None] for decay in (FIRST_DECAY, SECOND_DECAY))
-        size = np.sqrt(second / square) + EPSILON
-        return Moments(first, second, steps), (first / level / size).astype(np.float32)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Trained:
-    """What clients send, and what they remember if it is counted."""
+class ClientUpdate:
+    """What clients send, a row each."""
 
     update: Vector  # [n, size]  Delta_k
-    progress: Vector  # [n, size]  p_k
-    loss: Precise  # [n]  of the model that they were sent
-    own: Vector | None  # [n, size]  own_k, where something is corrected
-    moments: Moments | None  # of kept-adam
+    mean_gradient: Vector  # [n, size]  p_k
+    loss: Precise  # [n]  of the global model
 
-    @property
-    def finite(self) -> Mask:
-        """[n]: whether all that a client sends and remembers is a number."""
-        vectors = [self.update, self.progress, *([] if self.own is None else [self.own])]
-        vectors += [] if self.moments is None else [self.moments.first, self.moments.second]
-        each = [np.isfinite(self.loss), *(np.isfinite(vector).all(axis=1) for vector in vectors)]
-        finite: Mask = np.logical_and.reduce(each)
+    def finite(self, state: ClientState) -> Mask:
+        """[n]: whether the update and the next state of a client are finite."""
+        moments = [] if state.moments is None else [state.moments.first, state.moments.second]
+        vectors = [self.update, self.mean_gradient, *([] if state.own is None else [state.own]), *moments]
+        finite: Mask = np.logical_and.reduce([np.isfinite(self.loss), *(np.isfinite(v).all(axis=1) for v in vectors)])
         return finite
 
 
-@np.errstate(over="ignore", invalid="ignore")  # whoever does not end finite is left out
-def train_side_by_side(
-    plan: Plan,
+# Losses [n] and gradients [n, size] of the clients at their models [n, size], in step 0, 1, ..., tau - 1.
+Gradients: TypeAlias = Callable[[Vector, int], tuple[Precise, Vector]]
+
+
+@np.errstate(over="ignore", invalid="ignore")  # updates that are not finite are left out of the sums
+def client_round(
+    h: Hyperparameters,
     layout: Layout,
-    model: Vector,
-    slopes: Slopes,
+    x_0: Vector,
+    gradients: Gradients,
+    state: ClientState,
     *,
-    n: int,
-    off: Vector | None = None,  # [n, size]  delta_k = own_k - shared_k, where something is corrected
-    moments: Moments | None = None,  # of kept-adam, where there are any
-) -> Trained:
-    """What becomes of n clients that are sent this model; nothing that is handed in is changed."""
-    rate = layout.by_part(plan.theta_rate, plan.phi_rate).astype(np.float32)
-    x = np.tile(model, (n, 1))
-    along, begin = np.zeros_like(x), np.full(n, np.nan)
-    correction = None
-    if off is not None:
-        correction = layout.by_part(plan.theta_lambda, plan.phi_lambda).astype(np.float32) * off
-    if moments is None and plan.adam:
+    shared: Vector | None = None,  # [n, size]  shared_k; None: zeros
+    n: int = 1,
+) -> tuple[ClientUpdate, ClientState]:
+    """What n clients send, and their next states if the server counts it; no argument is changed."""
+    rule, x, moments = h.rule, np.tile(x_0, (n, 1)), state.moments
+    eta = layout.by_part(h.theta_rate, h.phi_rate).astype(np.float32)
+    delta = correction = np.zeros((n, 0), dtype=np.float32)
+    if rule.stateful:
+        own = np.zeros_like(x) if state.own is None else state.own
+        delta = own if shared is None else own - shared
+        correction = rule.correction(delta, layout.by_part(h.theta_lambda, h.phi_lambda).astype(np.float32))
+    if moments is None and h.adam:
         moments = Moments(np.zeros_like(x), np.zeros_like(x), np.zeros(n, dtype=np.int64))
-    for step in range(plan.steps):
-        loss, slope = slopes(x, step)
-        begin = loss if step == 0 else begin
-        if correction is not None:
-            slope = slope - correction
-        if plan.proximal:
-            slope = slope + np.float32(plan.proximal) * (x - model)
-        along += slope
+    total, first_loss = np.zeros_like(x), np.full(n, np.nan)
+    for step in range(h.steps):
+        loss, g = gradients(x, step)
+        g = rule.correct(h, g, x, x_0, correction)
+        first_loss = loss if step == 0 else first_loss
+        total += g
         if moments is not None:
-            moments, slope = moments.after(slope)
-        x -= rate * slope
-    update = model - x
-    progress = along / np.float32(plan.steps)
-    if plan.adam and plan.control == "updates":
-        progress = update / (rate * np.float32(plan.steps))
-    own = None if off is None else off + progress
-    return Trained(update, progress, begin, own, moments if plan.optimizer == "kept-adam" else None)
+            moments, g = moments.step(g)
+        x -= eta * g
+    update, p_k = x_0 - x, total / np.float32(h.steps)
+    if h.adam and h.control == "updates":
+        p_k = update / (eta * np.float32(h.steps))
+    next_own = rule.next_own(delta, p_k) if rule.stateful else None
+    next_state = ClientState(next_own, moments if h.optimizer == "kept-adam" else None)
+    return ClientUpdate(update, p_k, first_loss), next_state
 
 
-# --- The local training of one client on plain vectors: `side_by_side` for a client that stands alone.
-
-# The model and the number of the step, from 0; the loss and its gradient.
-Gradient: TypeAlias = Callable[[Vector, int], tuple[float, Vector]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Memory:
-    """What a client keeps from one round to the next."""
-
-    own: Vector | None = None  # own_k; None where nothing is corrected, or before the first round
-    moments: Moments | None = None  # of kept-adam, likewise; a row of one
-
-    @property
-    def finite(self) -> bool:
-        vectors = [] if self.own is None else [self.own]
-        if self.moments is not None:
-            vectors += [self.moments.first, self.moments.second]
-        return all(bool(np.isfinite(vector).all()) for vector in vectors)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sent:
-    """What a client sends to the server."""
-
-    update: Vector  # Delta_k
-    progress: Vector  # p_k; sent only where the server cannot tell it from the update
-    loss: float  # of the model that it was sent
-
-    @property
-    def finite(self) -> bool:
-        return bool(np.isfinite(self.loss) and np.isfinite(self.update).all() and np.isfinite(self.progress).all())
-
-
-def train_locally(
-    plan: Plan, layout: Layout, model: Vector, gradient: Gradient, memory: Memory, shared: Vector | None
-) -> tuple[Sent, Memory]:
-    """What the client sends, and what it remembers if its update was counted; nothing that it was given is changed."""
-
-    def alone(x: Vector, step: int) -> tuple[Precise, Vector]:
-        loss, found = gradient(x[0], step)
-        return np.array([loss]), found[None]
-
-    off = None
-    if plan.corrects:  # delta_k
-        own = np.zeros_like(model) if memory.own is None else memory.own
-        off = (own - (0 if shared is None else shared))[None]
-    trained = train_side_by_side(plan, layout, model, alone, n=1, off=off, moments=memory.moments)
-    sent = Sent(trained.update[0], trained.progress[0], float(trained.loss[0]))
-    return sent, Memory(None if trained.own is None else trained.own[0], trained.moments)
+def server_round(
+    h: Hyperparameters,
+    layout: Layout,
+    optimizer: ServerOptimizer,
+    state: ServerState,
+    update: Precise,  # [size]  Delta, the weighted mean of Delta_k over the clients that took part
+    mean_gradient: Precise | None,  # [size]  p likewise, where clients send p_k
+    *,
+    present: float,  # |S| / N
+    rate: float = 1.0,  # of the optimizer
+) -> ServerState:
+    """The server's state after a round."""
+    model, moved = optimizer.step(state.model, update, state.optimizer, rate)
+    after = replace(state, round=state.round + 1, model=model, optimizer=moved)
+    if not h.corrects:
+        return after
+    p = update / (layout.by_part(h.theta_rate, h.phi_rate) * h.steps) if mean_gradient is None else mean_gradient
+    shared, rounds = h.rule.next_shared(state.shared, p[None], present).astype(np.float32), state.shared_round
+    if not h.rule.one_shared:
+        shared, rounds = np.concatenate([state.shared, shared]), np.append(rounds, state.round)
+    return replace(after, shared=shared, shared_round=rounds)

@@ -1,8 +1,8 @@
-"""A checkpoint is one file; a run that was killed goes on from it as if nothing had happened, bit for bit.
+"""Checkpoints: one file from which a killed run resumes as if nothing had happened, bit for bit.
 
-The file is an .npz of NumPy without compression: a zip, in which every array has a check sum, and which holds no code.
-`about.json` in it says which run it belongs to. It is written under another name, brought to the disk and moved, so
-that whoever is killed in the middle leaves the old file or the new one, and never half of either.
+The file is an .npz of NumPy without compression: a zip without code, in which every array has a checksum. Its
+`about.json` says which run it belongs to. It is written under a temporary name, synced and moved, so that a run killed
+in the middle leaves the old file or the new one.
 """
 
 from __future__ import annotations
@@ -29,85 +29,80 @@ from fedrule.federated.states import AnyArray, ServerState
 from fedrule.federated.vectors import Vector
 from fedrule.training.loop import DivergenceGuard, EarlyStopping
 
-# --- What a run remembers beside the server's state, and needs again as it was when it goes on from a checkpoint.
-
-
-class Remembers(Protocol):
-    """Something that changes from round to round, e.g. the history that a listener writes."""
-
-    def arrays(self) -> Mapping[str, AnyArray]:
-        """All that it remembers, by name."""
-
-    def recall(self, arrays: Mapping[str, AnyArray]) -> None:
-        """Remember this from now on; KeyError where something is missing."""
-
-
-@dataclass(slots=True, eq=False)
-class GuardBeside:
-    """The last good model, after which round that was, and the highest loss in bounds."""
-
-    guard: DivergenceGuard[Vector]
-
-    def arrays(self) -> dict[str, AnyArray]:
-        return {name: np.asarray(getattr(self.guard, name)) for name in ("model", "round", "bound")}
-
-    def recall(self, arrays: Mapping[str, AnyArray]) -> None:
-        self.guard.model, self.guard.round = arrays["model"], int(arrays["round"])
-        self.guard.bound = float(arrays["bound"])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ValidationBeside:
-    """The best validation loss so far, and the parameters that it belongs to."""
-
-    stopping: EarlyStopping
-
-    def arrays(self) -> dict[str, AnyArray]:
-        best = {f"best.{name}": value.numpy() for name, value in self.stopping.best.items()}
-        return {
-            "lowest": np.asarray(self.stopping.lowest),
-            "lowest_round": np.asarray(self.stopping.lowest_round),
-            **best,
-        }
-
-    def recall(self, arrays: Mapping[str, AnyArray]) -> None:
-        self.stopping.lowest, self.stopping.lowest_round = float(arrays["lowest"]), int(arrays["lowest_round"])
-        best = {name.removeprefix("best."): value for name, value in arrays.items() if name.startswith("best.")}
-        self.stopping.best = {name: torch.from_numpy(value) for name, value in best.items()}
-
-
 log = logging.getLogger(__name__)
 
 FORMAT = 2  # goes up when older files would be misread
 ABOUT = "about.json"
 REMEDY = "delete it to start again"
-# Arrays whose length is not the same after every round; of all others the whole shape is known.
+# Arrays whose length changes from round to round; of all others the whole shape is known.
 GROW = frozenset(
     ("shared", "shared_round", "clients.row", "clients.own.rows", "clients.first.rows", "clients.second.rows")
 )
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError, ValueError)
 
 
+class CheckpointExtra(Protocol):
+    """Something that is saved beside the server's state and changes from round to round, e.g. the history of a run."""
+
+    def arrays(self) -> Mapping[str, AnyArray]:
+        """All that has to be saved, by name."""
+
+    def restore(self, arrays: Mapping[str, AnyArray]) -> None:
+        """Go back to this; KeyError where an array is missing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GuardExtra:
+    """The last good model, its round, and the highest loss in bounds."""
+
+    guard: DivergenceGuard[Vector]
+
+    def arrays(self) -> dict[str, AnyArray]:
+        return {name: np.asarray(getattr(self.guard, name)) for name in ("model", "round", "bound")}
+
+    def restore(self, arrays: Mapping[str, AnyArray]) -> None:
+        self.guard.model, self.guard.round = arrays["model"], int(arrays["round"])
+        self.guard.bound = float(arrays["bound"])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValidationExtra:
+    """The lowest validation loss so far, its round and its parameters."""
+
+    stopping: EarlyStopping
+
+    def arrays(self) -> dict[str, AnyArray]:
+        best = {f"best.{name}": value.numpy() for name, value in self.stopping.best.items()}
+        return {name: np.asarray(getattr(self.stopping, name)) for name in ("lowest", "lowest_round")} | best
+
+    def restore(self, arrays: Mapping[str, AnyArray]) -> None:
+        self.stopping.lowest, self.stopping.lowest_round = float(arrays["lowest"]), int(arrays["lowest_round"])
+        best = {name.removeprefix("best."): value for name, value in arrays.items() if name.startswith("best.")}
+        self.stopping.best = {name: torch.from_numpy(value) for name, value in best.items()}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
-    """Where the state of one run is kept, for one process at a time; see `fedrule.federated.rounds.Saves`."""
+    """The file of one run, for one process at a time."""
 
     path: Path
-    every: int = 10  # rounds from one to the next; the last round is kept in any case
-    configuration: Mapping[str, object] = field(default_factory=dict)  # what must be equal, as JSON has it
-    beside: Mapping[str, Remembers] = field(default_factory=dict)  # who else remembers something
+    every: int = 10  # rounds; the last round is saved in any case
+    configuration: Mapping[str, object] = field(default_factory=dict)  # what must be equal, as JSON values
+    extras: Mapping[str, CheckpointExtra] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))  # a string will do
-        if type(self.every) is not int or self.every < 1:  # True is no number
-            raise DataError(f"{self.path}: a checkpoint every {self.every!r} rounds: use 1, 2, 3, ...")
+        if type(self.every) is not int or self.every < 1:  # nor bool
+            raise DataError(f"{self.path}: a checkpoint needs a number of rounds of at least 1, got {self.every!r}")
 
-    def of(self, configuration: Mapping[str, object], beside: Mapping[str, Remembers]) -> Checkpoint:
-        return replace(self, configuration={**self.configuration, **configuration}, beside={**self.beside, **beside})
+    def extended(self, configuration: Mapping[str, object], extras: Mapping[str, CheckpointExtra]) -> Checkpoint:
+        """The same with more that must be equal, and more to save beside the state."""
+        return replace(self, configuration={**self.configuration, **configuration}, extras={**self.extras, **extras})
 
     def load(self, begun: ServerState) -> ServerState | None:
+        """The last state that was saved, of a run that begins with this one; None where there is none."""
         for leftover in self.path.parent.glob(f".{glob.escape(self.path.name)}.*.tmp"):
-            leftover.unlink(missing_ok=True)  # of a run that was killed while it wrote
+            leftover.unlink(missing_ok=True)  # of a run that was killed while writing
         if not self.path.exists():
             return None
         with _opened(self.path) as archive:
@@ -118,56 +113,56 @@ class Checkpoint:
             arrays = {
                 name: _like(_array(archive, f"state.{name}", self.path), wanted, name, self.path) for name in wanted
             }
-            kept = {who: self._beside(archive, who) for who in self.beside}
-        for who, remembers in self.beside.items():
+            saved = {name: self._extra(archive, name) for name in self.extras}
+        for name, extra in self.extras.items():
             try:
-                remembers.recall(kept[who])
+                extra.restore(saved[name])
             except KeyError as error:
-                raise DataError(f"{self.path}: has no array beside.{who}.{error.args[0]}; {REMEDY}") from None
-        return ServerState.of(arrays)
+                raise DataError(f"{self.path}: has no array extra.{name}.{error.args[0]}; {REMEDY}") from None
+        return ServerState.from_arrays(arrays)
 
     def save(self, state: ServerState, *, last: bool) -> None:
-        """A state that cannot be written, e.g. to a full disk, is a warning: training goes on without."""
+        """Save a state if it is due. A failure to write, e.g. to a full disk, is a warning: training continues."""
         if not last and state.round % self.every:
             return
         arrays = {f"state.{name}": array for name, array in state.arrays().items()}
-        for who, remembers in self.beside.items():
-            arrays |= {f"beside.{who}.{name}": array for name, array in remembers.arrays().items()}
+        for extra, value in self.extras.items():
+            arrays |= {f"extra.{extra}.{name}": array for name, array in value.arrays().items()}
         about = {"format": FORMAT, "round": state.round, "run": self._run()}
         try:
             _write(self.path, about, arrays)
         except OSError as error:
-            stays = "the one before stays" if self.path.exists() else "there is none"
+            kept = "the previous one is kept" if self.path.exists() else "there is none"
             why = error.strerror or error
-            log.warning("%s: no checkpoint after round %d (%s); %s", self.path, state.round, why, stays)
+            log.warning("%s: no checkpoint after round %d (%s); %s", self.path, state.round, why, kept)
 
     def _run(self) -> dict[str, object]:
         """What must be equal."""
-        run: dict[str, object] = json.loads(json.dumps({**self.configuration, "beside": sorted(self.beside)}))
+        run: dict[str, object] = json.loads(json.dumps({**self.configuration, "extras": sorted(self.extras)}))
         return run
 
     def _refuse_other(self, about: Mapping[str, Any]) -> None:
         different = "; ".join(_differences(about["run"], self._run()))
         if different:
-            raise DataError(f"{self.path}: the checkpoint of another run: {different}. Name another file, or {REMEDY}")
+            raise DataError(f"{self.path}: checkpoint of another run: {different}. Choose another file, or {REMEDY}")
 
-    def _beside(self, archive: zipfile.ZipFile, who: str) -> dict[str, AnyArray]:
-        prefix = f"beside.{who}."
+    def _extra(self, archive: zipfile.ZipFile, extra: str) -> dict[str, AnyArray]:
+        prefix = f"extra.{extra}."
         names = [name.removesuffix(".npy") for name in archive.namelist() if name.startswith(prefix)]
         return {name.removeprefix(prefix): _array(archive, name, self.path) for name in names}
 
 
 def about(path: Path) -> dict[str, Any]:
-    """Which run the checkpoint of a file belongs to ("run"), and after which round it was made ("round")."""
+    """The run that a checkpoint file belongs to ("run"), and the rounds done ("round")."""
     with _opened(path) as archive:
         return _about(archive, path)
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A file to read; one that is damaged, wherever that is noticed, is refused in words."""
+    """A file to read; an error where it is damaged, wherever that shows."""
     if path.is_dir():
-        raise DataError(f"{path}: it is a folder; name a file")
+        raise DataError(f"{path}: is a folder; give a file")
     with path.open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
@@ -175,22 +170,22 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         except DataError:
             raise
         except DAMAGED as error:
-            raise DataError(f"{path}: cut off, damaged or no checkpoint ({error}); {REMEDY}") from error
+            raise DataError(f"{path}: truncated, damaged or not a checkpoint ({error}); {REMEDY}") from error
 
 
 def _about(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     if ABOUT not in archive.namelist():
-        raise DataError(f"{path}: has no {ABOUT}, so it is no checkpoint; name another file")
+        raise DataError(f"{path}: not a checkpoint, it has no {ABOUT}; choose another file")
     found = json.loads(archive.read(ABOUT))
     if not isinstance(found, dict) or "format" not in found:
-        raise DataError(f"{path}: its {ABOUT} names no format, so it is no checkpoint; name another file")
+        raise DataError(f"{path}: not a checkpoint, its {ABOUT} has no format; choose another file")
     if found["format"] != FORMAT:
-        raise DataError(f"{path}: a checkpoint of format {found['format']}, this version reads {FORMAT}; {REMEDY}")
+        raise DataError(f"{path}: checkpoint of format {found['format']}, this version reads {FORMAT}; {REMEDY}")
     return found
 
 
 def _array(archive: zipfile.ZipFile, name: str, path: Path) -> AnyArray:
-    """In memory of its own, so that it can be written to."""
+    """A writable copy."""
     if f"{name}.npy" not in archive.namelist():
         raise DataError(f"{path}: has no array {name}; {REMEDY}")
     with archive.open(f"{name}.npy") as member:
@@ -199,7 +194,7 @@ def _array(archive: zipfile.ZipFile, name: str, path: Path) -> AnyArray:
 
 
 def _like(array: AnyArray, wanted: Mapping[str, AnyArray], name: str, path: Path) -> AnyArray:
-    """The array, if it is of the kind that this run has by this name."""
+    """The array; an error where its type or shape is not that of this run."""
     like, free = wanted[name], int(name in GROW)
     if (array.dtype, array.shape[free:], array.ndim) != (like.dtype, like.shape[free:], like.ndim):
         found, expected = (f"{each.dtype} {each.shape}" for each in (array, like))
@@ -208,7 +203,7 @@ def _like(array: AnyArray, wanted: Mapping[str, AnyArray], name: str, path: Path
 
 
 def _write(path: Path, about: Mapping[str, object], arrays: Mapping[str, AnyArray]) -> None:
-    """One array after the other, so that none is held twice."""
+    """Array by array, so that none is copied."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -223,7 +218,7 @@ def _write(path: Path, about: Mapping[str, object], arrays: Mapping[str, AnyArra
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    with suppress(OSError):  # not every system can; then the move may be lost with the power, and the old file is there
+    with suppress(OSError):  # not on every system; there the old file may come back after a power failure
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -232,7 +227,7 @@ def _write(path: Path, about: Mapping[str, object], arrays: Mapping[str, AnyArra
 
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any], within: str = "") -> Iterator[str]:
-    """In words, each setting that differs."""
+    """A phrase for each setting that differs."""
     for name in sorted({*there, *here}):
         if name not in there or name not in here:
             has, value = ("the file", there[name]) if name in there else ("this run", here[name])

@@ -1,8 +1,8 @@
-"""A model as one vector: what clients and server send each other, add up and keep.
+"""A model as one flat vector, which clients and server send each other, and exact sums of such vectors.
 
-All `theta.*` come first (the GNN), then everything else (the predictor and the terms of a score). The predictor's last
-layer comes at the end, one row for each relation with its weights and its bias side by side: a client moves the rows of
-the few relations that it is asked about, and all others stay as they are.
+The parameters `theta.*` of the GNN come first, then the predictor and the other terms of the score. The last layer of
+the predictor is at the end, a row of weights and bias for each relation: a client changes only the rows of the few
+relations in its batch.
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ ROWS, ROWS_BIAS = "phi.relation", "phi.relation_bias"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where in the vector each parameter stands."""
+    """Where in the vector each parameter is."""
 
-    names: tuple[str, ...]  # of the dense part, in order
+    names: tuple[str, ...]  # of the dense part, in this order
     shapes: tuple[tuple[int, ...], ...]
-    n_theta: int  # numbers of the GNN, from the first on
-    n_rows: int = 0  # rows behind the dense part; 0 for a model without the predictor
+    n_theta: int  # size of the GNN
+    n_rows: int = 0  # after the dense part; 0 for a model without the predictor
     row_length: int = 0
 
     @classmethod
     def of(cls, parameters: Parameters) -> Layout:
-        """The layout of a model with these parameters."""
         dense = [name for name in parameters if name not in (ROWS, ROWS_BIAS)]
-        names = sorted(dense, key=lambda name: not name.startswith("theta."))  # stable: otherwise as they come
+        names = sorted(dense, key=lambda name: not name.startswith("theta."))  # a stable sort
         shapes = tuple(tuple(parameters[name].shape) for name in names)
         n_theta = sum(parameters[name].numel() for name in names if name.startswith("theta."))
         if ROWS not in parameters:
@@ -48,16 +47,14 @@ class Layout:
 
     @property
     def n_dense(self) -> int:
-        """Numbers before the rows."""
+        """Size of the part before the rows."""
         return sum(prod(shape) for shape in self.shapes)
 
     @property
     def size(self) -> int:
-        """Numbers in all."""
         return self.n_dense + self.n_rows * self.row_length
 
     def flat(self, parameters: Parameters) -> Vector:
-        """The vector of these parameters."""
         parts = [parameters[name].detach().reshape(-1) for name in self.names]
         if self.n_rows:
             parts.append(torch.cat([parameters[ROWS], parameters[ROWS_BIAS][:, None]], dim=1).detach().reshape(-1))
@@ -65,7 +62,7 @@ class Layout:
         return vector
 
     def parameters(self, vector: Vector) -> Parameters:
-        """The parameters of a vector, in memory of their own."""
+        """The parameters in a vector, copied."""
         sizes = [*map(prod, self.shapes), self.n_rows * self.row_length]
         values: tuple[Tensor, ...] = torch.split(torch.tensor(vector), sizes)
         found = {name: v.reshape(shape) for name, v, shape in zip(self.names, values, self.shapes, strict=False)}
@@ -75,29 +72,25 @@ class Layout:
         return found
 
     def by_part(self, theta: float, phi: float) -> npt.NDArray[np.float64]:
-        """A vector with one number for the GNN and another for all the rest: a rate, or a lambda."""
+        """[size]: one value for the GNN and another for everything else, such as a rate or a lambda."""
         return np.repeat([theta, phi], [self.n_theta, self.size - self.n_theta])
 
     def in_rows(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """Where the numbers of some rows stand in the vector: [n_rows, row_length]."""
+        """[n_rows, row_length]: where the numbers of some rows are in the vector."""
         return self.n_dense + rows[:, None] * self.row_length + np.arange(self.row_length)
 
 
 def zeros(shape: int | Sequence[int]) -> Vector:
-    """Zeros that take no memory before they are written to."""
+    """Zeros that take no memory until they are written to."""
     return np.zeros(shape, dtype=np.float32)
 
 
-# --- Sums that come out the same in every order: addends are rounded to a grid first, and then nothing is rounded.
-#
-# Floating-point sums depend on the order of their addends, so a mean over clients would depend on chunks and workers.
-# Multiples of 2^-30 (about 1e-9) add up exactly in float64 as long as no sum passes 2^22, four million. Secure
-# aggregation works on such numbers as well (Bonawitz et al. 2017).
-
+# Exact sums. A floating-point sum depends on the order of its addends: a mean over clients would depend on chunks and
+# threads. Multiples of 2^-30 (about 1e-9) add up exactly in float64 as long as no sum passes 2^22, four million;
+# addends are rounded to them first. Secure aggregation works on such numbers too (Bonawitz et al. 2017).
 STEP = 2.0**-30
-# A float64 of this size has its last bit at STEP: what is added to it is rounded to the grid.
-ROUND = 1.5 * 2.0**22
-LARGEST = 2.0**22  # beyond it sums are rounded
+ROUND = 1.5 * 2.0**22  # the last bit of a float64 of this size is STEP: adding it rounds to a multiple of STEP
+LARGEST = 2.0**22  # larger sums are rounded
 
 
 def on_grid(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:

@@ -1,10 +1,11 @@
-"""The federated methods: one engine with different corrections (paper, section 3.3 and Algorithm 2)."""
+"""The federated methods: options and names for the algorithms of `fedrule.federated` (paper, section 3.3)."""
 
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import asdict, dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import numpy as np
 import torch
@@ -12,79 +13,88 @@ import torch
 from baselines.method import OnRound, ignore
 from baselines.registry import register
 from datasets.candidates import has_self_rules
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Homes
-from fedrule.federated.algorithm import EPSILON, ClientOptimizer, Control, Correction, Plan, ServerOptimizer, ServerRule
-from fedrule.federated.checkpoint import ValidationBeside
+from fedrule.federated.algorithm import ClientOptimizer, Control, Hyperparameters
+from fedrule.federated.checkpoint import Checkpoint, ValidationExtra
 from fedrule.federated.client import Task
 from fedrule.federated.cohort import Cohorts, Sampling
-from fedrule.federated.protocols import Trainer
-from fedrule.federated.rounds import Engine, Report, Run, Saves, Weighting
+from fedrule.federated.optimizers import EPSILON, ServerOptimizer, ServerRule
+from fedrule.federated.rounds import Engine, Report, Run, Weighting
 from fedrule.federated.rounds import train as train_rounds
-from fedrule.federated.trainers.evidence import Batched, is_evidence
-from fedrule.federated.trainers.kernel import Fast, is_fast
-from fedrule.federated.trainers.torch import OneByOne
+from fedrule.federated.trainers.evidence import EvidenceTrainer, is_evidence
+from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
+from fedrule.federated.trainers.torch import TorchTrainer
+from fedrule.federated.trainers.trainer import Trainer
 from fedrule.federated.vectors import Layout, Vector
 from fedrule.methods.graph_method import GraphMethod, Prepared, check_range
 from fedrule.model.score import GraphModel
 from fedrule.training.loop import EarlyStopping, WarmStart
-
-# --- What all federated methods have in common: their options, and fitting by rounds of the engine.
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Federated(GraphMethod):
-    """A graph method that is trained in the homes: what leaves a home is an update of the model."""
+    """A graph method trained in the homes: what leaves a home is an update of the model."""
 
-    CORRECTION: ClassVar[Correction] = "none"
+    ALGORITHM: ClassVar[str] = "fedavg"  # of fedrule.federated.algorithm
 
-    local_steps: int = 3  # of a client in each round it takes part in
+    local_steps: int = 3  # of a client in each round
     learning_rate: float = 0.1  # of clients, for the GNN
-    predictor_rate: float = 0.0  # and for the predictor and all terms; 0: the same
-    client_optimizer: ClientOptimizer = "sgd"  # adam starts anew every round, kept-adam remembers its moments
-    server_optimizer: ServerRule = "adam"  # what the mean update is to the server: the step (plain), or its gradient
-    server_rate: float = 0.03  # of the server's optimizer; plain with 1 is FedAvg and the paper
-    server_epsilon: float = EPSILON  # adam, yogi: added to the root of the mean square of updates
-    decay: bool = False  # the server's rate falls to zero along half a cosine over all rounds
-    participation: float = 1.0  # share of homes in a round
-    cohort: int = 0  # homes of a round, or all where there are fewer; 0: by participation
-    sampling: Sampling = "uniform"  # so many homes, all equally likely; poisson: each by itself with this probability
-    weighting: Weighting = "clients"  # updates count alike; rules, or roots: as the number of rules, or its square root
-    drop_out: float = 0.0  # a fault to try: share of a cohort that vanishes in mid-round
-    late: float = 0.0  # a fault to try: share that sends too late
-    broken: float = 0.0  # a fault to try: share that sends what is no number
+    predictor_rate: float = 0.0  # of clients, for the predictor and all other terms; 0: learning_rate
+    client_optimizer: ClientOptimizer = "sgd"  # adam resets its moments every round, kept-adam keeps them
+    server_optimizer: ServerRule = "adam"  # takes the mean update as a gradient; plain: as the step itself
+    server_rate: float = 0.03  # learning rate of the server optimizer; plain with 1 is FedAvg and the paper
+    server_epsilon: float = EPSILON  # of adam and yogi: added to the root of the second moment
+    decay: bool = False  # the server rate falls to zero along half a cosine over all rounds
+    participation: float = 1.0  # fraction of homes in a round
+    cohort: int = 0  # number of homes in a round, at most all; 0: by participation
+    sampling: Sampling = "uniform"  # a fixed number of homes; poisson: each home independently
+    weighting: Weighting = "clients"  # of updates: equal, by the number of rules (rules) or by its root (roots)
+    drop_out: float = 0.0  # simulated fault: fraction of a cohort that drops out during the round
+    late: float = 0.0  # simulated fault: fraction whose update comes after the round
+    broken: float = 0.0  # simulated fault: fraction whose update is NaN
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, "at least 0", "predictor_rate")
         check_range(self, "above 0", "learning_rate", "server_rate")
         try:
-            plan = self.engine().plan
+            self._check_clients()
+            h = self.engine().hyperparameters
         except DataError as error:
             raise DataError(f"{self.NAME}: {error}") from None
         if self.server_optimizer in ("plain", "momentum") and self.server_epsilon != EPSILON:
+            raise DataError(f"{self.NAME}: server_epsilon has no effect with server_optimizer {self.server_optimizer}")
+        if h.control == "gradients" and not h.sends_mean_gradient:
             raise DataError(
-                f"{self.NAME}: server_epsilon is of adam and yogi, and the server's is {self.server_optimizer}"
+                f"{self.NAME}: control 'gradients' has an effect only with client Adam and a lambda above 0"
             )
-        if plan.control == "gradients" and not plan.sends_progress:
-            raise DataError(f"{self.NAME}: control 'gradients' differs with Adam in the homes and a lambda only")
 
-    def plan(self) -> Plan:
-        """What clients do."""
-        return Plan(
+    def _check_clients(self) -> None:
+        for name, known in (("client_optimizer", get_args(ClientOptimizer)), ("control", get_args(Control))):
+            if (value := getattr(self, name, known[0])) not in known:
+                raise unknown(name, value, known)
+        if self.local_steps < 1:
+            raise DataError(f"local_steps must be at least 1, got {self.local_steps}")
+        for name in ("learning_rate", "predictor_rate", "proximal", "gnn_lambda", "predictor_lambda"):
+            if not 0 <= (value := getattr(self, name, 0)) < math.inf:
+                raise DataError(f"{name} must be non-negative and finite, got {value}")
+
+    def hyperparameters(self) -> Hyperparameters:
+        """Of the clients."""
+        return Hyperparameters(
             steps=self.local_steps,
             theta_rate=self.learning_rate,
             phi_rate=self.predictor_rate or self.learning_rate,
             optimizer=self.client_optimizer,
-            correction=self.CORRECTION,
+            algorithm=self.ALGORITHM,
         )
 
     def engine(self) -> Engine:
-        """The algorithm."""
         return Engine(
-            self.plan(),
+            self.hyperparameters(),
             ServerOptimizer(self.server_optimizer, epsilon=self.server_epsilon),
             Cohorts(self.participation, self.sampling, self.drop_out, self.late, self.broken, self.cohort),
             self.weighting,
@@ -97,18 +107,18 @@ class Federated(GraphMethod):
         *,
         rng: np.random.Generator,
         on_round: OnRound = ignore,
-        saves: Saves | None = None,
+        checkpoint: Checkpoint | None = None,
         warm_start: WarmStart | None = None,
     ) -> GraphModel:
-        """All randomness comes from `rng`, by way of one seed; `saves` keeps states and goes on from the last one."""
+        """All randomness comes from `rng`, by way of one seed; states are saved to `checkpoint`, and resumed from it."""
         prepared = self.prepare(train, rng, warm_start=warm_start)
         if not prepared.train.n_rules:
             return prepared.untrained()
         seed = int(rng.integers(2**62))
         initial = prepared.initial or prepared.scorer.initial(torch.Generator().manual_seed(seed))
         task = self.task(prepared, Layout.of(initial), seed)
+        engine, layout, statistics = self.engine(), task.layout, self.sent_before(prepared)
         trainer = trainer_of(prepared.train, task)
-        engine, layout, before = self.engine(), task.layout, self.sent_before(prepared)
         stopping = EarlyStopping.of(
             prepared.scorer,
             self.objective_function,
@@ -117,32 +127,32 @@ class Federated(GraphMethod):
             initial=prepared.initial,
         )
 
-        def told(done: int, model: Vector, report: Report) -> bool:
-            values = {name: float(value) for name, value in report._asdict().items()} | (before if done == 1 else {})
+        def after_round(done: int, model: Vector, report: Report) -> bool:
+            values = {name: float(value) for name, value in report._asdict().items()}
             parameters = layout.parameters(model)
-            values |= stopping.update(done, parameters)
+            values |= (statistics if done == 1 else {}) | stopping.update(done, parameters)
             if on_round is not ignore:
                 on_round(done, self.rounds, prepared.model(parameters), values)
             return stopping.should_stop(done)
 
-        if saves is not None:
-            run_of = {"method": self.NAME, "parameters": asdict(self), "homes": train.fingerprint, "seed": seed}
-            saves = saves.of(run_of, {} if stopping.batch is None else {"validation": ValidationBeside(stopping)})
+        if checkpoint is not None:
+            configuration = {"method": self.NAME, "parameters": asdict(self), "homes": train.fingerprint, "seed": seed}
+            extras = {} if stopping.batch is None else {"validation": ValidationExtra(stopping)}
+            checkpoint = checkpoint.extended(configuration, extras)
         run = Run(self.NAME, self.rounds, seed, self.server_rate, self.decay, client_rate=self.learning_rate)
         state = engine.begin(trainer, layout.flat(initial))
-        model = layout.parameters(train_rounds(engine, trainer, run, state, told, saves))
+        model = layout.parameters(train_rounds(engine, trainer, run, state, after_round, checkpoint))
         return prepared.model(stopping.select(model))
 
-    def sent_before(self, prepared: Prepared) -> dict[str, float]:  # noqa: ARG002  of `prepared` some methods send part
-        """What a home sends before the first round, by the names that its history has for it; most send nothing."""
+    def sent_before(self, prepared: Prepared) -> dict[str, float]:  # noqa: ARG002  others use it
+        """What a home sends before the first round, in bytes by the name of its history column; mostly nothing."""
         return {}
 
     def task(self, prepared: Prepared, layout: Layout, seed: int) -> Task:
-        """What every home is told once."""
         return Task(
             scorer=prepared.scorer,
             objective=self.objective_function,
-            plan=self.plan(),
+            hyperparameters=self.hyperparameters(),
             layout=layout,
             sampling_options=self.sampling_options,
             hidden=self.hidden_rules,
@@ -153,17 +163,17 @@ class Federated(GraphMethod):
 
 
 def trainer_of(homes: Homes, task: Task) -> Trainer:
-    """A compiled kernel where one knows the model, one client after the other where none does."""
+    """The fastest trainer that computes the task."""
     if is_evidence(task):
-        return Batched(homes, task)
-    if is_fast(task):
-        return Fast(homes, task)
+        return EvidenceTrainer(homes, task)
+    if fits_kernel(task):
+        return KernelTrainer(homes, task)
     log.info(
-        "%d homes are trained one by one, a few hundred a second: the kernels know the paper's GraphSAGE and loss "
-        "without dropout or terms, and evidence alone",
+        "%d homes are trained one by one, a few hundred a second: there are kernels for the paper's GraphSAGE and loss "
+        "without dropout or other terms, and for evidence alone",
         homes.n_homes,
     )
-    return OneByOne(homes, task)
+    return TorchTrainer(homes, task)
 
 
 SPACE: dict[str, tuple[object, ...]] = {
@@ -177,7 +187,7 @@ SPACE: dict[str, tuple[object, ...]] = {
 @register("fedgnn")
 @dataclass(frozen=True)
 class FedGnn(Federated):
-    """FedAvg with the paper's graph neural network: local steps, averaged."""
+    """FedAvg with the paper's graph neural network (McMahan et al. 2017)."""
 
     NAME: ClassVar[str] = "fedgnn"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = SPACE
@@ -186,37 +196,38 @@ class FedGnn(Federated):
 @register("fedprox")
 @dataclass(frozen=True)
 class FedProx(Federated):
-    """FedAvg whose clients are pulled back to the model they were sent (Li et al. 2020)."""
+    """FedAvg with a proximal term that pulls clients towards the global model (Li et al. 2020)."""
 
     NAME: ClassVar[str] = "fedprox"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = SPACE | {"proximal": ("log", 0.001, 1.0)}
+    ALGORITHM: ClassVar[str] = "fedprox"
 
-    proximal: float = 0.1  # mu, strength of the pull
+    proximal: float = 0.1  # mu, the strength of the pull
 
     def __post_init__(self) -> None:
         check_range(self, "above 0", "proximal")
         super().__post_init__()
 
-    def plan(self) -> Plan:
-        return replace(super().plan(), proximal=self.proximal)
+    def hyperparameters(self) -> Hyperparameters:
+        return replace(super().hyperparameters(), proximal=self.proximal)
 
 
 @register("fedrule")
 @dataclass(frozen=True)
 class FedRule(Federated):
-    """Algorithm 2: each client corrects its steps by two control parameters, of the GNN and of the predictor."""
+    """Algorithm 2: each client corrects its gradients by two control parameters, of the GNN and of the predictor."""
 
     NAME: ClassVar[str] = "fedrule"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = SPACE | {"gnn_lambda": ("float", 0.0, 1.0)}
-    CORRECTION: ClassVar[Correction] = "gate"
+    ALGORITHM: ClassVar[str] = "fedrule"
 
-    gnn_lambda: float = 1.0  # how much of the correction is applied, GNN
-    predictor_lambda: float = 1.0  # and predictor; other than 1 every client remembers a whole vector
-    control: Control = "updates"  # control parameters from updates (the paper), or from gradients: differ with Adam
+    gnn_lambda: float = 1.0  # strength of the correction of the GNN
+    predictor_lambda: float = 1.0  # and of the predictor; other than 1 every client keeps a whole vector
+    control: Control = "updates"  # control parameters from updates (the paper) or gradients; they differ with Adam
 
-    def plan(self) -> Plan:
+    def hyperparameters(self) -> Hyperparameters:
         return replace(
-            super().plan(),
+            super().hyperparameters(),
             theta_lambda=self.gnn_lambda,
             phi_lambda=self.predictor_lambda,
             control=self.control,
@@ -226,11 +237,11 @@ class FedRule(Federated):
 @register("fedgate")
 @dataclass(frozen=True)
 class FedGate(Federated):
-    """Algorithm 2 with one rate and one control parameter, fully applied (Haddadpour et al. 2021)."""
+    """FedRule with one rate, one control parameter and lambda 1 (Haddadpour et al. 2021)."""
 
     NAME: ClassVar[str] = "fedgate"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = SPACE
-    CORRECTION: ClassVar[Correction] = "gate"
+    ALGORITHM: ClassVar[str] = "fedgate"
 
     def __post_init__(self) -> None:
         if self.predictor_rate not in (0, self.learning_rate):
@@ -241,13 +252,13 @@ class FedGate(Federated):
 @register("scaffold")
 @dataclass(frozen=True)
 class Scaffold(Federated):
-    """Clients correct their steps by the difference of their own and everybody's gradient (Karimireddy et al. 2020)."""
+    """Clients correct their gradients by control variates, their own and the server's (Karimireddy et al. 2020)."""
 
     NAME: ClassVar[str] = "scaffold"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = SPACE
-    CORRECTION: ClassVar[Correction] = "scaffold"
+    ALGORITHM: ClassVar[str] = "scaffold"
 
-    control: Control = "updates"  # control variates from updates (their option II), or from gradients: differ with Adam
+    control: Control = "updates"  # control variates from updates (option II) or gradients; they differ with Adam
 
-    def plan(self) -> Plan:
-        return replace(super().plan(), control=self.control)
+    def hyperparameters(self) -> Hyperparameters:
+        return replace(super().hyperparameters(), control=self.control)

@@ -51,8 +51,8 @@ def fits(folder: Path) -> dict[str, list[int]]:
 
 
 def _fit(method, homes: Homes, path: Path, told) -> None:
-    saves = Checkpoint(path, every=1)
-    method.fit(homes, rng=np.random.default_rng(0), on_round=lambda done, *_: told(done), saves=saves)
+    checkpoint = Checkpoint(path, every=1)
+    method.fit(homes, rng=np.random.default_rng(0), on_round=lambda done, *_: told(done), checkpoint=checkpoint)
 
 
 def _note(times: list[float], done: int) -> None:

@@ -13,13 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from fedrule.federated.algorithm import Plan, ServerOptimizer
+from fedrule.federated.algorithm import Hyperparameters
+from fedrule.federated.optimizers import ServerOptimizer
 from fedrule.model.batch import GraphBatch
 from fedrule.model.encoders import Parameters
 from fedrule.model.network import Network
 from fedrule.training.examples import Examples
+from tests.support.added_algorithm import PULLED
 
 Loss = Callable[[Parameters], Tensor]
+GATES = ("fedgate", "fedrule", PULLED)  # algorithms with delta_k
 
 
 def loss_of(network: Network, examples: Examples) -> Loss:
@@ -38,46 +41,46 @@ def loss_of(network: Network, examples: Examples) -> Loss:
 class Client:
     """Client k: its copy of the model, the optimizer of its steps, and delta_k or c_k."""
 
-    def __init__(self, plan: Plan, model: Parameters, epsilon: float) -> None:
-        self.plan, self.epsilon = plan, epsilon
+    def __init__(self, h: Hyperparameters, model: Parameters, epsilon: float) -> None:
+        self.h, self.epsilon = h, epsilon
         self.x = {name: value.clone().requires_grad_() for name, value in model.items()}
         self.control = zeros(model)
         self.optimizer = self._new_optimizer()
 
     def _new_optimizer(self) -> torch.optim.Optimizer:
-        groups = [{"params": [value], "lr": _of(self.plan, "rate", name)} for name, value in self.x.items()]
-        return torch.optim.Adam(groups, eps=self.epsilon) if self.plan.adam else torch.optim.SGD(groups)
+        groups = [{"params": [value], "lr": _of(self.h, "rate", name)} for name, value in self.x.items()]
+        return torch.optim.Adam(groups, eps=self.epsilon) if self.h.adam else torch.optim.SGD(groups)
 
     def train(self, model: Parameters, loss: Loss, delta: Parameters) -> tuple[float, Parameters, Parameters]:
         """The loss it began with, Delta_k, and p_k: Delta_k / (eta tau), or the mean of the corrected gradients."""
-        plan, along, begin = self.plan, zeros(model), []
-        if plan.optimizer != "kept-adam":
+        h, along, begin = self.h, zeros(model), []
+        if h.optimizer != "kept-adam":
             self.optimizer = self._new_optimizer()
         with torch.no_grad():
             for name, value in model.items():
                 self.x[name].copy_(value)
-        for _ in range(plan.steps):
+        for _ in range(h.steps):
             self.optimizer.zero_grad()
             found = loss(self.x)
             found.backward()
             begin.append(found.item())
             for name, x in self.x.items():
                 g = torch.zeros_like(x) if x.grad is None else x.grad
-                lam = _of(plan, "lambda", name)
-                x.grad = g - lam * delta[name] + plan.proximal * (x.detach() - model[name])
-                along[name] += x.grad / plan.steps
+                lam = _of(h, "lambda", name)
+                x.grad = g - lam * delta[name] + h.proximal * (x.detach() - model[name])
+                along[name] += x.grad / h.steps
             self.optimizer.step()
         Delta = {name: value - self.x[name].detach() for name, value in model.items()}
-        if plan.control == "gradients":
+        if h.control == "gradients":
             return begin[0], Delta, along
-        return begin[0], Delta, {n: v / (_of(plan, "rate", n) * plan.steps) for n, v in Delta.items()}
+        return begin[0], Delta, {n: v / (_of(h, "rate", n) * h.steps) for n, v in Delta.items()}
 
 
 @dataclass
 class Server:
     """The global model, the optimizer that moves it, and c."""
 
-    plan: Plan
+    h: Hyperparameters
     rule: ServerOptimizer  # its settings
     model: Parameters
     n_clients: int
@@ -102,11 +105,11 @@ class Server:
         model = {name: value.clone() for name, value in self.x.items()}
         sent: dict[int, tuple[float, Parameters, Parameters]] = {}
         for k, loss in asked.items():
-            client = self.clients.setdefault(k, Client(self.plan, model, self.epsilon))
+            client = self.clients.setdefault(k, Client(self.h, model, self.epsilon))
             delta = zeros(model)
-            if self.plan.correction == "gate":
+            if self.h.algorithm in GATES:
                 delta = client.control
-            if self.plan.correction == "scaffold":
+            if self.h.algorithm == "scaffold":
                 delta = {name: client.control[name] - self.c[name] for name in model}
             sent[k] = client.train(model, loss, delta)
 
@@ -122,7 +125,7 @@ class Server:
         p = mean(2)
         for k, (_, _, p_k) in sent.items():
             control = self.clients[k].control
-            other = p if self.plan.correction == "gate" else self.c  # scaffold: c_k <- c_k - c + p_k
+            other = p if self.h.algorithm in GATES else self.c  # scaffold: c_k <- c_k - c + p_k
             self.clients[k].control = {name: control[name] + p_k[name] - other[name] for name in model}
         # c <- c + |S| / N * mean of what the c_k changed by, and each of them changed by p_k - c
         self.c = {name: c + len(sent) / self.n_clients * (p[name] - c) for name, c in self.c.items()}
@@ -153,7 +156,7 @@ def zeros(model: Parameters) -> Parameters:
     return {name: torch.zeros_like(value) for name, value in model.items()}
 
 
-def _of(plan: Plan, what: str, name: str) -> float:
+def _of(h: Hyperparameters, what: str, name: str) -> float:
     """The rate or the lambda of the part that a parameter belongs to."""
-    value: float = getattr(plan, f"{'theta' if name.startswith('theta.') else 'phi'}_{what}")
+    value: float = getattr(h, f"{'theta' if name.startswith('theta.') else 'phi'}_{what}")
     return value

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from datasets import Homes, Relation, Rules
 from datasets.valid import ValidRules
-from fedrule.federated.algorithm import Plan
+from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.client import Task
-from fedrule.federated.protocols import Trainer
 from fedrule.federated.rounds import POWER, Engine, Report
 from fedrule.federated.states import ServerState
+from fedrule.federated.trainers.trainer import Trainer
 from fedrule.federated.vectors import Layout, Vector
 from fedrule.model.encoders import Sizes
 from fedrule.model.network import Network
@@ -83,11 +83,11 @@ class Setting:
         object.__setattr__(self, "start", layout.flat(initial))
         sampling_options = {"non_rules": "paper", "per_rule": 1, "candidates": 0}
         more = (sampling_options, self.hidden_rules, True, self.seed, self.draws)
-        object.__setattr__(self, "task", Task(scorer, bce, self.engine.plan, layout, *more))
+        object.__setattr__(self, "task", Task(scorer, bce, self.engine.hyperparameters, layout, *more))
 
     @property
-    def plan(self) -> Plan:
-        return self.engine.plan
+    def hyperparameters(self) -> Hyperparameters:
+        return self.engine.hyperparameters
 
     @property
     def rules(self) -> np.ndarray:
@@ -116,7 +116,7 @@ class Setting:
     def expected(self, rounds: int, epsilon: float = 1e-8) -> tuple[Server, list[float]]:
         """The oracle after as many; `epsilon` is that of the clients' Adam."""
         initial = self.task.layout.parameters(self.start)
-        server = Server(self.plan, self.engine.server, initial, int((self.rules > 0).sum()), epsilon)
+        server = Server(self.hyperparameters, self.engine.server, initial, int((self.rules > 0).sum()), epsilon)
         weight = self.rules.astype(float) ** POWER[self.engine.weighting]
         losses = [server.round(self.asked(n), dict(enumerate(weight)), rate=self.rate) for n in range(rounds)]
         return server, losses
@@ -132,10 +132,10 @@ def whole(state: ServerState, layout: Layout, client: int) -> Vector:
     return vector
 
 
-def control(state: ServerState, layout: Layout, client: int, correction: str) -> Vector:
+def control(state: ServerState, layout: Layout, client: int, algorithm: str) -> Vector:
     """The papers' delta_k, or c_k of scaffold."""
     own = whole(state, layout, client)
     last = state.clients.last[client]
-    if correction == "scaffold" or last < 0:
+    if algorithm == "scaffold" or last < 0:
         return own
     return own - state.shared[list(state.shared_round).index(last)]

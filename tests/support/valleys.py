@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from datasets.homes import Array
-from fedrule.federated.algorithm import train_locally
-from fedrule.federated.protocols import Work
+from fedrule.federated.algorithm import Gradients, client_round
 from fedrule.federated.rounds import Engine
 from fedrule.federated.states import ServerState
-from fedrule.federated.trainers.torch import hand_in, remembered
+from fedrule.federated.trainers.trainer import ClientChunk
 from fedrule.federated.vectors import Layout, Vector
 
 Floats = npt.NDArray[np.float64]
-Slope = tuple[float, Vector]
 # One number of the GNN, one of the predictor's dense part, and three rows of relations with one number each.
 LAYOUT = Layout(("theta.x", "phi.y"), ((1,), (1,)), n_theta=1, n_rows=3, row_length=1)
 
@@ -28,7 +26,7 @@ class Valleys:
     curvature: Floats  # a [n_clients, 5]
     lowest: Floats  # b [n_clients, 5]
     rules: Array
-    slopes: dict[tuple[int, int], list[Vector]] = field(default_factory=dict)  # gradients seen, by round and client
+    gradients: dict[tuple[int, int], list[Vector]] = field(default_factory=dict)  # gradients seen, by round and client
 
     @classmethod
     def of(cls, curvature: list[float], lowest: list[float]) -> Valleys:
@@ -66,25 +64,23 @@ class ValleysRound:
         touched = self.valleys.curvature[self.clients[first:end], LAYOUT.n_dense :] > 0
         return np.concatenate([[0], np.cumsum(touched.sum(axis=1))]), np.nonzero(touched)[1]
 
-    def train(self, work: Work) -> None:
-        for i, k in enumerate(self.clients[work.first : work.end].tolist()):
-            a, b = self.valleys.curvature[k], self.valleys.lowest[k]
-            seen = self.valleys.slopes.setdefault((self.number, k), [])
+    def train(self, chunk: ClientChunk) -> None:
+        for i, k in enumerate(self.clients[chunk.first : chunk.end].tolist()):
+            one, model = slice(i, i + 1), chunk.broadcast.model
+            state, shared = chunk.state(one), chunk.shared(one)
+            chunk.add(one, *client_round(chunk.h, LAYOUT, model, self._gradients(k), state, shared=shared))
 
-            def gradient(x: Vector, _: int, a: Floats = a, b: Floats = b, seen: list[Vector] = seen) -> Slope:
-                slope: Vector = (a * (x - b)).astype(np.float32)
-                seen.append(slope)
-                loss = (a * (x - b) ** 2).sum() / 2
-                return float(np.clip(loss, -1e38, 1e38)), slope  # a loss is float32
+    def _gradients(self, k: int) -> Gradients:
+        a, b = self.valleys.curvature[k], self.valleys.lowest[k]
+        seen = self.valleys.gradients.setdefault((self.number, k), [])
 
-            group = work.told.group[work.first + i]
-            shared = None if group < 0 else work.told.shared[group]
-            sent, memory = train_locally(
-                work.plan, LAYOUT, work.told.model, gradient, remembered(work, i, LAYOUT), shared
-            )
-            if work.broken[i]:
-                sent = replace(sent, update=sent.update * np.float32(np.nan))
-            hand_in(work, i, LAYOUT, sent, memory, shared)
+        def at(x: Vector, _: int) -> tuple[Floats, Vector]:
+            gradient: Vector = (a * (x - b)).astype(np.float32)
+            seen.append(gradient[0])
+            loss = (a * (x - b) ** 2).sum(axis=1) / 2
+            return np.clip(loss, -1e38, 1e38), gradient  # a loss is float32
+
+        return at
 
 
 def descended(

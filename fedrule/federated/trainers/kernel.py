@@ -1,4 +1,9 @@
-"""Clients of the paper's network trained by one compiled kernel, all of a chunk in one call."""
+"""Clients of the paper's network, a chunk in one call of a compiled kernel: `algorithm.client_round`, faster.
+
+Tests compare the two. Vectors are laid out as in `fedrule.federated.vectors`, for GraphSAGE with messages along rules:
+
+    self1 in1 bias1 self2 in2 bias2 | trigger action hidden_bias | one row for each relation
+"""
 
 from __future__ import annotations
 
@@ -11,20 +16,18 @@ import numpy.typing as npt
 
 from datasets.common.errors import DataError
 from datasets.homes import Array, Mask
-from fedrule.federated.algorithm import Precise
+from fedrule.federated.algorithm import FedAvg, FedGate, FedProx, FedRule, Scaffold
 from fedrule.federated.client import Task
-from fedrule.federated.protocols import Population, Work
-from fedrule.federated.states import Aligned
+from fedrule.federated.optimizers import Precise
+from fedrule.federated.states import StateView
 from fedrule.federated.trainers.kernel_loops import train_clients
-from fedrule.federated.vectors import Layout, Vector
-from fedrule.federated.vectors import Vector as Floats
+from fedrule.federated.trainers.trainer import ClientChunk, Population
+from fedrule.federated.vectors import Vector
 from fedrule.training.examples import Examples, ExampleSampler
 from fedrule.training.losses import bce
 
-# --- What the compiled kernel is handed, as flat arrays, and that these fit together: compiled code does not look.
-
 NONE = np.zeros((0, 0), dtype=np.float32)
-NO_NUMBERS = np.zeros(0, dtype=np.int64)
+NO_INDICES = np.zeros(0, dtype=np.int64)
 
 
 class Shape(NamedTuple):
@@ -37,20 +40,19 @@ class Shape(NamedTuple):
 
     @property
     def n_dense(self) -> int:
-        """Numbers before the rows of relations."""
+        """Size of the part before the rows of relations."""
         return 2 * (self.n_types + self.hidden + 1) * self.hidden + (2 * self.hidden + 1) * self.units
 
     @property
     def size(self) -> int:
-        """Numbers in all."""
         return self.n_dense + self.n_relations * (self.units + 1)
 
 
 class Clients(NamedTuple):
-    """Homes one after the other; each `*_start` [n_clients + 1] says where they begin. Devices count within a home.
+    """Homes one after the other; each `*_start` [n_clients + 1] says where they begin. Devices are numbered by home.
 
-    A message goes from the trigger of each rule to its action; equal ones count as often as they come. A client's rows
-    are the relations whose rows it trains: those of its triples, and any others that a correction is to move.
+    A message goes from the trigger of each rule to its action; equal ones count repeatedly. A client's rows are the
+    relations whose rows it trains: those of its triples, and others that a correction moves.
     """
 
     device_start: Array
@@ -62,60 +64,58 @@ class Clients(NamedTuple):
     trigger: Array  # [n_triples]
     action: Array  # [n_triples]
     place: Array  # [n_triples]  of the triple's relation among the client's rows
-    positive: Floats  # [n_triples]  1 for a rule, 0 for a non-rule
+    positive: Vector  # [n_triples]  1 for a rule, 0 for a non-rule
     row_start: Array
     row: Array  # [n_rows]  relations, sorted within a client, none twice
-    weight: Precise  # [n_clients]  in the sums; no number: the client sends none
+    weight: Precise  # [n_clients]  in the sums; NaN: a simulated fault
 
 
 class Training(NamedTuple):
-    """How every client trains."""
+    """Hyper-parameters of all clients."""
 
     steps: int = 3  # tau
     theta_rate: float = 0.1
     phi_rate: float = 0.1
     proximal: float = 0.0  # mu
     adam: bool = False
-    kept: bool = False  # Adam's moments outlive the round
+    kept: bool = False  # whether Adam keeps its moments after the round
     by_gradients: bool = False  # p_k is the mean of g~; otherwise that of the steps
-    # Leave out of the sum what a shared vector alone does to rows, tau eta lambda shared_k, if there is one. The rows
-    # that a client does not have move by just that, so that whoever adds it can add it for all rows at once.
-    without_base: bool = False
+    without_base: bool = False  # leave tau eta lambda shared_k out of the sum of rows: see `ClientChunk`
 
 
 class Correction(NamedTuple):
-    """What clients remember, changed in place, and what they are told. The default corrects nothing."""
+    """own_k, changed in place, and shared_k. The default corrects nothing."""
 
     used: bool = False
     theta_lambda: float = 0.0
     phi_lambda: float = 0.0
-    own_dense: Floats = NONE  # [n_clients, n_dense]
-    own_rows: Floats = NONE  # [n_rows, units + 1]
-    shared: Floats = NONE  # [n_groups, size]
-    group: Array = NO_NUMBERS  # [n_clients]  which of these is shared_k; -1: none
+    own_dense: Vector = NONE  # [n_clients, n_dense]
+    own_rows: Vector = NONE  # [n_rows, units + 1]
+    shared: Vector = NONE  # [n_groups, size]
+    group: Array = NO_INDICES  # [n_clients]  which of these is shared_k; -1: none
 
 
 class Moments(NamedTuple):
-    """What Adam remembers where its moments are kept, changed in place."""
+    """State of an Adam that keeps its moments, changed in place."""
 
-    first_dense: Floats = NONE  # [n_clients, n_dense]
-    first_rows: Floats = NONE  # [n_rows, units + 1]
-    second_dense: Floats = NONE
-    second_rows: Floats = NONE
-    steps: Array = NO_NUMBERS  # [n_clients]
+    first_dense: Vector = NONE  # [n_clients, n_dense]
+    first_rows: Vector = NONE  # [n_rows, units + 1]
+    second_dense: Vector = NONE
+    second_rows: Vector = NONE
+    steps: Array = NO_INDICES  # [n_clients]
 
 
 class Outcome(NamedTuple):
-    """What comes of it, in place; sums are added to what is there, on the grid."""
+    """Results, written in place; exact sums are added to what is there."""
 
     update: Precise  # [size]  sum of weight * Delta_k
-    progress: Precise  # [size]  sum of weight * p_k, of Adam by gradients; otherwise empty
-    loss: Floats  # [n_clients]  of the model that was sent; 0 without triples
+    mean_gradient: Precise  # [size]  sum of weight * p_k, of Adam by gradients; otherwise empty
+    loss: Vector  # [n_clients]  of the global model; 0 without triples
     finite: Mask  # [n_clients]
 
 
 class Shard(NamedTuple):
-    """Clients as the compiled loops want them."""
+    """Clients, with what the compiled loops need besides."""
 
     device_start: Array
     device_type: Array
@@ -123,7 +123,7 @@ class Shard(NamedTuple):
     sender: Array
     sender_type: Array
     receiver: Array
-    share: Floats  # [n_edges]  1 / how many messages the receiver gets
+    norm: Vector  # [n_edges]  1 / how many messages the receiver gets
     triggers_start: Array
     triggers: Array  # devices that are the trigger of a triple, each once
     trigger: Array  # [n_triples]  by place among these
@@ -132,7 +132,7 @@ class Shard(NamedTuple):
     action: Array
     triple_start: Array
     place: Array
-    positive: Floats
+    positive: Vector
     row_start: Array
     row: Array
     weight: Precise
@@ -163,7 +163,7 @@ class Shard(NamedTuple):
 
 
 def _distinct(start: Array, first: Array, device: Array) -> tuple[Array, Array, Array]:
-    """Start and number of the devices of each client that occur, and where among them each of `device` is."""
+    """Start and number of the devices of each client that occur, and the place of each of `device` among them."""
     used = np.zeros(start[-1] + 1, dtype=np.int64)
     used[first + device] = 1
     before = np.cumsum(used) - used
@@ -172,7 +172,7 @@ def _distinct(start: Array, first: Array, device: Array) -> tuple[Array, Array, 
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A contiguous view that nobody can write to, of whatever comes: one type for compiled code."""
+    """A contiguous read-only view: one type of array for compiled code."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
@@ -180,16 +180,16 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def check(
     shape: Shape,
-    model: Floats,
+    model: Vector,
     clients: Clients,
     training: Training,
     correction: Correction,
     moments: Moments,
     outcome: Outcome,
 ) -> None:
-    """An error for what would be read or written beside an array."""
+    """An error where the kernel would read or write outside an array: compiled code does not check."""
     n, dense, rows = len(clients.weight), shape.n_dense, (len(clients.row), shape.units + 1)
-    progress = shape.size if training.adam and training.by_gradients else 0
+    mean_gradient = shape.size if training.adam and training.by_gradients else 0
     read: list[tuple[str, npt.NDArray[Any], type[np.generic], tuple[int, ...]]] = [
         ("model", model, np.float32, (shape.size,)),
         ("weight", clients.weight, np.float64, (n,)),
@@ -202,7 +202,7 @@ def check(
     ]
     written: list[tuple[str, npt.NDArray[Any], type[np.generic], tuple[int, ...]]] = [
         ("update", outcome.update, np.float64, (shape.size,)),
-        ("progress", outcome.progress, np.float64, (progress,)),
+        ("mean_gradient", outcome.mean_gradient, np.float64, (mean_gradient,)),
         ("loss", outcome.loss, np.float32, (n,)),
         ("finite", outcome.finite, np.bool_, (n,)),
     ]
@@ -217,18 +217,18 @@ def check(
     for name, array, dtype, size in read + written:
         if array.dtype != dtype or array.shape != size:
             raise DataError(
-                f"kernel: {name} is {array.dtype} of {array.shape}; it has to be {np.dtype(dtype)} of {size}"
+                f"kernel: {name} must be {np.dtype(dtype)} of shape {size}, got {array.dtype} of {array.shape}"
             )
     for name, array, _, _ in written:
         if not array.flags.carray:
-            raise DataError(f"kernel: {name} is to be written in place; hand in a contiguous array that can be")
+            raise DataError(f"kernel: {name} is written in place and must be contiguous and writable")
     if training.steps < 1:
-        raise DataError(f"kernel: {training.steps} local steps; a client takes at least 1")
-    _check_numbers(shape, clients, correction)
+        raise DataError(f"kernel: local steps must be at least 1, got {training.steps}")
+    _check_ranges(shape, clients, correction)
 
 
-def _check_numbers(shape: Shape, clients: Clients, correction: Correction) -> None:
-    """An error where devices, rows, types, relations or shared vectors are named that are not there."""
+def _check_ranges(shape: Shape, clients: Clients, correction: Correction) -> None:
+    """An error where an index of a device, row, type, relation or shared vector is out of range."""
     n = len(clients.weight)
     for name, start, column in (
         ("device_start", clients.device_start, clients.device_type),
@@ -238,7 +238,7 @@ def _check_numbers(shape: Shape, clients: Clients, correction: Correction) -> No
     ):
         ends = start.shape == (n + 1,) and start[0] == 0 and start[-1] == len(column)
         if not ends or (np.diff(start) < 0).any():
-            raise DataError(f"kernel: {name} does not divide {len(column):,} numbers among {n:,} clients")
+            raise DataError(f"kernel: {name} does not divide {len(column):,} values among {n:,} clients")
     devices, rows = np.diff(clients.device_start), np.diff(clients.row_start)
     edges, triples = np.diff(clients.edge_start), np.diff(clients.triple_start)
     for name, number, limit in (
@@ -252,19 +252,12 @@ def _check_numbers(shape: Shape, clients: Clients, correction: Correction) -> No
         ("group", correction.group + 1, np.array(len(correction.shared) + 1)),  # -1 is none
     ):
         if (number < 0).any() or (number >= limit).any():
-            raise DataError(f"kernel: a {name} is not among those that there are")
-
-
-# --- Local training by one compiled function: a shard of clients one after the other, each of them within the cache.
-#
-# The equations are those of `plan`. Vectors are laid out as in `layout`, for GraphSAGE with messages along rules:
-#
-#     self1 in1 bias1 self2 in2 bias2 | trigger action hidden_bias | one row for each relation
+            raise DataError(f"kernel: {name} is out of range")
 
 
 def train_shard(
     shape: Shape,
-    model: Floats,
+    model: Vector,
     clients: Clients,
     training: Training,
     outcome: Outcome,
@@ -274,14 +267,14 @@ def train_shard(
 ) -> None:
     """Train every client from `model` [size]; `outcome`, `correction.own_*` and `moments` are written in place.
 
-    A client that does not end finite (its model, its loss, or what it would remember) is told so in `outcome.finite`,
-    adds nothing to the sums and remembers what it did before. One without triples has no gradient; a correction still
-    moves it. The interpreter's lock is free meanwhile: threads can train shards, with sums of their own.
+    A client whose model, loss or next state is not finite adds nothing to the sums and keeps its state; see
+    `outcome.finite`. One without triples has no gradient, but is moved by its correction. The interpreter's lock is
+    released: threads can train shards, each with its own sums.
     """
     correction = correction if correction and correction.used else Correction()
     moments = moments if moments and training.adam and training.kept else Moments()
     check(shape, model, clients, training, correction, moments, outcome)
-    # What is compiled is compiled for each combination of types: plain numbers, and read-only what is only read.
+    # numba compiles once for each combination of types: plain numbers, and read-only arrays where nothing is written.
     train_clients(
         Shape(*map(int, shape)),
         read_only(model),
@@ -310,49 +303,51 @@ def train_shard(
     )
 
 
-def is_fast(task: Task) -> bool:
-    """Whether the kernel knows the model: GraphSAGE as in Algorithm 1, the predictor, cross entropy, no more."""
+def fits_kernel(task: Task) -> bool:
+    """Whether the kernel computes this algorithm and this model: GraphSAGE of Algorithm 1, predictor, cross entropy."""
+    if type(task.hyperparameters.rule) not in (FedAvg, FedProx, FedGate, FedRule, Scaffold):
+        return False
     network = task.scorer.network
     return network is not None and network.is_papers and not task.scorer.terms and task.objective is bce
 
 
 @dataclass(frozen=True, eq=False)
-class Fast(Population):
-    """The homes of training as clients."""
+class KernelTrainer(Population):
+    """The training homes as clients."""
 
-    kept: dict[int, FastRound] = field(default_factory=dict)  # rounds of all clients by draw, where draws come again
+    cache: dict[int, KernelRound] = field(default_factory=dict)  # rounds of all clients by draw, where used again
 
     @cached_property
     def _sampler(self) -> ExampleSampler:
         return self.task.sampler(self.homes)
 
-    def begin(self, number: int, clients: Array, model: Vector) -> FastRound:
+    def begin(self, number: int, clients: Array, model: Vector) -> KernelRound:
         task = self.task
         if len(clients) < int((self.rules > 0).sum()):
             homes = self.homes.subset(clients)
             examples = task.sampler(homes).draw(task.key(number, clients), score=task.score(model))
-            return FastRound.of(task, examples, clients)
+            return KernelRound.of(task, examples, clients)
         turn = task.turn(number)
-        if turn is not None and turn in self.kept:
-            return self.kept[turn]
+        if turn is not None and turn in self.cache:
+            return self.cache[turn]
         everybody = np.arange(self.homes.n_homes)
         examples = self._sampler.draw(task.key(number, everybody), score=task.score(model))
-        made = FastRound.of(task, examples, everybody)
+        made = KernelRound.of(task, examples, everybody)
         if turn is not None:
-            self.kept[turn] = made
+            self.cache[turn] = made
         return made
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FastRound:
-    """One round of them: devices, messages and candidates, client after client."""
+class KernelRound:
+    """A round of `KernelTrainer`: devices, messages and candidates, client after client."""
 
     task: Task
     clients: Array
     device_start: Array
     device_type: Array
     edge_start: Array
-    sender: Array  # numbers of devices within the home
+    sender: Array  # devices are numbered by home
     receiver: Array
     triple_start: Array
     trigger: Array
@@ -363,8 +358,8 @@ class FastRound:
     row: Array
 
     @classmethod
-    def of(cls, task: Task, examples: Examples, clients: Array) -> FastRound:
-        """Examples whose homes are these clients; those that are asked nothing are left out."""
+    def of(cls, task: Task, examples: Examples, clients: Array) -> KernelRound:
+        """Of the training examples of these clients; clients without any are left out."""
         asked = np.unique(examples.candidates.home)
         if len(asked) < len(clients):
             examples = examples.subset(asked)
@@ -393,74 +388,70 @@ class FastRound:
         start = self.row_start[first : end + 1]
         return start - start[0], self.row[start[0] : start[-1]]
 
-    def train(self, work: Work) -> None:
-        plan, memory, told = work.plan, work.memory, work.told
+    def train(self, chunk: ClientChunk) -> None:
+        h, states, broadcast = chunk.h, chunk.states, chunk.broadcast
         triples, devices, edges = (
-            slice(int(start[work.first]), int(start[work.end]))
+            slice(int(start[chunk.first]), int(start[chunk.end]))
             for start in (self.triple_start, self.device_start, self.edge_start)
         )
         clients = Clients(
-            _from_zero(self.device_start, work),
+            _from_zero(self.device_start, chunk),
             self.device_type[devices],
-            _from_zero(self.edge_start, work),
+            _from_zero(self.edge_start, chunk),
             self.sender[edges],
             self.receiver[edges],
-            _from_zero(self.triple_start, work),
+            _from_zero(self.triple_start, chunk),
             self.trigger[triples],
             self.action[triples],
-            _places(memory, _from_zero(self.triple_start, work), self.relation[triples], self.layout.n_rows),
+            _places(states, _from_zero(self.triple_start, chunk), self.relation[triples], chunk.layout.n_rows),
             self.positive[triples],
-            memory.row_start,
-            memory.row,
-            np.where(work.broken, np.nan, work.weight),
+            states.row_start,
+            states.row,
+            np.where(chunk.faulty, np.nan, chunk.weight),
         )
         network = self.task.scorer.network
         assert network is not None
         sizes = network.sizes
         correction = Correction(
-            plan.corrects,
-            plan.theta_lambda,
-            plan.phi_lambda,
-            memory.own.dense,
-            memory.own.rows,
-            told.shared,
-            told.group[work.first : work.end],
+            h.corrects,
+            h.theta_lambda,
+            h.phi_lambda,
+            states.own.dense,
+            states.own.rows,
+            broadcast.shared,
+            broadcast.group[chunk.first : chunk.end],
         )
         train_shard(
-            Shape(sizes.n_types, sizes.hidden, self.layout.row_length - 1, sizes.n_relations),
-            told.model,
+            Shape(sizes.n_types, sizes.hidden, chunk.layout.row_length - 1, sizes.n_relations),
+            broadcast.model,
             clients,
             Training(
-                plan.steps,
-                plan.theta_rate,
-                plan.phi_rate,
-                plan.proximal,
-                plan.adam,
-                plan.optimizer == "kept-adam",
-                plan.sends_progress,
-                without_base=plan.corrects and plan.row_sparse,
+                h.steps,
+                h.theta_rate,
+                h.phi_rate,
+                h.proximal,
+                h.adam,
+                h.optimizer == "kept-adam",
+                h.sends_mean_gradient,
+                without_base=h.corrects and h.row_sparse,
             ),
-            Outcome(work.update, work.progress, work.loss, work.finite),
-            correction=correction if plan.corrects else None,
+            Outcome(chunk.update, chunk.mean_gradient, chunk.loss, chunk.finite),
+            correction=correction if h.corrects else None,
             moments=Moments(
-                memory.first.dense, memory.first.rows, memory.second.dense, memory.second.rows, memory.steps
+                states.first.dense, states.first.rows, states.second.dense, states.second.rows, states.steps
             ),
         )
 
-    @property
-    def layout(self) -> Layout:
-        return self.task.layout
 
-
-def _from_zero(start: Array, work: Work) -> Array:
-    """Where the clients of a chunk begin, counted from its first."""
-    counted: Array = start[work.first : work.end + 1] - start[work.first]
+def _from_zero(start: Array, chunk: ClientChunk) -> Array:
+    """Where the clients of a chunk begin, counted from its start."""
+    counted: Array = start[chunk.first : chunk.end + 1] - start[chunk.first]
     return counted
 
 
-def _places(memory: Aligned, triple_start: Array, relation: Array, n_rows: int) -> Array:
+def _places(states: StateView, triple_start: Array, relation: Array, n_rows: int) -> Array:
     """[n_triples]: the place of each triple's relation among the rows of its client."""
     client = np.repeat(np.arange(len(triple_start) - 1), np.diff(triple_start))
-    owner = np.repeat(np.arange(len(memory.row_start) - 1), np.diff(memory.row_start))
-    found = np.searchsorted(owner * n_rows + memory.row, client * n_rows + relation)
-    return found - memory.row_start[client]
+    owner = np.repeat(np.arange(len(states.row_start) - 1), np.diff(states.row_start))
+    found = np.searchsorted(owner * n_rows + states.row, client * n_rows + relation)
+    return found - states.row_start[client]

@@ -40,7 +40,7 @@ fits = 0
 class Mortal(FedRule):
     NAME: ClassVar[str] = "mortal"
 
-    def fit(self, train, *, rng, on_round=ignore, saves=None):
+    def fit(self, train, *, rng, on_round=ignore, checkpoint=None):
         global fits
         fits += 1
 
@@ -53,7 +53,7 @@ class Mortal(FedRule):
             if os.environ.get("MORTAL_FAILS") == f"{fits}/{done}":
                 raise RuntimeError("out of luck")
 
-        return super().fit(train, rng=rng, on_round=told, saves=saves)
+        return super().fit(train, rng=rng, on_round=told, checkpoint=checkpoint)
 """
 PARAMETERS = {"rounds": 7, "hidden": 2, "predictor_hidden": 2, "bias": "learned", "participation": 0.3}
 ASKED = {"data": "wyze-synthetic", "data_options": {"homes": 30}, "parameters": PARAMETERS, "protocols": ["ranking"]}
@@ -181,7 +181,7 @@ def test_a_damaged_checkpoint_fails_the_run_with_the_remedy(tmp_path, mortal, mo
     (file,) = (tmp_path / "kept" / "checkpoints").iterdir()
     os.truncate(file, 1000)
     (failed,) = run("mortal", **asked)
-    assert f"{file}: cut off, damaged or no checkpoint" in failed.error
+    assert f"{file}: truncated, damaged or not a checkpoint" in failed.error
     assert "delete it to start again" in failed.error
     file.unlink()
     assert run("mortal", **asked)[0].status == "done"
@@ -239,7 +239,7 @@ def test_what_was_heard_of_rounds_comes_back_and_the_seconds_go_on():
     heard._begin -= 100.0  # so long ago
     kept, fitting = heard.arrays(), heard.fitting
     again = Rounds()
-    again.recall(kept)
+    again.restore(kept)
     np.testing.assert_equal(again.history, heard.history)
     assert again.measuring == 4.0
     assert fitting <= again.fitting < fitting + 60

@@ -87,15 +87,15 @@ def test_a_fit_that_is_killed_again_and_again_equals_one_that_is_not_bit_for_bit
         whole, again = (arrays_of(folder / f"{variant}-{what}.npz") for what in ("whole", "killed"))
         assert same(whole, again), variant
         assert whole["state.round"] == SMALL["rounds"]
-        # It learned, clients remember, and rounds share: there was something to lose.
-        assert whole["state.moved.steps"] == SMALL["rounds"], variant
+        # The server optimizer, client states and shared vectors: there was something to lose.
+        assert whole["state.optimizer.steps"] == SMALL["rounds"], variant
         assert np.abs(whole["state.clients.own.rows"]).max() > 0
         assert len(whole["state.shared"]) > 1
         # The first try began with round 1, and each one went on beyond where the one before had begun.
         assert (len(firsts[variant]), firsts[variant][0]) == (KILLS + 1, 1)
         assert firsts[variant] == sorted(set(firsts[variant]))
     assert np.abs(arrays_of(folder / "kept-adam-killed.npz")["state.clients.second.rows"]).max() > 0
-    assert 0 < arrays_of(folder / "watched-killed.npz")["beside.validation.lowest"] < np.inf
+    assert 0 < arrays_of(folder / "watched-killed.npz")["extra.validation.lowest"] < np.inf
 
 
 def test_a_write_that_is_killed_at_any_point_leaves_the_old_file_or_the_new_one_whole(killed):
@@ -147,14 +147,14 @@ def test_a_checkpoint_of_another_run_is_refused_and_every_difference_named(tmp_p
     there = {"method": "fedrule", "parameters": {"local_steps": 3, "decay": False}, "seed": 1, "more": "x"}
     here = {"method": "fedrule", "parameters": {"local_steps": 5, "decay": False}, "seed": 2, "less": None}
     kept = Checkpoint(tmp_path / "run.npz")
-    kept.of(there, {}).save(small_state(), last=True)
+    kept.extended(there, {}).save(small_state(), last=True)
     before = kept.path.read_bytes()
     with pytest.raises(DataError) as error:
-        kept.of(here, {}).load(small_state())
+        kept.extended(here, {}).load(small_state())
     assert str(error.value) == (
-        f'{kept.path}: the checkpoint of another run: only this run has less = null; only the file has more = "x"; '
+        f'{kept.path}: checkpoint of another run: only this run has less = null; only the file has more = "x"; '
         "parameters.local_steps is 3 in the file and 5 in this run; seed is 1 in the file and 2 in this run. "
-        "Name another file, or delete it to start again"
+        "Choose another file, or delete it to start again"
     )
     assert kept.path.read_bytes() == before
 
@@ -167,14 +167,14 @@ def test_a_checkpoint_of_another_run_is_refused_and_every_difference_named(tmp_p
         ({"seed": 1}, "seed is "),
         ({"homes": 21}, "homes is "),
         ({"method": "fedgate"}, 'method is "fedrule" in the file and "fedgate" in this run'),
-        ({"validation": 0.2}, 'beside is ["good"] in the file and ["good", "validation"] in this run'),
+        ({"validation": 0.2}, 'extras is ["good"] in the file and ["good", "validation"] in this run'),
     ],
 )
 def test_a_fit_refuses_the_checkpoint_of_another_method_setting_population_or_seed(tmp_path, change, difference):
     def fit(method="fedrule", seed=0, homes=20, **parameters):
         population = datasets.load("wyze-synthetic", homes=homes)
         asked = build(method, **SMALLEST | {"rounds": 2} | parameters)
-        asked.fit(population, rng=np.random.default_rng(seed), saves=Checkpoint(tmp_path / "run.npz"))
+        asked.fit(population, rng=np.random.default_rng(seed), checkpoint=Checkpoint(tmp_path / "run.npz"))
 
     fit()
     with pytest.raises(DataError) as error:
@@ -187,7 +187,7 @@ def test_another_format_is_refused(tmp_path):
     kept = Checkpoint(tmp_path / "run.npz")
     kept.save(small_state(), last=True)
     rewritten(kept.path, ABOUT, json.dumps({"format": 99, "what": "ever"}))
-    with pytest.raises(DataError, match=f"run.npz: a checkpoint of format 99, this version reads {FORMAT}; delete it"):
+    with pytest.raises(DataError, match=f"run.npz: checkpoint of format 99, this version reads {FORMAT}; delete it"):
         kept.load(small_state())
 
 
@@ -198,7 +198,7 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path):
     lengths = {0, 1, 10, len(whole) - 1, *np.linspace(0, len(whole) - 1, 60).astype(int).tolist()}
     for length in sorted(lengths):
         kept.path.write_bytes(whole[:length])
-        with pytest.raises(DataError, match=r"run.npz: cut off, damaged or no checkpoint .*; delete it to start again"):
+        with pytest.raises(DataError, match=r"run.npz: truncated, damaged or not a checkpoint .*; delete it to start again"):
             kept.load(small_state())
 
 
@@ -237,11 +237,11 @@ def test_what_is_damaged_is_named(tmp_path):
         ("state.model", np.zeros(11), r"array state.model is float64 \(11,\), this run has float32 \(11,\)"),
         ("state.shared", zeros((2, 12)), r"array state.shared is float32 \(2, 12\), this run has float32 \(2, 11\)"),
         ("state.model", np.array([{}] * 11), "Object arrays cannot be loaded"),  # which would run code
-        ("beside.told.heard", None, "has no array beside.told.heard"),
+        ("extra.history.rounds", None, "has no array extra.history.rounds"),
     ],
 )
 def test_an_array_that_is_missing_or_of_another_kind_is_named(tmp_path, name, content, complaint):
-    kept = Checkpoint(tmp_path / "run.npz", beside={"told": Told(4)})
+    kept = Checkpoint(tmp_path / "run.npz", extras={"history": History(4)})
     kept.save(small_state(), last=True)
     rewritten(kept.path, f"{name}.npy", None if content is None else npy(content))
     with pytest.raises(DataError, match=rf"run.npz: .*{complaint}.*; delete it to start again"):
@@ -253,15 +253,15 @@ def test_another_zip_is_no_checkpoint(tmp_path, content):
     path = tmp_path / "other.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme" if content is None else ABOUT, content or "")
-    with pytest.raises(DataError, match=r"other.zip: .* it is no checkpoint; name another file"):
+    with pytest.raises(DataError, match=r"other.zip: not a checkpoint, .*; choose another file"):
         Checkpoint(path).load(small_state())
 
 
 def test_a_folder_and_a_number_of_rounds_that_is_none_are_refused(tmp_path):
-    with pytest.raises(DataError, match="it is a folder; name a file"):
+    with pytest.raises(DataError, match="is a folder; give a file"):
         Checkpoint(tmp_path).load(small_state())
     for every in (0, -1, 2.5, True):
-        with pytest.raises(DataError, match="rounds: use 1, 2, 3"):
+        with pytest.raises(DataError, match="a checkpoint needs a number of rounds of at least 1"):
             Checkpoint(tmp_path / "run.npz", every)
 
 
@@ -298,7 +298,7 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_says_so(tmp_path, monkeypatch
     kept.save(small_state(20), last=True)
     monkeypatch.undo()
     assert calls
-    said = f"{kept.path}: no checkpoint after round 20 (No space left on device); the one before stays"
+    said = f"{kept.path}: no checkpoint after round 20 (No space left on device); the previous one is kept"
     assert caplog.messages == [said]
     assert same(kept.load(small_state()), small_state(10))
     assert [path.name for path in tmp_path.iterdir()] == ["run.npz"]
@@ -333,23 +333,23 @@ def test_nothing_of_size_is_held_twice(tmp_path):
 
 
 @dataclass
-class Told:
-    """Listens, and remembers how often."""
+class History:
+    """Counts rounds."""
 
-    heard: int = 0
+    rounds: int = 0
 
     def arrays(self):
-        return {"heard": np.asarray(self.heard)}
+        return {"rounds": np.asarray(self.rounds)}
 
-    def recall(self, arrays):
-        self.heard = int(arrays["heard"])
+    def restore(self, arrays):
+        self.rounds = int(arrays["rounds"])
 
 
-def test_what_others_remember_comes_back_with_the_state(tmp_path):
-    one, other = Told(4), Told()
-    Checkpoint(tmp_path / "run.npz", beside={"told": one}).save(small_state(), last=True)
-    Checkpoint(tmp_path / "run.npz").of({}, {"told": other}).load(small_state())
-    assert other.heard == 4
+def test_extras_come_back_with_the_state(tmp_path):
+    one, other = History(4), History()
+    Checkpoint(tmp_path / "run.npz", extras={"history": one}).save(small_state(), last=True)
+    Checkpoint(tmp_path / "run.npz").extended({}, {"history": other}).load(small_state())
+    assert other.rounds == 4
 
 
 @dataclass
@@ -396,15 +396,15 @@ def test_a_fit_that_stopped_early_stops_at_the_same_round_with_the_same_model_wh
     def fit(file, dies=0):
         rounds = []
 
-        def told(done, of, fitted, values):
+        def on_round(done, of, fitted, values):
             del of, fitted
             rounds.append((done, values["validation_loss"]))
             if done == dies:
                 raise Killed
 
         try:
-            saves = Checkpoint(tmp_path / file, every=1)
-            return rounds, method.fit(homes, rng=np.random.default_rng(0), on_round=told, saves=saves)
+            checkpoint = Checkpoint(tmp_path / file, every=1)
+            return rounds, method.fit(homes, rng=np.random.default_rng(0), on_round=on_round, checkpoint=checkpoint)
         except Killed:
             return rounds, None
 

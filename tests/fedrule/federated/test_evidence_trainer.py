@@ -1,4 +1,4 @@
-"""Clients of weighed evidence trained many at once: as one by one, whoever stands beside whom."""
+"""Clients of the evidence network, many at once: trained as by torch, whichever clients are trained together."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from baselines.contract import ToyHome, planted_homes, toy_homes
 from datasets import Homes
 from datasets.common.random import output
 from fedrule.evidence.features import Evidence
-from fedrule.federated import algorithm as side_by_side
-from fedrule.federated.algorithm import Memory, Plan, train_locally, train_side_by_side
+from fedrule.federated.algorithm import ClientState, Hyperparameters, client_round
 from fedrule.federated.client import Task
 from fedrule.federated.cohort import Cohorts
+from fedrule.federated.optimizers import Moments
 from fedrule.federated.rounds import Engine
-from fedrule.federated.trainers.evidence import Batched, Lessons, is_evidence, slopes
-from fedrule.federated.trainers.torch import OneByOne
+from fedrule.federated.trainers.evidence import Batches, EvidenceTrainer, gradients, is_evidence
+from fedrule.federated.trainers.torch import TorchTrainer
 from fedrule.federated.vectors import Layout
 from fedrule.methods.federated import trainer_of
 from fedrule.model.score import Scorer
@@ -37,26 +37,32 @@ from tests.support.small_populations import population, populations
 
 SEEDS = st.integers(0, 2**32)
 RATES = {"theta_rate": 0.3, "phi_rate": 0.2}
-PLANS = [
-    Plan(1, **RATES),
-    Plan(3, **RATES),
-    Plan(2, **RATES, proximal=0.5),
-    Plan(2, **RATES, optimizer="adam"),
-    Plan(2, **RATES, optimizer="kept-adam"),
-    Plan(2, **RATES, correction="gate"),
-    Plan(2, **RATES, correction="gate", phi_lambda=0.5),
-    Plan(2, **RATES, correction="scaffold", optimizer="adam", control="gradients"),
+HYPERPARAMETERS = [
+    Hyperparameters(1, **RATES),
+    Hyperparameters(3, **RATES),
+    Hyperparameters(2, **RATES, algorithm="fedprox", proximal=0.5),
+    Hyperparameters(2, **RATES, optimizer="adam"),
+    Hyperparameters(2, **RATES, optimizer="kept-adam"),
+    Hyperparameters(2, **RATES, algorithm="fedgate"),
+    Hyperparameters(2, **RATES, algorithm="fedrule", phi_lambda=0.5),
+    Hyperparameters(2, **RATES, algorithm="scaffold", optimizer="adam", control="gradients"),
 ]
 
 
 def task_of(
-    homes: Homes, plan: Plan, *, objective: str = "ranking", dropout: float = 0.0, draws: int = 0, hidden: int = 5
+    homes: Homes,
+    h: Hyperparameters,
+    *,
+    objective: str = "ranking",
+    dropout: float = 0.0,
+    draws: int = 0,
+    hidden: int = 5,
 ) -> Task:
     evidence = Evidence.of(homes)
     scorer = Scorer(None, evidence.valid, (EvidenceNetwork(evidence, hidden, dropout),), answers_unseen=False)
     layout = Layout.of(scorer.initial(torch.Generator()))
     sampling_options = {"non_rules": "feasible", "per_rule": 1, "candidates": 4}
-    return Task(scorer, OBJECTIVES[objective], plan, layout, sampling_options, 0.5, True, 3, draws)
+    return Task(scorer, OBJECTIVES[objective], h, layout, sampling_options, 0.5, True, 3, draws)
 
 
 def played(trainer, engine, rounds=3):
@@ -70,7 +76,7 @@ def played(trainer, engine, rounds=3):
 
 
 def assert_alike(left, right, *, bitwise):
-    """Two states and their reports, with all that clients remember."""
+    """Two states and their reports, with all client states."""
     for (name, a), b in zip(left[0].arrays().items(), right[0].arrays().values(), strict=True):
         if bitwise:
             assert a.tobytes() == b.tobytes(), name
@@ -80,64 +86,61 @@ def assert_alike(left, right, *, bitwise):
         assert a == pytest.approx(b, rel=0 if bitwise else 1e-4, nan_ok=True)
 
 
-# As one by one
+# As by torch
 
 
-@pytest.mark.parametrize("plan", [p for p in PLANS if not p.adam], ids=str)
+@pytest.mark.parametrize("h", [p for p in HYPERPARAMETERS if not p.adam], ids=str)
 @settings(max_examples=4)
 @given(homes=populations(), participation=st.sampled_from([0.4, 1.0]), objective=st.sampled_from(["bce", "ranking"]))
-def test_they_are_trained_as_one_by_one(plan, homes, participation, objective):
-    # Not with Adam, which makes steps of equal size of a slope that is 0 and of one that is 1e-9 by rounding.
-    task = task_of(homes, plan, objective=objective)
-    engine = Engine(plan, cohorts=Cohorts(participation, broken=0.2), weighting="roots")
-    many, alone = (played(trainer, engine) for trainer in (Batched(homes, task), OneByOne(homes, task)))
+def test_they_are_trained_as_by_torch(h, homes, participation, objective):
+    # Not with Adam, whose steps have the same size for a gradient of 0 and for one that is 1e-9 by rounding.
+    task = task_of(homes, h, objective=objective)
+    engine = Engine(h, cohorts=Cohorts(participation, broken=0.2), weighting="roots")
+    many, alone = (played(trainer, engine) for trainer in (EvidenceTrainer(homes, task), TorchTrainer(homes, task)))
     assert_alike(many, alone, bitwise=False)
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=str)
+@pytest.mark.parametrize("h", HYPERPARAMETERS, ids=str)
 @given(seed=SEEDS)
-def test_side_by_side_is_one_by_one_bit_by_bit_where_slopes_are_the_same(plan, seed):
+def test_many_clients_in_one_call_are_single_clients_bit_by_bit_where_gradients_are_the_same(h, seed):
     rng, layout, n = np.random.default_rng(seed), Layout(("theta.a", "b"), ((3,), (4,)), n_theta=3), 4
     model, *rest = rng.normal(size=(4 * n + 1, layout.size)).astype(np.float32)
     own, curve, center, second = np.split(np.array(rest), 4)
     steps = rng.integers(0, 5, n)
+    kept = h.optimizer == "kept-adam"
 
-    def slope(x, k):
-        return curve[k] * (x - center[k])
+    def of(k):
+        def at(x, step):
+            return (step + (x**2).sum(axis=-1)).astype(float), curve[k] * (x - center[k])
 
-    def at(x, step):
-        return (step + (x**2).sum(axis=-1)).astype(float), slope(x, slice(None))
-
-    kept = plan.optimizer == "kept-adam"
-    moments = side_by_side.Moments(own, second**2, steps) if kept else None
-    off = own if plan.corrects else None
-    together = train_side_by_side(plan, layout, model, at, n=n, off=off, moments=moments)
-    for k in range(n):
-        memory = Memory(
-            own[k] if plan.corrects else None,
-            side_by_side.Moments(own[k : k + 1], second[k : k + 1] ** 2, steps[k : k + 1]) if kept else None,
+        return at, ClientState(
+            own[k] if h.corrects else None, Moments(own[k], second[k] ** 2, steps[k]) if kept else None
         )
-        found = lambda x, step, k=k: (float((step + (x**2).sum()).astype(float)), slope(x, k))  # noqa: E731
-        sent, memory = train_locally(plan, layout, model, found, memory, None)
-        assert together.update[k].tobytes() == sent.update.tobytes()
-        assert together.progress[k].tobytes() == sent.progress.tobytes()
-        assert together.loss[k] == pytest.approx(sent.loss)
-        assert (together.own is None) == (memory.own is None)
-        if memory.own is not None:
-            assert together.own[k].tobytes() == memory.own.tobytes()
-        if memory.moments is not None:
-            assert together.moments.first[k].tobytes() == memory.moments.first.tobytes()
-            assert together.moments.second[k].tobytes() == memory.moments.second.tobytes()
-            assert together.moments.steps[k] == memory.moments.steps
+
+    sent, state = client_round(h, layout, model, *of(slice(None)), n=n)
+    for k in range(n):
+        one = slice(k, k + 1)
+        alone, state_alone = client_round(h, layout, model, *of(one))
+        assert sent.update[one].tobytes() == alone.update.tobytes()
+        assert sent.mean_gradient[one].tobytes() == alone.mean_gradient.tobytes()
+        assert sent.loss[k] == pytest.approx(alone.loss[0])
+        assert (state.own is None) == (state_alone.own is None) == (not h.corrects)
+        if state.own is not None:
+            assert state.own[one].tobytes() == state_alone.own.tobytes()
+        assert (state.moments is None) == (state_alone.moments is None) == (not kept)
+        if state.moments is not None:
+            assert state.moments.first[one].tobytes() == state_alone.moments.first.tobytes()
+            assert state.moments.second[one].tobytes() == state_alone.moments.second.tobytes()
+            assert state.moments.steps[k] == state_alone.moments.steps[0]
 
 
 @settings(max_examples=10)
 @given(seed=SEEDS)
-def test_with_the_same_dropout_they_are_trained_as_one_by_one(seed):
-    """OneByOne draws what it drops from torch; here it is given the words of the compiled loop."""
-    homes, plan = population(seed), Plan(2, **RATES)
-    task = task_of(homes, plan, dropout=0.4)
-    many = played(Batched(homes, task), Engine(plan))
+def test_with_the_same_dropout_they_are_trained_as_by_torch(seed):
+    """TorchTrainer draws what it drops from torch; here it is given the words of the compiled loop."""
+    homes, h = population(seed), Hyperparameters(2, **RATES)
+    task = task_of(homes, h, dropout=0.4)
+    many = played(EvidenceTrainer(homes, task), Engine(h))
     used = {}  # how many words a generator has given so far, by the generator
 
     def dropout(hidden, share, chance):
@@ -150,14 +153,14 @@ def test_with_the_same_dropout_they_are_trained_as_one_by_one(seed):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fedrule.model.terms, "dropout", dropout)
-        alone = played(OneByOne(homes, task), Engine(plan))
+        alone = played(TorchTrainer(homes, task), Engine(h))
     assert_alike(many, alone, bitwise=False)
 
 
 def test_dropout_drops_its_share_by_the_seed_of_the_client():
-    # First layer: unit k of h1 is 1 for all candidates; second: h2 = h1; last: all ones. Row k of the slope of `second`
-    # is not zero where unit k of h1 is kept and any unit of h2 is, which of 8 is nearly always so: 0.7 of 3200 units,
-    # with a standard deviation of 0.008.
+    # First layer: unit k of h1 is 1 for all candidates; second: h2 = h1; last: all ones. Row k of the gradient of
+    # `second` is not zero where unit k of h1 is kept and any unit of h2 is, which of 8 is nearly always so: 0.7 of 3200
+    # units, with a standard deviation of 0.008.
     n, hidden = 400, 8
     x = np.zeros((n, 53 + 53 * hidden + hidden + hidden**2 + 2 * hidden), dtype=np.float32)
     second = slice(53 + 54 * hidden, 53 + 54 * hidden + hidden**2)
@@ -166,75 +169,75 @@ def test_dropout_drops_its_share_by_the_seed_of_the_client():
     features = np.eye(1, 53, dtype=np.float32)  # the first is 1
     one, nowhere = np.ones(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     rules, seeds = np.zeros(1, dtype=bool), np.arange(n, dtype=np.uint64) // np.uint64(2)
-    loss, slope = np.empty(n), np.empty_like(x)
-    slopes(x, hidden, features, rules, nowhere, one, seeds, 0.3, False, loss, slope)
-    kept = slope[:, second].reshape(n, hidden, hidden).any(axis=2)
+    loss, gradient = np.empty(n), np.empty_like(x)
+    gradients(x, hidden, features, rules, nowhere, one, seeds, 0.3, False, loss, gradient)
+    kept = gradient[:, second].reshape(n, hidden, hidden).any(axis=2)
     assert kept.mean() == pytest.approx(0.7, abs=0.04)
     assert (kept[::2] == kept[1::2]).all()  # equal seeds
     assert (kept[2::2] != kept[:-2:2]).any(axis=1).mean() > 0.9  # others
 
 
-# Whoever stands beside whom
+# Whichever clients are trained together
 
 
 @example(seed=0, dropout=0.3)
 @given(seed=SEEDS, dropout=st.sampled_from([0.0, 0.3]))
-@pytest.mark.parametrize("plan", [PLANS[1], PLANS[4], PLANS[5], PLANS[7]], ids=str)
+@pytest.mark.parametrize("h", [HYPERPARAMETERS[1], HYPERPARAMETERS[4], HYPERPARAMETERS[5], HYPERPARAMETERS[7]], ids=str)
 @settings(max_examples=5)
-def test_chunks_change_no_bit(plan, seed, dropout):
+def test_chunks_change_no_bit(h, seed, dropout):
     homes = population(seed, n_homes=12)
-    task = task_of(homes, plan, dropout=dropout, hidden=16)
-    engine = Engine(plan, cohorts=Cohorts(0.7, broken=0.2))
-    together = played(Batched(homes, task), engine)
+    task = task_of(homes, h, dropout=dropout, hidden=16)
+    engine = Engine(h, cohorts=Cohorts(0.7, broken=0.2))
+    together = played(EvidenceTrainer(homes, task), engine)
     for chunk, rows in ((1, 64), (5, 64), (64, 3)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fedrule.federated.trainers.evidence, "AT_ONCE", rows)
-            apart = played(Batched(homes, task), replace(engine, at_once=chunk))
+            patch.setattr(fedrule.federated.trainers.evidence, "SIDE_BY_SIDE", rows)
+            apart = played(EvidenceTrainer(homes, task), replace(engine, chunk_size=chunk))
         assert_alike(together, apart, bitwise=True)
 
 
 @settings(max_examples=5)
 @given(seed=SEEDS)
 def test_threads_change_no_bit(seed):
-    homes, plan = population(seed, n_homes=12), PLANS[1]
-    trainer = Batched(homes, task_of(homes, plan, dropout=0.3))
-    engine = Engine(plan, at_once=2)
+    homes, h = population(seed, n_homes=12), HYPERPARAMETERS[1]
+    trainer = EvidenceTrainer(homes, task_of(homes, h, dropout=0.3))
+    engine = Engine(h, chunk_size=2)
     one = played(trainer, engine)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Batched, "threads", 3)
+        patch.setattr(EvidenceTrainer, "threads", 3)
         assert_alike(one, played(trainer, engine), bitwise=True)
 
 
 @settings(max_examples=5)
 @given(seed=SEEDS, draws=st.sampled_from([0, 2]))
-def test_what_is_kept_of_lessons_changes_no_bit(seed, draws):
-    homes, plan = population(seed, n_homes=12), PLANS[1]
-    task, engine = task_of(homes, plan, draws=draws), Engine(plan, cohorts=Cohorts(0.4))
-    trainer = Batched(homes, task)
+def test_cached_batches_change_no_bit(seed, draws):
+    homes, h = population(seed, n_homes=12), HYPERPARAMETERS[1]
+    task, engine = task_of(homes, h, draws=draws), Engine(h, cohorts=Cohorts(0.4))
+    trainer = EvidenceTrainer(homes, task)
     together = played(trainer, engine, rounds=6)
-    assert sorted(trainer.kept) == list(range(draws))
-    for limits in ({"KEPT_BYTES": 0}, {"TOGETHER": 0}):
+    assert sorted(trainer.cache) == list(range(draws))
+    for limits in ({"CACHE_BYTES": 0}, {"DRAWN_TOGETHER": 0}):
         with pytest.MonkeyPatch.context() as patch:
             for name, value in limits.items():
                 patch.setattr(fedrule.federated.trainers.evidence, name, value)
-            assert_alike(together, played(Batched(homes, task), engine, rounds=6), bitwise=True)
+            assert_alike(together, played(EvidenceTrainer(homes, task), engine, rounds=6), bitwise=True)
 
 
 @settings(max_examples=10)
 @given(seed=SEEDS)
-def test_a_client_is_asked_the_same_whoever_is_asked_beside_it(seed):
+def test_the_batch_of_a_client_is_the_same_whichever_clients_are_drawn_with_it(seed):
     homes = population(seed, n_homes=8)
-    task = task_of(homes, PLANS[0])
+    task = task_of(homes, HYPERPARAMETERS[0])
     clients = np.flatnonzero(np.bincount(homes.rules.home, minlength=homes.n_homes))
     model = task.layout.flat(task.scorer.initial(torch.Generator()))
     asked = {"number": 4, "model": model}
-    together = Lessons.none(homes.n_homes).with_more(task, homes, clients, **asked)
-    apart = Lessons.none(homes.n_homes)
+    together = Batches.empty(homes.n_homes).with_more(task, homes, clients, **asked)
+    apart = Batches.empty(homes.n_homes)
     for client in clients[::-1]:
         apart = apart.with_more(task, homes, np.array([client]), **asked)
-    assert together.asked(clients).tolist() == apart.asked(clients).tolist()
-    for client in together.asked(clients):
-        one, other = (slice(t.begin[client], t.begin[client] + t.many[client]) for t in (together, apart))
+    assert together.trainable(clients).tolist() == apart.trainable(clients).tolist()
+    for client in together.trainable(clients):
+        one, other = (slice(t.begin[client], t.begin[client] + t.counts[client]) for t in (together, apart))
         assert together.features[one].tobytes() == apart.features[other].tobytes()
         assert together.positive[one].tolist() == apart.positive[other].tolist()
 
@@ -244,9 +247,9 @@ def test_a_client_is_asked_the_same_whoever_is_asked_beside_it(seed):
 
 def test_it_trains_evidence_alone_and_leaves_the_rest_to_others():
     homes = planted_homes()
-    task = task_of(homes, PLANS[0])
+    task = task_of(homes, HYPERPARAMETERS[0])
     assert is_evidence(task)
-    assert isinstance(trainer_of(homes, task), Batched)
+    assert isinstance(trainer_of(homes, task), EvidenceTrainer)
     two_terms = replace(task, scorer=replace(task.scorer, terms=task.scorer.terms * 2))
     other = replace(task, objective=lambda logits, *_: logits.sum())
     assert not is_evidence(two_terms)
@@ -256,18 +259,18 @@ def test_it_trains_evidence_alone_and_leaves_the_rest_to_others():
 
 def test_a_client_whose_model_is_no_number_is_refused_and_the_others_go_on():
     homes = planted_homes()
-    task = task_of(homes, Plan(1, 0.1, 0.1))
-    trainer = Batched(homes, task)
+    task = task_of(homes, Hyperparameters(1, 0.1, 0.1))
+    trainer = EvidenceTrainer(homes, task)
     model = task.layout.flat(task.scorer.initial(torch.Generator().manual_seed(1)))
-    lessons = trainer.begin(0, np.flatnonzero(trainer.rules), model).lessons
-    first = lessons.asked(np.arange(homes.n_homes))[0]
-    lessons.features[lessons.begin[first]] = np.nan
-    trainer.kept[0] = lessons
+    batches = trainer.begin(0, np.flatnonzero(trainer.rules), model).batches
+    first = batches.trainable(np.arange(homes.n_homes))[0]
+    batches.features[batches.begin[first]] = np.nan
+    trainer.cache[0] = batches
     trainer = replace(trainer, task=replace(task, draws=2))
-    engine = Engine(task.plan)
+    engine = Engine(task.hyperparameters)
     state, report = engine.step(trainer, engine.begin(trainer, model), seed=5)
     assert report.refused == 1
-    assert report.clients == len(lessons.asked(np.arange(homes.n_homes))) - 1
+    assert report.clients == len(batches.trainable(np.arange(homes.n_homes))) - 1
     assert np.isfinite(state.model).all()
     assert np.isfinite(report.loss)
 
@@ -275,8 +278,8 @@ def test_a_client_whose_model_is_no_number_is_refused_and_the_others_go_on():
 def test_a_home_that_could_have_nothing_else_has_nothing_to_learn():
     # One lamp that switches itself is all that there is: a rule and no non-rule, loss 0.
     homes = toy_homes([ToyHome(0, ("Light",), (("Light", 0, "Light"),))])
-    task = replace(task_of(homes, Plan(2, 0.1, 0.1)), hidden=0.0)
-    trainer = Batched(homes, task)
-    state, (report,) = played(trainer, Engine(task.plan), rounds=1)
+    task = replace(task_of(homes, Hyperparameters(2, 0.1, 0.1)), hidden=0.0)
+    trainer = EvidenceTrainer(homes, task)
+    state, (report,) = played(trainer, Engine(task.hyperparameters), rounds=1)
     assert (report.loss, report.clients) == (0.0, 1)
     assert state.model.tobytes() == task.layout.flat(task.scorer.initial(torch.Generator().manual_seed(1))).tobytes()

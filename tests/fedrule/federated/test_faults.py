@@ -18,25 +18,26 @@ from hypothesis import strategies as st
 from baselines.contract import ToyHome, all_pairs, planted_homes, toy_homes
 from baselines.registry import build
 from datasets import DataError
-from fedrule.federated import states as memories
-from fedrule.federated.algorithm import Plan, ServerOptimizer
+from fedrule.federated import states as states_module
+from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
+from fedrule.federated.optimizers import ServerOptimizer
 from fedrule.federated.rounds import Engine, Run, train
 from fedrule.federated.states import ServerState
-from fedrule.federated.trainers.kernel import Fast
-from fedrule.federated.trainers.torch import OneByOne
+from fedrule.federated.trainers.kernel import KernelTrainer
+from fedrule.federated.trainers.torch import TorchTrainer
 from tests.support.small_populations import Setting, control, population, populations, whole
 from tests.support.valleys import LAYOUT, Valleys
 
 METHODS = ["fedgnn", "fedprox", "fedrule", "fedgate", "scaffold"]
-TRAINERS = [OneByOne, Fast]
+TRAINERS = [TorchTrainer, KernelTrainer]
 PLANTED = planted_homes()
-PLANS = {
-    "sparse": Plan(2, 0.2, 0.3, correction="gate"),
-    "dense": Plan(2, 0.2, 0.3, correction="gate", phi_lambda=0.5),
-    "scaffold": Plan(2, 0.2, 0.3, correction="scaffold"),
-    "kept": Plan(2, 0.02, 0.03, "kept-adam", correction="gate", control="gradients"),
-    "fedavg": Plan(2, 0.2, 0.3),
+HYPERPARAMETERS = {
+    "sparse": Hyperparameters(2, 0.2, 0.3, algorithm="fedgate"),
+    "dense": Hyperparameters(2, 0.2, 0.3, algorithm="fedrule", phi_lambda=0.5),
+    "scaffold": Hyperparameters(2, 0.2, 0.3, algorithm="scaffold"),
+    "kept": Hyperparameters(2, 0.02, 0.03, "kept-adam", algorithm="fedgate", control="gradients"),
+    "fedavg": Hyperparameters(2, 0.2, 0.3),
 }
 
 
@@ -44,8 +45,8 @@ def trainers(function):
     return pytest.mark.parametrize("trainer", TRAINERS, ids=lambda t: t.__name__)(function)
 
 
-def plans(function):
-    return pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)(function)
+def all_hyperparameters(function):
+    return pytest.mark.parametrize("h", HYPERPARAMETERS.values(), ids=HYPERPARAMETERS)(function)
 
 
 def finite(state: ServerState) -> bool:
@@ -61,9 +62,9 @@ def fitted(method: str, homes=PLANTED, **options):
 
 
 @trainers
-@plans
-def test_a_round_of_nobody_leaves_the_model_and_says_which_it_was(trainer, plan, caplog):
-    setting = Setting(population(1), Engine(plan, cohorts=Cohorts(1e-9, "poisson")))
+@all_hyperparameters
+def test_a_round_of_nobody_leaves_the_model_and_says_which_it_was(trainer, h, caplog):
+    setting = Setting(population(1), Engine(h, cohorts=Cohorts(1e-9, "poisson")))
     clients = trainer(setting.homes, setting.task)
     before = setting.engine.begin(clients, setting.start)
     with caplog.at_level(logging.WARNING):
@@ -71,16 +72,16 @@ def test_a_round_of_nobody_leaves_the_model_and_says_which_it_was(trainer, plan,
         state, report = setting.engine.step(clients, state, seed=3)
     assert state.model.tobytes() == setting.start.tobytes()
     assert (state.round, report.clients, np.isnan(report.loss)) == (2, 0, True)
-    assert "round 2: no update came in (0 vanished, 0 late, 0 sent no number); the model stays" in caplog.text
+    assert "round 2: no update (0 clients dropped out, 0 late, 0 NaN or infinite); the model stays" in caplog.text
     assert {name for name, a in state.arrays().items() if a.tobytes() != before.arrays()[name].tobytes()} == {"round"}
 
 
 def test_rounds_of_nobody_between_others_change_nothing_but_their_number():
-    setting = Setting(population(1), Engine(PLANS["sparse"], cohorts=Cohorts(0.15, "poisson")))
-    _, reports = setting.played(Fast(setting.homes, setting.task), 12)
+    setting = Setting(population(1), Engine(HYPERPARAMETERS["sparse"], cohorts=Cohorts(0.15, "poisson")))
+    _, reports = setting.played(KernelTrainer(setting.homes, setting.task), 12)
     assert {report.clients > 0 for report in reports} == {True, False}
     server, losses = setting.expected(12)
-    state, _ = setting.played(OneByOne(setting.homes, setting.task), 12)
+    state, _ = setting.played(TorchTrainer(setting.homes, setting.task), 12)
     np.testing.assert_allclose(state.model, setting.task.layout.flat(server.x), rtol=0, atol=1e-5)
     np.testing.assert_allclose([report.loss for report in reports], losses, atol=1e-5)
 
@@ -99,7 +100,7 @@ def test_homes_without_rules_never_take_part(trainer):
     homes = population(2, n_homes=6)
     homes = homes.with_rules(np.isin(homes.rules.home, [1, 4]))
     for participation in (1.0, 0.5):
-        setting = Setting(homes, Engine(PLANS["sparse"], cohorts=Cohorts(participation)))
+        setting = Setting(homes, Engine(HYPERPARAMETERS["sparse"], cohorts=Cohorts(participation)))
         state, reports = setting.played(trainer(homes, setting.task), 4)
         assert set(np.flatnonzero(state.clients.last >= 0)) <= {1, 4}
         assert all(report.clients == round(2 * participation) for report in reports)
@@ -118,10 +119,10 @@ def test_without_a_single_rule_all_scores_are_zero_and_it_says_so(method, caplog
 
 
 @trainers
-@plans
-def test_clients_that_fail_are_counted_left_out_and_remember_what_they_did(trainer, plan):
+@all_hyperparameters
+def test_clients_that_fail_are_counted_and_left_out_and_keep_their_state(trainer, h):
     homes = population(5, n_homes=25, bare=False)
-    clean = Setting(homes, Engine(plan))
+    clean = Setting(homes, Engine(h))
     clients = trainer(homes, clean.task)
     before, _ = clean.played(clients, 1)
     faulty = replace(clean.engine, cohorts=Cohorts(drop_out=0.3, late=0.1, broken=0.1))
@@ -133,20 +134,20 @@ def test_clients_that_fail_are_counted_left_out_and_remember_what_they_did(train
     good = cohort.present[~cohort.broken]
     assert after.clients.last.tolist() == [1 if k in good else 0 for k in range(25)]
     assert finite(after)
-    if plan.corrects:
+    if h.corrects:
         same = [
             whole(before, clean.task.layout, k).tobytes() == whole(after, clean.task.layout, k).tobytes()
             for k in range(25)
         ]
         assert same == [k not in good for k in range(25)]
         told_the_same = [
-            control(before, clean.task.layout, k, plan.correction).tobytes()
-            == control(after, clean.task.layout, k, plan.correction).tobytes()
+            control(before, clean.task.layout, k, h.algorithm).tobytes()
+            == control(after, clean.task.layout, k, h.algorithm).tobytes()
             for k in range(25)
             if k not in good
         ]
         assert all(told_the_same)
-    if plan.optimizer == "kept-adam":
+    if h.optimizer == "kept-adam":
         moved = (before.clients.second.dense != after.clients.second.dense).any(axis=1)
         assert moved.tolist() == [k in good for k in range(25)]
         assert after.clients.steps.tolist() == [4 if k in good else 2 for k in range(25)]
@@ -155,23 +156,29 @@ def test_clients_that_fail_are_counted_left_out_and_remember_what_they_did(train
 @trainers
 def test_a_round_goes_on_as_if_those_who_failed_had_not_been_there(trainer, caplog):
     homes = population(5, n_homes=12, bare=False)
-    faulty = Setting(homes, Engine(PLANS["sparse"], cohorts=Cohorts(drop_out=0.3, late=0.1, broken=0.2)))
+    faulty = Setting(homes, Engine(HYPERPARAMETERS["sparse"], cohorts=Cohorts(drop_out=0.3, late=0.1, broken=0.2)))
     with caplog.at_level(logging.WARNING):
         state, reports = faulty.played(trainer(homes, faulty.task), 3)
     server, _ = faulty.expected(3)  # asks only those that are there and whole
     np.testing.assert_allclose(state.model, faulty.task.layout.flat(server.x), rtol=0, atol=1e-5)
     number, report = next((n, r) for n, r in enumerate(reports, 1) if r.refused)
-    assert f"round {number} goes on without {report.refused} clients: what they sent is no number" in caplog.text
+    assert f"round {number} continues without {report.refused} clients whose updates are NaN or infinite" in caplog.text
 
 
 SHARES = st.tuples(*[st.sampled_from([0.0, 0.1, 0.3, 0.6, 1.0])] * 3).filter(lambda shares: sum(shares) <= 1)
 
 
 @settings(max_examples=15)
-@given(populations(), st.sampled_from(list(PLANS)), SHARES, st.sampled_from([0.5, 1.0]), st.sampled_from([0.3, 1e30]))
-def test_nothing_that_is_no_number_ever_reaches_model_or_memories(homes, plan, shares, participation, rate):
-    plan = replace(PLANS[plan], theta_rate=rate, phi_rate=rate)
-    setting = Setting(homes, Engine(plan, cohorts=Cohorts(participation, "uniform", *shares)))
+@given(
+    populations(),
+    st.sampled_from(list(HYPERPARAMETERS)),
+    SHARES,
+    st.sampled_from([0.5, 1.0]),
+    st.sampled_from([0.3, 1e30]),
+)
+def test_nan_and_infinite_numbers_never_reach_the_model_or_a_client_state(homes, h, shares, participation, rate):
+    h = replace(HYPERPARAMETERS[h], theta_rate=rate, phi_rate=rate)
+    setting = Setting(homes, Engine(h, cohorts=Cohorts(participation, "uniform", *shares)))
     for trainer in TRAINERS:
         clients = trainer(homes, setting.task)
         state = setting.engine.begin(clients, setting.start)
@@ -186,9 +193,9 @@ def test_nothing_that_is_no_number_ever_reaches_model_or_memories(homes, plan, s
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "kept-adam"])
 @pytest.mark.parametrize("measured", ["updates", "gradients"])
 def test_numbers_too_large_to_work_with_are_refused_as_well(curvature, optimizer, measured):
-    plan = Plan(2, 1e-3, 1e-3, optimizer, "gate", theta_lambda=0.01, phi_lambda=0.01, control=measured)
+    h = Hyperparameters(2, 1e-3, 1e-3, optimizer, "fedrule", theta_lambda=0.01, phi_lambda=0.01, control=measured)
     valleys = Valleys.of([curvature, -curvature, 1], [1, 1, 1])
-    engine = Engine(plan)
+    engine = Engine(h)
     state = engine.begin(valleys, np.full(LAYOUT.size, 1e-6, dtype=np.float32))
     for _ in range(4):
         state, _ = engine.step(valleys, state, seed=0)
@@ -202,15 +209,15 @@ def diverging(
     server: str = "plain", rate: float = 1.0, rounds: int = 40, cohorts: Cohorts | None = None, a: float = 30.0
 ):
     """A quadratic whose steps grow by 1 - eta a = -2: 30 times the loss in five rounds of one step."""
-    engine = Engine(Plan(1, 0.1, 0.1), ServerOptimizer(server), cohorts or Cohorts())
+    engine = Engine(Hyperparameters(1, 0.1, 0.1), ServerOptimizer(server), cohorts or Cohorts())
     valleys, models = Valleys.of([a, a], [1.0, 1.0]), []
     state = engine.begin(valleys, np.zeros(LAYOUT.size, dtype=np.float32))
 
-    def told(done, model, report):
+    def on_round(done, model, report):
         models.append((done, model, report))
         return False
 
-    return train(engine, valleys, Run("fedtest", rounds, 1, rate, client_rate=0.1), state, told), models
+    return train(engine, valleys, Run("fedtest", rounds, 1, rate, client_rate=0.1), state, on_round), models
 
 
 def test_a_rate_that_diverges_stops_with_the_method_and_the_round_and_the_last_good_model(caplog):
@@ -273,10 +280,12 @@ def test_a_server_that_diverges_is_stopped_and_the_last_good_model_answers(caplo
 # What would not fit
 
 
-def test_memories_that_do_not_fit_are_an_error_before_the_first_round(monkeypatch):
-    monkeypatch.setattr(memories, "_free_bytes", lambda: 10_000)
+def test_client_states_that_do_not_fit_are_an_error_before_the_first_round(monkeypatch):
+    monkeypatch.setattr(states_module, "_free_bytes", lambda: 10_000)
     fitted("fedgnn")
-    with pytest.raises(DataError, match=r"30 clients would remember [\d.e-]+ GB \(\d+ kB each\) and 1e-05 GB are free"):
+    with pytest.raises(
+        DataError, match=r"the states of 30 clients need [\d.e-]+ GB \(\d+ kB each\), 1e-05 GB are free"
+    ):
         fitted("fedrule", predictor_lambda=0.5)
 
 
@@ -286,22 +295,22 @@ def test_memories_that_do_not_fit_are_an_error_before_the_first_round(monkeypatc
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"client_optimizer": "sdg"}, r"unknown optimizer of clients 'sdg'; did you mean 'sgd'\?"),
-        ({"client_optimizer": "kept_adam"}, r"unknown optimizer of clients 'kept_adam'; did you mean 'kept-adam'\?"),
-        ({"server_optimizer": "adm"}, r"unknown server optimizer 'adm'; did you mean 'adam'\?"),
-        ({"sampling": "poison"}, r"unknown sampling 'poison'; did you mean 'poisson'\?"),
-        ({"weighting": "client"}, r"unknown weighting 'client'; did you mean 'clients'\?"),
+        ({"client_optimizer": "sdg"}, r"unknown value of {method}.client_optimizer 'sdg'; did you mean 'sgd'\?"),
+        ({"client_optimizer": "kept_adam"}, r"unknown value of {method}.client_optimizer 'kept_adam'; did you mean 'kept-adam'\?"),
+        ({"server_optimizer": "adm"}, r"unknown value of {method}.server_optimizer 'adm'; did you mean 'adam'\?"),
+        ({"sampling": "poison"}, r"unknown value of {method}.sampling 'poison'; did you mean 'poisson'\?"),
+        ({"weighting": "client"}, r"unknown value of {method}.weighting 'client'; did you mean 'clients'\?"),
         ({"learning_rate": -0.1}, r"learning_rate must be above 0, got -0\.1"),
         ({"learning_rate": float("nan")}, "learning_rate must be above 0, got nan"),
         ({"predictor_rate": -1.0}, r"predictor_rate must be at least 0, got -1\.0"),
         ({"server_rate": 0.0}, r"server_rate must be above 0, got 0\.0"),
-        ({"server_epsilon": 0.0}, r"server epsilon 0\.0 is not above 0"),
-        ({"local_steps": 0}, "local steps 0: a client takes at least 1"),
-        ({"participation": 0.0}, r"participation 0\.0 is no share above 0, up to 1"),
-        ({"participation": 1.5}, r"participation 1\.5 is no share above 0, up to 1"),
-        ({"participation": float("nan")}, "participation nan is no share"),
-        ({"drop_out": -0.1}, r"drop_out -0\.1 is no share from 0 to 1"),
-        ({"late": 1.1}, r"late 1\.1 is no share from 0 to 1"),
+        ({"server_epsilon": 0.0}, r"server epsilon must be positive, got 0\.0"),
+        ({"local_steps": 0}, "local_steps must be at least 1, got 0"),
+        ({"participation": 0.0}, r"participation must be in \(0, 1\], got 0\.0"),
+        ({"participation": 1.5}, r"participation must be in \(0, 1\], got 1\.5"),
+        ({"participation": float("nan")}, "participation must be in .* got nan"),
+        ({"drop_out": -0.1}, r"drop_out must be in \[0, 1\], got -0\.1"),
+        ({"late": 1.1}, r"late must be in \[0, 1\], got 1\.1"),
         (
             {"drop_out": 0.5, "late": 0.3, "broken": 0.3},
             r"drop_out 0\.5, late 0\.3 and broken 0\.3 add up to more than 1",
@@ -311,27 +320,36 @@ def test_memories_that_do_not_fit_are_an_error_before_the_first_round(monkeypatc
 )
 @pytest.mark.parametrize("method", ["fedgnn", "fedrule"])
 def test_wrong_options_are_named_with_the_method(method, wrong, message):
-    with pytest.raises(DataError, match=f"{method}: {message}"):
+    expected = message.replace("{method}", method) if "{method}" in message else f"{method}: {message}"
+    with pytest.raises(DataError, match=expected):
         build(method, **wrong)
 
 
 @pytest.mark.parametrize(
     ("method", "wrong", "message"),
     [
-        ("fedrule", {"gnn_lambda": -0.5}, r"fedrule: gnn_lambda -0\.5 is negative"),
-        ("fedrule", {"predictor_lambda": float("nan")}, "fedrule: predictor_lambda nan is negative or no number"),
-        ("fedrule", {"control": "gradients"}, "fedrule: control 'gradients' differs with Adam"),
+        ("fedrule", {"gnn_lambda": -0.5}, r"fedrule: gnn_lambda must be non-negative and finite, got -0\.5"),
+        (
+            "fedrule",
+            {"predictor_lambda": float("nan")},
+            "fedrule: predictor_lambda must be non-negative and finite, got nan",
+        ),
+        ("fedrule", {"control": "gradients"}, "fedrule: control 'gradients' has an effect only with client Adam"),
         (
             "fedrule",
             {"control": "gradients", "client_optimizer": "adam", "gnn_lambda": 0.0, "predictor_lambda": 0.0},
-            "fedrule: control 'gradients' differs with Adam",
+            "fedrule: control 'gradients' has an effect only with client Adam",
         ),
-        ("fedgnn", {"server_optimizer": "plain", "server_epsilon": 0.1}, "fedgnn: server_epsilon is of adam and yogi"),
-        ("fedgnn", {"learning_rate": float("inf")}, "fedgnn: learning rate inf of the GNN is not above 0 and finite"),
-        ("fedrule", {"control": "update"}, r"fedrule: unknown control 'update'; did you mean 'updates'\?"),
+        (
+            "fedgnn",
+            {"server_optimizer": "plain", "server_epsilon": 0.1},
+            "fedgnn: server_epsilon has no effect with server_optimizer plain",
+        ),
+        ("fedgnn", {"learning_rate": float("inf")}, "fedgnn: learning_rate must be non-negative and finite, got inf"),
+        ("fedrule", {"control": "update"}, r"unknown value of fedrule.control 'update'; did you mean 'updates'\?"),
         ("fedprox", {"proximal": 0.0}, r"fedprox: proximal must be above 0, got 0\.0"),
         ("fedgate", {"predictor_rate": 0.2}, r"fedgate: predictor_rate 0\.2 differs from learning_rate; use fedrule"),
-        ("scaffold", {"control": "gradient"}, r"scaffold: unknown control 'gradient'; did you mean 'gradients'\?"),
+        ("scaffold", {"control": "gradient"}, r"unknown value of scaffold.control 'gradient'; did you mean 'gradients'\?"),
     ],
 )
 def test_wrong_options_of_one_method_are_named(method, wrong, message):

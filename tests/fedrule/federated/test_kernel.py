@@ -37,7 +37,7 @@ Gradient = Callable[[Vector], tuple[float, Vector]]
 
 @dataclass(frozen=True)
 class Population:
-    """Homes, and what each is asked about."""
+    """Homes and their candidates."""
 
     homes: Homes
     candidates: Rules
@@ -58,8 +58,8 @@ class Population:
 
     def clients(self, weight: Vector, *, all_rows: bool = False) -> Clients:
         n, n_relations = self.homes.n_homes, len(self.homes.relations)
-        rules, asked, first = self.homes.rules, self.candidates, self.homes.device_start
-        touched = np.unique(asked.home * n_relations + asked.relation)
+        rules, candidates, first = self.homes.rules, self.candidates, self.homes.device_start
+        touched = np.unique(candidates.home * n_relations + candidates.relation)
         row = np.arange(n * n_relations) if all_rows else touched
         row_start = starts(row // n_relations, n)
         return Clients(
@@ -68,10 +68,10 @@ class Population:
             starts(rules.home, n),
             rules.trigger - first[rules.home],
             rules.action - first[rules.home],
-            starts(asked.home, n),
-            asked.trigger - first[asked.home],
-            asked.action - first[asked.home],
-            np.searchsorted(row, asked.home * n_relations + asked.relation) - row_start[asked.home],
+            starts(candidates.home, n),
+            candidates.trigger - first[candidates.home],
+            candidates.action - first[candidates.home],
+            np.searchsorted(row, candidates.home * n_relations + candidates.relation) - row_start[candidates.home],
             self.positive.astype(np.float32),
             row_start,
             row % n_relations,
@@ -81,9 +81,11 @@ class Population:
     def gradient(self, home: int) -> Gradient:
         """The loss of one home and its gradient by autograd, in float64."""
         scorer, layout, of_home = self.scorer, self.layout, self.candidates.home == home
-        some, asked = self.homes.subset([home]), self.candidates.take(of_home)
+        some, candidates = self.homes.subset([home]), self.candidates.take(of_home)
         first = self.homes.device_start[home]
-        moved = Rules(np.zeros_like(asked.home), asked.trigger - first, asked.action - first, asked.relation)
+        moved = Rules(
+            np.zeros_like(candidates.home), candidates.trigger - first, candidates.action - first, candidates.relation
+        )
         question, positive = scorer.query(some, moved), torch.tensor(self.positive[of_home])
 
         def at(x: Vector) -> tuple[float, Vector]:
@@ -117,22 +119,22 @@ def populations(draw: st.DrawFn, *, max_homes: int = 3) -> Population:
 def neighbours(n_homes: int = 2) -> Population:
     """Homes of a sensor and two lamps: the sensor has a rule with a lamp, which has one with itself.
 
-    Each is asked about three candidates, two of them rules; home k about the relations k, k + 1 and k + 2 of four.
+    Each has three candidates, two of them rules; home k of the relations k, k + 1 and k + 2 of four.
     """
-    of_rule, of_asked = np.repeat(np.arange(n_homes), 2), np.repeat(np.arange(n_homes), 3)
+    of_rule, of_candidate = np.repeat(np.arange(n_homes), 2), np.repeat(np.arange(n_homes), 3)
     trigger, action, relation = (np.tile(column, n_homes) for column in ([0, 1], [1, 1], [0, 2]))
     some = Homes(
         name="neighbours",
         types=("Lamp", "Sensor"),
         relations=tuple(("Open", state) for state in ("On", "Off", "Dim", "Red")),
         users=np.arange(n_homes),
-        device_home=of_asked,
+        device_home=of_candidate,
         device_type=np.tile([1, 0, 0], n_homes),
         device_ids=np.arange(3 * n_homes),
         rules=Rules(of_rule, 3 * of_rule + trigger, 3 * of_rule + action, relation),
     )
     trigger, action, step = (np.tile(column, n_homes) for column in ([0, 1, 2], [1, 2, 2], [0, 1, 2]))
-    candidates = Rules(of_asked, 3 * of_asked + trigger, 3 * of_asked + action, (of_asked + step) % 4)
+    candidates = Rules(of_candidate, 3 * of_candidate + trigger, 3 * of_candidate + action, (of_candidate + step) % 4)
     return Population(some, candidates, np.tile([True, False, True], n_homes))
 
 
@@ -140,16 +142,16 @@ def model_of(population: Population, rng: np.random.Generator) -> Vector:
     return rng.normal(0, 0.5, population.shape.size).astype(np.float32)
 
 
-def outcome_of(population: Population, *, progress: bool = False) -> Outcome:
+def outcome_of(population: Population, *, mean_gradient: bool = False) -> Outcome:
     n, size = population.homes.n_homes, population.shape.size
-    sums = np.zeros(size), np.zeros(size if progress else 0)
+    sums = np.zeros(size), np.zeros(size if mean_gradient else 0)
     return Outcome(*sums, np.full(n, np.nan, dtype=np.float32), np.zeros(n, dtype=bool))
 
 
 def correction_of(
     population: Population, clients: Clients, rng: np.random.Generator, *, theta: float = 1.0, phi: float = 1.0
 ) -> Correction:
-    """Random memories and shared vectors; some clients are told none."""
+    """Random client states and shared vectors; some clients have none."""
     n, shape = population.homes.n_homes, population.shape
     sizes = (n, shape.n_dense), (len(clients.row), UNITS + 1), (2, shape.size)
     own_dense, own_rows, shared = (rng.normal(0, 0.3, size).astype(np.float32) for size in sizes)
@@ -187,32 +189,32 @@ class Plain:
     steps: int = 0
 
     def train(
-        self, x0: Vector, training: Training, shared: Vector, rate: Vector, share: Vector
+        self, x0: Vector, training: Training, shared: Vector, rate: Vector, lam: Vector
     ) -> tuple[float, Vector, Vector]:
-        """The loss, Delta and p; `share` is lambda."""
-        off, x, slopes = self.own - shared, x0.astype(float), []
+        """The loss, Delta and p."""
+        delta, x, gradients = self.own - shared, x0.astype(float), []
         first, second = (self.first, self.second) if training.kept else (0 * self.first, 0 * self.second)
         steps = self.steps if training.kept else 0
         losses = []
         for _ in range(training.steps):
-            loss, slope = self.gradient(x)
-            slope = slope + training.proximal * (x - x0) - share * off
+            loss, g = self.gradient(x)
+            g = g + training.proximal * (x - x0) - lam * delta
             losses.append(loss)
-            slopes.append(slope)
+            gradients.append(g)
             if training.adam:
                 steps += 1
-                first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
-                slope = first / (1 - 0.9**steps) / (np.sqrt(second / (1 - 0.999**steps)) + 1e-8)
-            x = x - rate * slope
-        progress = np.mean(slopes, axis=0) if training.by_gradients else (x0 - x) / (rate * training.steps)
-        self.own, self.first, self.second, self.steps = off + progress, first, second, steps
-        return losses[0], x0 - x, progress
+                first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
+                g = first / (1 - 0.9**steps) / (np.sqrt(second / (1 - 0.999**steps)) + 1e-8)
+            x = x - rate * g
+        p = np.mean(gradients, axis=0) if training.by_gradients else (x0 - x) / (rate * training.steps)
+        self.own, self.first, self.second, self.steps = delta + p, first, second, steps
+        return losses[0], x0 - x, p
 
 
 @settings(max_examples=40)
 @given(population=populations(), seed=st.integers(0, 2**32))
 def test_one_step_is_the_gradient_of_autograd(population: Population, seed: int) -> None:
-    # With lambda = 0 and no memory own_k becomes p_k, which after one plain step is the gradient of each client.
+    # With lambda = 0 and no state own_k becomes p_k, which after one plain step is the gradient of each client.
     rng = np.random.default_rng(seed)
     clients, model = population.clients(np.ones(population.homes.n_homes)), model_of(population, rng)
     outcome, shape = outcome_of(population), population.shape
@@ -254,23 +256,23 @@ def test_rounds_are_those_of_the_equations(
     moments = moments_of(population, clients)
     n_theta = population.layout.n_theta
     parts = [n_theta, shape.size - n_theta]
-    rate, share = np.repeat([training.theta_rate, training.phi_rate], parts), np.repeat(lambdas, parts)
+    rate, lam = np.repeat([training.theta_rate, training.phi_rate], parts), np.repeat(lambdas, parts)
     zeros = np.zeros(shape.size)
     plain = [Plain(population.gradient(k), zeros, zeros, zeros) for k in range(n)]
     for _ in range(2):
-        model, outcome = model_of(population, rng), outcome_of(population, progress=adam and by_gradients)
-        # Other memories than the last round's: these may be all but zero, of which Adam makes steps of full length.
+        model, outcome = model_of(population, rng), outcome_of(population, mean_gradient=adam and by_gradients)
+        # Other states than the last round's: these may be nearly zero, and steps of Adam still have full length.
         correction = correction_of(population, clients, rng, theta=lambdas[0], phi=lambdas[1])
         for k, client in enumerate(plain):
             client.own = whole(correction.own_dense, correction.own_rows, clients, k, shape)
         train_shard(shape, model, clients, training, outcome, correction=correction, moments=moments)
-        update, progress = zeros.copy(), zeros.copy()
+        update, mean_gradient = zeros.copy(), zeros.copy()
         for k, client in enumerate(plain):
             shared = correction.shared[correction.group[k]].astype(float) * (correction.group[k] >= 0)
-            loss, delta, p = client.train(model, training, shared, rate, share)
-            base = np.where(np.arange(shape.size) < shape.n_dense, 0, steps * rate * share * shared)
+            loss, delta, p = client.train(model, training, shared, rate, lam)
+            base = np.where(np.arange(shape.size) < shape.n_dense, 0, steps * rate * lam * shared)
             update += clients.weight[k] * (delta - base * training.without_base)
-            progress += clients.weight[k] * p
+            mean_gradient += clients.weight[k] * p
             close(outcome.loss[k], loss)
             close(whole(correction.own_dense, correction.own_rows, clients, k, shape), client.own)
             if training.kept:
@@ -279,8 +281,8 @@ def test_rounds_are_those_of_the_equations(
                 assert moments.steps[k] == client.steps
         assert outcome.finite.all()
         close(outcome.update, update)
-        if len(outcome.progress):
-            close(outcome.progress, progress)
+        if len(outcome.mean_gradient):
+            close(outcome.mean_gradient, mean_gradient)
 
 
 def test_adam_without_corrections_is_that_of_torch() -> None:
@@ -343,7 +345,7 @@ def test_neither_order_nor_shards_change_a_bit(population: Population, seed: int
         assert np.array_equal(shard_rows, rows[runs(clients.row_start, which)])
 
 
-def test_what_is_added_to_a_sum_is_on_the_grid() -> None:
+def test_addends_are_rounded_for_exact_sums() -> None:
     population, model = neighbours(), model_of(neighbours(), np.random.default_rng(1))
     sums = []
     for weight in (1 / 3, 1e-12):
@@ -378,18 +380,18 @@ def test_losses_of_large_logits_are_finite(logit: float, loss: float) -> None:
 
 
 @pytest.mark.parametrize("adam", [False, True])
-@pytest.mark.parametrize("cause", ["model", "memory", "weight"])
-def test_a_client_that_is_not_finite_sends_nothing_and_remembers_what_it_did(cause: str, adam: bool) -> None:
+@pytest.mark.parametrize("cause", ["model", "state", "weight"])
+def test_a_client_that_is_not_finite_sends_nothing_and_keeps_its_state(cause: str, adam: bool) -> None:
     population, rng = neighbours(), np.random.default_rng(3)
     clients, model = population.clients(np.ones(2)), model_of(population, rng)
     correction, moments = correction_of(population, clients, rng), moments_of(population, clients)
     if cause == "model":
-        rows_of(model, population)[3] = np.inf  # only the second home is asked about relation 3
-    elif cause == "memory":
+        rows_of(model, population)[3] = np.inf  # only the second home has candidates of relation 3
+    elif cause == "state":
         correction.own_dense[1, 5] = np.nan
     else:
         clients.weight[1] = np.nan
-    both, one = (outcome_of(population, progress=adam) for _ in range(2))
+    both, one = (outcome_of(population, mean_gradient=adam) for _ in range(2))
     training = Training(adam=adam, kept=adam, by_gradients=adam)
     before = [array.copy() for array in (*correction[3:5], *moments)]
     train_shard(population.shape, model, clients, training, both, correction=correction, moments=moments)
@@ -399,7 +401,7 @@ def test_a_client_that_is_not_finite_sends_nothing_and_remembers_what_it_did(cau
         mine = clients.row_start[1] if len(new) == len(clients.row) else 1
         assert np.array_equal(new[mine:], old[mine:], equal_nan=True)
 
-    # The first alone: the same sums, and the same memories.
+    # The first alone: the same sums, and the same states.
     own_dense, own_rows, *old_moments = before
     alone = taken(clients, np.array([0]))
     mine = len(alone.row)
@@ -414,7 +416,7 @@ def test_a_client_that_is_not_finite_sends_nothing_and_remembers_what_it_did(cau
     )
     assert np.array_equal(both.update, one.update)
     assert both.update.any()
-    assert np.array_equal(both.progress, one.progress)
+    assert np.array_equal(both.mean_gradient, one.mean_gradient)
     for old, new in zip(before, after, strict=True):
         assert np.array_equal(old, new, equal_nan=True)
 
@@ -429,7 +431,7 @@ def test_clients_whose_steps_run_away_send_nothing(adam: bool) -> None:
     assert not outcome.update.any()
 
 
-def test_only_a_correction_moves_who_is_asked_nothing() -> None:
+def test_only_a_correction_moves_a_client_without_candidates() -> None:
     # 3 steps of 0.1 along -lambda (own - shared) = -(2 - 0.5) make Delta = -0.45; of rows the base, 3 * 0.1 * 0.5 =
     # 0.15, is left out. own becomes (own - shared) + Delta / (eta tau) = 1.5 - 1.5 = 0.
     population = neighbours(1)
@@ -490,9 +492,9 @@ def test_the_shape_is_that_of_the_layout() -> None:
         ({"place": np.array([0, 1, 2, 0, 1, 3])}, "place"),
         ({"device_type": np.array([1, 0, 0, 1, 0, 2])}, "device_type"),
         ({"row": np.array([0, 1, 2, 1, 2, 4])}, "row"),
-        ({"row_start": np.array([0, 3, 5])}, "row_start does not divide 6 numbers among 2 clients"),
-        ({"positive": np.ones(6)}, "positive is float64"),
-        ({"weight": np.ones(3)}, r"loss is float32 of \(2,\); it has to be float32 of \(3,\)"),
+        ({"row_start": np.array([0, 3, 5])}, "row_start does not divide 6 values among 2 clients"),
+        ({"positive": np.ones(6)}, "positive must be float32 .* got float64"),
+        ({"weight": np.ones(3)}, r"loss must be float32 of shape \(3,\), got float32 of \(2,\)"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(change: dict[str, Vector], message: str) -> None:
@@ -507,11 +509,11 @@ def test_what_is_written_has_to_be_writable_and_steps_are_taken() -> None:
     population = neighbours()
     clients, model = population.clients(np.ones(2)), model_of(population, np.random.default_rng(7))
     outcome = outcome_of(population)
-    with pytest.raises(DataError, match="0 local steps; a client takes at least 1"):
+    with pytest.raises(DataError, match="local steps must be at least 1, got 0"):
         train_shard(population.shape, model, clients, Training(0), outcome)
     gaps = outcome._replace(update=np.zeros(2 * population.shape.size)[::2])
-    with pytest.raises(DataError, match="update is to be written in place"):
+    with pytest.raises(DataError, match="update is written in place"):
         train_shard(population.shape, model, clients, Training(), gaps)
     correction = correction_of(population, clients, np.random.default_rng(8))._replace(group=np.array([0, 2]))
-    with pytest.raises(DataError, match="a group is not among"):
+    with pytest.raises(DataError, match="group is out of range"):
         train_shard(population.shape, model, clients, Training(), outcome, correction=correction)

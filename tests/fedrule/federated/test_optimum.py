@@ -23,28 +23,30 @@ import pytest
 
 pytest.importorskip("torch", reason="the federated engine needs the extra graph")
 
-from fedrule.federated.algorithm import Plan, ServerOptimizer
+from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
+from fedrule.federated.optimizers import ServerOptimizer
 from fedrule.federated.rounds import Engine
+from tests.support.added_algorithm import PULLED
 from tests.support.valleys import LAYOUT, Valleys, descended
 
 TWO = Valleys.of([1, 4], [0, 1])
 CORRECTED = {
-    "fedgate": {"correction": "gate"},
-    "fedrule, less": {"correction": "gate", "theta_lambda": 0.5, "phi_lambda": 0.7},
-    "fedrule, GNN less": {"correction": "gate", "theta_lambda": 0.3},
-    "fedrule, two rates": {"correction": "gate", "phi_rate": 0.05},
-    "fedrule with a pull": {"correction": "gate", "proximal": 1.0},
-    "scaffold": {"correction": "scaffold"},
+    "fedgate": {"algorithm": "fedgate"},
+    "fedrule, less": {"algorithm": "fedrule", "theta_lambda": 0.5, "phi_lambda": 0.7},
+    "fedrule, GNN less": {"algorithm": "fedrule", "theta_lambda": 0.3},
+    "fedrule, two rates": {"algorithm": "fedrule", "phi_rate": 0.05},
+    "fedrule with a pull": {"algorithm": PULLED, "proximal": 1.0},
+    "scaffold": {"algorithm": "scaffold"},
 }
 
 
 def engine(options: dict, *, server: str = "plain", participation: float = 1.0, weighting: str = "clients") -> Engine:
-    plan = Plan(5, **({"theta_rate": 0.1, "phi_rate": 0.1} | options))
-    return Engine(plan, ServerOptimizer(server, epsilon=1e-3), Cohorts(participation), weighting)
+    h = Hyperparameters(5, **({"theta_rate": 0.1, "phi_rate": 0.1} | options))
+    return Engine(h, ServerOptimizer(server, epsilon=1e-3), Cohorts(participation), weighting)
 
 
-@pytest.mark.parametrize(("options", "end"), [({}, 0.69250), ({"proximal": 1.0}, 0.69747)])
+@pytest.mark.parametrize(("options", "end"), [({}, 0.69250), ({"algorithm": "fedprox", "proximal": 1.0}, 0.69747)])
 def test_without_correction_local_steps_end_beside_the_optimum(options, end):
     state, _ = descended(engine(options), TWO, 60)
     np.testing.assert_allclose(state.model, end, atol=1e-5)
@@ -66,7 +68,7 @@ def test_whatever_the_server_does_with_updates(name, server, rate):
 
 def test_control_parameters_end_as_the_gradients_at_the_optimum():
     # a (0.8 - b) = 0.8 and 4 (0.8 - 1) = -0.8; lambda delta_k is that, and the server's share of it is 0.
-    for options in ({"correction": "scaffold"}, {"correction": "gate", "theta_lambda": 0.5, "phi_lambda": 0.5}):
+    for options in ({"algorithm": "scaffold"}, {"algorithm": "fedrule", "theta_lambda": 0.5, "phi_lambda": 0.5}):
         state, _ = descended(engine(options), TWO, 80)
         delta = state.clients.own.dense - state.shared[-1, : LAYOUT.n_dense]
         share = options.get("theta_lambda", 1.0)
@@ -109,14 +111,14 @@ def test_with_two_of_three_clients_a_round_every_correction_still_ends_at_the_op
 
 def test_with_two_of_three_clients_a_round_nothing_else_comes_to_rest():
     three = Valleys.of([1, 4, 2], [0, 1, -1])
-    for options in ({}, {"proximal": 1.0}):
+    for options in ({}, {"algorithm": "fedprox", "proximal": 1.0}):
         _, models = descended(engine(options, participation=2 / 3), three, 80)
         assert np.ptp(models[-40:], axis=0).min() > 0.3
 
 
 def test_what_is_shared_sums_up_to_the_gradients_whoever_takes_part():
     three = Valleys.of([1, 4, 2], [0, 1, -1])
-    algorithm = engine({"correction": "gate"}, participation=2 / 3)
+    algorithm = engine({"algorithm": "fedgate"}, participation=2 / 3)
     for rounds in (1, 2, 5, 11):
         state, _ = descended(algorithm, three, rounds)
         there = np.flatnonzero(state.clients.last >= 0)
@@ -128,7 +130,7 @@ def test_what_is_shared_sums_up_to_the_gradients_whoever_takes_part():
 def test_clients_that_fail_now_and_then_do_not_move_the_optimum():
     three = Valleys.of([1, 4, 2], [0, 1, -1])
     for options in (CORRECTED["fedgate"], CORRECTED["scaffold"]):
-        plan = Plan(5, 0.1, 0.1, **options)
-        faulty = Engine(plan, cohorts=Cohorts(drop_out=0.3, late=0.1, broken=0.1))
+        h = Hyperparameters(5, 0.1, 0.1, **options)
+        faulty = Engine(h, cohorts=Cohorts(drop_out=0.3, late=0.1, broken=0.1))
         _, models = descended(faulty, three, 160)
         np.testing.assert_allclose(models[-20:], np.full((20, LAYOUT.size), 2 / 7), atol=1e-3)

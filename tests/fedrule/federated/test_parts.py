@@ -1,4 +1,4 @@
-"""The parts of the federated engine one by one: layout, server optimizers, cohorts, memories, sums on a grid, plans."""
+"""Parts of federated training: layout, server optimizers, cohorts, client states, exact sums, hyper-parameters."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datasets import DataError
-from fedrule.federated import states as remembering
-from fedrule.federated.algorithm import Moved, Plan, ServerOptimizer
+from fedrule.federated import states as states_module
+from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
-from fedrule.federated.states import Memories, ServerState, align, put_back
+from fedrule.federated.optimizers import OptimizerState, ServerOptimizer
+from fedrule.federated.states import ClientStates, ServerState, view_states, write_back
 from fedrule.federated.vectors import STEP, Layout, on_grid
 from fedrule.model.encoders import Sizes
 from fedrule.model.network import Network
+from tests.support.added_algorithm import PULLED
 
 NETWORK = Network(Sizes(3, 5, hidden=4), predictor_hidden=6)
 PARAMETERS = NETWORK.initial(torch.Generator().manual_seed(1))
@@ -74,9 +76,9 @@ def test_a_rate_for_the_gnn_and_another_for_all_the_rest():
 
 def steps(rule: str, updates: list[float], rate: float = 0.5, **options: float) -> list[float]:
     server, model, found = ServerOptimizer(rule, **options), np.zeros(1, dtype=np.float32), []
-    moved = server.initial(1)
+    optimizer_state = server.initial(1)
     for update in updates:
-        model, moved = server.step(model, np.array([update]), moved, rate)
+        model, optimizer_state = server.step(model, np.array([update]), optimizer_state, rate)
         found.append(float(model[0]))
     return found
 
@@ -109,12 +111,12 @@ def test_epsilon_keeps_a_tiny_update_tiny():
 def test_a_step_of_the_server_changes_nothing_that_it_was_given(rule):
     server = ServerOptimizer(rule)
     model, update = np.ones(3, dtype=np.float32), np.arange(3.0)
-    _, moved = server.step(model, update, server.initial(3), 0.1)
-    kept = Moved(moved.first.copy(), moved.second.copy(), moved.steps)
-    server.step(model, update, moved, 0.1)
+    _, optimizer_state = server.step(model, update, server.initial(3), 0.1)
+    kept = OptimizerState(optimizer_state.first.copy(), optimizer_state.second.copy(), optimizer_state.steps)
+    server.step(model, update, optimizer_state, 0.1)
     assert model.tolist() == [1, 1, 1]
     assert update.tolist() == [0, 1, 2]
-    assert (moved.first.tobytes(), moved.second.tobytes(), moved.steps) == (
+    assert (optimizer_state.first.tobytes(), optimizer_state.second.tobytes(), optimizer_state.steps) == (
         kept.first.tobytes(),
         kept.second.tobytes(),
         1,
@@ -175,47 +177,57 @@ def test_nobody_is_a_cohort_of_nobody():
         assert not len(cohorts.of(none, seed=0, number=0).present)
 
 
-# Plans
+# Hyper-parameters
 
 
-def test_a_plan_says_who_has_to_remember_what():
-    assert not Plan().corrects
-    assert Plan().row_sparse
-    assert Plan(optimizer="adam").row_sparse
-    gate = Plan(correction="gate")
+def test_hyper_parameters_say_which_clients_keep_what():
+    assert not Hyperparameters().corrects
+    assert Hyperparameters().row_sparse
+    assert Hyperparameters(optimizer="adam").row_sparse
+    gate = Hyperparameters(algorithm="fedrule")
     assert gate.corrects
     assert gate.row_sparse
     assert replace(gate, theta_lambda=0.3).row_sparse
-    for dense in ({"phi_lambda": 0.5}, {"optimizer": "adam"}, {"proximal": 0.1}, {"optimizer": "kept-adam"}):
+    for dense in (
+        {"phi_lambda": 0.5},
+        {"optimizer": "adam"},
+        {"algorithm": PULLED, "proximal": 0.1},
+        {"optimizer": "kept-adam"},
+    ):
         assert not replace(gate, **dense).row_sparse
     assert not replace(gate, theta_lambda=0.0, phi_lambda=0.0).corrects
-    assert replace(gate, optimizer="adam", control="gradients").sends_progress
-    assert not replace(gate, control="gradients").sends_progress
+    assert replace(gate, optimizer="adam", control="gradients").sends_mean_gradient
+    assert not replace(gate, control="gradients").sends_mean_gradient
 
 
-# Memories
+# Client states
 
 WIDE = Layout(("theta.x", "phi.y"), ((1,), (2,)), n_theta=1, n_rows=4, row_length=2)
-GATE = Plan(correction="gate")
+GATE = Hyperparameters(algorithm="fedrule")
 
 
 def one_rule_each(n_clients):
     return np.ones(n_clients, dtype=np.int64)
 
 
-def test_before_the_first_round_nobody_remembers_anything():
-    for plan in (Plan(), GATE, Plan(optimizer="kept-adam"), replace(GATE, optimizer="kept-adam", phi_lambda=0.5)):
-        memories = Memories.empty(one_rule_each(3), WIDE, plan)
-        assert memories.last.tolist() == [-1, -1, -1]
-        assert not any(part.dense.any() or part.rows.any() for part in (memories.own, memories.first, memories.second))
-        assert memories.own.empty == (not plan.corrects)
-        assert memories.first.empty == (plan.optimizer != "kept-adam")
-    # Three numbers of 4 bytes before the rows of 3 clients; all four rows of two more where memory is dense; and the
+def test_before_the_first_round_all_states_are_zero():
+    for h in (
+        Hyperparameters(),
+        GATE,
+        Hyperparameters(optimizer="kept-adam"),
+        replace(GATE, optimizer="kept-adam", phi_lambda=0.5),
+    ):
+        states = ClientStates.initial(one_rule_each(3), WIDE, h)
+        assert states.last.tolist() == [-1, -1, -1]
+        assert not any(part.dense.any() or part.rows.any() for part in (states.own, states.first, states.second))
+        assert states.own.empty == (not h.corrects)
+        assert states.first.empty == (h.optimizer != "kept-adam")
+    # Three numbers of 4 bytes before the rows of 3 clients; all four rows of two more where states are dense; and the
     # two moments beside it.
-    assert Memories.empty(one_rule_each(3), WIDE, Plan()).nbytes == 0
-    assert Memories.empty(one_rule_each(3), WIDE, GATE).nbytes == 3 * 3 * 4
-    assert Memories.empty(one_rule_each(3), WIDE, replace(GATE, phi_lambda=0.5)).nbytes == 3 * 11 * 4
-    assert Memories.empty(one_rule_each(3), WIDE, replace(GATE, optimizer="kept-adam")).nbytes == 3 * 3 * 11 * 4
+    assert ClientStates.initial(one_rule_each(3), WIDE, Hyperparameters()).nbytes == 0
+    assert ClientStates.initial(one_rule_each(3), WIDE, GATE).nbytes == 3 * 3 * 4
+    assert ClientStates.initial(one_rule_each(3), WIDE, replace(GATE, phi_lambda=0.5)).nbytes == 3 * 11 * 4
+    assert ClientStates.initial(one_rule_each(3), WIDE, replace(GATE, optimizer="kept-adam")).nbytes == 3 * 3 * 11 * 4
 
 
 ROWS = st.lists(st.lists(st.integers(0, 3), unique=True).map(sorted), min_size=5, max_size=5)
@@ -227,7 +239,7 @@ ROWS = st.lists(st.lists(st.integers(0, 3), unique=True).map(sorted), min_size=5
 )
 def test_rows_of_clients_are_brought_to_a_round_and_back(rounds, at_once):
     """Against plain dictionaries: each round some clients are asked about some rows and write down new numbers."""
-    memories, expected = Memories.empty(one_rule_each(5), WIDE, GATE), {k: {} for k in range(5)}
+    states, expected = ClientStates.initial(one_rule_each(5), WIDE, GATE), {k: {} for k in range(5)}
     for number, (chosen, asked, fails) in enumerate(rounds):
         clients = np.array(sorted(chosen))
         chunks, finite = [], []
@@ -235,12 +247,12 @@ def test_rows_of_clients_are_brought_to_a_round_and_back(rounds, at_once):
             some = clients[first : first + at_once]
             rows = [asked[k] for k in some]
             start = np.cumsum([0, *map(len, rows)])
-            chunk = align(memories, some, start, np.array([*chain(*rows)], dtype=np.int64), GATE)
+            chunk = view_states(states, some, start, np.array([*chain(*rows)], dtype=np.int64), GATE)
             good = np.array([not fails >> k & 1 for k in some])
             for i, k in enumerate(some.tolist()):
                 here = slice(chunk.row_start[i], chunk.row_start[i + 1])
                 found = dict(zip(chunk.row[here].tolist(), chunk.own.rows[here].tolist(), strict=True))
-                # It has all rows that it remembers, with their numbers, and zeros for those that it is asked about.
+                # It has all stored rows, with their numbers, and zeros for those that are new in the batch.
                 assert found == {r: expected[k].get(r, [0, 0]) for r in sorted({*expected[k], *asked[k]})}
                 if good[i]:
                     chunk.own.dense[i] = 100 * number + k
@@ -248,65 +260,65 @@ def test_rows_of_clients_are_brought_to_a_round_and_back(rounds, at_once):
                     expected[k] = {r: [float(r + 10 * number + 1)] * 2 for r in asked[k]}
             chunks.append(chunk)
             finite.append(good)
-        kept = [put_back(memories, *each, number) for each in zip(chunks, finite, strict=True)]
-        memories = memories.with_rows([rows for rows in kept if rows is not None])
+        kept = [write_back(states, *each, number) for each in zip(chunks, finite, strict=True)]
+        states = states.with_rows([rows for rows in kept if rows is not None])
         for k in range(5):
-            _, kept = memories.rows_of(np.array([k]))
-            values = memories.own.rows[memories.row_start[k] : memories.row_start[k + 1]]
+            _, kept = states.rows_of(np.array([k]))
+            values = states.own.rows[states.row_start[k] : states.row_start[k + 1]]
             assert dict(zip(kept.tolist(), values.tolist(), strict=True)) == expected[k]
             if k in chosen and not fails >> k & 1:
-                assert memories.last[k] == number
-                assert memories.own.dense[k].tolist() == [100 * number + k] * 3
+                assert states.last[k] == number
+                assert states.own.dense[k].tolist() == [100 * number + k] * 3
 
 
-def test_dense_memories_of_clients_apart_are_written_back_and_others_stay():
-    plan = replace(GATE, optimizer="kept-adam")
-    memories = Memories.empty(one_rule_each(4), WIDE, plan)
+def test_dense_states_of_clients_that_are_not_neighbours_are_written_back():
+    h = replace(GATE, optimizer="kept-adam")
+    states = ClientStates.initial(one_rule_each(4), WIDE, h)
     for clients in (np.array([0, 3]), np.array([1, 2])):  # copies, and a part of the array itself
-        chunk = align(memories, clients, np.zeros(3, dtype=np.int64), np.zeros(0, dtype=np.int64), plan)
+        chunk = view_states(states, clients, np.zeros(3, dtype=np.int64), np.zeros(0, dtype=np.int64), h)
         assert chunk.row.tolist() == [0, 1, 2, 3] * 2
         for value, part in enumerate((chunk.own, chunk.first, chunk.second), 1):
             part.dense[:], part.rows[:] = value, value + 10
         chunk.steps[:] = clients
-        assert put_back(memories, chunk, np.array([True, True]), 7) is None  # no rows that changed
-    assert memories.last.tolist() == [7] * 4
-    assert memories.steps.tolist() == [0, 1, 2, 3]
-    for value, part in enumerate((memories.own, memories.first, memories.second), 1):
+        assert write_back(states, chunk, np.array([True, True]), 7) is None  # no rows that changed
+    assert states.last.tolist() == [7] * 4
+    assert states.steps.tolist() == [0, 1, 2, 3]
+    for value, part in enumerate((states.own, states.first, states.second), 1):
         assert (part.dense == value).all()
         assert (part.rows == value + 10).all()
 
 
 @pytest.mark.parametrize(
-    ("plan", "why"),
+    ("h", "why"),
     [
         (replace(GATE, phi_lambda=0.5), "a predictor lambda other than 1"),
         (replace(GATE, optimizer="adam"), "with Adam"),
-        (Plan(optimizer="kept-adam"), "kept-adam keeps two whole vectors for each client"),
+        (Hyperparameters(optimizer="kept-adam"), "kept-adam keeps two whole vectors for each client"),
         (GATE, "corrections keep the dense part"),
     ],
 )
-def test_memories_that_would_not_fit_are_refused_before_training(monkeypatch, plan, why):
-    monkeypatch.setattr(remembering, "_free_bytes", lambda: 10_000_000)
+def test_client_states_that_would_not_fit_are_refused_before_training(monkeypatch, h, why):
+    monkeypatch.setattr(states_module, "_free_bytes", lambda: 10_000_000)
     with pytest.raises(
-        DataError, match=rf"1,000,000 clients would remember [\d.]+ GB .* and 0\.01 GB are free: .*{why}"
+        DataError, match=rf"the states of 1,000,000 clients need [\d.]+ GB .*, 0\.01 GB are free: .*{why}"
     ):
-        Memories.empty(one_rule_each(1_000_000), WIDE, plan)
+        ClientStates.initial(one_rule_each(1_000_000), WIDE, h)
 
 
-def test_the_memory_that_is_said_to_be_needed_is_that_of_the_vectors(monkeypatch):
+def test_the_memory_that_the_error_names_is_that_of_the_vectors(monkeypatch):
     # 11 numbers of 4 bytes: 44 bytes for each of a million clients are 44 MB.
-    monkeypatch.setattr(remembering, "_free_bytes", lambda: 43_999_999)
-    with pytest.raises(DataError, match=r"1,000,000 clients would remember 0\.044 GB"):
-        Memories.empty(one_rule_each(1_000_000), WIDE, replace(GATE, phi_lambda=0.5))
-    monkeypatch.setattr(remembering, "_free_bytes", lambda: 44_000_000)
-    remembering.refuse_too_much(one_rule_each(1_000_000), WIDE, replace(GATE, phi_lambda=0.5))
+    monkeypatch.setattr(states_module, "_free_bytes", lambda: 43_999_999)
+    with pytest.raises(DataError, match=r"states of 1,000,000 clients need 0\.044 GB"):
+        ClientStates.initial(one_rule_each(1_000_000), WIDE, replace(GATE, phi_lambda=0.5))
+    monkeypatch.setattr(states_module, "_free_bytes", lambda: 44_000_000)
+    states_module.check_memory(one_rule_each(1_000_000), WIDE, replace(GATE, phi_lambda=0.5))
 
 
 # Sums
 
 
 @given(st.lists(st.floats(-1000, 1000, width=32), min_size=1, max_size=50), st.randoms(use_true_random=False))
-def test_sums_on_the_grid_are_the_same_in_every_order(values, chance):
+def test_exact_sums_are_the_same_in_every_order(values, chance):
     addends = on_grid(np.array(values))
     shuffled = addends.copy()
     chance.shuffle(shuffled)
@@ -319,12 +331,12 @@ def test_sums_on_the_grid_are_the_same_in_every_order(values, chance):
 
 
 def test_a_state_is_its_arrays():
-    plan = replace(GATE, optimizer="kept-adam")
-    memories = Memories.empty(one_rule_each(2), WIDE, plan)
-    moved = ServerOptimizer("adam").initial(WIDE.size)
+    h = replace(GATE, optimizer="kept-adam")
+    states = ClientStates.initial(one_rule_each(2), WIDE, h)
+    optimizer_state = ServerOptimizer("adam").initial(WIDE.size)
     model = np.arange(WIDE.size, dtype=np.float32)
-    state = ServerState(3, model, moved, np.ones((2, WIDE.size), np.float32), np.array([0, 2]), memories)
+    state = ServerState(3, model, optimizer_state, np.ones((2, WIDE.size), np.float32), np.array([0, 2]), states)
     arrays = state.arrays()
-    again = ServerState.of(arrays).arrays()
+    again = ServerState.from_arrays(arrays).arrays()
     assert list(arrays) == list(again)
     assert all(arrays[n].tobytes() == again[n].tobytes() and arrays[n].dtype == again[n].dtype for n in arrays)

@@ -19,8 +19,8 @@ from baselines.contract import all_pairs, check_method, planted_homes
 from baselines.registry import build, names
 from datasets.common.errors import DataError
 from datasets.valid import ValidRules
-from fedrule.federated.trainers.kernel import Fast
-from fedrule.federated.trainers.torch import OneByOne
+from fedrule.federated.trainers.kernel import KernelTrainer
+from fedrule.federated.trainers.torch import TorchTrainer
 from fedrule.methods import federated
 
 METHODS = ["fedgnn", "fedprox", "fedrule", "fedgate", "scaffold"]
@@ -147,10 +147,10 @@ def test_every_option_of_graph_methods_works_in_the_homes_and_repeats_itself(opt
 @pytest.mark.parametrize("option", [{}, {"hidden_rules": 0.3}, {"draws": 1}, {"non_rules": "hard"}], ids=str)
 @pytest.mark.parametrize("method", ["fedgnn", "fedrule"])
 def test_the_kernel_and_one_client_after_the_other_fit_the_same(monkeypatch, method, option):
-    assert isinstance(_trainer(method, option), Fast)
+    assert isinstance(_trainer(method, option), KernelTrainer)
     fast = scores(fitted(method, participation=0.6, **option))
-    monkeypatch.setattr(federated, "is_fast", lambda _: False)
-    assert isinstance(_trainer(method, option), OneByOne)
+    monkeypatch.setattr(federated, "fits_kernel", lambda _: False)
+    assert isinstance(_trainer(method, option), TorchTrainer)
     np.testing.assert_allclose(scores(fitted(method, participation=0.6, **option)), fast, rtol=0, atol=2e-3)
 
 
@@ -180,7 +180,7 @@ def test_with_patience_it_goes_back_to_the_round_with_the_best_watched_loss():
 def test_the_servers_rate_falls_along_half_a_cosine():
     # Of 4 rounds: 1, 0.5 + 0.5 cos(pi / 4) = 0.85355, 0.5, 0.14645 of it.
     run = federated.Run("fedgnn", 4, 0, rate=2.0, decay=True)
-    assert [run.at(done) for done in range(4)] == pytest.approx([2, 1.70711, 1, 0.29289], abs=1e-5)
+    assert [run.rate_after(done) for done in range(4)] == pytest.approx([2, 1.70711, 1, 0.29289], abs=1e-5)
     assert scores(fitted("fedgnn", decay=True)).tobytes() != scores(fitted("fedgnn")).tobytes()
 
 

@@ -132,6 +132,6 @@ def test_a_round_has_as_many_homes_as_its_cohort():
     assert told == [7, with_rules]
 
 
-def test_a_cohort_beside_participation_is_refused():
-    with pytest.raises(DataError, match=r"fedrank: a cohort of 24 beside participation 0\.5: give one of the two"):
+def test_a_cohort_and_participation_together_are_refused():
+    with pytest.raises(DataError, match=r"fedrank: give cohort \(24\) or participation \(0\.5\), not both"):
         FedRank(cohort=24, participation=0.5)

@@ -1,0 +1,179 @@
+"""What the rounds expect of a trainer, and the chunks of clients that it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from datasets.homes import Array, Homes, Mask
+from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparameters
+from fedrule.federated.client import Task
+from fedrule.federated.optimizers import Moments, Precise
+from fedrule.federated.states import ClientVectors, StateView
+from fedrule.federated.vectors import Layout, Vector, on_grid
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Broadcast:
+    """What the server sends to the clients of a round."""
+
+    model: Vector  # [size]
+    shared: Vector  # [n_shared, size]
+    group: Array  # [n_clients]  which of these is shared_k; -1: none, zeros
+
+    def shared_of(self, clients: slice) -> Vector | None:
+        """[n, size]: shared_k of some clients; None where it is zero for all."""
+        group = self.group[clients]
+        if (group < 0).all():
+            return None
+        shared = self.shared[group]
+        shared[group < 0] = 0
+        return shared
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientChunk:
+    """Some clients of a round: their states before, then their states after, and the sums of what they send.
+
+    The base of an update is what shared_k alone does to the rows of relations, tau eta lambda shared_k. Rows that are
+    not in a client's batch move by just that. Where states are row-sparse, trainers leave it out of the sums, because
+    it is the same for many clients, and `Engine` adds it once.
+    """
+
+    first: int  # of the round's clients; `end` is behind the last one
+    end: int
+    h: Hyperparameters
+    layout: Layout
+    broadcast: Broadcast  # to all clients of the round
+    weight: Precise  # [n]
+    faulty: Mask  # [n]  clients whose update is made NaN: a simulated fault
+    states: StateView  # changed in place for clients that end finite
+    # Results.
+    update: Precise  # [size]  sum of weight * (Delta_k - base), an exact sum
+    mean_gradient: Precise  # [size or 0]  sum of weight * p_k, where it is sent
+    loss: Vector  # [n]
+    finite: Mask  # [n]
+
+    def shared(self, some: slice) -> Vector | None:
+        return self.broadcast.shared_of(slice(self.first + some.start, self.first + some.stop))
+
+    def state(self, some: slice) -> ClientState:
+        """The states of some clients of the chunk, as whole vectors."""
+        states = self.states
+        own = None if states.own.empty else self._vectors(states.own, some)
+        if states.first.empty:
+            return ClientState(own)
+        first, second = (self._vectors(part, some) for part in (states.first, states.second))
+        return ClientState(own, Moments(first, second, states.steps[some]))
+
+    def add(self, some: slice, sent: ClientUpdate, state: ClientState) -> None:
+        """Add what some clients sent to the sums and store their next states; not of clients that are not finite."""
+        finite = sent.finite(state) & ~self.faulty[some]
+        self.loss[some], self.finite[some] = sent.loss, finite
+        if not finite.any():
+            return
+        update, weight = sent.update[finite], self.weight[some][finite, None]
+        if self.h.corrects and self.h.row_sparse and self.layout.n_rows:
+            update = self._without_base(sent.update, some)[finite]
+        self.update[:] += on_grid(weight * update).sum(axis=0)
+        if len(self.mean_gradient):
+            self.mean_gradient[:] += on_grid(weight * sent.mean_gradient[finite]).sum(axis=0)
+        if state.own is not None:
+            self._store(state.own, self.states.own, some, finite)
+        if state.moments is not None:
+            self._store(state.moments.first, self.states.first, some, finite)
+            self._store(state.moments.second, self.states.second, some, finite)
+            self.states.steps[some][finite] = state.moments.steps[finite]
+
+    def _rows(self, some: slice) -> tuple[slice, Array, Array]:
+        """Where the rows of some clients are in the view, whose they are, and their places in a whole vector."""
+        start = self.states.row_start[some.start : some.stop + 1]
+        rows = slice(int(start[0]), int(start[-1]))
+        owner = np.repeat(np.arange(some.stop - some.start), np.diff(start))
+        return rows, owner, self.layout.in_rows(self.states.row[rows])
+
+    def _vectors(self, part: ClientVectors, some: slice) -> Vector:
+        if not self.layout.n_rows:
+            return part.dense[some]
+        rows, owner, place = self._rows(some)
+        vectors = np.zeros((some.stop - some.start, self.layout.size), dtype=np.float32)
+        vectors[:, : self.layout.n_dense] = part.dense[some]
+        vectors[owner[:, None], place] = part.rows[rows]
+        return vectors
+
+    def _store(self, vectors: Vector, part: ClientVectors, some: slice, finite: Mask) -> None:
+        part.dense[some][finite] = vectors[finite, : self.layout.n_dense]
+        if self.layout.n_rows:
+            rows, owner, place = self._rows(some)
+            kept = finite[owner]
+            part.rows[rows][kept] = vectors[owner[kept, None], place[kept]]
+
+    def _without_base(self, update: Vector, some: slice) -> Precise:
+        """Without the base; rows that are not in the batch moved by it alone, up to rounding, and become zero."""
+        n_dense, precise = self.layout.n_dense, update.astype(float)
+        shared = self.shared(some)
+        if shared is not None:
+            base = self.h.steps * self.h.phi_rate * self.h.phi_lambda
+            precise[:, n_dense:] -= base * shared[:, n_dense:].astype(float)
+        _, owner, place = self._rows(some)
+        others = np.ones(update.shape, dtype=bool)
+        others[:, :n_dense] = False
+        others[owner[:, None], place] = False
+        precise[others] = 0
+        return precise
+
+
+class Round(Protocol):
+    """The clients of one round and their batches."""
+
+    @property
+    def clients(self) -> Array:
+        """Those of the cohort that have something to train on, sorted."""
+
+    def rows(self, first: int, end: int) -> tuple[Array, Array]:
+        """Start [n + 1] and relations, sorted within a client, in the batches of clients first to end."""
+
+    def train(self, chunk: ClientChunk) -> None:
+        """Train the clients of a chunk; may be called for several chunks at once."""
+
+
+class Trainer(Protocol):
+    """A population of clients."""
+
+    @property
+    def layout(self) -> Layout: ...
+
+    @property
+    def rules(self) -> Array:
+        """[n_clients]: how many rules each has; clients without any never take part."""
+
+    @property
+    def threads(self) -> int:
+        """How many chunks may be trained at once."""
+
+    def begin(self, number: int, clients: Array, model: Vector) -> Round:
+        """Begin round `number`, counted from 0, with these clients, which are sent this model."""
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """The training homes as clients, and the task of all of them; the base of all trainers of homes."""
+
+    homes: Homes
+    task: Task
+
+    @property
+    def layout(self) -> Layout:
+        return self.task.layout
+
+    @cached_property
+    def rules(self) -> Array:
+        return np.bincount(self.homes.rules.home, minlength=self.homes.n_homes)
+
+    @property
+    def threads(self) -> int:
+        return torch.get_num_threads()
