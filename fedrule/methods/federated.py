@@ -110,7 +110,7 @@ class Federated(GraphMethod):
         checkpoint: Checkpoint | None = None,
         warm_start: WarmStart | None = None,
     ) -> GraphModel:
-        """All randomness comes from `rng`, by way of one seed; states are saved to `checkpoint`, and resumed from it."""
+        """All randomness comes from `rng`, by way of one seed; `checkpoint` saves states and resumes from the last."""
         prepared = self.prepare(train, rng, warm_start=warm_start)
         if not prepared.train.n_rules:
             return prepared.untrained()

@@ -198,7 +198,8 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(tmp_path):
     lengths = {0, 1, 10, len(whole) - 1, *np.linspace(0, len(whole) - 1, 60).astype(int).tolist()}
     for length in sorted(lengths):
         kept.path.write_bytes(whole[:length])
-        with pytest.raises(DataError, match=r"run.npz: truncated, damaged or not a checkpoint .*; delete it to start again"):
+        complaint = r"run.npz: truncated, damaged or not a checkpoint .*; delete it to start again"
+        with pytest.raises(DataError, match=complaint):
             kept.load(small_state())
 
 
