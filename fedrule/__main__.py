@@ -1,11 +1,10 @@
-"""`python -m fedrule`: train a model, ask it about homes, serve it."""
+"""`python -m fedrule`: train a model, get recommendations from it, serve it."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import sys
-from importlib.metadata import version
 from typing import Protocol, cast
 
 from datasets.common.cli import run
@@ -13,10 +12,10 @@ from datasets.common.threads import set_threads
 
 COMMANDS = {
     "train": "train a graph method on homes and save the model",
-    "recommend": "ask a model about one home, or about all homes of a data set",
-    "serve": "answer requests over HTTP, with a page for people",
-    "show": "print what a model says about itself",
-    "pipeline": "try out a file that describes databases, or write its homes to a file",
+    "recommend": "recommend rules for one home, or for all homes of a data set",
+    "serve": "serve models over HTTP, with a web page",
+    "show": "print the card of a model",
+    "pipeline": "check a file that describes databases, or write its homes to a file",
 }
 
 
@@ -25,21 +24,30 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     set_threads(1)  # before NumPy is loaded, which comes with the commands
     chosen = _parser(arguments).parse_args(arguments)
-    return run(lambda: _module(chosen.command).run(chosen), interrupted="Stopped. Nothing was written.")
+    return run(lambda: _module(chosen.command).run(chosen), interrupted="Stopped. No output was written.")
 
 
 def _parser(arguments: list[str]) -> argparse.ArgumentParser:
-    """Only the command that is asked for is imported: to show a card needs no torch, to train needs no server."""
+    """Only the chosen command is imported: showing a card needs no torch, training no server."""
     parser = argparse.ArgumentParser(
         prog="python -m fedrule", description="Rule recommendation for real homes: train, recommend, serve."
     )
-    parser.add_argument("--version", action="version", version=f"fedrule {version('fedrule')}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, about in COMMANDS.items():
         command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
         if name == next((word for word in arguments if not word.startswith("-")), None):
             _module(name).add_arguments(command)
     return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only if asked: importlib.metadata takes longer to import than a home to answer."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        parser.exit(message=f"fedrule {version('fedrule')}\n")
 
 
 class Command(Protocol):

@@ -93,7 +93,7 @@ def test_pruned_search_against_plain_and_dense(benchmark: BenchmarkFixture) -> N
     recommender, plain = Recommender(saved), PlainSearch(saved)
     dense = {kind.__name__: DenseSearch(saved, kind) for kind in (np.float64, np.float32)}
     home = made_home(COMPARED, 0)
-    graph = HomeEncoder.of(saved.card.types, saved.card.relations).encode(home).graph
+    graph = HomeEncoder(saved.card).encode(home).graph
     answer = benchmark.pedantic(recommender.recommend, args=(home, K), rounds=100, warmup_rounds=5)
     asked = graph.device_type.tolist(), list(zip(*(c.tolist() for c in graph[2:]), strict=True)), K
     found: dict[str, list[tuple[int, int, int]]] = {}

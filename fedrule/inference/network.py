@@ -10,17 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from baselines.method import Scores
 from datasets.common.errors import DataError
 from datasets.homes import Array
 from datasets.valid import ValidRules
-from fedrule.inference.encode import Graph, Matrix, Scores
+from fedrule.inference.encode import Graph
 from fedrule.model.options import EDGES, Supports, needs_defaults, parameters_depend_on
 from fedrule.models.card import Card
 from fedrule.models.file import SavedModel, refuse_misfits
+
+Matrix: TypeAlias = npt.NDArray[np.float64]
 
 NEEDS_DEFAULTS = needs_defaults(Supports.NUMPY)
 

@@ -1,4 +1,4 @@
-"""One home as a request tells it: devices with ids and types, and the rules that it has, by device id.
+"""One home as JSON: devices with ids and types, and the rules that it has, by device id. The only validation of it.
 
 {"devices": [{"id": "door", "type": "ContactSensor", "name": "Front door"}, {"id": "lamp", "type": "Light"}],
  "rules": [{"trigger": "door", "trigger_state": "Open", "action": "Power On", "action_device": "lamp"}]}
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -16,77 +16,79 @@ from datasets.common.errors import DataError
 from datasets.common.files import Json
 from datasets.homes import Home
 
-# --- JSON as strangers send it: what is no JSON, or JSON that readers disagree on, is refused with its place.
-#
-# Python's reader takes NaN, keeps the last of two equal keys and half of a surrogate pair; none of these is meant by
-# anybody, and each would be an odd error further in.
+Id: TypeAlias = int | str
+
+INT64 = range(-(2**63), 2**63)  # as in the databases that ids come from
 
 
-class BadJson(DataError):
-    """Text that is not read: a short code for programs, the place where it is known, and what is wrong."""
+class BadHome(DataError):
+    """An invalid home: a code for programs, the place in the home, and what to do."""
 
-    def __init__(self, message: str, *, code: str = "bad_json", where: str = "") -> None:
+    def __init__(self, code: str, where: str, message: str) -> None:
         super().__init__(f"{where}: {message}" if where else message)
         self.code, self.where, self.message = code, where, message
 
 
-def parsed(body: bytes) -> Json:
-    """The content of a body or a file."""
+class BadJson(BadHome):
+    """Text that is not valid JSON."""
+
+    def __init__(self, message: str, *, code: str = "bad_json", where: str = "") -> None:
+        super().__init__(code, where, message)
+
+
+def parse_json(body: bytes) -> Json:
+    """Strictly: Python's reader also accepts NaN, duplicate keys and half of a surrogate pair, refused here."""
     if not body:
-        raise BadJson("there is nothing in it; give a JSON object")
+        raise BadJson("empty; expected a JSON object")
     try:
-        text = body.decode("utf-8-sig")  # some editors put a mark before the first letter
+        text = body.decode("utf-8-sig")  # some editors write a byte order mark
         content: Json = _DECODER.decode(text)
-        if "\\ud" in text or "\\uD" in text:  # half of a pair is no character and cannot be written back
+        if "\\ud" in text or "\\uD" in text:  # half of a pair is not a character and cannot be encoded again
             json.dumps(content, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as error:
         raise BadJson(f"byte {error.start} is not UTF-8") from None
     except UnicodeEncodeError:
         raise BadJson("a \\u escape is half of a surrogate pair") from None
     except json.JSONDecodeError as error:
-        raise BadJson(f"no JSON: {error.msg}", where=f"line {error.lineno} column {error.colno}") from None
+        raise BadJson(f"not JSON: {error.msg}", where=f"line {error.lineno} column {error.colno}") from None
     except RecursionError:
         raise BadJson("lists and objects are nested too deeply") from None
-    except BadJson:
-        raise
     except ValueError as error:  # a number with thousands of digits
-        raise BadJson(str(error).partition(";")[0]) from None
+        raise error if isinstance(error, BadJson) else BadJson(str(error).partition(";")[0]) from None
     return content
 
 
 def _object(pairs: list[tuple[str, Json]]) -> Json:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise BadJson(f"an object has the key {name[:50]!r} twice", code="duplicate_key")
-            seen.add(name)
-    return made
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for at, name in enumerate(names) if name in names[:at])
+        raise BadJson(f"an object has the key {twice[:50]!r} twice", code="duplicate_key")
+    return content
 
 
-def _no_number(name: str) -> Json:
-    raise BadJson(f"{name} is no number in JSON")
+def _constant(name: str) -> Json:
+    raise BadJson(f"{name} is not a JSON number")
 
 
-def _number(digits: str) -> float:
-    """5.0 is a whole number too, as JSON Schema has it."""
+def _float(digits: str) -> float:
+    """5.0 is an integer too, as in JSON Schema."""
     number = float(digits)
     return int(number) if number.is_integer() else number
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_number, parse_float=_number)
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)
 
 
-Id: TypeAlias = int | str
+class HomeLimits(NamedTuple):
+    """The largest home that is accepted."""
+
+    devices: int = sys.maxsize
+    rules: int = sys.maxsize
+    text: int = sys.maxsize  # characters of an id, a word or a name
 
 
-class BadHome(DataError):
-    """A home that cannot be answered: a short code for programs, where in the home, and what to do."""
-
-    def __init__(self, code: str, where: str, message: str) -> None:
-        super().__init__(f"{where}: {message}" if where else message)
-        self.code, self.where, self.message = code, where, message
+UNLIMITED = HomeLimits()
 
 
 class RequestDevice(NamedTuple):
@@ -94,10 +96,11 @@ class RequestDevice(NamedTuple):
 
     id: Id
     type: str
-    name: str = ""  # what people call it; its id where it has none
+    name: str = ""
 
     @property
     def display_name(self) -> str:
+        """Its name, or its id if it has none."""
         return self.name or str(self.id)
 
 
@@ -111,37 +114,45 @@ class RequestRule(NamedTuple):
 
 
 class HomeRequest(NamedTuple):
-    """What a home owns and what it has automated."""
+    """The devices and rules of a home."""
 
     devices: Sequence[RequestDevice]
     rules: Sequence[RequestRule] = ()
+    user: Id | None = None
 
     @classmethod
-    def from_json(cls, content: object) -> HomeRequest:
-        """From parsed JSON; what is wrong is named by its place, e.g. devices[2].type."""
-        home = _table(content, "", required=("devices",), optional=("rules", "user"))
+    def from_json(
+        cls, content: object, *, limits: HomeLimits = UNLIMITED, options: Collection[str] = ()
+    ) -> HomeRequest:
+        """From parsed JSON; a `BadHome` names the first place that is wrong, e.g. devices[2].type.
+
+        `options` are fields beside those of the home, which are left to the caller.
+        """
+        home = _fields(content, "", required=("devices",), optional=("rules", "user", *options))
+        text = limits.text
         devices = [
             RequestDevice(
-                _id(device["id"], f"{where}.id"),
-                _word(device["type"], f"{where}.type"),
-                _word(device.get("name", ""), f"{where}.name", empty=True),
+                _id(device["id"], f"{where}.id", text),
+                _text(device["type"], f"{where}.type", text),
+                _text(device.get("name", ""), f"{where}.name", text, empty=True),
             )
-            for where, device in _rows(home, "devices", required=("id", "type"), optional=("name",))
+            for where, device in _rows(home, "devices", limits.devices, required=("id", "type"), optional=("name",))
         ]
         rules = [
             RequestRule(
-                _id(rule["trigger"], f"{where}.trigger"),
-                _word(rule["trigger_state"], f"{where}.trigger_state"),
-                _word(rule["action"], f"{where}.action"),
-                _id(rule["action_device"], f"{where}.action_device"),
+                _id(rule["trigger"], f"{where}.trigger", text),
+                _text(rule["trigger_state"], f"{where}.trigger_state", text),
+                _text(rule["action"], f"{where}.action", text),
+                _id(rule["action_device"], f"{where}.action_device", text),
             )
-            for where, rule in _rows(home, "rules", required=RequestRule._fields)
+            for where, rule in _rows(home, "rules", limits.rules, required=RequestRule._fields)
         ]
-        return cls(devices, rules)
+        user = home.get("user")
+        return cls(devices, rules, None if user is None else _id(user, "user", text))
 
     @classmethod
     def from_home(cls, home: Home) -> HomeRequest:
-        """A home of `Homes`, spelled out."""
+        """One home of `Homes`."""
         devices = [RequestDevice(device.id, device.type) for device in home.devices]
         rules = [RequestRule(rule.trigger.id, *rule.relation, rule.action.id) for rule in home.rules]
         return cls(devices, rules)
@@ -150,45 +161,52 @@ class HomeRequest(NamedTuple):
     def read(cls, path: Path | str) -> HomeRequest:
         """From a JSON file; - is the standard input."""
         try:
-            return cls.from_json(parsed(sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()))
+            return cls.from_json(parse_json(sys.stdin.buffer.read() if str(path) == "-" else Path(path).read_bytes()))
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-        except (BadHome, BadJson) as error:
+        except BadHome as error:
             raise BadHome(error.code, f"{path} {error.where}".strip(), error.message) from None
 
 
 def _rows(
-    home: Mapping[str, object], name: str, *, required: Sequence[str], optional: Sequence[str] = ()
+    home: Mapping[str, object], name: str, most: int, *, required: Sequence[str], optional: Sequence[str] = ()
 ) -> Iterator[tuple[str, Mapping[str, object]]]:
     rows = home.get(name, [])
     if not isinstance(rows, list):
-        raise BadHome("wrong_kind", name, "give a list")
+        raise BadHome("wrong_kind", name, "expected a list")
+    if len(rows) > most:
+        raise BadHome(f"too_many_{name}", name, f"at most {most:,} {name} per home, got {len(rows):,}")
     for at, row in enumerate(rows):
         where = f"{name}[{at}]"
-        yield where, _table(row, where, required=required, optional=optional)
+        yield where, _fields(row, where, required=required, optional=optional)
 
 
-def _table(
+def _fields(
     content: object, where: str, *, required: Sequence[str], optional: Sequence[str] = ()
 ) -> Mapping[str, object]:
     if not isinstance(content, dict):
-        raise BadHome("wrong_kind", where, f"give an object with {', '.join(required)}")
-    if strange := [name for name in content if name not in {*required, *optional}]:  # a typo makes another one missing
-        raise BadHome("unexpected", where, f"{strange[0]!r} is not known; known: {', '.join([*required, *optional])}")
-    if missing := [name for name in required if name not in content]:
-        raise BadHome("missing", where, f"{', '.join(missing)} is missing")
+        raise BadHome("wrong_kind", where, f"expected an object with {', '.join(required)}")
+    for name in content:  # before what is missing: a misspelled field is both
+        if name not in required and name not in optional:
+            place = f"{where}.{name[:50]}".removeprefix(".")
+            raise BadHome("unexpected", place, f"unknown field; known: {', '.join([*required, *optional])}")
+    for name in required:
+        if name not in content:
+            raise BadHome("missing", f"{where}.{name}".removeprefix("."), f"{name} is missing")
     return content
 
 
-def _id(value: object, where: str) -> Id:
-    if isinstance(value, str) and value:
+def _id(value: object, where: str, most: int) -> Id:
+    if type(value) is int and value in INT64:  # a bool is not an id
         return value
-    if type(value) is int and -(2**63) <= value < 2**63:  # True is no number
-        return value
-    raise BadHome("wrong_kind", where, f"{value!r} is no id; give text or a whole number of 64 bits")
+    if type(value) is str and value:
+        return _text(value, where, most)
+    raise BadHome("wrong_kind", where, "expected a non-empty string or a 64-bit integer")
 
 
-def _word(value: object, where: str, *, empty: bool = False) -> str:
+def _text(value: object, where: str, most: int, *, empty: bool = False) -> str:
     if not isinstance(value, str) or not (value or empty):
-        raise BadHome("wrong_kind", where, f"{value!r} is no word; give text")
+        raise BadHome("wrong_kind", where, "expected a string" if empty else "expected a non-empty string")
+    if len(value) > most:
+        raise BadHome("too_long", where, f"at most {most} characters, got {len(value):,}")
     return value

@@ -18,7 +18,7 @@ from pydantic_core import to_json
 
 from datasets.common.errors import DataError
 from datasets.common.files import Json
-from fedrule.inference.request import BadHome, BadJson, parsed
+from fedrule.inference.request import BadHome, BadJson, parse_json
 from fedrule.serving.errors import RETRY, ApiError, ClientGone
 from fedrule.serving.limits import Limits
 from fedrule.serving.metrics import Metrics
@@ -299,7 +299,7 @@ class Service:
 
 def _json(body: bytes) -> Json:
     try:
-        return parsed(body)
+        return parse_json(body)
     except BadJson as bad:
         raise ApiError(400, bad.code, bad.message, where=bad.where) from None
 

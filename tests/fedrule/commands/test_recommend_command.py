@@ -66,9 +66,9 @@ def test_what_is_unknown_is_refused_or_left_out_and_named(model, asked, capsys):
     content["devices"].append({"id": "k", "type": "Kettle"})
     asked.write_text(json.dumps(content))
     assert main(["recommend", str(model), str(asked)]) == 1
-    assert f"{asked} devices[6].type: the model never saw the type 'Kettle'" in capsys.readouterr().err
+    assert f"{asked} devices[6].type: the model does not know the type 'Kettle'" in capsys.readouterr().err
     assert main(["recommend", str(model), str(asked), "--ignore-unknown"]) == 0
-    assert "left out: device k: the model never saw the type 'Kettle'\n" in capsys.readouterr().out
+    assert "ignored: device k: unknown type 'Kettle'\n" in capsys.readouterr().out
 
 
 def test_a_home_without_a_candidate_is_told_so(model, asked, capsys):
@@ -84,7 +84,7 @@ def test_all_homes_go_to_a_file(many, ending, tmp_path, capsys):
     asked = ["recommend", str(model), "--all", str(file), "--out", str(out), "-k", "3"]
     assert main(asked) == 1
     told = capsys.readouterr().err
-    assert f"the model never saw the type {homes.types[-1]}; let what is unknown be ignored" in told
+    assert f"the model does not know the type {homes.types[-1]}; ignore what is unknown" in told
     assert not out.exists()
     assert main([*asked, "--ignore-unknown", "--jobs", "2"]) == 0
     told = capsys.readouterr().out
@@ -92,7 +92,7 @@ def test_all_homes_go_to_a_file(many, ending, tmp_path, capsys):
     lists = read[ending](out)
     ranked = Recommender.load(model).recommend_many(homes, 3, unknown="ignore")
     assert told.startswith(f"{len(ranked)} recommendations for 40 homes are in {out}\n")
-    assert "left out, unknown to the model: " in told
+    assert "ignored, unknown to the model: " in told
     assert lists["text"].tolist() == ranked.frame()["text"].tolist()
 
 
@@ -136,7 +136,7 @@ def test_homes_of_a_database_are_asked_part_by_part(many, tmp_path, capsys, monk
         (["MODEL", "--all", "ifttt-synthetic", "--out", "x.xls"], "x.xls: name a file that ends with .parquet"),
         (["MODEL", "--all", "ifttt-synthetik", "--out", "x.csv"], "did you mean 'ifttt-synthetic'?"),
         (["MODEL", "--all", "ifttt-synthetic", "--out", "x.csv", "--jobs", "0"], "jobs 0: use 1 or more"),
-        (["MODEL", "HOME", "-k", "0"], "k 0: ask for 1, 2, 3, ..."),
+        (["MODEL", "HOME", "-k", "0"], "k must be an integer of at least 1, got 0"),
         (["MODEL", "nothing.json"], "nothing.json: cannot be read (No such file or directory)"),
         (["nothing.safetensors", "HOME"], "nothing.safetensors: no such model; make one with"),
         (["HOME", "HOME"], "it is no model of fedrule"),

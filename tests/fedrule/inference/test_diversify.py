@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from datasets import DataError, Relation
 from fedrule.inference import HomeRequest, Recommender, RequestDevice
 from fedrule.inference.encode import Graph
-from fedrule.inference.recommender import Diversified
-from fedrule.inference.search import search_of
+from fedrule.inference.recommender import search_of
+from fedrule.inference.search import Diversified
 from tests.support.random_models import cases, random_model
 
 
@@ -61,5 +61,5 @@ def test_a_house_of_lamps_is_not_told_the_same_thing_ten_times():
 @pytest.mark.parametrize("max_similar", [-1, True, 1.5])
 def test_what_is_no_number_of_rules_is_refused(max_similar):
     recommender = Recommender(random_model(("Lamp",), (Relation("On", "Power On"),), valid=1.0))
-    with pytest.raises(DataError, match="rules of one kind, or 0 for any number"):
+    with pytest.raises(DataError, match="max_similar must be an integer of at least 0"):
         recommender.recommend({"devices": [{"id": 1, "type": "Lamp"}]}, max_similar=max_similar)

@@ -1,4 +1,4 @@
-"""A home as JSON tells it: what is wrong with it has a code, a place and a remedy; what a model never saw likewise."""
+"""A home as JSON: errors have a code, a place and a remedy, and so does what the model does not know."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from datasets import DataError
 from fedrule.inference import BadHome, HomeRequest, Recommender, RequestDevice, RequestRule
 from fedrule.inference.encode import HomeEncoder
-from tests.support.small_model import RELATIONS, TYPES, small_model
+from fedrule.inference.request import HomeLimits
+from tests.support.small_model import small_model
 
 DOOR, LAMP = {"id": "door", "type": "ContactSensor"}, {"id": "lamp", "type": "Light"}
 RULE = {"trigger": "door", "trigger_state": "Open", "action": "Power On", "action_device": "lamp"}
@@ -28,8 +29,8 @@ def without(table, name):
     return {key: value for key, value in table.items() if key != name}
 
 
-def numbered(home, unknown="refuse"):
-    return HomeEncoder.of(TYPES, RELATIONS).encode(home, unknown)
+def encoded(home, unknown="refuse"):
+    return HomeEncoder(small_model().card).encode(home, unknown)
 
 
 def rules_of(graph):
@@ -57,38 +58,56 @@ def test_a_home_of_homes_is_the_same_in_words(two):
     ]
 
 
+LARGEST = HomeLimits(devices=2, rules=1, text=13)
 NO_TEXT = [5, 0.5, None, True, ["a"], {"a": 1}, ""]
 NO_ID = [0.5, None, True, False, ["a"], {"a": 1}, ""]
 MALFORMED = [
-    *((content, "wrong_kind", "", "give an object with devices") for content in (None, 5, "home", [], [HOME], True)),
-    ({}, "missing", "", "devices is missing"),
-    (without(HOME, "devices"), "missing", "", "devices is missing"),
-    ({**HOME, "rooms": []}, "unexpected", "", "'rooms' is not known; known: devices, rules, user"),
-    *(({"devices": rows}, "wrong_kind", "devices", "give a list") for rows in (None, 5, "door", DOOR, True)),
-    *(({**HOME, "rules": rows}, "wrong_kind", "rules", "give a list") for rows in (None, 5, "rule", RULE, False)),
     *(
-        ({"devices": [LAMP, row]}, "wrong_kind", "devices[1]", "give an object with id, type")
+        (content, "wrong_kind", "", "expected an object with devices")
+        for content in (None, 5, "home", [], [HOME], True)
+    ),
+    ({}, "missing", "devices", "devices is missing"),
+    (without(HOME, "devices"), "missing", "devices", "devices is missing"),
+    ({**HOME, "rooms": []}, "unexpected", "rooms", "unknown field; known: devices, rules, user"),
+    *(({"devices": rows}, "wrong_kind", "devices", "expected a list") for rows in (None, 5, "door", DOOR, True)),
+    *(({**HOME, "rules": rows}, "wrong_kind", "rules", "expected a list") for rows in (None, 5, "rule", RULE, False)),
+    *(
+        ({"devices": [LAMP, row]}, "wrong_kind", "devices[1]", "expected an object with id, type")
         for row in (None, 5, "door", [], [DOOR])
     ),
-    ({"devices": [LAMP, without(DOOR, "id")]}, "missing", "devices[1]", "id is missing"),
-    ({"devices": [{}]}, "missing", "devices[0]", "id, type is missing"),
-    ({"devices": [{**DOOR, "room": 1}]}, "unexpected", "devices[0]", "'room' is not known; known: id, type, name"),
-    *(({"devices": [{**DOOR, "id": id_}]}, "wrong_kind", "devices[0].id", "is no id; give text or a") for id_ in NO_ID),
-    *(({"devices": [{**DOOR, "type": word}]}, "wrong_kind", "devices[0].type", "is no word") for word in NO_TEXT),
-    *(({"devices": [{**DOOR, "name": word}]}, "wrong_kind", "devices[0].name", "is no word") for word in NO_TEXT[:-1]),
+    ({"devices": [LAMP, without(DOOR, "id")]}, "missing", "devices[1].id", "id is missing"),
+    ({"devices": [{}]}, "missing", "devices[0].id", "id is missing"),
+    ({"devices": [{**DOOR, "room": 1}]}, "unexpected", "devices[0].room", "unknown field; known: id, type, name"),
     *(
-        ({**HOME, "rules": [RULE, row]}, "wrong_kind", "rules[1]", "give an object with trigger, trigger_state")
+        ({"devices": [{**DOOR, "id": id_}]}, "wrong_kind", "devices[0].id", "expected a non-empty string or a 64-bit")
+        for id_ in NO_ID
+    ),
+    *(
+        ({"devices": [{**DOOR, "type": word}]}, "wrong_kind", "devices[0].type", "expected a non-empty string")
+        for word in NO_TEXT
+    ),
+    *(
+        ({"devices": [{**DOOR, "name": word}]}, "wrong_kind", "devices[0].name", "expected a string")
+        for word in NO_TEXT[:-1]
+    ),
+    *(
+        ({**HOME, "rules": [RULE, row]}, "wrong_kind", "rules[1]", "expected an object with trigger, trigger_state")
         for row in (None, 5, "rule", [], ["door", "Open", "Power On", "lamp"])
     ),
-    *(({**HOME, "rules": [without(RULE, name)]}, "missing", "rules[0]", f"{name} is missing") for name in RULE),
-    ({**HOME, "rules": [{**RULE, "delay": 5}]}, "unexpected", "rules[0]", "'delay' is not known"),
+    *(({**HOME, "rules": [without(RULE, name)]}, "missing", f"rules[0].{name}", f"{name} is missing") for name in RULE),
+    ({**HOME, "rules": [{**RULE, "delay": 5}]}, "unexpected", "rules[0].delay", "unknown field"),
     *(
-        ({**HOME, "rules": [{**RULE, end: id_}]}, "wrong_kind", f"rules[0].{end}", "is no id")
+        (
+            {**HOME, "rules": [{**RULE, end: id_}]},
+            "wrong_kind",
+            f"rules[0].{end}",
+            "expected a non-empty string or a 64-bit",
+        )
         for end in ("trigger", "action_device")
         for id_ in NO_ID
     ),
     *(
-        ({**HOME, "rules": [{**RULE, part: word}]}, "wrong_kind", f"rules[0].{part}", "is no word")
+        ({**HOME, "rules": [{**RULE, part: word}]}, "wrong_kind", f"rules[0].{part}", "expected a non-empty string")
         for part in ("trigger_state", "action")
         for word in NO_TEXT
     ),
@@ -107,6 +126,31 @@ def test_malformed_json_has_a_code_and_a_place(tmp_path, content, code, where, m
         HomeRequest.read(path)
     assert str(caught.value).startswith(f"{path} {where}".strip() + ": ")
     assert caught.value.code == code
+
+
+def test_a_home_within_the_limits_is_read_with_its_user_and_fields_of_others_are_left_alone():
+    content = {**HOME, "user": 7, "k": object()}
+    home = HomeRequest.from_json(content, limits=LARGEST, options=("k",))
+    assert home == HomeRequest.from_json(HOME)._replace(user=7)
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "where", "message"),
+    [
+        ({"devices": [DOOR, LAMP, DOOR]}, "too_many_devices", "devices", "at most 2 devices per home, got 3"),
+        ({"rules": [RULE, RULE]}, "too_many_rules", "rules", "at most 1 rules per home, got 2"),
+        ({"user": "u" * 14}, "too_long", "user", "at most 13 characters, got 14"),
+        ({"devices": [{**DOOR, "name": "n" * 14}]}, "too_long", "devices[0].name", "at most 13 characters, got 14"),
+        ({"devices": [{**DOOR, "id": "i" * 14}]}, "too_long", "devices[0].id", "at most 13 characters, got 14"),
+        ({"rules": [{**RULE, "action": "a" * 14}]}, "too_long", "rules[0].action", "at most 13 characters, got 14"),
+        ({"user": 1.5}, "wrong_kind", "user", "expected a non-empty string or a 64-bit integer"),
+        ({"user": 2**63}, "wrong_kind", "user", "expected a non-empty string or a 64-bit integer"),
+    ],
+)
+def test_a_home_beyond_the_limits_is_refused_at_its_place(change, code, where, message):
+    with pytest.raises(BadHome) as caught:
+        HomeRequest.from_json({**HOME, **change}, limits=LARGEST)
+    assert (caught.value.code, caught.value.where, caught.value.message) == (code, where, message)
 
 
 ANYTHING = st.recursive(
@@ -134,13 +178,13 @@ def test_any_json_is_a_home_or_refused(content):
 @pytest.mark.parametrize(
     ("content", "code", "message"),
     [
-        (b"", "bad_json", ": there is nothing in it"),
-        (b"{", "bad_json", " line 1 column 2: no JSON: Expecting property name"),
+        (b"", "bad_json", ": empty; expected a JSON object"),
+        (b"{", "bad_json", " line 1 column 2: not JSON: Expecting property name"),
         (b"\xff\xfe", "bad_json", ": byte 0 is not UTF-8"),
         (b"[" * 100_000, "bad_json", ": lists and objects are nested too deeply"),
         (b'{"devices": ' + b"1" * 5000 + b"}", "bad_json", ": Exceeds the limit"),
         (b'{"devices": [], "devices": []}', "duplicate_key", ": an object has the key 'devices' twice"),
-        (b'{"devices": NaN}', "bad_json", ": NaN is no number in JSON"),
+        (b'{"devices": NaN}', "bad_json", ": NaN is not a JSON number"),
         (
             b'{"devices": [{"id": "a\\ud800", "type": "Light"}]}',
             "bad_json",
@@ -177,7 +221,7 @@ def test_a_home_may_come_in_by_the_standard_input(monkeypatch):
     ("change", "code", "where", "message"),
     [
         ({"devices": []}, "no_devices", "devices", "at least one device"),
-        ({"devices": [DOOR, LAMP, DOOR]}, "duplicate_device", "devices[2].id", "'door' is the id of devices[0] too"),
+        ({"devices": [DOOR, LAMP, DOOR]}, "duplicate_device", "devices[2].id", "'door' is also the id of devices[0]"),
         ({"devices": [DOOR]}, "missing_device", "rules[0].action_device", "the home has no device 'lamp'"),
         ({"devices": [LAMP]}, "missing_device", "rules[0].trigger", "the home has no device 'door'"),
         ({"devices": [DOOR, {**LAMP, "id": 1}], "rules": [{**RULE, "action_device": "1"}]}, "missing_device",
@@ -185,11 +229,11 @@ def test_a_home_may_come_in_by_the_standard_input(monkeypatch):
         ({"devices": [DOOR, {**LAMP, "type": "Lihgt"}]}, "unknown_type", "devices[1].type", "did you mean 'Light'?"),
         ({"devices": [DOOR, {**LAMP, "type": "Kettle"}]}, "unknown_type", "devices[1].type", "leave it out, or"),
         ({"rules": [RULE, {**RULE, "action": "Power Onn"}]}, "unknown_relation", "rules[1]",
-         "never saw the action 'Power Onn'; did you mean 'Power On'?"),
+         "does not know the action 'Power Onn'; did you mean 'Power On'?"),
         ({"rules": [{**RULE, "trigger_state": "Boils", "action": "Whistle"}]}, "unknown_relation", "rules[0]",
-         "never saw the trigger state 'Boils'; leave it out"),
+         "does not know the trigger state 'Boils'; leave it out"),
         ({"rules": [{**RULE, "action": "Power Off"}]}, "unknown_relation", "rules[0]",
-         "never saw 'Open' and 'Power Off' in one rule; leave it out"),
+         "does not know 'Open' and 'Power Off' in one rule; leave it out"),
     ],
 )  # fmt: skip
 def test_a_home_that_no_model_can_answer_is_refused_with_its_place(recommender, change, code, where, message):
@@ -215,14 +259,14 @@ def test_the_unknown_is_left_out_and_named_where_it_is_ignored(recommender):
         {**RULE, "trigger": "kettle", "action": "Whistle"},
     ]
     home = HomeRequest.from_json({"devices": [kettle, DOOR, LAMP], "rules": rules})
-    found = numbered(home, "ignore")
+    found = encoded(home, "ignore")
     assert [device.id for device in found.devices] == ["door", "lamp"]
     assert rules_of(found.graph) == [(0, 1, 0)]
     assert found.ignored == (
-        "device kettle: the model never saw the type 'Kettle'",
-        "rule 'Open' -> 'Power On' (number 1): a device of it is left out",
-        "rule 'Boils' -> 'Power On' (number 3): the model never saw its relation",
-        "rule 'Open' -> 'Whistle' (number 4): the model never saw its relation",
+        "device kettle: unknown type 'Kettle'",
+        "rule 1, 'Open' -> 'Power On': one of its devices is ignored",
+        "rule 3, 'Boils' -> 'Power On': unknown relation",
+        "rule 4, 'Open' -> 'Whistle': unknown relation",
     )
     answer = recommender.recommend(home, unknown="ignore")
     assert answer.rules == recommender.recommend(HomeRequest.from_json(HOME)).rules
@@ -232,7 +276,7 @@ def test_the_unknown_is_left_out_and_named_where_it_is_ignored(recommender):
 def test_a_home_of_unknown_devices_alone_has_an_empty_list(recommender):
     answer = recommender.recommend(HomeRequest([RequestDevice(1, "Kettle")]), unknown="ignore")
     assert answer.rules == ()
-    assert answer.ignored == ("device 1: the model never saw the type 'Kettle'",)
+    assert answer.ignored == ("device 1: unknown type 'Kettle'",)
 
 
 def test_another_way_with_the_unknown_is_refused(recommender):
@@ -243,7 +287,7 @@ def test_another_way_with_the_unknown_is_refused(recommender):
 def test_a_rule_that_stands_twice_counts_once(recommender):
     other = {**RULE, "trigger_state": "Closed", "action": "Power Off"}
     once, twice = ({**HOME, "rules": rules} for rules in ([RULE, other], [RULE, other, RULE, RULE]))
-    assert rules_of(numbered(HomeRequest.from_json(twice)).graph) == [(0, 1, 0), (0, 1, 1)]
+    assert rules_of(encoded(HomeRequest.from_json(twice)).graph) == [(0, 1, 0), (0, 1, 1)]
     assert recommender.recommend(HomeRequest.from_json(twice)) == recommender.recommend(HomeRequest.from_json(once))
 
 

@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.method import LARGEST_SCORE
 from benchmarks.references.search import PlainSearch
 from datasets import Relation
-from fedrule.inference import search as many_homes
-from fedrule.inference import search as one_home
-from fedrule.inference import search as searches
-from fedrule.inference.encode import Graph, best_of_each, not_below
+from baselines.method import LARGEST_SCORE
+from fedrule.inference import network_search as network_module
+from fedrule.inference import search as search_module
+from fedrule.inference.encode import Graph
 from fedrule.inference.network import NumpyNetwork
-from fedrule.inference.search import NetworkSearch, ScorerSearch, search_of
+from fedrule.inference.network_search import NetworkSearch, best_of_each, not_below
+from fedrule.inference.recommender import search_of
+from fedrule.inference.search import ScorerSearch
 from fedrule.models.file import SavedModel
 from tests.support.random_models import cases, random_model
 
@@ -103,9 +104,9 @@ def test_it_does_not_matter_how_much_is_searched_at_once(case, k, at_once):
     search = network_search(case.saved)
     expected = one_after_the_other(search, case.homes, k)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(one_home, "CANDIDATES", at_once)
-        patch.setattr(one_home, "CELLS", at_once)
-        patch.setattr(many_homes, "ROWS", at_once)
+        patch.setattr(network_module, "CHUNK", at_once)
+        patch.setattr(network_module, "CELLS", at_once)
+        patch.setattr(network_module, "ROWS", at_once)
         assert one_after_the_other(search, case.homes, k) == expected
         assert rows(search.many(case.homes, k)) == expected[0]
 
@@ -116,7 +117,7 @@ def test_nor_for_the_scorer(case, k, at_once):
     search = scorer_search(case.saved)
     expected = rows(search.many(case.homes, k))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(searches, "CANDIDATES", at_once)
+        patch.setattr(search_module, "CANDIDATES", at_once)
         assert rows(search.many(case.homes, k)) == expected
 
 
@@ -240,8 +241,8 @@ def test_a_large_home_is_searched_in_little_memory(monkeypatch):
     graph = graph_of(types, [(device, device + 1, device % 5) for device in range(0, 298, 3)])
     search = network_search(saved)
     expected = search.one(graph, 10)
-    monkeypatch.setattr(one_home, "CANDIDATES", 4000)
-    monkeypatch.setattr(one_home, "CELLS", 4000)
+    monkeypatch.setattr(network_module, "CHUNK", 4000)
+    monkeypatch.setattr(network_module, "CELLS", 4000)
     tracemalloc.start()
     found = search.one(graph, 10)
     peak = tracemalloc.get_traced_memory()[1]
@@ -253,8 +254,8 @@ def test_a_large_home_is_searched_in_little_memory(monkeypatch):
 
 def test_so_is_one_whose_scores_are_all_equal(monkeypatch):
     flat = random_model(TYPES, RELATIONS, valid=1.0, step=1e9)
-    monkeypatch.setattr(one_home, "CANDIDATES", 4000)
-    monkeypatch.setattr(one_home, "CELLS", 4000)
+    monkeypatch.setattr(network_module, "CHUNK", 4000)
+    monkeypatch.setattr(network_module, "CELLS", 4000)
     tracemalloc.start()
     found = network_search(flat).one(graph_of(np.arange(300) % 3), 10)
     peak = tracemalloc.get_traced_memory()[1]
