@@ -47,7 +47,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
 
-        parser.exit(message=f"fedrule {version('fedrule')}\n")
+        sys.stdout.write(f"fedrule {version('fedrule')}\n")
+        parser.exit()
 
 
 class Command(Protocol):

@@ -51,8 +51,8 @@ def training_options(saved: SavedModel, options: Mapping[str, object]) -> dict[s
     for name in fixed:
         if name in options and options[name] != card.options[name]:
             raise DataError(
-                f"{name} {options[name]} decides what a model is, and this one has {card.options[name]}; leave it out, "
-                "or train anew"
+                f"{name} cannot change from {card.options[name]} to {options[name]} in a saved model; leave it out, or "
+                "train from scratch"
             )
     width = saved.weights["phi.relation"].shape[1] if "phi.relation" in saved.weights else 0
     kept = card.options | ({"predictor_hidden": width} if width else {})  # 0 would grow with the relations

@@ -55,6 +55,22 @@ def test_json_is_what_the_service_has_in_its_answer(model, asked, capsys):
     assert json.loads(capsys.readouterr().out) == answer.as_json()
 
 
+LIGHT = """
+import sys
+from fedrule.__main__ import main
+code = main(sys.argv[1:])
+sys.stderr.write(" ".join(sorted({"pandas", "pyarrow", "scipy", "torch"} & sys.modules.keys())))
+sys.exit(code)
+"""
+
+
+def test_the_command_for_one_home_loads_neither_pandas_nor_pyarrow_nor_scipy_nor_torch(model, asked):
+    command = [sys.executable, "-c", LIGHT, "recommend", str(model), str(asked), "-k", "2", "--max-similar", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.startswith("  1. When *")
+
+
 def test_a_home_comes_in_by_the_standard_input(model, asked, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(asked.read_bytes())))
     assert main(["recommend", str(model), "-", "-k", "1"]) == 0
@@ -91,7 +107,7 @@ def test_all_homes_go_to_a_file(many, ending, tmp_path, capsys):
     read = {".csv": pd.read_csv, ".jsonl": lambda path: pd.read_json(path, lines=True), ".parquet": pd.read_parquet}
     lists = read[ending](out)
     ranked = Recommender.load(model).recommend_many(homes, 3, unknown="ignore")
-    assert told.startswith(f"{len(ranked)} recommendations for 40 homes are in {out}\n")
+    assert told.startswith(f"{len(ranked)} recommendations for 40 homes written to {out}\n")
     assert "ignored, unknown to the model: " in told
     assert lists["text"].tolist() == ranked.frame()["text"].tolist()
 

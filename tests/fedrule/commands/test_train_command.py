@@ -6,6 +6,7 @@ import io
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -33,19 +34,19 @@ def test_it_trains_saves_and_says_what_to_do_next(tmp_path, capsys):
     said = capsys.readouterr().out
     card = SavedModel.load(out).card
     assert (card.method, card.options["encoder"], card.trainings[0].seed) == ("graphrule", "gcn", 3)
-    assert "graphrule has learned from 120 homes of wyze-synthetic" in said
+    assert "graphrule: trained on 120 homes of wyze-synthetic" in said
     assert f"hit rate at 10                 {card.metrics['ranking']['hr@10']:8.4f}" in said
     assert f"AUC                            {card.metrics['paper']['auc']:8.4f}" in said
     assert f"python -m fedrule recommend {out} HOME.json" in said
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]
 
 
-def test_it_goes_on_from_a_model_with_the_method_of_the_model(tmp_path, capsys):
+def test_training_continues_from_a_model_with_the_method_of_the_model(tmp_path, capsys):
     first, second = tmp_path / "first.safetensors", tmp_path / "second.safetensors"
     assert train("--data", DATA, "--method", "fedgnn", "--out", str(first), *SMALL) == 0
     new = "wyze-synthetic:homes=60,seed=9"
     assert train("--data", new, "--continue-from", str(first), "--out", str(second)) == 0
-    assert "learned from 60 homes of wyze-synthetic and, before, 120 others" in capsys.readouterr().out
+    assert "trained on 60 homes of wyze-synthetic and, before, 120 others" in capsys.readouterr().out
     card = SavedModel.load(second).card
     assert (card.method, [training.homes for training in card.trainings]) == ("fedgnn", [120, 60])
 
@@ -80,6 +81,33 @@ def test_homes_come_from_databases(tmp_path):
     assert SavedModel.load(out).card.trainings[0].homes == homes.n_homes
 
 
+def test_a_killed_training_resumes_when_the_command_is_given_again(tmp_path, capsys):
+    homes = tmp_path / "homes.parquet"
+    datasets.load("wyze-synthetic", homes=120).save(homes)
+    command = ["train", "--data", str(homes), "--method", "fedgnn", "--patience", "0", "--quiet"]
+    command += ["--set", "rounds=400", "--set", "hidden=4", "--set", "predictor_hidden=8"]
+    whole, out, folder = tmp_path / "whole.safetensors", tmp_path / "model.safetensors", tmp_path / "checkpoints"
+    assert main([*command, "--out", str(whole)]) == 0
+    command += ["--out", str(out), "--checkpoints", str(folder), "--every", "5"]
+    with subprocess.Popen([sys.executable, "-m", "fedrule", *command]) as process:
+        while not (kept := list(folder.glob("model.safetensors.npz"))) and process.poll() is None:
+            time.sleep(0.01)
+        process.kill()
+    assert (process.returncode, len(kept), out.exists()) == (-signal.SIGKILL, 1, False)
+    assert main(command) == 0
+    first, second = SavedModel.load(whole), SavedModel.load(out)
+    assert {name: array.tobytes() for name, array in first.arrays.items()} == {
+        name: array.tobytes() for name, array in second.arrays.items()
+    }
+    assert list(folder.iterdir()) == []  # not needed any more
+
+
+def test_a_central_method_says_that_it_keeps_no_checkpoints(tmp_path, capsys):
+    out = tmp_path / "model.safetensors"
+    assert train("--data", DATA, "--out", str(out), "--checkpoints", str(tmp_path / "run.npz"), *SMALL) == 1
+    assert "graphrule cannot resume from checkpoints; only federated methods can" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -93,7 +121,7 @@ def test_homes_come_from_databases(tmp_path):
         (["--data", DATA, "--set", "rounds"], "write KEY=VALUE"),
         (["--data", DATA, "--set", "rounds=few"], "rounds='few'"),
         (["--data", DATA, "--set", "encoder=gin"], "gcn"),
-        (["--data", DATA, "--test", "2"], "test 2.0"),
+        (["--data", DATA, "--test", "2"], "test must be in (0, 1), e.g. 0.2, got 2.0"),
         (["--data", DATA, "--continue-from", "nowhere.safetensors"], "nowhere.safetensors: no such model"),
         (["--data", DATA, "--threads", "0"], "threads 0"),
         (["--data", DATA, "--import", "no_such_module"], "--import no_such_module: No module named"),
@@ -147,7 +175,7 @@ def test_a_person_sees_rounds_and_losses_go_by(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stderr", watched)
     assert train("--data", DATA, "--out", str(tmp_path / "model.safetensors"), *SMALL) == 0
     assert "3/3" in watched.getvalue()
-    assert "watched 0." in watched.getvalue()
+    assert "validation 0." in watched.getvalue()
     quiet = Terminal()
     monkeypatch.setattr(sys, "stderr", quiet)
     assert train("--data", DATA, "--out", str(tmp_path / "model.safetensors"), "--quiet", *SMALL) == 0
@@ -175,6 +203,6 @@ def test_ctrl_c_is_one_line_and_leaves_the_old_model(tmp_path):
             process.wait(timeout=600)
         finally:
             process.kill()
-    assert (process.returncode, message) == (130, "Stopped. Nothing was written.\n")
+    assert (process.returncode, message) == (130, "Stopped. No output was written.\n")
     assert out.read_bytes() == b"the old model"
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["homes.parquet", "model.safetensors"]

@@ -255,3 +255,18 @@ def test_a_home_without_a_relation_to_recommend_is_passed_over():
     )
     ranked = Recommender(random_model(homes.types, homes.relations, valid=1.0)).recommend_many(homes)
     assert [row[:6] for row in lines_of(ranked)] == [(3, 1, 6, "On", "On", 7), (3, 2, 7, "On", "On", 6)]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 0), (1, 0, 1)], ids=["numbers first", "text first"])
+def test_ids_that_are_numbers_in_some_parts_and_text_in_others_are_text_in_parquet(two, tmp_path, order):
+    saved = random_model(two.types, two.relations, valid=1.0)
+    named = replace(two, device_ids=np.array([f"id {device}" for device in two.device_ids.tolist()]))
+    parts = [Recommender(saved).recommend_many((two, named)[which], 2) for which in order]
+    path = tmp_path / "lists.parquet"
+    assert write_all(parts, path) == (3 * two.n_homes, sum(map(len, parts)))
+    found = pd.read_parquet(path)
+    for column in ("user", "trigger", "action_device", "text"):
+        expected = [value for part in parts for value in part.frame()[column].tolist()]
+        mixed = column in ("trigger", "action_device")
+        assert found[column].tolist() == ([str(value) for value in expected] if mixed else expected)
+    assert [file.name for file in tmp_path.iterdir()] == ["lists.parquet"]

@@ -145,7 +145,7 @@ def test_a_lesson_is_added_and_the_first_one_stays():
     assert counts_of(model).n_homes == EARLIER.n_homes + train.n_homes
 
 
-def test_the_rate_is_a_tenth_in_the_second_lesson_and_stays_in_the_third():
+def test_the_rate_is_a_tenth_in_the_second_training_and_stays_in_the_third():
     saved = fedrule.train(EARLIER, options={"rounds": 2}, test=0.4)
     second = fedrule.train(NEW, continue_from=saved, test=0.4)
     third = fedrule.train(NEW.subset(np.arange(NEW.n_homes - 1)), continue_from=second, test=0.4)
@@ -155,7 +155,7 @@ def test_the_rate_is_a_tenth_in_the_second_lesson_and_stays_in_the_third():
     assert chosen.card.options["learning_rate"] == 0.02
 
 
-def test_it_goes_on_from_a_file_of_any_method_as_it_does_from_the_model(tmp_path):
+def test_training_continues_from_a_file_of_any_method_as_from_the_model(tmp_path):
     saved = fedrule.train(EARLIER, "fedrule", options={"rounds": 3}, test=0.4)
     saved.save(tmp_path / "model.safetensors")
     first, second = (fedrule.train(NEW, continue_from=of, test=0.4) for of in (saved, tmp_path / "model.safetensors"))
@@ -185,9 +185,9 @@ def test_the_predictor_stays_as_wide_as_it_was():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"method": "fedrule"}, "of graphrule and cannot become one of fedrule"),
-        ({"options": {"hidden": 8}}, "hidden 8 decides what a model is, and this one has 16"),
-        ({"options": {"bias": "counts"}}, "bias counts decides"),
+        ({"method": "fedrule"}, "cannot continue training a graphrule model as fedrule"),
+        ({"options": {"hidden": 8}}, "hidden cannot change from 16 to 8"),
+        ({"options": {"bias": "counts"}}, "bias cannot change from none to counts"),
         ({"options": {"roundz": 8}}, "did you mean 'rounds'"),
     ],
 )
@@ -196,8 +196,8 @@ def test_a_model_cannot_become_another_one(arguments, says):
         fedrule.train(NEW, continue_from=learned(), **arguments)
 
 
-def test_homes_that_the_model_has_learned_from_are_refused():
-    # Their test rules would be rules that it was told.
+def test_homes_that_the_model_was_trained_on_are_refused():
+    # Their test rules would be among its training rules.
     first = fedrule.train(NEW, "graphrule", options={"rounds": 2}, patience=0)
-    with pytest.raises(DataError, match="the model has learned from these very homes on "):
+    with pytest.raises(DataError, match="the model was trained on these homes on "):
         fedrule.train(NEW, continue_from=first, seed=5)

@@ -25,6 +25,7 @@ pytest.importorskip("torch", reason="the graph formulation needs the extra graph
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.evidence.statistics import Statistics
+from fedrule.federated import Checkpoint
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.methods.graphrule import GraphRule
 from fedrule.models.card import Scale
@@ -60,6 +61,59 @@ def test_the_card_says_what_it_was_trained_on_and_how_well_it_does(quick):
     assert {"fedrule", "python", "torch", "numpy"} <= card.versions.keys()
     assert set(card.metrics["ranking"]) == {"mrr", "hr@1", "hr@5", "hr@10", "ndcg@10", "hidden", "homes"}
     assert set(card.metrics["paper"]) == {"loss", "auc", "mr", "mr_rt", "hidden"}
+
+
+def test_without_an_evaluation_the_model_is_the_same_and_has_no_test_metrics(quick):
+    plain = fedrule.train(HOMES, options=QUICK, patience=3)
+    assert plain.card.metrics == {}
+    assert plain.card.scale == quick.card.scale
+    assert {name: array.tobytes() for name, array in plain.arrays.items()} == {
+        name: array.tobytes() for name, array in quick.arrays.items()
+    }
+
+
+class Killed(Exception):
+    """Stands for a process that is killed."""
+
+
+@pytest.mark.parametrize("patience", [0, 2])
+@pytest.mark.parametrize(("method", "options"), [("fedrule", {"hidden": 4}), ("fedrank", {"candidates": 20})])
+def test_a_killed_training_resumes_from_its_checkpoint_with_the_same_result(method, options, patience, tmp_path):
+    options = options | {"rounds": 7, "participation": 0.5}
+    homes = HOMES.subset(np.arange(60))
+    whole = fedrule.train(homes, method, options=options, patience=patience)
+    checkpoint = Checkpoint(tmp_path / "run.npz", every=2)
+    rounds = []
+
+    def kill(done, of, fitted, values):  # noqa: ARG001
+        rounds.append(done)
+        if done == 5:
+            raise Killed
+
+    arguments = {"options": options, "patience": patience, "checkpoint": checkpoint}
+    with pytest.raises(Killed):
+        fedrule.train(homes, method, on_round=kill, **arguments)
+    resumed = fedrule.train(homes, method, on_round=lambda *given: rounds.append(given[0]), **arguments)
+    assert rounds[:6] == [1, 2, 3, 4, 5, 5]  # rounds 1 to 4 were not trained again
+    assert resumed.card.trainings[0].rounds == whole.card.trainings[0].rounds
+    assert {name: array.tobytes() for name, array in resumed.arrays.items()} == {
+        name: array.tobytes() for name, array in whole.arrays.items()
+    }
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path):
+    checkpoint, options = Checkpoint(tmp_path / "run.npz", every=1), {"rounds": 1, "hidden": 4}
+    first = fedrule.train(HOMES, "fedgnn", options=options, checkpoint=checkpoint)
+    with pytest.raises(DataError, match=r"run\.npz: the checkpoint of another run"):
+        fedrule.train(HOMES, "fedgnn", options=options | {"rounds": 2}, checkpoint=checkpoint)
+    others = HOMES.subset(np.arange(HOMES.n_homes - 1))
+    with pytest.raises(DataError, match=r"run\.npz: the checkpoint of another run"):
+        fedrule.train(others, continue_from=first, options={"rounds": 1}, checkpoint=checkpoint)
+
+
+def test_a_central_method_with_a_checkpoint_is_refused(tmp_path):
+    with pytest.raises(DataError, match="graphrule cannot resume from checkpoints; only federated methods can"):
+        fedrule.train(HOMES, options=QUICK, checkpoint=Checkpoint(tmp_path / "run.npz"))
 
 
 def test_the_metrics_are_those_of_the_benchmark_on_the_rules_kept_for_the_test(quick):
@@ -101,7 +155,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_one_others(quick):
     ("method", "options"),
     [("graphrule", {"learning_rate": 0.3, "rounds": 60}), ("fedrule", {"server_rate": 0.3, "rounds": 60})],
 )
-def test_it_stops_when_the_watched_loss_has_not_become_better_and_goes_back_to_the_best(method, options):
+def test_it_stops_when_the_validation_loss_has_not_become_better_and_goes_back_to_the_best(method, options):
     losses, model = told_rounds(method=method, options={"hidden": 4, "predictor_hidden": 8, **options}, patience=4)
     best = int(np.argmin(losses)) + 1
     assert len(losses) == best + 4 < 60
@@ -121,20 +175,20 @@ def test_a_rate_that_falls_to_zero_is_never_stopped_and_the_best_round_is_kept()
     assert model.card.scale.slope != 1  # a ranking's scores are no log-odds
 
 
-def test_homes_too_small_to_keep_anything_back_still_make_a_model(caplog):
+def test_homes_too_small_to_hold_anything_out_still_make_a_model(caplog):
     rule = ("ContactSensor", 0, "Light")
     homes = toy_homes([ToyHome(user, ("ContactSensor", "Light"), (rule,)) for user in range(5)])
     with caplog.at_level(logging.WARNING):
         model = fedrule.train(homes, options={"rounds": 3})
-    assert "too few rules to keep any back for a test; the model has no metrics" in caplog.text
-    assert "to watch; it trains all rounds" in caplog.text
+    assert "too few rules to hold any out for the test; the model has no test metrics" in caplog.text
+    assert "for validation; all rounds are trained" in caplog.text
     assert (model.card.metrics, model.card.trainings[0].rounds) == ({}, 3)
     assert len(model.valid) == 1
 
 
 def test_homes_without_a_rule_are_refused():
     homes = toy_homes([ToyHome(1, ("Light",))])
-    with pytest.raises(DataError, match="toy homes: not one rule to learn from"):
+    with pytest.raises(DataError, match="toy homes: no rules to learn from"):
         fedrule.train(homes)
 
 
@@ -153,9 +207,9 @@ def test_devices_of_one_type_are_merged_on_demand():
         ({"method": "graphrul"}, "did you mean 'graphrule'"),
         ({"options": {"hiden": 3}}, "did you mean 'hidden'"),
         ({"options": {"rounds": "many"}}, "rounds"),
-        ({"options": {"validation": 0.1}}, "say it by `test`"),
-        ({"test": 0.0}, "test 0.0"),
-        ({"test": 1.0}, "test 1.0"),
+        ({"options": {"validation": 0.1}}, "use `test` and `patience`"),
+        ({"test": 0.0}, r"test must be in \(0, 1\), e.g. 0.2, got 0.0"),
+        ({"test": 1.0}, r"test must be in \(0, 1\), e.g. 0.2, got 1.0"),
         ({"patience": -1}, "patience"),
         ({"seed": -1}, "seed"),
     ],
