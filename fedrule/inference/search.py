@@ -38,8 +38,9 @@ class TopK(NamedTuple):
 
     def best(self, k: int) -> TopK:
         """The `k` highest scores of each home; equal scores in the order of devices."""
-        ordered = self.take(np.lexsort((self.relation, self.action, self.trigger, -self.score, self.home)))
-        return ordered.take(np.arange(len(ordered.home)) - np.searchsorted(ordered.home, ordered.home) < k)
+        order = np.lexsort((self.relation, self.action, self.trigger, -self.score, self.home))
+        home = self.home[order]
+        return self.take(order[np.arange(len(home)) - np.searchsorted(home, home) < k])
 
     @classmethod
     def empty(cls) -> TopK:

@@ -81,7 +81,7 @@ def test_homes_come_from_databases(tmp_path):
     assert SavedModel.load(out).card.trainings[0].homes == homes.n_homes
 
 
-def test_a_killed_training_resumes_when_the_command_is_given_again(tmp_path, capsys):
+def test_a_killed_training_resumes_when_the_command_is_given_again(tmp_path):
     homes = tmp_path / "homes.parquet"
     datasets.load("wyze-synthetic", homes=120).save(homes)
     command = ["train", "--data", str(homes), "--method", "fedgnn", "--patience", "0", "--quiet"]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from baselines.method import LARGEST_SCORE
 from benchmarks.references.search import PlainSearch
 from datasets import Relation
-from baselines.method import LARGEST_SCORE
 from fedrule.inference import network_search as network_module
 from fedrule.inference import search as search_module
 from fedrule.inference.encode import Graph
