@@ -1,22 +1,22 @@
-// What the service is asked, and its errors in words.
+// Requests to the service.
 
-const KEPT = "fedrule-token";
+const STORAGE_KEY = "fedrule-token";
 
-/** An answer that is none: a code for programs, the place in the home, and words for people. */
-export class Refused extends Error {
+/** An error response: a code for programs, the place in the home, and a message for people. */
+export class ApiError extends Error {
   constructor(status, { code = "", where = "", message = "" }) {
     super(message);
     Object.assign(this, { status, code, where });
   }
 }
 
-let token = kept();
+let token = stored();
 
-function kept() {
+function stored() {
   try {
-    return sessionStorage.getItem(KEPT) ?? "";
+    return sessionStorage.getItem(STORAGE_KEY) ?? "";
   } catch {
-    return ""; // a browser that stores nothing
+    return ""; // storage is disabled
   }
 }
 
@@ -25,13 +25,13 @@ export const hasToken = () => Boolean(token);
 export function useToken(text) {
   token = text;
   try {
-    sessionStorage.setItem(KEPT, text);
+    sessionStorage.setItem(STORAGE_KEY, text);
   } catch {
-    // It is still known until the page is left.
+    // Kept in memory until the page is closed.
   }
 }
 
-async function asked(path, options = {}) {
+async function request(path, options = {}) {
   const headers = { Accept: "application/json", ...options.headers };
   if (token) headers.Authorization = `Bearer ${token}`;
   let response;
@@ -39,36 +39,36 @@ async function asked(path, options = {}) {
     response = await fetch(path, { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused(0, { code: "unreachable", message: "The service cannot be reached. Is it still running?" });
+    throw new ApiError(0, { code: "unreachable", message: "The service cannot be reached. Is it still running?" });
   }
   const content = await response.json().catch(() => null);
   if (response.ok && content) return content;
-  const fallback = { message: `The service answered ${response.status} ${response.statusText}.` };
-  throw new Refused(response.status, content?.error ?? fallback);
+  const fallback = { message: `The service responded with ${response.status} ${response.statusText}.` };
+  throw new ApiError(response.status, content?.error ?? fallback);
 }
 
-const known = new Map(); // name -> promise of the model and its rules
+const models = new Map(); // name -> promise of the model and its rules
 
-/** What a model says about itself, with `rules`; asked once, until it is forgotten. */
+/** The description of a model, with its `rules`; cached until `forget`. */
 export function model(name) {
-  if (!known.has(name)) {
+  if (!models.has(name)) {
     const query = name ? `?name=${encodeURIComponent(name)}` : "";
-    const both = Promise.all([asked(`v1/model${query}`), asked(`v1/model/rules${query}`)]);
+    const both = Promise.all([request(`v1/model${query}`), request(`v1/model/rules${query}`)]);
     const whole = both.then(([about, { rules }]) => {
-      known.set(about.name, whole); // the first one is asked for without its name
+      models.set(about.name, whole); // the default is requested without its name
       return { ...about, rules };
     });
-    known.set(name, whole);
-    whole.catch(() => known.delete(name));
+    models.set(name, whole);
+    whole.catch(() => models.delete(name));
   }
-  return known.get(name);
+  return models.get(name);
 }
 
-/** Ask again: the service has read other models since. */
-export const forget = () => known.clear();
+/** Clear the cache: the service has reloaded its models. */
+export const forget = () => models.clear();
 
-/** The list for a home; `choice` has model, k, unknown and max_similar. */
-export function recommend(home, choice, signal) {
-  const body = JSON.stringify({ ...home, ...choice });
-  return asked("v1/recommend", { method: "POST", headers: { "Content-Type": "application/json" }, body, signal });
+/** The recommendations for a home; `options` has model, k, unknown and max_similar. */
+export function recommend(home, options, signal) {
+  const body = JSON.stringify({ ...home, ...options });
+  return request("v1/recommend", { method: "POST", headers: { "Content-Type": "application/json" }, body, signal });
 }

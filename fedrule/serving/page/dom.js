@@ -1,10 +1,10 @@
-// Elements from words. Text is always text: nothing here reads HTML, so no name can become an element.
+// Creating elements. Text is never parsed as HTML, so a device name cannot become an element.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 export const at = (id) => document.getElementById(id);
 
-/** An element; properties beginning with "on" are listeners, true is an attribute without a value, null is none. */
+/** An element; properties that begin with "on" are listeners, true is an attribute without value, null is omitted. */
 export function make(tag, properties = {}, ...children) {
   return filled(document.createElement(tag), properties, children);
 }
@@ -23,13 +23,13 @@ function filled(element, properties, children) {
   return element;
 }
 
-/** Show words, or hide where they would stand. */
+/** Show a text, or hide the element if it is empty. */
 export function tell(element, words) {
   element.textContent = words;
   element.hidden = !words;
 }
 
-/** Offer these to choose from, keeping what was chosen where it is still there. */
+/** Set the options of a select, keeping its value if it is still there. */
 export function offer(select, options) {
   const before = select.value;
   select.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
@@ -37,7 +37,7 @@ export function offer(select, options) {
   select.disabled = !options.length;
 }
 
-/** A sentence of the service: names stand between asterisks. */
+/** A sentence of the service: names are between asterisks. */
 export function sentence(text) {
   return text.split("*").map((part, n) => (n % 2 ? make("b", {}, part) : part));
 }

@@ -1,4 +1,4 @@
-// The home as a graph: what triggers on the left, what acts on the right, rules as labelled arrows between them.
+// The home as a graph: triggers on the left, actions on the right, rules as labelled arrows.
 
 import { drawn } from "./dom.js";
 import { called, same } from "./home.js";
@@ -6,9 +6,9 @@ import { called, same } from "./home.js";
 const HEIGHT = 46; // of a node
 const LINE = 15; // of a label
 const EDGE = 8; // around everything
-const NARROW = 180; // between the sides: no room for words, so that arrows have the numbers of their rules
+const NARROW = 180; // between the sides: too narrow for labels, arrows get the numbers of their rules
 const NEW = "+"; // instead of a number
-const MOST = 150; // labels; with more, nobody could read any
+const MOST = 150; // labels; more would be unreadable
 const FACE = "system-ui, sans-serif"; // as in style.css, for measuring
 const FONT = { name: `600 13px ${FACE}`, type: `11px ${FACE}`, label: `11.5px ${FACE}` };
 const PLACES = [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74, 0.18, 0.82, 0.12, 0.88]; // of a label on its arrow, best first
@@ -27,7 +27,7 @@ function cut(text, font, most) {
   return `${letters.join("")}…`;
 }
 
-/** Draw a home; returns how to draw one more rule, dashed, or none. */
+/** Draw a home; returns a function that draws one more rule, dashed, or none. */
 export function draw(into, home, width) {
   const nodes = laidOut(home, width);
   const gap = inner(nodes, width);
@@ -123,7 +123,7 @@ function labelled(rules, gap) {
 
 const widest = (lines) => Math.max(...lines.map((text) => wide(text, FONT.label)));
 
-/** Rows so far from each other that the labels find room; returns the height of all. */
+/** Space the rows so that labels fit; returns the total height. */
 function spread(nodes, arrows, gap) {
   const rows = Math.max(1, ...nodes.map(({ row }) => row * 2 + 1));
   const side = Math.max(1, Math.floor(gap / Math.max(60, ...arrows.map(({ lines }) => widest(lines) + 20))));
@@ -134,7 +134,7 @@ function spread(nodes, arrows, gap) {
   return height;
 }
 
-/** Where arrows leave and reach their devices: side by side, in the order of where they come from. */
+/** Where arrows leave and reach their devices: side by side, in the order of their origins. */
 function findPorts(arrows) {
   const ports = new Map();
   for (const arrow of arrows) {

@@ -1,7 +1,7 @@
-// A home as the service and the command line read it: {devices: [{id, type, name}], rules: [{trigger, ...}]}.
+// A home in the format of the service and the command line: {devices: [{id, type, name}], rules: [{trigger, ...}]}.
 
-// What people call such things, for the examples; other types are called by their type.
-const FAMILIAR = {
+// Names for devices of the examples; other types are named after their type.
+const EXAMPLE_NAMES = {
   Camera: ["Porch camera", "Nursery camera"],
   OutdoorCamera: ["Garden camera", "Garage camera"],
   ContactSensor: ["Front door", "Back door"],
@@ -24,7 +24,7 @@ export const keyOf = ({ trigger, trigger_state, action, action_device }) =>
 
 export const deviceOf = (home, id) => home.devices.find((device) => same(device.id, id));
 
-/** With one more device, called by its type unless it has a name. */
+/** Add a device, named after its type unless a name is given. */
 export function withDevice(home, type, name = "") {
   const word = name.trim() || numbered(type.replaceAll("_", " "), home.devices.map(called), " ");
   const slug = word.normalize("NFKD").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
@@ -39,7 +39,7 @@ function numbered(word, taken, between) {
   }
 }
 
-/** Without the device at this place, and without its rules. */
+/** Remove the device at this position, and its rules. */
 export function withoutDevice(home, place) {
   const { id } = home.devices[place];
   return {
@@ -62,11 +62,11 @@ export function withRule(home, { trigger, trigger_state, action, action_device }
 
 export const withoutRule = (home, place) => ({ ...home, rules: home.rules.filter((_, n) => n !== place) });
 
-/** Rules that homes have between devices of these two types. */
+/** Rules between devices of these two types. */
 export const between = (rules, trigger, device) =>
   rules.filter((rule) => rule.trigger_type === trigger?.type && rule.action_type === device?.type);
 
-/** A home of the types that rules are commonest for, with a few of these rules, so that the rest can be recommended. */
+/** A home of the types with the most common rules and a few of these rules, so that the rest can be recommended. */
 export function example(rules, kind) {
   if (kind === "empty") return empty();
   const [types, twice, most] = kind === "flat" ? [4, 0, 2] : [7, 2, 5];
@@ -79,9 +79,9 @@ export function example(rules, kind) {
   let home = empty();
   for (const type of [...chosen, ...chosen.slice(0, twice)]) {
     const earlier = home.devices.filter((device) => device.type === type).length;
-    home = withDevice(home, type, FAMILIAR[type]?.[earlier]);
+    home = withDevice(home, type, EXAMPLE_NAMES[type]?.[earlier]);
   }
-  const pairs = new Set(); // one rule for each two types: examples should differ
+  const pairs = new Set(); // one rule per pair of types, for variety
   for (const rule of rules) {
     const trigger = home.devices.find((device) => device.type === rule.trigger_type);
     const device = home.devices.findLast((device) => device.type === rule.action_type);
@@ -96,23 +96,23 @@ export function example(rules, kind) {
 
 export const written = (home) => JSON.stringify(home, null, 2);
 
-/** From text; what is no home is an error in words. The rest is for the service to judge. */
+/** Parse text; only the basic form is checked, the rest is up to the service. */
 export function read(text) {
   let content;
   try {
     content = JSON.parse(text);
   } catch (error) {
-    throw new Error(`This is no JSON: ${error.message}`);
+    throw new Error(`Invalid JSON: ${error.message}`);
   }
   const isTable = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
   const isId = (value) => (typeof value === "string" && value !== "") || Number.isSafeInteger(value);
-  if (!isTable(content) || !Array.isArray(content.devices)) throw new Error('Give an object with a list "devices".');
+  if (!isTable(content) || !Array.isArray(content.devices)) throw new Error('Expected an object with a list "devices".');
   const { devices, rules = [], user } = content;
-  if (!Array.isArray(rules)) throw new Error('"rules" is no list.');
+  if (!Array.isArray(rules)) throw new Error('"rules" must be a list.');
   devices.forEach((device, n) => {
     if (!isTable(device) || !isId(device.id) || typeof device.type !== "string")
-      throw new Error(`devices[${n}] needs an "id" (text or a whole number) and a "type" (text).`);
-    if (typeof (device.name ?? "") !== "string") throw new Error(`devices[${n}].name is no text.`);
+      throw new Error(`devices[${n}] needs an "id" (string or integer) and a "type" (string).`);
+    if (typeof (device.name ?? "") !== "string") throw new Error(`devices[${n}].name must be a string.`);
   });
   rules.forEach((rule, n) => {
     const whole = isTable(rule) && isId(rule.trigger) && isId(rule.action_device);
@@ -122,7 +122,7 @@ export function read(text) {
   return user === undefined ? { devices, rules } : { devices, rules, user };
 }
 
-/** For an address, after its #. */
+/** Encode for the fragment of an address. */
 export function packed(home) {
   const bytes = new TextEncoder().encode(JSON.stringify(home));
   const text = Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
@@ -134,7 +134,7 @@ export function unpacked(text) {
   try {
     bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
   } catch {
-    throw new Error("The home in this address cannot be read; it may have been cut off.");
+    throw new Error("The home in this address cannot be read; it may be truncated.");
   }
   return read(new TextDecoder().decode(bytes));
 }

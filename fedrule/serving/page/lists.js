@@ -1,9 +1,9 @@
-// The lists of two methods side by side: what each recommends, why, and where the other one has it.
+// The recommendations of two models side by side: each with its reason and its rank in the other list.
 
 import { make, offer, plain, sentence } from "./dom.js";
 import { called, keyOf } from "./home.js";
 
-/** A column: which method, and its list. `on` has chosen(name), ignore(), again(), add(rule) and show(rule or null). */
+/** A column: a model and its list. `on` has chosen(name), ignore(), again(), add(rule) and show(rule or null). */
 export function column(section, on) {
   const title = section.getAttribute("aria-label");
   const select = make("select", { "aria-label": title, onchange: () => on.chosen(select.value) });
@@ -25,7 +25,7 @@ export function column(section, on) {
     about(model) {
       const { data, homes } = model.trainings.at(-1) ?? {};
       const who = model.name !== model.method ? [`${model.name}: ${model.method}`] : select.hidden ? [model.name] : [];
-      const learned = homes ? [`learned from ${homes.toLocaleString("en")} homes of ${data}`] : [];
+      const learned = homes ? [`trained on ${homes.toLocaleString("en")} homes of ${data}`] : [];
       const hits = model.metrics.ranking?.["hr@10"];
       const found = hits === undefined ? [] : [`hit rate at 10: ${percent(hits)}`];
       about.textContent = [...who, ...learned, ...found].join(" · ");
@@ -33,25 +33,25 @@ export function column(section, on) {
     busy(is) {
       section.setAttribute("aria-busy", is);
     },
-    /** An answer, beside that of the other column if it has one. */
+    /** Show a response, compared with that of the other column if it has one. */
     show(answer, other) {
       problem.hidden = true;
-      const kept = held(list);
+      const kept = focusKeeper(list);
       const ranks = other && new Map(other.recommendations.map((rule) => [keyOf(rule), rule.rank]));
       list.replaceChildren(
         ...answer.recommendations.map((rule) => item(rule, ranks?.get(keyOf(rule)), other?.model.name, on)),
       );
       nothing.hidden = answer.recommendations.length > 0;
-      nothing.textContent = "No home it learned from has a rule for these devices that this home lacks.";
+      nothing.textContent = "No recommendations for these devices.";
       left.replaceChildren(...answer.ignored.map((text) => make("li", {}, text)));
       left.hidden = !answer.ignored.length;
       kept?.();
     },
-    /** Words instead of a list. */
+    /** Show an error instead of a list. */
     wrong(error, home) {
-      const words = [make("p", {}, inWords(error, home))];
+      const words = [make("p", {}, describe(error, home))];
       if (["unknown_type", "unknown_relation"].includes(error.code))
-        words.push(make("button", { type: "button", onclick: on.ignore }, "Leave out what it does not know"));
+        words.push(make("button", { type: "button", onclick: on.ignore }, "Ignore what the model does not know"));
       if (!error.status || [408, 429, 503].includes(error.status))
         words.push(make("button", { type: "button", onclick: on.again }, "Try again"));
       problem.replaceChildren(...words);
@@ -68,8 +68,8 @@ export function column(section, on) {
   };
 }
 
-/** The place that the service names, as people see it: a device by its name. */
-function inWords(error, home) {
+/** The message with the name of the device or rule in place of its path. */
+function describe(error, home) {
   const message = error.message.charAt(0).toUpperCase() + error.message.slice(1);
   const [, table, at] = /^(devices|rules)\[(\d+)\]/.exec(error.where ?? "") ?? [];
   const row = home[table]?.[Number(at)];
@@ -77,8 +77,8 @@ function inWords(error, home) {
   return table === "devices" ? `${called(row)}: ${error.message}` : `Rule ${Number(at) + 1}: ${error.message}`;
 }
 
-/** How to give the focus back to the line that has it, once other lines stand there. */
-function held(list) {
+/** A function that restores the focus after the list is replaced. */
+function focusKeeper(list) {
   const place = [...list.children].findIndex((line) => line.contains(document.activeElement));
   if (place < 0) return null;
   return () => {
@@ -89,7 +89,7 @@ function held(list) {
 
 function item(rule, rank, other, on) {
   const bar = make("span", { class: "bar" }, make("span", {}));
-  bar.firstChild.style.width = `${(rule.probability * 100).toFixed(1)}%`; // a property: the policy allows no attribute
+  bar.firstChild.style.width = `${(rule.probability * 100).toFixed(1)}%`; // a property: the security policy forbids style attributes
   const [kind, words] = rank ? ["mark", `no. ${rank} in ${other}`] : ["mark alone", "only here"];
   const mark = other ? make("span", { class: kind }, words) : null;
   return make(
@@ -97,7 +97,7 @@ function item(rule, rank, other, on) {
     { onmouseenter: () => on.show(rule), onfocusin: () => on.show(rule), onfocusout: () => on.show(null) },
     make("p", { class: "text" }, ...sentence(rule.text)),
     make("button", { type: "button", "aria-label": `Add: ${plain(rule.text)}`, onclick: () => on.add(rule) }, "Add"),
-    make("p", { class: "chance" }, bar, make("span", { class: "percent" }, percent(rule.probability)), mark),
+    make("p", { class: "probability" }, bar, make("span", { class: "percent" }, percent(rule.probability)), mark),
     make("p", { class: "why" }, `Valid: ${rule.why.text}.`),
   );
 }
@@ -107,13 +107,13 @@ function percent(part) {
   return part > 0.99 && part < 1 ? "> 99%" : `${Math.round(part * 100)}%`;
 }
 
-/** What both lists have in common. */
+/** A sentence about the overlap of both lists. */
 export function compared(one, other) {
   if (!one || !other) return "";
   const keys = new Set(other.recommendations.map(keyOf));
   const both = one.recommendations.filter((rule) => keys.has(keyOf(rule))).length;
   const [first, second] = [one, other].map(({ recommendations }) => recommendations.length - both);
   if (!first && !second) return `Both methods list the same ${both} rules.`;
-  const alone = `${first} only in that of ${one.model.name}, ${second} only in that of ${other.model.name}`;
+  const alone = `${first} only in ${one.model.name}, ${second} only in ${other.model.name}`;
   return `${both} ${both === 1 ? "rule is" : "rules are"} in both lists; ${alone}.`;
 }

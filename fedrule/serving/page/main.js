@@ -1,27 +1,27 @@
-// The page: a home that is being described, its graph, and the lists of two methods for it.
+// The page: a home to edit, its graph, and the recommendations of two models.
 
-import { Refused, forget, hasToken, model, recommend, useToken } from "./api.js";
-import { described } from "./described.js";
+import { ApiError, forget, hasToken, model, recommend, useToken } from "./api.js";
+import { editor } from "./editor.js";
 import { at, make, plain, tell } from "./dom.js";
-import { exchange, write } from "./exchange.js";
+import { exportHome, listen } from "./transfer.js";
 import { draw } from "./graph.js";
 import * as homes from "./home.js";
 import { column, compared } from "./lists.js";
 
-const WAIT = 150; // ms after the last change until the service is asked
+const WAIT = 150; // ms from the last change to the request
 const K = 10;
-const MAX_SIMILAR = 3; // rules of one relation between the same types: a house of lamps would fill a list with one
+const MAX_SIMILAR = 3; // rules with one relation and device types: in a house of lamps one kind would fill the list
 
 let home = homes.empty();
-let names = []; // of the models that are served
-let sides = []; // what each column shows: {name, model, unknown, answer, error, view}
+let names = []; // of the models
+let sides = []; // the columns: {name, model, unknown, answer, error, view}
 let show = () => {}; // draws a rule into the graph, dashed
-let pointed = null; // the rule that is drawn so
-let asking = null; // the requests under way
-let waiting = 0; // until the home stops changing
+let highlighted = null; // that rule
+let requests = null; // the AbortController of those in flight
+let timer = 0; // until the home stops changing
 
-const description = described(change);
-exchange(change);
+const description = editor(change);
+listen(change);
 start();
 
 async function start() {
@@ -34,16 +34,16 @@ async function start() {
     const wanted = ["left", "right"].map((end) => address.get(end));
     const chosen = wanted.map((name, n) => (names.includes(name) ? name : names[n]));
     sides = [...document.querySelectorAll(".list")].map((section, n) => side(section, chosen[n]));
-    await known();
+    await loadModels();
     at("main").hidden = false;
-    if (!reopened(address)) change(example("flat"));
+    if (!restored(address)) change(example("flat"));
   } catch (error) {
-    complain(error);
+    showError(error);
   }
 }
 
-function complain(error) {
-  if (error instanceof Refused && error.status === 401) askForToken(error);
+function showError(error) {
+  if (error instanceof ApiError && error.status === 401) askForToken(error);
   else tell(at("problem"), error.message);
 }
 
@@ -52,7 +52,7 @@ function side(section, name) {
   each.view = column(section, {
     chosen: (chosen) => {
       Object.assign(each, { name: chosen, unknown: "refuse" });
-      known().then(() => change(), complain);
+      loadModels().then(() => change(), showError);
     },
     ignore: () => {
       each.unknown = "ignore";
@@ -61,13 +61,13 @@ function side(section, name) {
     again: () => change(),
     add: (rule) => {
       change(homes.withRule(home, rule));
-      tell(at("said"), `Added: ${plain(rule.text)}`);
+      tell(at("status"), `Added: ${plain(rule.text)}`);
     },
-    show: point,
+    show: highlight,
   });
   if (name) each.view.offer(names, name);
   else {
-    const how = "Only one model is served. To compare two methods here, start the service with two model files: ";
+    const how = "Only one model is loaded. To compare two methods, start the service with two model files: ";
     const command = make("code", {}, "python -m fedrule serve A.safetensors B.safetensors");
     section.replaceChildren(make("p", { class: "hint" }, how, command));
     section.classList.add("lone");
@@ -75,8 +75,8 @@ function side(section, name) {
   return each;
 }
 
-/** What the chosen models know: their types and rules are offered. */
-async function known() {
+/** Load the vocabularies of the selected models and offer their types and rules. */
+async function loadModels() {
   const shown = sides.filter(({ name }) => name);
   await Promise.all(shown.map(async (each) => (each.model = await model(each.name))));
   shown.forEach((each) => each.view.about(each.model));
@@ -94,12 +94,12 @@ const example = (kind) => homes.example(sides[0].model.rules, kind);
 function askForToken(error) {
   at("main").hidden = true;
   at("token").hidden = false;
-  tell(at("problem"), hasToken() ? `The token was refused: ${error.message}` : "");
+  tell(at("problem"), hasToken() ? `Wrong token: ${error.message}` : "");
   at("token-text").focus();
 }
 
-/** The home of the address, if there is one. */
-function reopened(address) {
+/** Restore the home in the address, if there is one. */
+function restored(address) {
   if (!address.get("home")) return false;
   try {
     change(homes.unpacked(address.get("home")));
@@ -110,7 +110,7 @@ function reopened(address) {
   }
 }
 
-/** Take another home, or other methods, and bring everything up to date. */
+/** Set another home, or other models, and update everything. */
 function change(next = home) {
   home = next;
   const address = new URLSearchParams({ home: homes.packed(home) });
@@ -118,14 +118,14 @@ function change(next = home) {
   history.replaceState(null, "", `#${address}`);
   description.show(home);
   redraw();
-  write(home, sides[0].name);
-  asking?.abort();
-  clearTimeout(waiting);
-  waiting = setTimeout(ask, WAIT);
+  exportHome(home, sides[0].name);
+  requests?.abort();
+  clearTimeout(timer);
+  timer = setTimeout(query, WAIT);
 }
 
-async function ask() {
-  const { signal } = (asking = new AbortController());
+async function query() {
+  const { signal } = (requests = new AbortController());
   const shown = sides.filter(({ name }) => name);
   const none = { answer: null, error: null };
   let answers = shown.map(() => none);
@@ -139,20 +139,20 @@ async function ask() {
         ),
       ),
     );
-    if (signal.aborted) return; // the home has changed meanwhile
+    if (signal.aborted) return; // the home has changed since
   }
   shown.forEach((each, n) => Object.assign(each, answers[n]));
   const refused = shown.find(({ error }) => error?.status === 401);
   if (refused) return askForToken(refused.error);
-  showAnswers(shown);
+  showResults(shown);
   if (shown.some(({ answer, model }) => answer && answer.model.digest !== model.digest)) {
     forget();
-    known().then(() => description.show(home), complain);
+    loadModels().then(() => description.show(home), showError);
   }
 }
 
-function showAnswers(shown) {
-  point(null);
+function showResults(shown) {
+  highlight(null);
   const [one, other] = sides;
   for (const each of shown) {
     each.view.busy(false);
@@ -161,11 +161,11 @@ function showAnswers(shown) {
     else each.view.clear("Add a device to begin.");
   }
   tell(at("comparison"), compared(one.answer, other.answer));
-  markWrong();
+  showErrors();
 }
 
-/** What the service says about a device or a rule stands at it. */
-function markWrong() {
+/** Show the errors about a device or a rule next to it. */
+function showErrors() {
   for (const table of ["devices", "rules"]) {
     [...at(table).children].forEach((row, place) => {
       const wrong = sides.filter(({ error }) => error?.where?.startsWith(`${table}[${place}]`));
@@ -179,11 +179,11 @@ function redraw() {
   if (!width) return;
   if (!home.devices.length) return at("graph").replaceChildren(make("p", { class: "nothing" }, "No devices yet."));
   show = draw(at("graph"), home, width);
-  show(pointed);
+  show(highlighted);
 }
 
-function point(rule) {
-  pointed = rule;
+function highlight(rule) {
+  highlighted = rule;
   show(rule);
 }
 
@@ -196,4 +196,4 @@ at("token").addEventListener("submit", (event) => {
 new ResizeObserver(redraw).observe(at("graph"));
 for (const button of document.querySelectorAll("[data-example]"))
   button.addEventListener("click", () => change(example(button.dataset.example)));
-addEventListener("hashchange", () => reopened(new URLSearchParams(location.hash.slice(1))));
+addEventListener("hashchange", () => restored(new URLSearchParams(location.hash.slice(1))));

@@ -222,8 +222,8 @@ def test_text_that_is_no_home_is_refused_in_words_and_changes_nothing(browser, u
     page = opened(browser, url)
     before = home(page)
     for text, words in (
-        ("{", "This is no JSON"),
-        ("[]", 'Give an object with a list "devices".'),
+        ("{", "Invalid JSON"),
+        ("[]", 'Expected an object with a list "devices".'),
         ('{"devices": [{"id": 1.5, "type": "Light"}]}', "devices[0] needs"),
         ('{"devices": [], "rules": [{}]}', "rules[0] needs"),
     ):
@@ -262,7 +262,7 @@ def test_a_token_is_asked_for_only_when_the_service_wants_one(browser, url, mode
         field = WebDriverWait(page, PATIENCE).until(lambda page: one(page, "#token-text"))
         WebDriverWait(page, PATIENCE).until(lambda _: field.is_displayed())
         field.send_keys("guess", Keys.ENTER)
-        WebDriverWait(page, PATIENCE).until(lambda page: "refused" in one(page, "#problem").text)
+        WebDriverWait(page, PATIENCE).until(lambda page: "Wrong token" in one(page, "#problem").text)
         field.send_keys(TOKEN, Keys.ENTER)
         settled(page)
         assert not field.is_displayed()
@@ -276,7 +276,7 @@ def test_models_that_were_read_again_are_described_anew(browser, tmp_path):
     path = saved_model(tmp_path / "model.safetensors")
     with served([path]) as service:
         page = opened(browser, f"{service.url}/")
-        assert "learned from 100 homes of toy" in one(page, ".list header .hint").text
+        assert "trained on 100 homes of toy" in one(page, ".list header .hint").text
         saved = small_model(seed=1)
         training = dataclasses.replace(saved.card.trainings[0], homes=5_000)
         dataclasses.replace(saved, card=dataclasses.replace(saved.card, trainings=(training,))).save(path)

@@ -1,10 +1,10 @@
-// Describing a home: its devices with their names, its rules, and the forms that add to both.
+// The editor of a home: its devices and rules, and the forms that add to them.
 
 import { at, make, offer, tell } from "./dom.js";
 import * as homes from "./home.js";
 
-/** The lists and forms; `change` is given every home that comes of using them. */
-export function described(change) {
+/** Set up the lists and forms; `change` is called with every new home. */
+export function editor(change) {
   let home = homes.empty();
   let rules = [];
 
@@ -14,14 +14,14 @@ export function described(change) {
     at("device-name").value = "";
     at("device-name").focus();
   });
-  at("add-rule").addEventListener("change", () => asked(home, rules));
+  at("add-rule").addEventListener("change", () => formRule(home, rules));
   at("add-rule").addEventListener("submit", (event) => {
     event.preventDefault();
-    const rule = asked(home, rules);
+    const rule = formRule(home, rules);
     if (rule) change(homes.withRule(home, rule));
   });
 
-  /** Whoever removes something by keyboard goes on at the next one. */
+  /** After a removal by keyboard the focus moves to the next entry. */
   const drop = (table, place) => {
     change(table === "devices" ? homes.withoutDevice(home, place) : homes.withoutRule(home, place));
     const left = at(table).querySelectorAll(".drop");
@@ -30,7 +30,7 @@ export function described(change) {
   const rename = (place, name) => change(homes.renamed(home, place, name));
 
   return {
-    /** The types and rules that can be chosen. */
+    /** Set the types and rules to choose from. */
     offer(types, known) {
       rules = known;
       offer(at("device-type"), types.map((type) => [type, type]));
@@ -42,7 +42,7 @@ export function described(change) {
       listDevices(home, rename, (place) => drop("devices", place));
       at("rules").replaceChildren(...home.rules.map((rule, n) => ruleRow(home, rule, () => drop("rules", n))));
       const fresh = !at("rule-device").options.length;
-      if (!asked(home, rules) || fresh) choose(home, rules);
+      if (!formRule(home, rules) || fresh) choose(home, rules);
     },
   };
 }
@@ -52,7 +52,7 @@ function listDevices(home, rename, drop) {
   const ids = home.devices.map((device) => JSON.stringify(device.id));
   const kept = rows.length === ids.length && ids.every((id, n) => rows[n].dataset.id === id);
   if (!kept) at("devices").replaceChildren(...ids.map((id, n) => deviceRow(id, n, rename, drop)));
-  home.devices.forEach((device, n) => fill(rows[n], device)); // a name that is being typed keeps the focus
+  home.devices.forEach((device, n) => fill(rows[n], device)); // keeps the focus while a name is typed
 }
 
 function deviceRow(id, place, rename, drop) {
@@ -83,8 +83,8 @@ function ruleRow(home, { trigger, trigger_state, action, action_device }, drop) 
   return make("li", {}, said, button, make("p", { class: "wrong", hidden: true }));
 }
 
-/** The rule that the form describes, if any; what can be chosen follows from its two devices. */
-function asked(home, rules) {
+/** The rule in the form, if any; the options follow from its two devices. */
+function formRule(home, rules) {
   const devices = home.devices.map((device, n) => [n, homes.called(device)]);
   for (const id of ["rule-trigger", "rule-device"]) offer(at(id), devices);
   const [trigger, device] = ["rule-trigger", "rule-device"].map((id) => home.devices[at(id).value]);
@@ -97,11 +97,11 @@ function asked(home, rules) {
   const rule = action ? { trigger: trigger.id, trigger_state, action, action_device: device.id } : null;
   const has = rule !== null && homes.has(home, rule);
   at("rule-add").disabled = !rule || has;
-  tell(at("rule-hint"), has ? "The home has this rule." : rule ? "" : whyNone(trigger, device));
+  tell(at("rule-hint"), has ? "The home already has this rule." : rule ? "" : whyNone(trigger, device));
   return rule;
 }
 
-/** Begin with two devices that homes have rules between. */
+/** Select two devices with possible rules between them. */
 function choose(home, rules) {
   for (const [n, trigger] of home.devices.entries()) {
     const fits = (device) => device !== trigger && homes.between(rules, trigger, device).length > 0;
@@ -109,12 +109,12 @@ function choose(home, rules) {
     if (other < 0) continue;
     at("rule-trigger").value = n;
     at("rule-device").value = other;
-    asked(home, rules);
+    formRule(home, rules);
     return;
   }
 }
 
 function whyNone(trigger, device) {
   if (!trigger || !device) return "Add devices first.";
-  return `No home has a rule from a ${trigger.type} to a ${device.type}; choose other devices.`;
+  return `No known rule from ${trigger.type} to ${device.type}; choose other devices.`;
 }
