@@ -1,9 +1,9 @@
 """The methods by name: a dict, a decorator and two good errors.
 
-A method is a frozen dataclass of hyper-parameters under `@register("name")`. Files in baselines/ and fedrule/ are found
-by reading their decorators, so that listing imports nothing and a missing optional package is a line in the list and
-not an import error. A module outside joins by being imported (`--import my_module`), or by itself through an entry
-point of the group "fedrule.methods".
+A method is a frozen dataclass of hyper-parameters under `@register("name")`. Files in baselines/ and fedrule/methods/
+are found by reading their decorators, so that listing imports nothing and a missing optional package is a line in the
+list and not an import error. A module outside joins by being imported (`--import my_module`), or through an entry point
+of the group "fedrule.methods".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -26,75 +26,91 @@ from datasets.common.cli import EXTRAS
 from datasets.common.errors import DataError, unknown
 from datasets.common.options import read_options
 
-# --- Which methods the files of our folders register, found by reading them: nothing is imported.
-
-FOLDERS = ("baselines", "fedrule")
+METHODS = ("baselines", "fedrule.methods")  # packages that are searched for methods
+PACKAGES = ("datasets", "baselines", "fedrule")  # packages of ours that methods are made of
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class Declaration:
     """A method as its file declares it."""
 
     name: str
     module: str
     summary: str  # the first line of its docstring
-    packages: frozenset[str]  # what its file imports
+    file: Path
+
+    @property
+    def packages(self) -> frozenset[str]:
+        """The packages that its file imports, itself or through other files of ours."""
+        modules = (module for file in files_of(self.file) for module in _imports(file.read_text(encoding="utf-8")))
+        return frozenset(module.partition(".")[0] for module in modules)
 
 
 @cache
-def listed() -> dict[str, Listed]:
-    """Every `@register("name")` in our folders, by name."""
-    found: dict[str, Listed] = {}
-    for folder in FOLDERS:
-        for root in importlib.util.find_spec(folder).submodule_search_locations or ():  # type: ignore[union-attr]
-            for path in sorted(Path(root).rglob("*.py")):
-                module = ".".join([folder, *path.relative_to(root).with_suffix("").parts])
-                found |= {method.name: method for method in _declared(path, module.removesuffix(".__init__"))}
+def listed() -> dict[str, Declaration]:
+    """Every `@register("name")` in our packages, by name; nothing is imported."""
+    found: dict[str, Declaration] = {}
+    for package in METHODS:
+        for root in importlib.util.find_spec(package).submodule_search_locations or ():  # type: ignore[union-attr]
+            for file in sorted(Path(root).rglob("*.py")):
+                module = ".".join([package, *file.relative_to(root).with_suffix("").parts])
+                found |= {each.name: each for each in _declarations(file, module.removesuffix(".__init__"))}
     return found
 
 
-def _declared(path: Path, module: str) -> list[Listed]:
-    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-    classes = [(node, name) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for name in _names(node)]
-    if not classes:
-        return []
-    packages = _needed(path)
-    return [
-        Listed(name, module, (ast.get_docstring(node) or "").partition("\n")[0], packages) for node, name in classes
-    ]
+def _declarations(file: Path, module: str) -> Iterator[Declaration]:
+    source = file.read_text(encoding="utf-8")
+    classes = ast.walk(ast.parse(source, filename=str(file))) if "register(" in source else ()
+    for node in classes:
+        for call in node.decorator_list if isinstance(node, ast.ClassDef) else ():
+            if (
+                isinstance(call, ast.Call)
+                and getattr(call.func, "id", getattr(call.func, "attr", "")) == "register"
+                and call.args
+                and isinstance(call.args[0], ast.Constant)
+            ):
+                summary = (ast.get_docstring(node) or "").partition("\n")[0]
+                yield Declaration(str(call.args[0].value), module, summary, file)
 
 
-def _names(node: ast.ClassDef) -> list[str]:
-    """The names under which a class is registered."""
-    calls = [decorator for decorator in node.decorator_list if isinstance(decorator, ast.Call)]
-    return [
-        str(call.args[0].value)
-        for call in calls
-        if getattr(call.func, "id", getattr(call.func, "attr", "")) == "register"
-        and call.args
-        and isinstance(call.args[0], ast.Constant)
-    ]
-
-
-def files_of(path: Path) -> list[Path]:
-    """A method's file and what it imports, directly or through others, of its package; of both ours if it is in one."""
-    package = next((folder for folder in path.parents if folder.name in FOLDERS), path.parent)
-    packages = FOLDERS if package.name in FOLDERS else (package.name,)
-    waiting, seen = [path], {path}
+def files_of(file: Path) -> list[Path]:
+    """A method's file and all files of ours, or of its own folder, that it imports directly or through others."""
+    roots = dict.fromkeys(PACKAGES, Path(__file__).parents[1])
+    if not any(file.is_relative_to(root / package) for package, root in roots.items()):
+        roots[file.parent.name] = file.parents[1]
+    waiting, seen = [file], {file}
     while waiting:
         for module in _imports(waiting.pop().read_text(encoding="utf-8")):
-            file = package.parent.joinpath(*module.split(".")).with_suffix(".py")
-            if module.partition(".")[0] in packages and file not in seen and file.is_file():
-                seen.add(file)
-                waiting.append(file)
+            found = _file_of(module, roots)
+            if found is not None and found not in seen:
+                seen.add(found)
+                waiting.append(found)
     return sorted(seen)
 
 
-def code_of(method: type) -> str:
-    """12 hex digits that change with a method's file and those of our packages that it imports, see `files_of`.
+def _file_of(module: str, roots: Mapping[str, Path]) -> Path | None:
+    """The file of a module, or of the module that a package takes a name from; None where it is not below the roots."""
+    package, _, name = module.rpartition(".")
+    root = roots.get(module.partition(".")[0])
+    if root is None:
+        return None
+    place = root.joinpath(*module.split("."))
+    for file in (place.with_suffix(".py"), place / "__init__.py"):
+        if file.is_file():
+            return file
+    # Not a module, so a name in its package, which may import it on first use.
+    exports = place.parent / "__init__.py"
+    if package and exports.is_file():
+        for source in _imports(exports.read_text(encoding="utf-8"), for_types=True):
+            if source != module and source.endswith(f".{name}"):
+                return _file_of(source.rpartition(".")[0], roots)
+    return None
 
-    Empty where there is no such file, as in a notebook. `datasets` is not included: homes have a fingerprint, but a
-    change in how negatives are drawn is not noticed.
+
+def code_of(method: type) -> str:
+    """12 hex digits that change with a method's file and with every file of ours that it imports, see `files_of`.
+
+    Empty where there is no such file, as in a notebook.
     """
     try:
         files = files_of(Path(inspect.getfile(method)))
@@ -104,21 +120,22 @@ def code_of(method: type) -> str:
     return hashlib.sha256(b"\0".join(content)).hexdigest()[:12]
 
 
-def _needed(path: Path) -> frozenset[str]:
-    """The packages that a file imports, itself or through other files of ours."""
-    texts = (file.read_text(encoding="utf-8") for file in files_of(path))
-    return frozenset(module.partition(".")[0] for text in texts for module in _imports(text))
-
-
 @cache
-def _imports(source: str) -> frozenset[str]:
-    """The modules that a file's text imports, at the top or inside a function; names in them that may be modules."""
+def _imports(source: str, *, for_types: bool = False) -> frozenset[str]:
+    """The modules that a file's text imports, at the top or inside a function; names in them that may be modules.
+
+    `for_types` includes what it imports for type checkers only.
+    """
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    waiting: list[ast.AST] = [ast.parse(source)]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif not (isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING" and not for_types):
+            waiting += ast.iter_child_nodes(node)
     return frozenset(found)
 
 
@@ -168,7 +185,7 @@ def get(name: str) -> type[Method]:
             raise DataError(f'method {name!r} needs the extra {extra}: pip install "fedrule[{extra}]"')
         try:
             importlib.import_module(module)
-        except Exception as error:  # whatever a module of somebody else does when it is imported
+        except Exception as error:  # a third party's module may raise anything
             raise DataError(f"method {name!r}: its module {module} cannot be imported ({error!r})") from error
         if name not in _METHODS:
             raise DataError(f"method {name!r}: its module {module} does not register it; add @register({name!r})")
@@ -213,9 +230,9 @@ def _entry_points() -> dict[str, str]:
 
 
 def _field_comments(method: type) -> dict[str, str]:
-    """Field name -> the comment behind it, its own or inherited; none where the source is gone, as in a notebook."""
+    """Field name -> the comment behind it, its own or inherited; none where there is no source, as in a notebook."""
     comments = {}
-    for cls in reversed(method.__mro__):  # what a subclass says of a field goes before what its parent says
+    for cls in reversed(method.__mro__):  # a subclass overrides the comments of its parents
         try:
             source = inspect.getsource(cls)
         except (OSError, TypeError):  # TypeError: a class of Python itself

@@ -18,7 +18,7 @@ from datasets import negatives
 from datasets.candidates import Pairs, has_self_rules
 from datasets.common.errors import DataError, unknown
 from datasets.common.random import Stream, generator
-from datasets.homes import Array, Homes, Mask, Rules
+from datasets.homes import Array, Homes, HomeSubset, Mask, Rules
 from datasets.splits import Hidden, Split
 from datasets.valid import ValidRules
 
@@ -71,15 +71,9 @@ def hidden_part(split: Split, part: str) -> Hidden:
 
 def restrict_homes(queries: Hidden | TrainingRules, *more: Rules) -> tuple[Homes, tuple[Rules, ...]]:
     """The homes with queries, so that no other is ever scored; the queries and more rules renumbered to them."""
-    which = np.flatnonzero(np.bincount(queries.rules.home))
-    homes = queries.homes.subset(which)
-    shift = homes.device_start[:-1] - queries.homes.device_start[which]
-
-    def moved(rules: Rules) -> Rules:
-        home = np.searchsorted(which, rules.home)
-        return Rules(home, rules.trigger + shift[home], rules.action + shift[home], rules.relation, rules.group)
-
-    return homes, tuple(moved(rules) for rules in (queries.rules, *more))
+    subset = HomeSubset.of(queries.homes, np.flatnonzero(np.bincount(queries.rules.home)))
+    moved = (rules.moved(np.searchsorted(subset.chosen, rules.home), subset.shift) for rules in (queries.rules, *more))
+    return subset.homes, tuple(moved)
 
 
 def allows_self_pairs(split: Split) -> bool:

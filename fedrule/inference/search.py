@@ -11,7 +11,7 @@ import numpy as np
 
 from baselines.method import LARGEST_SCORE, Scores
 from datasets.candidates import Pairs
-from datasets.homes import Array, Homes, Mask, Relation, Rules
+from datasets.homes import Array, Homes, HomeSubset, Mask, Relation, Rules
 from datasets.valid import ValidRules
 from fedrule.inference.encode import Graph
 
@@ -145,14 +145,18 @@ class Diversified:
     def many(self, homes: Homes, k: int) -> TopK:
         wanted, pending, pieces = MORE * k, np.arange(homes.n_homes), [TopK.empty()]
         while len(pending):
-            some = homes.subset(pending)
-            found = self.search.many(some, wanted)
-            kept = self._kept(found, some.device_type)
+            some = HomeSubset.of(homes, pending)
+            found = self.search.many(some.homes, wanted)
+            kept = self._kept(found, some.homes.device_type)
             many = np.bincount(found.home[kept], minlength=len(pending))
             done = (many >= k) | (np.bincount(found.home, minlength=len(pending)) < wanted)
             kept &= done[found.home]
             kept &= _rank(found.home, kept) < k
-            pieces.append(_within(found.take(kept), some, homes, pending))
+            found = found.take(kept)
+            shift = some.shift[found.home]
+            pieces.append(
+                found._replace(home=pending[found.home], trigger=found.trigger - shift, action=found.action - shift)
+            )
             wanted, pending = MORE * wanted, pending[~done]
         whole = TopK.concatenate(pieces)
         return whole.take(np.argsort(whole.home, kind="stable"))
@@ -171,9 +175,3 @@ def _rank(home: Array, kept: Mask) -> Array:
     """How many of its home are kept before each one."""
     before: Array = np.cumsum(kept) - kept
     return before - before[np.searchsorted(home, home)]
-
-
-def _within(found: TopK, some: Homes, homes: Homes, chosen: Array) -> TopK:
-    """Renumber homes and devices of a subset to those of all homes."""
-    shift = (homes.device_start[chosen] - some.device_start[:-1])[found.home]
-    return found._replace(home=chosen[found.home], trigger=found.trigger + shift, action=found.action + shift)

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from baselines import registry
-from baselines import registry as discovery
 from baselines.method import Method, ignore
-from baselines.registry import build, get, missing_extra, names, parameters, register, summary
+from baselines.registry import build, files_of, get, listed, missing_extra, names, parameters, register, summary
 from datasets import DataError
 
 A_METHOD = '''
@@ -41,9 +40,9 @@ class Found:
 @pytest.fixture(autouse=True)
 def own_registry():
     """What a test registers is gone after it; our own methods, which are imported only once, stay."""
-    ours = set(discovery.listed())
+    ours = set(registry.listed())
     yield
-    discovery.listed.cache_clear()
+    registry.listed.cache_clear()
     for name in set(registry._METHODS) - ours:
         del registry._METHODS[name]
 
@@ -69,8 +68,8 @@ def folder(write, monkeypatch):
 
     def folder(package):
         write(f"{package}/__init__.py", name=f"of-{package}")
-        monkeypatch.setattr(discovery, "FOLDERS", (package,))
-        discovery.listed.cache_clear()
+        monkeypatch.setattr(registry, "METHODS", (package,))
+        registry.listed.cache_clear()
         return package
 
     return folder
@@ -198,21 +197,43 @@ def test_a_class_that_is_no_frozen_dataclass_is_refused():
 
 
 def test_a_package_that_is_needed_through_another_file_of_the_folder_counts():
-    assert "torch_geometric" in discovery.listed()["gcmc"].packages
-    assert "torch" not in discovery.listed()["ease"].packages
+    assert "torch_geometric" in registry.listed()["gcmc"].packages
+    assert "torch" not in registry.listed()["ease"].packages
 
 
-def test_the_files_of_a_method_are_its_own_and_those_of_our_folders_that_it_reaches():
-    def used(method):
-        file = Path(importlib.util.find_spec(discovery.listed()[method].module).origin)
-        return {f"{path.parent.name}/{path.name}" for path in discovery.files_of(file)}
+def used(method):
+    """The files that a method depends on, by package and path."""
+    root = Path(registry.__file__).parents[1]
+    return {path.relative_to(root).as_posix() for path in files_of(listed()[method].file)}
 
-    # graphrule -> scorer -> term, graphrule -> bias -> owners of the other folder
-    assert {f"fedrule/{name}.py" for name in ("graphrule", "scorer", "term")} | {"baselines/items.py"} <= used(
-        "graphrule"
-    )
-    assert {"baselines/gcmc.py"} <= used("gcmc")
-    assert not any(name.startswith(("fedrule/", "datasets/")) for name in used("ease"))
+
+def test_the_files_of_a_method_are_all_of_ours_that_it_imports_itself_or_through_others():
+    # graphrule -> score -> terms -> counts, which use a module of the baselines and the data's
+    ours = {"methods/graphrule", "methods/graph_method", "model/score", "model/terms", "evidence/counts", "__init__"}
+    graph = {f"fedrule/{name}.py" for name in ours - {"__init__"}}
+    assert graph | {"baselines/items.py", "datasets/homes.py", "datasets/negatives.py"} <= used("graphrule")
+    assert {"baselines/gcmc.py", "baselines/items.py", "datasets/valid.py"} <= used("gcmc")
+
+
+def test_the_files_of_a_method_leave_out_what_it_does_not_import():
+    assert not any(name.startswith("fedrule/") for name in used("ease"))
+    assert "baselines/mf.py" not in used("ease")
+    assert "datasets/negatives.py" not in used("ease")
+    assert not any(name.startswith("fedrule/serving/") for name in used("fedrule"))
+
+
+def test_a_name_that_a_package_takes_from_a_module_leads_to_the_module(write):
+    file = write("outside/method.py", name="outside", imports="from datasets import Homes, negatives")
+    names = {path.relative_to(Path(registry.__file__).parents[1]).as_posix() for path in files_of(file) if path != file}
+    assert {"datasets/homes.py", "datasets/negatives.py", "baselines/registry.py"} <= names
+    assert "datasets/splits.py" not in names
+
+
+def test_what_is_imported_for_type_checkers_only_does_not_count(write):
+    lines = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import baselines.ease\nimport baselines.itemknn"
+    names = {path.name for path in files_of(write("typed/method.py", name="typed", imports=lines))}
+    assert "itemknn.py" in names
+    assert "ease.py" not in names
 
 
 def test_a_module_that_does_not_register_its_name_or_fails_is_named(monkeypatch, tmp_path):
