@@ -28,65 +28,48 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m datasets", description="Rules of homes: find, look at, check, make."
-    )
+    parser = argparse.ArgumentParser(prog="python -m datasets", description="List, describe, check and make data sets.")
     add_import(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     listing = commands.add_parser("list", help="every data set, what it is and its options")
     listing.set_defaults(run=_list)
 
-    describe = commands.add_parser("describe", help="counts and distributions, beside the published ones")
-    describe.add_argument("name", metavar="NAME")
+    describe = commands.add_parser("describe", help="counts and distributions, compared with the published ones")
+    _add_data(describe)
     describe.add_argument("--json", action="store_true", help="statistics as JSON")
     describe.add_argument("--merged", action="store_true", help="the `types` track: devices of one type merged")
-    _add_loading(describe)
     describe.set_defaults(run=_describe)
 
-    check = commands.add_parser("check", help="read your own tables and name the first bad lines")
+    check = commands.add_parser("check", help="read your own tables and list the first bad lines")
     check.add_argument("path", metavar="PATH", type=Path, help="a folder with two tables, or a file")
-    check.add_argument(
-        "--set", dest="options", action="append", default=[], metavar="KEY=VALUE", help="e.g. columns.user=household_id"
-    )
+    _add_set(check, "--set", "options", "an option, e.g. columns.user=household_id")
     check.set_defaults(run=_check)
 
     generate = commands.add_parser("generate", help="write a data set to one .parquet file or a folder of CSV files")
-    generate.add_argument("name", metavar="NAME")
-    generate.add_argument(
-        "--out", required=True, type=Path, metavar="FILE", help="FILE.parquet, or a folder (CSV files)"
-    )
-    generate.add_argument(
-        "--layout",
-        choices=("wyze", "tables"),
-        help="of the CSV files: that of the public Wyze data, or devices.csv and rules.csv; without it the first where "
-        "all ids are whole numbers",
-    )
-    _add_loading(generate)
+    _add_data(generate)
+    generate.add_argument("--out", required=True, type=Path, metavar="FILE", help="FILE.parquet, or a folder for CSV")
+    layouts = "of CSV files: wyze (that of the public data; default if all ids are whole numbers) or tables"
+    generate.add_argument("--layout", choices=("wyze", "tables"), help=layouts)
     generate.set_defaults(run=_generate)
 
-    fidelity = commands.add_parser("fidelity", help="how near a synthetic data set is to what it imitates")
-    fidelity.add_argument("name", metavar="NAME")
-    _add_loading(fidelity)
+    fidelity = commands.add_parser("fidelity", help="how close a synthetic data set is to what it imitates")
+    _add_data(fidelity)
     fidelity.add_argument("--real", metavar="NAME", help="also compare with this data set")
     fidelity.add_argument("--real-data", type=Path, metavar="PATH", help="where the files of --real are")
-    fidelity.add_argument(
-        "--real-set", action="append", default=[], metavar="KEY=VALUE", help="an option of --real, e.g. part=test"
-    )
+    _add_set(fidelity, "--real-set", "real_set", "an option of --real, e.g. part=test")
     fidelity.set_defaults(run=_fidelity)
     return parser
 
 
-def _add_loading(parser: argparse.ArgumentParser) -> None:
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
     parser.add_argument("--data", type=Path, metavar="PATH", help="where the files are, if not under $FEDRULE_DATA")
-    parser.add_argument(
-        "--set",
-        dest="options",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option of the data set, e.g. homes=1000; see `list`",
-    )
+    _add_set(parser, "--set", "options", "an option of the data set, e.g. homes=1000; see `list`")
+
+
+def _add_set(parser: argparse.ArgumentParser, flag: str, name: str, about: str) -> None:
+    parser.add_argument(flag, dest=name, action="append", default=[], metavar="KEY=VALUE", help=about)
 
 
 def _load(name: str, path: Path | None, assignments: list[str]) -> Homes:
@@ -113,7 +96,7 @@ def _describe(chosen: argparse.Namespace) -> int:
     _say(str(description))
     table = description.compared().dropna()
     if len(table):
-        _say(f"\nBeside {description.published.source}:")
+        _say(f"\nCompared with {description.published.source}:")
         shown = table.assign(ours=table["ours"].map(number), published=table["published"].map(number))
         _say(shown.to_string(formatters={"difference %": "{:+.2f}".format}))
     return 0
@@ -130,13 +113,15 @@ def _check(chosen: argparse.Namespace) -> int:
         _say(str(error))
         try:
             homes = _load(name, chosen.path, [*chosen.options, "on_error=skip"])
-        except DataError as again:  # nothing can be saved
+        except DataError as again:  # skipping does not help
             if str(again) != str(error):
                 raise
             return 1
         _say(f"\nWithout the bad lines (on_error=skip): {_summary(homes)}")
         return 1
-    if "on_error" in get(name).options and homes.provenance.skipped:  # a saved file keeps what was skipped long ago
+    if (
+        "on_error" in get(name).options and homes.provenance.skipped
+    ):  # a saved file keeps what was skipped when it was made
         _say("\n".join(homes.provenance.skipped))
         _say(f"\nWithout the bad lines: {_summary(homes)}")
         return 1
@@ -163,12 +148,12 @@ def _write_csv(homes: Homes, folder: Path, layout: str | None) -> None:
     from datasets.readers.tables import write_tables
     from datasets.readers.wyze import write_wyze
 
-    whole = homes.users.dtype.kind == homes.device_ids.dtype.kind == "i"
-    layout = layout or ("wyze" if whole else "tables")
+    numeric = homes.users.dtype.kind == homes.device_ids.dtype.kind == "i"
+    layout = layout or ("wyze" if numeric else "tables")
     other = TABLES if layout == "wyze" else WYZE
-    held = sorted({entry.name for entry in folder.iterdir()} & other) if folder.is_dir() else []
-    if held:
-        raise DataError(f"{folder}: it holds {held[0]}, which is of another layout; choose a new folder")
+    found = sorted({entry.name for entry in folder.iterdir()} & other) if folder.is_dir() else []
+    if found:
+        raise DataError(f"{folder}: it has {found[0]}, which belongs to another layout; choose a new folder")
     (write_wyze if layout == "wyze" else write_tables)(homes, folder)
 
 

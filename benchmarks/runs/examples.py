@@ -30,7 +30,7 @@ from benchmarks.runs.experiment import Experiment, Source
 from benchmarks.runs.run import fit, has_log_odds
 from datasets.candidates import Pairs, has_self_rules
 from datasets.common.errors import DataError
-from datasets.common.progress import Progress, Silent
+from datasets.common.progress import Progress
 from datasets.homes import Array, Home, Homes, Mask, Rules
 from datasets.splits import Hidden, split
 from datasets.valid import ValidRules
@@ -80,7 +80,7 @@ class ExampleSpec:
 
 def make_example(spec: ExampleSpec, *, bar: Progress | None = None) -> Example:
     """Fit every method in this process and collect its lists."""
-    bar = bar or Silent()
+    bar = bar or Progress()
     homes = spec.source.load()
     left_out = choose_rule(homes)
     mask = np.arange(homes.n_rules) == left_out

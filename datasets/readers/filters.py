@@ -1,4 +1,4 @@
-"""Leaving out rare relations and small homes, as papers do before they measure."""
+"""Filters that leave out rare relations and small homes, and large homes cut into small ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from datasets.common.errors import DataError
-from datasets.homes import Homes, Mask, Rules
+from datasets.homes import Array, Homes, Mask, Rules
 
 
 def filter_homes(
@@ -19,10 +19,10 @@ def filter_homes(
     left is an error. `only_used_devices` takes devices that no rule uses from their homes before those are measured.
     """
     if min_pair_count < 1:
-        raise DataError(f"min_pair_count={min_pair_count}: it counts how often a pair is seen, from 1 on")
+        raise DataError(f"min_pair_count must be at least 1, got {min_pair_count}")
     for option, value in (("min_rules", min_rules), ("min_devices", min_devices)):
         if value < 0:
-            raise DataError(f"{option}={value}: it counts something and cannot be negative")
+            raise DataError(f"{option} must be at least 0, got {value}")
     homes = keep_common_relations(homes, min_pair_count)
     if only_used_devices:
         homes = keep_used_devices(homes)
@@ -89,17 +89,14 @@ def keep_used_types(homes: Homes) -> Homes:
     return homes.with_vocabulary([t for t, kept in zip(homes.types, used, strict=True) if kept], homes.relations)
 
 
-# --- Large homes cut into small ones, to study what the size of a home does while its rules stay real.
-
-
 def cut_homes(homes: Homes, rules: int) -> Homes:
-    """Homes of about so many rules each, in the order of their source; 0 leaves them whole.
+    """Homes cut into pieces of about so many rules, in the order of the source; 0 does not cut.
 
     A piece owns the devices that its rules use. Rules of one automation stay together, so a piece may have more; homes
-    without rules stay as they are. A piece is named after its home, a stroke and its number.
+    without rules stay as they are. The user of a piece is the home's, a slash and its number.
     """
     if rules < 0:
-        raise DataError(f"cut={rules}: give the rules of a piece, 1, 2, ..., or 0 to leave homes whole")
+        raise DataError(f"cut must be the rules of a piece, or 0 for no cut; got {rules}")
     if not rules or not homes.n_rules:
         return homes
     own = homes.rules
@@ -130,7 +127,7 @@ def cut_homes(homes: Homes, rules: int) -> Homes:
     )
 
 
-def _first_of_automation(rules: Rules) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _first_of_automation(rules: Rules) -> Array:
     """[n_rules]: the position of the first rule of each rule's automation."""
     if rules.group is None:
         return np.arange(len(rules))

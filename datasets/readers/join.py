@@ -1,9 +1,9 @@
 """Two tables, who owns which device and which rules exist, joined into homes; every bad line is reported.
 
-A device that stands twice with one type is read once and counted; with two types it is refused. A rule that names a
-device of another home is refused (where users share device ids it cannot be told, which is noted), and so is one that
-contradicts the device table about a type. A device that occurs only in rules is added to the home if `add_devices` says
-so and the rule names its type, and refused otherwise.
+A device listed twice with one type is read once and counted; with two types it is refused. A rule that names a device
+of another home is refused (where users share device ids this cannot be checked, which is noted), and so is one that
+contradicts the device table about a type. A device that occurs only in rules is added to the home with `add_devices` if
+the rule names its type, and refused otherwise.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Ids, Mask, Provenance, Relation, Rules
 from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import TextTable, ids_of_one_kind, names, refuse_missing, whole_numbers
-
-# --- Values as positions in the sorted list of what is distinct among them.
 
 SPARSE = 4  # whole numbers that leave at most so many gaps to each value are counted instead of hashed
 
@@ -48,9 +46,6 @@ def _counted(values: Ids, low: int, high: int) -> tuple[Ids, Array]:
     there[values - low] = True
     position = np.cumsum(there) - 1
     return np.flatnonzero(there) + low, position[values - low]
-
-
-# --- From clean columns to `Homes`: users, types and relations become numbers, rows become sorted runs.
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +136,7 @@ def join(
     usable: Mask | None = None,
     group: Array | None = None,
 ) -> Homes:
-    """Homes from two tables; `usable` says which rules passed the caller's own checks. Settles `bad_rows`.
+    """Homes from two tables; `usable` says which rules passed the caller's own checks. Reports `bad_rows`.
 
     Roles of columns: devices have user, device, type; rules have user, trigger_device, trigger_state, action,
     action_device, and may have trigger_type and action_type.

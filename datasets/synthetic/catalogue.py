@@ -1,4 +1,8 @@
-"""The rules that can be made at all: which types, which relations between them, and what each is good for."""
+"""What smart-home devices can do, and the rules that are possible between them.
+
+The types are those of the paper's Table 1 and of the public Wyze data; the trigger states and actions extend the
+examples given there with what such devices are sold to do.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datasets.homes import Array, Mask, Relation
-from datasets.synthetic.draws import Floats, spread_out
-
-# --- What smart-home devices can notice and do: entity types, trigger states, actions, and what people want from them.
-#
-# The types are those of the paper's Table 1 and of the public Wyze data; the states and actions extend the examples
-# given there with what such devices are sold to do. `use` is how often people reach for a thing, relative to others of
-# its kind; `serves` are the intents it suits.
+from datasets.synthetic.draws import Floats, flatten_runs
 
 INTENTS = ("security", "lighting", "comfort", "energy", "safety", "routine")
 INTENT_USE = (0.30, 0.24, 0.13, 0.12, 0.06, 0.15)  # how common each is as the main wish of a home
@@ -25,8 +23,8 @@ class Feature(NamedTuple):
     """A trigger state or an action, and which entity types have it."""
 
     name: str
-    use: float
-    serves: str
+    use: float  # how often people use it, relative to others
+    serves: str  # the intents that it suits
     types: str
     opposite: str = ""
 
@@ -364,7 +362,7 @@ def _companions(possible: _Possible, kept: Array) -> tuple[Floats, Array, Array]
     """
     pair = possible.trigger[kept] * (possible.actor.max() + 1) + possible.actor[kept]
     left, right = np.searchsorted(pair, pair, side="left"), np.searchsorted(pair, pair, side="right")
-    owner, other, end = spread_out(left, right)
+    owner, other, end = flatten_runs(left, right)
     state, action = possible.state[kept], possible.action[kept]
     undone = (_opposites(STATES)[state][owner] == state[other]) & (_opposites(ACTIONS)[action][owner] == action[other])
     same_state, same_action = state[owner] == state[other], action[owner] == action[other]

@@ -1,4 +1,4 @@
-"""Weighted draws for many choosers at once: each has its own run of options in one flat column of weights."""
+"""Weighted draws for many choosers at once, each with its own run of options in one flat column of weights."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def pick_along(total: Floats, start: Array, stop: Array, rng: np.random.Generato
     return np.where(high > low, np.searchsorted(total, at, side="right") - 1, -1).astype(np.int64)
 
 
-def spread_out(start: Array, stop: Array) -> tuple[Array, Array, Array]:
+def flatten_runs(start: Array, stop: Array) -> tuple[Array, Array, Array]:
     """All options of all choosers in one column: whose they are, where they stand, and where each run then ends.
 
-    >>> spread_out(np.array([5, 0]), np.array([7, 1]))
+    >>> flatten_runs(np.array([5, 0]), np.array([7, 1]))
     (array([0, 0, 1]), array([5, 6, 0]), array([2, 3]))
     """
     length = stop - start
@@ -48,13 +48,11 @@ def any_of(start: Array, stop: Array, rng: np.random.Generator) -> Array:
     return start + ((stop - start) * rng.random(len(start))).astype(np.int64)
 
 
-# --- Numbers that a generator is asked for, such as homes or a seed: whole, in range, or an error that says so.
-
 LARGEST_SEED = 2**63 - 1
 
 
-def whole(of: str, what: str, value: object, *, least: int, most: int) -> int:
-    """The value as an int if it is a whole number from `least` to `most`; `of` is the data set that is asked."""
+def check_integer(of: str, what: str, value: object, *, least: int, most: int) -> int:
+    """The value as an int if it is an integer from `least` to `most`; `of` is the name of the data set."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
         raise DataError(f"{of}: {what}={value!r} is not a whole number from {least:,} to {most:,}")
     return int(value)

@@ -53,7 +53,7 @@ class Households:
         return np.diff(self.type_start).reshape(self.n_homes, self.n_types)
 
 
-def furnish(
+def draw_households(
     n_devices: Array, types: tuple[str, ...], starters: Mask, cloud: Array, rng: np.random.Generator
 ) -> Households:
     """Homes with so many devices each; those in `cloud` use Cloud, which counts as one of their devices.

@@ -1,19 +1,19 @@
-"""People who connect their apps, made up: as many as the paper counts, with no one's data in it.
+"""Synthetic IFTTT users: people who connect their apps, as many as the paper counts, without anybody's data.
 
-What is assumed, all of it here and in the catalogue:
-- Services notice and do the things that the catalogue lists; of all rules that make sense, 3,020 are in circulation.
-  Each was set up by somebody first and some are far better known than others (log-normal fame).
-- A person has interests (social, reading, home, ...), wants some things more than others (share, archive, plan, be
-  told, control), carries an Android phone or an iPhone, and likes each single service more or less beyond all that.
-- People copy: lists of recommended rules, each the favourites of one curator, are followed by some, a few of them by
-  many, mostly by people whose taste is like the curator's. A follower takes up most rules of the list.
-- How likely a person takes up a rule is fame x liking of both services x what the person wants x lists x chance. How
-  many rules a person has is heavy-tailed: most have about fifty, a few have hundreds.
-So what a person will do next shows in three ways: in the services at hand and how they are already joined, which a
-graph sees; in which rules go together in others' lists, which a user-item matrix sees; and in popularity, which both
-see. The strengths were set by comparing marginals (rules and services per user, how popularity is spread) and the
-hit rates of random, popularity and linear item-item ranking with the real RecRules data; nothing was tuned on a graph
-model or against one.
+Assumptions:
+- 53 services have triggers and actions, in 132 pairs, named as in the paper's table of IFTTT entities and pairs and
+  extended in the same manner. A rule makes sense where one service has the trigger, the other the action, and the two
+  are a pair. Of all these, 3,020 are in circulation: each was set up by somebody first, and their fame is log-normal.
+- A person has interests (social, reading, home, ...), wants some things more than others (share, archive, plan,
+  notify, control), has an Android phone or an iPhone, and likes each single service more or less.
+- People copy: lists of recommended rules, each the favourites of one curator, are followed by some, a few by many,
+  mostly by people of similar taste. A follower adopts most rules of a list.
+- The probability to adopt a rule is fame x liking of both services x what the person wants x lists x noise. The number
+  of rules is heavy-tailed: most people have about fifty, a few have hundreds.
+So the next rule depends on the services at hand and how they are already connected, which a graph sees; on rules that
+occur together in lists, which a user-item matrix sees; and on popularity, which both see. The strengths were set by
+comparing marginals (rules and services per user, popularity) and the hit rates of random, popularity and linear
+item-item ranking with the real RecRules data; no graph model was used.
 """
 
 from __future__ import annotations
@@ -25,64 +25,35 @@ import numpy as np
 from datasets.homes import Array, Homes, Mask, Provenance
 from datasets.readers.join import DeviceColumns, RuleColumns, assemble
 from datasets.registry import dataset
-from datasets.synthetic.draws import LARGEST_SEED, Floats, whole
+from datasets.synthetic.draws import LARGEST_SEED, Floats, check_integer
 
-# --- What apps and connected things can notice and do for each other: 53 services and 132 trigger-action pairs.
-#
-# Services, triggers and actions are named as in the paper's table of IFTTT entities and pairs, extended in the same
-# manner with what these services were known for in 2016. A trigger is a kind of news, an action a thing to do with it;
-# a rule makes sense where one service has the trigger, the other the action, and the two are listed as a pair.
 
-# What a service is used for; a person drawn to one of these is drawn to its services.
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(", "))
+
+
+# What services are used for; a person with an interest likes its services.
 INTERESTS: dict[str, tuple[str, ...]] = {
     "social": ("Facebook", "Twitter", "Instagram", "Tumblr", "Reddit", "Pinterest"),
     "publishing": ("Facebook Pages", "Linkedin", "Blogger", "WordPress", "Medium", "Buffer", "Feed"),
     "photos": ("Instagram", "Flickr", "500px", "iOS Photos", "Android Photos", "Dropbox"),
     "music and video": ("YouTube", "Vimeo", "SoundCloud", "Spotify"),
     "reading": ("Pocket", "Instapaper", "Feedly", "Feed", "The New York Times", "Reddit", "Medium"),
-    "office": (
-        "Gmail",
-        "Google Calendar",
-        "Google Drive",
-        "OneDrive",
-        "Evernote",
-        "OneNote",
-        "Todoist",
-        "Trello",
-        "Slack",
-        "iOS Reminders",
+    "office": _names(
+        "Gmail, Google Calendar, Google Drive, OneDrive, Evernote, OneNote, Todoist, Trello, Slack, iOS Reminders"
     ),
     "home": ("Philips Hue", "Nest Thermostat", "SmartThings", "Wemo Switch", "Amazon Alexa", "Weather"),
-    "phone": (
-        "Android Device",
-        "Android Location",
-        "Android SMS",
-        "iOS Location",
-        "Sms",
-        "Email",
-        "Notifications",
-        "Pushbullet",
-        "Date & Time",
-        "Weather",
+    "phone": _names(
+        "Android Device, Android Location, Android SMS, iOS Location, Sms, Email, Notifications, "
+        "Pushbullet, Date & Time, Weather"
     ),
     "fitness": ("Fitbit", "Up by Jawbone"),
 }
 
 # Services that nearly everybody had an account with.
-WIDESPREAD = (
-    "Facebook",
-    "Twitter",
-    "Instagram",
-    "YouTube",
-    "Gmail",
-    "Email",
-    "Dropbox",
-    "Google Drive",
-    "Evernote",
-    "Notifications",
-    "Weather",
-    "Feed",
-    "Pocket",
+WIDESPREAD = _names(
+    "Facebook, Twitter, Instagram, YouTube, Gmail, Email, Dropbox, Google Drive, Evernote, "
+    "Notifications, Weather, Feed, Pocket"
 )
 
 # People carry one kind of phone; services that need the other are rarely of use to them.
@@ -105,7 +76,7 @@ _TRACKERS = ("Fitbit", "Up by Jawbone")
 _PLACES = ("Android Location", "iOS Location")
 _TASKS = ("Todoist", "Trello", "iOS Reminders")
 
-# Which services notice what.
+# Which services have which trigger.
 TRIGGERS: dict[str, tuple[str, ...]] = {
     "New Post": (*_BLOGS, *_WALLS, *_NETWORKS, "Feed", "Buffer"),
     "New Post from Search": (*_NETWORKS, *_PICTURES, *_VIDEOS, "Tumblr", "Feed", "The New York Times", "SoundCloud"),
@@ -113,13 +84,7 @@ TRIGGERS: dict[str, tuple[str, ...]] = {
     "New Like": (
         *_NETWORKS,
         *_PICTURES,
-        "Tumblr",
-        "Facebook",
-        "Medium",
-        "SoundCloud",
-        "Pocket",
-        "Instapaper",
-        "Feedly",
+        *_names("Tumblr, Facebook, Medium, SoundCloud, Pocket, Instapaper, Feedly"),
     ),
     "New Liked Video": (*_VIDEOS, "Instagram", "Facebook", "Tumblr"),
     "New Video": (*_VIDEOS, *_DISKS, "Instagram", "Facebook", "Facebook Pages", "Tumblr"),
@@ -151,7 +116,7 @@ TRIGGERS: dict[str, tuple[str, ...]] = {
     "New Workout": _TRACKERS,
 }
 
-# Which services can do what, by what people want of it.
+# Which services have which action, by what people want.
 ACTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "share": {
         "Share a Link": (*_WALLS, "Twitter", "Reddit", "Pinterest", "Buffer", "Tumblr", "WordPress", "Slack"),
@@ -159,13 +124,7 @@ ACTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "Post a Tweet": ("Twitter", "Buffer"),
         "Upload a Photo": (
             *_PICTURES,
-            "Facebook",
-            "Facebook Pages",
-            "Twitter",
-            "Pinterest",
-            "Tumblr",
-            "WordPress",
-            "Blogger",
+            *_names("Facebook, Facebook Pages, Twitter, Pinterest, Tumblr, WordPress, Blogger"),
         ),
     },
     "archive": {
@@ -197,29 +156,20 @@ ACTIONS: dict[str, dict[str, tuple[str, ...]]] = {
 _SPREAD = ("Share a Link", "Create a Post", "Post a Tweet")
 _KEEP = ("Append to a Note", "Add Row to Spreadsheet", "Save for Later")
 
-# Which actions make sense on which news.
+# Which actions make sense for which trigger.
 PAIRS: dict[str, tuple[str, ...]] = {
     "New Post": (*_SPREAD, *_KEEP, "Send Me an Email", "Send a Notification", "Post a Message"),
     "New Post from Search": (*_SPREAD, *_KEEP, "Send Me an Email", "Send a Notification", "Post a Message"),
     "New Article": (
         *_SPREAD,
-        "Append to a Note",
-        "Save for Later",
-        "Send Me an Email",
-        "Send a Notification",
-        "Post a Message",
+        *_names("Append to a Note, Save for Later, Send Me an Email, Send a Notification, Post a Message"),
     ),
     "New Like": (*_SPREAD, *_KEEP, "Add File from Url", "Send Me an Email"),
     "New Liked Video": (*_SPREAD, *_KEEP, "Send Me an Email"),
     "New Video": (*_SPREAD, "Add File from Url", "Save for Later", "Send Me an Email"),
-    "New Photo": (
-        "Upload a Photo",
-        "Create a Post",
-        "Post a Tweet",
-        "Add File from Url",
-        "Append to a Note",
-        "Send Me an Email",
-        "Update Wallpaper",
+    "New Photo": _names(
+        "Upload a Photo, Create a Post, Post a Tweet, Add File from Url, Append to a Note, "
+        "Send Me an Email, Update Wallpaper"
     ),
     "New Screenshot": ("Add File from Url", "Send Me an Email", "Post a Message"),
     "New Follower": ("Post a Tweet", "Add Row to Spreadsheet", "Send Me an Email", "Send a Notification"),
@@ -261,7 +211,7 @@ LIKING = 1.5  # of a single service
 INTEREST = 2.0
 WISH = 0.7
 OTHER_PHONE = 5.0  # less
-ITSELF = 3.0  # less, for a service that would act on its own news
+ITSELF = 3.0  # less, for a service that acts on its own trigger
 N_LISTS, LIST_SIZE = 20, 40
 REACH, REACH_FALL = 0.5, 1.2  # the share of people who follow the best-known list, and how fast that falls with rank
 FOLLOWED = 8.0  # more, for a rule on a list that the person follows
@@ -276,7 +226,7 @@ WISHES = tuple(ACTIONS)
 
 @dataclass(frozen=True, slots=True)
 class Circulation:
-    """The rules that people can come across; columns [n_rules]."""
+    """The rules in circulation; columns [n_rules]."""
 
     trigger: tuple[str, ...]
     action: tuple[str, ...]
@@ -298,13 +248,13 @@ class Circulation:
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """What people are drawn to."""
+    """What people like, on the scale of log-odds."""
 
     service: Floats  # [n_people, n_services]
     wish: Floats  # [n_people, n_wishes]
 
-    def drawn_to(self, rules: Circulation) -> Floats:
-        """[n_people, n_rules]: the log of how likely each takes up each rule, before lists and chance."""
+    def liking(self, rules: Circulation) -> Floats:
+        """[n_people, n_rules]: the log of how likely each adopts each rule, before lists and noise."""
         return (
             rules.fame
             + self.service[:, rules.trigger_service]
@@ -315,13 +265,13 @@ class People:
 
 @dataset(NAME)
 def ifttt_synthetic(*, homes: int | None = None, seed: int = 0) -> Homes:
-    """Made-up people and their apps, with the paper's counts: 144 users, 8,729 rules, 53 services, 132 pairs.
+    """Synthetic people and their apps, with the paper's counts: 144 users, 8,729 rules, 53 services, 132 pairs.
 
-    `homes` below 144 draws that many of the 144 people; above, more people take up the same 3,020 rules.
+    homes: fewer than 144 draws so many of the 144 people; with more, more people adopt the same 3,020 rules
     """
-    n_homes = USERS if homes is None else whole(NAME, "homes", homes, least=1, most=MOST_HOMES)
+    n_homes = USERS if homes is None else check_integer(NAME, "homes", homes, least=1, most=MOST_HOMES)
     n_people = max(n_homes, USERS)
-    rng = np.random.default_rng(whole(NAME, "seed", seed, least=0, most=LARGEST_SEED))
+    rng = np.random.default_rng(check_integer(NAME, "seed", seed, least=0, most=LARGEST_SEED))
     rules = in_circulation(rng)
     lists, reach, curators = recommended(rules, rng)
     n_rules = activity(n_people, rng)
@@ -329,20 +279,20 @@ def ifttt_synthetic(*, homes: int | None = None, seed: int = 0) -> Homes:
     for first in range(0, n_people, BLOCK):
         size = min(BLOCK, n_people - first)
         people = draw_people(size, rng)
-        follows = rng.random((size, N_LISTS)) < reach * likeness(people, curators)
+        follows = rng.random((size, N_LISTS)) < reach * similarity(people, curators)
         score = (
-            people.drawn_to(rules)
+            people.liking(rules)
             + FOLLOWED * (follows.astype(float) @ lists > 0)
             + rng.gumbel(size=(size, IN_CIRCULATION))
         )
         quota = n_rules[first : first + size]
         if first == 0:
             score[originators(score, quota), np.arange(IN_CIRCULATION)] = np.inf
-        who, which = np.nonzero(take_up(score, quota))
+        who, which = np.nonzero(adopt(score, quota))
         user.append(first + who)
         taken.append(which)
     full = n_homes == USERS
-    note = f"{n_homes:,} homes, not {USERS}: counts are not laid beside the published ones"
+    note = f"{n_homes:,} homes, not {USERS}: counts are not compared with the published ones"
     provenance = Provenance(
         source=f"generated: {NAME}, homes {n_homes}, seed {seed}",
         notes=() if full else (note,),
@@ -389,15 +339,15 @@ def draw_people(size: int, rng: np.random.Generator) -> People:
 
 
 def recommended(rules: Circulation, rng: np.random.Generator) -> tuple[Floats, Floats, People]:
-    """Lists of rules as rows of zeros and ones, how many follow each, and who drew them up."""
+    """Lists of rules as rows of zeros and ones, the share of people who follow each, and the curators."""
     curators = draw_people(N_LISTS, rng)
-    score = curators.drawn_to(rules) + rng.gumbel(size=(N_LISTS, IN_CIRCULATION))
+    score = curators.liking(rules) + rng.gumbel(size=(N_LISTS, IN_CIRCULATION))
     reach = REACH * np.arange(1.0, N_LISTS + 1) ** -REACH_FALL
-    return take_up(score, np.full(N_LISTS, LIST_SIZE)).astype(float), reach, curators
+    return adopt(score, np.full(N_LISTS, LIST_SIZE)).astype(float), reach, curators
 
 
-def likeness(people: People, others: People) -> Floats:
-    """[n_people, n_others]: between 0 and 2, 1 for tastes that have nothing to do with each other."""
+def similarity(people: People, others: People) -> Floats:
+    """[n_people, n_others]: similarity of taste between 0 and 2, 1 for unrelated tastes."""
     mine, theirs = (who.service - who.service.mean(axis=1, keepdims=True) for who in (people, others))
     size = np.linalg.norm(mine, axis=1)[:, None] * np.linalg.norm(theirs, axis=1)
     cosine: Floats = mine @ theirs.T / size
@@ -417,7 +367,7 @@ def activity(n_people: int, rng: np.random.Generator) -> Array:
     return 1 + count
 
 
-def take_up(score: Floats, quota: Array) -> Mask:
+def adopt(score: Floats, quota: Array) -> Mask:
     """[n_people, n_rules]: each person's highest scores, as many as its quota."""
     order = np.argsort(-score, axis=1, kind="stable")
     taken = np.zeros(score.shape, dtype=bool)
@@ -426,9 +376,9 @@ def take_up(score: Floats, quota: Array) -> Mask:
 
 
 def originators(score: Floats, quota: Array) -> Array:
-    """[n_rules]: who set up each rule first: whoever came nearest to taking it up, or would do so anyway.
+    """[n_rules]: who set up each rule first: whoever is closest to adopting it, or would anyway.
 
-    Nobody originates more than its quota: who is asked too often keeps the likeliest and the rest ask the next best.
+    Nobody originates more rules than their quota: of too many they keep the likeliest, the others go to the next best.
     """
     last = np.take_along_axis(-np.sort(-score, axis=1), quota[:, None] - 1, axis=1)
     margin = score - last

@@ -1,4 +1,7 @@
-"""Small changes that make counts exact: a rule that should occur but does not takes the place of a common one."""
+"""Relations fitted to the published popularity, duplicate rules drawn again, and counts matched exactly.
+
+A rule that should occur but does not replaces a common one.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,9 @@ import numpy as np
 from datasets.common.errors import DataError
 from datasets.homes import Array, Mask
 from datasets.synthetic.catalogue import INTENT_USE
-from datasets.synthetic.draws import Floats, any_of, spread_out
+from datasets.synthetic.draws import Floats, any_of, flatten_runs
 from datasets.synthetic.households import ANYWHERE
-from datasets.synthetic.wiring import Draft, Wirer, relate
-
-# --- From a draft to rules that stand: relations as popular as they should be, and no rule twice in a home.
+from datasets.synthetic.wiring import Draft, RuleSampler, relate
 
 FITS = 3  # the later ones aim beside the target by what the first missed because of rules drawn anew
 PASSES = 3  # of a fit over all rules
@@ -23,60 +24,60 @@ DOUBT = 5.0  # rules by which target and outcome are both padded, so that rare r
 ROUNDS = 8  # of drawing anew what a home has already, before its remaining choices are listed
 
 
-def resolve_duplicates(wirer: Wirer, draft: Draft, by_rank: Floats) -> tuple[Wirer, Draft]:
-    """The draft with relations, and the wirer that drew them.
+def resolve_duplicates(sampler: RuleSampler, draft: Draft, by_rank: Floats) -> tuple[RuleSampler, Draft]:
+    """The draft with relations, and the sampler that drew them.
 
-    The relation that comes naturally most often is made to occur about `by_rank[0]` times, and so on. What a home would
-    have twice, or what makes no sense, is drawn anew.
+    The relation that is naturally the most common is made to occur about `by_rank[0]` times, and so on. What a home
+    would have twice, or what makes no sense, is drawn again.
     """
-    likely = np.bincount(wirer.catalogue.relation, wirer.catalogue.likely, len(by_rank))
-    rule = relate(wirer, draft)
-    natural = _seen(wirer, rule[_stand(wirer, draft, rule)]) + PRIOR * likely / likely.sum()
+    likely = np.bincount(sampler.catalogue.relation, sampler.catalogue.likely, len(by_rank))
+    rule = relate(sampler, draft)
+    natural = _seen(sampler, rule[_stand(sampler, draft, rule)]) + PRIOR * likely / likely.sum()
     target = np.empty(len(by_rank))
     target[np.argsort(-natural, kind="stable")] = by_rank
-    wirer = replace(wirer, popularity=target / target.sum() / (natural / natural.sum()))
+    sampler = replace(sampler, popularity=target / target.sum() / (natural / natural.sum()))
     aim = target
     for _ in range(FITS):
-        wirer = _fit_popularity(wirer, draft, aim)
-        rule = relate(wirer, draft)
-        resolved = redraw(wirer, replace(draft, rule=rule), np.flatnonzero(~_stand(wirer, draft, rule)))
-        aim = aim * (target + DOUBT) / (_seen(wirer, resolved.rule) + DOUBT)
-    return wirer, resolved
+        sampler = _fit_popularity(sampler, draft, aim)
+        rule = relate(sampler, draft)
+        resolved = redraw(sampler, replace(draft, rule=rule), np.flatnonzero(~_stand(sampler, draft, rule)))
+        aim = aim * (target + DOUBT) / (_seen(sampler, resolved.rule) + DOUBT)
+    return sampler, resolved
 
 
-def _fit_popularity(wirer: Wirer, draft: Draft, aim: Floats) -> Wirer:
-    """The wirer with which relations that are not repeats come out in proportion to `aim`."""
+def _fit_popularity(sampler: RuleSampler, draft: Draft, aim: Floats) -> RuleSampler:
+    """The sampler with which relations that are not repeats come out in proportion to `aim`."""
     for _ in range(PASSES):
-        rule = relate(wirer, draft)
-        stands = _stand(wirer, draft, rule)
-        seen = _seen(wirer, rule[stands]) * (len(rule) / max(int(stands.sum()), 1))
-        wirer = replace(wirer, popularity=wirer.popularity * ((aim + DOUBT) / (seen + DOUBT)) ** PUSH)
-    return wirer
+        rule = relate(sampler, draft)
+        stands = _stand(sampler, draft, rule)
+        seen = _seen(sampler, rule[stands]) * (len(rule) / max(int(stands.sum()), 1))
+        sampler = replace(sampler, popularity=sampler.popularity * ((aim + DOUBT) / (seen + DOUBT)) ** PUSH)
+    return sampler
 
 
-def _stand(wirer: Wirer, draft: Draft, rule: Array) -> Mask:
+def _stand(sampler: RuleSampler, draft: Draft, rule: Array) -> Mask:
     """[n_rules]: which rules of a draft make sense and are not in their home before."""
-    return ~_repeats(wirer, draft.trigger, draft.action, rule, np.zeros(0, dtype=np.int64))
+    return ~_repeats(sampler, draft.trigger, draft.action, rule, np.zeros(0, dtype=np.int64))
 
 
-def _seen(wirer: Wirer, rule: Array) -> Array:
+def _seen(sampler: RuleSampler, rule: Array) -> Array:
     """[n_relations]: how often each relation occurs."""
-    return np.bincount(wirer.catalogue.relation[rule], minlength=len(wirer.catalogue.relations))
+    return np.bincount(sampler.catalogue.relation[rule], minlength=len(sampler.catalogue.relations))
 
 
-def redraw(wirer: Wirer, draft: Draft, rows: Array) -> Draft:
+def redraw(sampler: RuleSampler, draft: Draft, rows: Array) -> Draft:
     """The draft with other rules in these rows: a new wish of the same home, unlike all that it has."""
     trigger, action, rule = draft.trigger.copy(), draft.action.copy(), draft.rule.copy()
     for _ in range(ROUNDS):
         if not len(rows):
             break
         stands = _others(rows, len(rule))
-        taken = np.sort(_keys(wirer, trigger[stands], action[stands], rule[stands]))
-        trigger[rows], action[rows], intent = wirer.pairs(draft.home[rows])
-        rule[rows] = wirer.rules(trigger[rows], action[rows], intent)
-        rows = rows[_repeats(wirer, trigger[rows], action[rows], rule[rows], taken)]
+        taken = np.sort(_keys(sampler, trigger[stands], action[stands], rule[stands]))
+        trigger[rows], action[rows], intent = sampler.pairs(draft.home[rows])
+        rule[rows] = sampler.rules(trigger[rows], action[rows], intent)
+        rows = rows[_repeats(sampler, trigger[rows], action[rows], rule[rows], taken)]
     drawn = replace(draft, trigger=trigger, action=action, rule=rule)
-    return _list_choices(wirer, drawn, rows) if len(rows) else drawn
+    return _list_choices(sampler, drawn, rows) if len(rows) else drawn
 
 
 def _others(rows: Array, n: int) -> Mask:
@@ -85,26 +86,26 @@ def _others(rows: Array, n: int) -> Mask:
     return others
 
 
-def _list_choices(wirer: Wirer, draft: Draft, rows: Array) -> Draft:
+def _list_choices(sampler: RuleSampler, draft: Draft, rows: Array) -> Draft:
     """Fill the rows that are still open from a list of all that their homes could yet have."""
-    lived, cat, rng = wirer.households, wirer.catalogue, wirer.rng
+    households, cat, rng = sampler.households, sampler.catalogue, sampler.rng
     homes, needs = np.unique(draft.home[rows], return_counts=True)
-    start = lived.start
-    chooser, trigger, _ = spread_out(start[homes], start[homes + 1])
-    whose, action, _ = spread_out(start[homes][chooser], start[homes + 1][chooser])
+    start = households.start
+    chooser, trigger, _ = flatten_runs(start[homes], start[homes + 1])
+    whose, action, _ = flatten_runs(start[homes][chooser], start[homes + 1][chooser])
     chooser, trigger = chooser[whose], trigger[whose]
-    pair = lived.device_type[trigger] * lived.n_types + lived.device_type[action]
-    whose, rule, _ = spread_out(cat.pair_start[pair], cat.pair_start[pair + 1])
+    pair = households.device_type[trigger] * households.n_types + households.device_type[action]
+    whose, rule, _ = flatten_runs(cat.pair_start[pair], cat.pair_start[pair + 1])
     chooser, trigger, action = chooser[whose], trigger[whose], action[whose]
     stands = _others(rows, len(draft.home))
-    taken = np.sort(_keys(wirer, draft.trigger[stands], draft.action[stands], draft.rule[stands]))
-    free = ~_repeats(wirer, trigger, action, rule, taken)
+    taken = np.sort(_keys(sampler, draft.trigger[stands], draft.action[stands], draft.rule[stands]))
+    free = ~_repeats(sampler, trigger, action, rule, taken)
     chooser, trigger, action, rule = chooser[free], trigger[free], action[free], rule[free]
-    wanted = np.array(INTENT_USE) @ cat.appeal * wirer.popularity[cat.relation]
+    wanted = np.array(INTENT_USE) @ cat.appeal * sampler.popularity[cat.relation]
     # The smallest of exponential times with these rates come first: a draw without putting back.
     order = np.lexsort((rng.exponential(size=len(rule)) / wanted[rule], chooser))
     first = np.searchsorted(chooser[order], np.arange(len(homes)))
-    _, take, _ = spread_out(first, first + needs)
+    _, take, _ = flatten_runs(first, first + needs)
     new = order[take]
     rows = rows[np.argsort(draft.home[rows], kind="stable")]
     columns = {"trigger": trigger, "action": action, "rule": rule}
@@ -114,21 +115,21 @@ def _list_choices(wirer: Wirer, draft: Draft, rows: Array) -> Draft:
     return replace(draft, **filled)
 
 
-def _keys(wirer: Wirer, trigger: Array, action: Array, rule: Array) -> Array:
+def _keys(sampler: RuleSampler, trigger: Array, action: Array, rule: Array) -> Array:
     """One number per rule, the same for the same devices and relation."""
-    relation = wirer.catalogue.relation[rule]
-    return (trigger * wirer.households.n_devices + action) * len(wirer.catalogue.relations) + relation
+    relation = sampler.catalogue.relation[rule]
+    return (trigger * sampler.households.n_devices + action) * len(sampler.catalogue.relations) + relation
 
 
-def _repeats(wirer: Wirer, trigger: Array, action: Array, rule: Array, taken: Array) -> Mask:
+def _repeats(sampler: RuleSampler, trigger: Array, action: Array, rule: Array, taken: Array) -> Mask:
     """Which rules stand before among these or among the `taken` keys (sorted), or make no sense on one device."""
-    key = _keys(wirer, trigger, action, rule)
+    key = _keys(sampler, trigger, action, rule)
     order = np.argsort(key, kind="stable")
     repeats: Mask = np.zeros(len(key), dtype=bool)
     repeats[order[1:]] = np.diff(key[order]) == 0
     if len(taken):
         repeats |= taken[np.minimum(np.searchsorted(taken, key), len(taken) - 1)] == key
-    repeats |= (trigger == action) & ~wirer.catalogue.alone[rule]
+    repeats |= (trigger == action) & ~sampler.catalogue.alone[rule]
     return repeats
 
 
@@ -138,63 +139,63 @@ TRIES = 4
 ENOUGH = 5_000  # rules that may give way to one typed rule; more of them need not be looked at
 
 
-def every_rule_once(wirer: Wirer, draft: Draft) -> Draft:
+def every_rule_once(sampler: RuleSampler, draft: Draft) -> Draft:
     """The same number of rules, in which every typed rule of the catalogue occurs."""
-    count = np.bincount(draft.rule, minlength=len(wirer.catalogue.relation))
-    return _plant(wirer, draft, np.flatnonzero(count == 0))
+    count = np.bincount(draft.rule, minlength=len(sampler.catalogue.relation))
+    return _plant(sampler, draft, np.flatnonzero(count == 0))
 
 
-def often_seen(wirer: Wirer, draft: Draft, n_often: int, most: int) -> Draft:
+def often_seen(sampler: RuleSampler, draft: Draft, n_often: int, most: int) -> Draft:
     """The same number of rules, in which every relation occurs, `n_often` of them SEEN times, and none over `most`."""
-    cat = wirer.catalogue
+    cat = sampler.catalogue
     count = np.bincount(cat.relation[draft.rule], minlength=len(cat.relations))
-    stay = np.bincount(cat.relation[draft.rule[~_may_go(wirer, draft)]], minlength=len(count))
+    stay = np.bincount(cat.relation[draft.rule[~_may_go(sampler, draft)]], minlength=len(count))
     often = np.zeros(len(count), dtype=bool)
     often[np.lexsort((-count, stay < SEEN))[:n_often]] = True
     middling = (count > 50 * SEEN) & (count < 0.9 * most)
-    common = replace(wirer, popularity=np.where(middling, wirer.popularity, 1e-9))
+    common = replace(sampler, popularity=np.where(middling, sampler.popularity, 1e-9))
     for _ in range(TRIES):  # a home of odd devices may answer with another rare relation
-        draft = redraw(common, draft, _too_many(wirer, draft, np.where(often, most, SEEN - 1)))
+        draft = redraw(common, draft, _too_many(sampler, draft, np.where(often, most, SEEN - 1)))
 
     count = np.bincount(cat.relation[draft.rule], minlength=len(cat.relations))
     best = np.argsort(-cat.likely, kind="stable")
     usual = best[np.unique(cat.relation[best], return_index=True)[1]]  # [n_relations]  its likeliest typed rule
     missing = np.where(often, np.maximum(SEEN - count, 0), count == 0)
-    return _plant(wirer, draft, np.repeat(usual, missing))
+    return _plant(sampler, draft, np.repeat(usual, missing))
 
 
-def _too_many(wirer: Wirer, draft: Draft, limit: Array) -> Array:
+def _too_many(sampler: RuleSampler, draft: Draft, limit: Array) -> Array:
     """The rules beyond `limit` [n_relations], any of each relation but those that must stay."""
-    relation = wirer.catalogue.relation[draft.rule]
+    relation = sampler.catalogue.relation[draft.rule]
     count = np.bincount(relation, minlength=len(limit))
     rows = np.flatnonzero((count > limit)[relation])
-    may_go = _may_go(wirer, draft)[rows]
-    order = np.lexsort((wirer.rng.random(len(rows)), may_go, relation[rows]))
+    may_go = _may_go(sampler, draft)[rows]
+    order = np.lexsort((sampler.rng.random(len(rows)), may_go, relation[rows]))
     relation, may_go, rows = relation[rows][order], may_go[order], rows[order]
     place = np.arange(len(rows)) - np.searchsorted(relation, relation)
     return np.sort(rows[(place >= limit[relation]) & may_go])
 
 
-def _may_go(wirer: Wirer, draft: Draft) -> Mask:
+def _may_go(sampler: RuleSampler, draft: Draft) -> Mask:
     """[n_rules]: all but the first rule of a home with Cloud, the one that it has Cloud for."""
     first = np.concatenate([[True], np.diff(draft.home) > 0])
-    zone = wirer.households.zone
+    zone = sampler.households.zone
     stays: Mask = first & ((zone[draft.trigger] == ANYWHERE) | (zone[draft.action] == ANYWHERE))
     return ~stays
 
 
-def _plant(wirer: Wirer, draft: Draft, wanted: Array) -> Draft:
+def _plant(sampler: RuleSampler, draft: Draft, wanted: Array) -> Draft:
     """Put each wanted typed rule into a home that owns its types and lacks it, in place of a common rule.
 
     Where too few homes can take one in, the counts that were promised cannot be met, which is an error.
     """
-    lived, cat, rng = wirer.households, wirer.catalogue, wirer.rng
+    households, cat, rng = sampler.households, sampler.catalogue, sampler.rng
     trigger, action, rule = draft.trigger.copy(), draft.action.copy(), draft.rule.copy()
     common = np.bincount(rule, minlength=len(cat.relation)) > COMMON
-    rows = rng.permutation(np.flatnonzero(common[rule] & _may_go(wirer, draft)))
+    rows = rng.permutation(np.flatnonzero(common[rule] & _may_go(sampler, draft)))
     home = draft.home[rows]
-    owned, type_start = lived.owned() > 0, lived.type_start
-    owners = [np.flatnonzero(owned[home, t]) for t in range(lived.n_types)]
+    owned, type_start = households.owned() > 0, households.type_start
+    owners = [np.flatnonzero(owned[home, t]) for t in range(households.n_types)]
     free = np.ones(len(rows), dtype=bool)
     for typed, times in zip(*np.unique(wanted, return_counts=True), strict=True):
         types = cat.trigger_type[typed], cat.action_type[typed]
@@ -203,9 +204,9 @@ def _plant(wirer: Wirer, draft: Draft, wanted: Array) -> Draft:
         fits = fits[~np.isin(home[fits], draft.home[rule == typed])]
         chosen = fits[np.sort(np.unique(home[fits], return_index=True)[1])][:times]  # one to a home
         if len(chosen) < times:
-            raise DataError(_no_host(wirer, typed, int(times), len(chosen)))
+            raise DataError(_no_host(sampler, typed, int(times), len(chosen)))
         free[chosen] = False
-        key = home[chosen] * lived.n_types
+        key = home[chosen] * households.n_types
         at = rows[chosen]
         trigger[at], action[at] = (any_of(type_start[key + t], type_start[key + t + 1], rng) for t in types)
         if types[0] == types[1] and cat.alone[typed]:
@@ -214,8 +215,8 @@ def _plant(wirer: Wirer, draft: Draft, wanted: Array) -> Draft:
     return replace(draft, trigger=trigger, action=action, rule=rule)
 
 
-def _no_host(wirer: Wirer, typed: int, times: int, hosts: int) -> str:
-    cat = wirer.catalogue
+def _no_host(sampler: RuleSampler, typed: int, times: int, hosts: int) -> str:
+    cat = sampler.catalogue
     state, action = cat.relations[cat.relation[typed]]
     rule = f"{cat.types[cat.trigger_type[typed]]}, {state} -> {action}, {cat.types[cat.action_type[typed]]}"
     return (

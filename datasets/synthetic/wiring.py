@@ -1,4 +1,4 @@
-"""How a home's rules come about: some start from a wish in a zone, the others follow from a rule that is there."""
+"""How the rules of a synthetic home are drawn: some start from an intent of a zone, others follow from a rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from datasets.homes import Array
 from datasets.synthetic.catalogue import INTENT_USE, INTENTS, Catalogue
-from datasets.synthetic.draws import Floats, accumulate, pick, pick_along, spread_out
+from datasets.synthetic.draws import Floats, accumulate, flatten_runs, pick, pick_along
 from datasets.synthetic.households import ANYWHERE, Households
 
 SAME_ZONE = 7.0  # how much likelier a device acts on one in its own zone than on the same thing elsewhere
@@ -38,8 +38,8 @@ class Draft:
 
 
 @dataclass(frozen=True, eq=False)
-class Wirer:
-    """Draws device pairs and relations for homes; `popularity` [n_relations] weighs the relations."""
+class RuleSampler:
+    """Draws device pairs and relations for homes; `popularity` [n_relations] weights the relations."""
 
     households: Households
     catalogue: Catalogue
@@ -48,7 +48,7 @@ class Wirer:
 
     @cached_property
     def wish(self) -> Floats:
-        """[n_intents, n_types, n_types]: how much an intent asks for any rule between two types."""
+        """[n_intents, n_types, n_types]: how much an intent wants any rule between two types."""
         cat, n = self.catalogue, len(self.catalogue.types)
         weight = cat.appeal * self.popularity[cat.relation]
         pair = cat.trigger_type * n + cat.action_type
@@ -59,63 +59,69 @@ class Wirer:
     @cached_property
     def eager(self) -> Floats:
         """[n_devices + 1]: running sums of how readily each device starts a rule, given what its home wants."""
-        lived = self.households
+        households = self.households
         by_type = self.wish.sum(axis=2)  # [n_intents, n_types]
         by_type = by_type / by_type.sum(axis=1, keepdims=True)
         of_any = np.array(INTENT_USE) @ by_type
         wants = MAIN * by_type[:, None] + SECOND * by_type[None] + (1 - MAIN - SECOND) * of_any  # [main, second, type]
-        home = lived.device_home
-        return accumulate(lived.busy * wants[lived.intent[home], lived.second_intent[home], lived.device_type])
+        home = households.device_home
+        return accumulate(
+            households.busy * wants[households.intent[home], households.second_intent[home], households.device_type]
+        )
 
     def pairs(self, home: Array, into: Array | None = None) -> tuple[Array, Array, Array]:
         """A trigger device, an action device and an intent for each of these homes; `into` may name the latter."""
-        lived, rng = self.households, self.rng
-        start, wish = lived.start, self.wish
+        households, rng = self.households, self.rng
+        start, wish = households.start, self.wish
         trigger = pick_along(self.eager, start[home], start[home + 1], rng)
         serves = rng.random(len(home))
         zone_intent = np.where(
-            lived.zone[trigger] != ANYWHERE, lived.zone_intent[lived.zone[trigger]], lived.intent[home]
+            households.zone[trigger] != ANYWHERE,
+            households.zone_intent[households.zone[trigger]],
+            households.intent[home],
         )
-        intent = np.where(serves < RULE_INTENT[0], zone_intent, lived.intent[home])
+        intent = np.where(serves < RULE_INTENT[0], zone_intent, households.intent[home])
         anything = rng.choice(len(INTENTS), len(home), p=INTENT_USE)
         intent = np.where(serves < sum(RULE_INTENT), intent, anything)
         action = np.full(len(home), -1)
         for part in _parts(start[home + 1] - start[home]):
-            action[part] = self._actors(home[part], trigger[part], wish[intent[part], lived.device_type[trigger[part]]])
+            action[part] = self._actors(
+                home[part], trigger[part], wish[intent[part], households.device_type[trigger[part]]]
+            )
         if into is not None:
             action = np.where((into >= 0) & (trigger != into), into, action)
         return trigger, action, intent
 
     def _actors(self, home: Array, trigger: Array, wish: Floats) -> Array:
         """A device for each trigger to act on; `wish` [n, n_types] is how much each type is wanted."""
-        lived = self.households
-        start = lived.start
-        chooser, device, end = spread_out(start[home], start[home + 1])
-        own, zone = trigger[chooser], lived.zone[device]
-        near = (zone == lived.zone[own]) | (zone == ANYWHERE)
-        weight = lived.busy[device] * wish[chooser, lived.device_type[device]]
+        households = self.households
+        start = households.start
+        chooser, device, end = flatten_runs(start[home], start[home + 1])
+        own, zone = trigger[chooser], households.zone[device]
+        near = (zone == households.zone[own]) | (zone == ANYWHERE)
+        weight = households.busy[device] * wish[chooser, households.device_type[device]]
         weight *= np.where(device == own, ITSELF, 1.0) * np.where(near, SAME_ZONE, 1.0)
         found = pick(weight, np.concatenate([[0], end[:-1]]), end, self.rng)
         return np.where(found >= 0, device[found], -1)
 
     def siblings(self, device: Array, beside: Array) -> Array:
         """Another device of the same home and type for each, rather in the zone of `beside`; -1 if there is none."""
-        lived = self.households
-        key = lived.device_home[device] * lived.n_types + lived.device_type[device]
-        chooser, other, end = spread_out(lived.type_start[key], lived.type_start[key + 1])
-        near = lived.zone[other] == lived.zone[beside][chooser]
+        households = self.households
+        key = households.device_home[device] * households.n_types + households.device_type[device]
+        chooser, other, end = flatten_runs(households.type_start[key], households.type_start[key + 1])
+        near = households.zone[other] == households.zone[beside][chooser]
         weight = np.where(other == device[chooser], 0.0, np.where(near, SAME_ZONE, 1.0))
         found = pick(weight, np.concatenate([[0], end[:-1]]), end, self.rng)
         return np.where(found >= 0, other[found], -1)
 
     def rules(self, trigger: Array, action: Array, intent: Array) -> Array:
         """A rule of the catalogue for each device pair, as its intent would have it."""
-        lived, cat = self.households, self.catalogue
+        households, cat = self.households, self.catalogue
         weight = cat.appeal * self.popularity[cat.relation]
-        among = np.repeat(np.arange(lived.n_types**2), np.diff(cat.pair_start))
+        among = np.repeat(np.arange(households.n_types**2), np.diff(cat.pair_start))
         # Shares within each pair of types: sums over pairs that are far apart in weight would lose the small ones.
         total = accumulate(np.concatenate([row / np.bincount(among, row)[among] for row in weight]))
-        pair = lived.device_type[trigger] * lived.n_types + lived.device_type[action]
+        pair = households.device_type[trigger] * households.n_types + households.device_type[action]
         shift = intent * len(cat.relation)
         return pick_along(total, shift + cat.pair_start[pair], shift + cat.pair_start[pair + 1], self.rng) - shift
 
@@ -127,40 +133,40 @@ class Wirer:
         return np.where(found >= 0, cat.companion_rule[found], rule)
 
 
-def draft(wirer: Wirer, n_rules: Array, cloud: Array) -> Draft:
+def draft(sampler: RuleSampler, n_rules: Array, cloud: Array) -> Draft:
     """Devices for so many rules per home, relations still open; the first rule of homes in `cloud` acts on Cloud."""
-    lived, rng = wirer.households, wirer.rng
-    home = np.repeat(np.arange(lived.n_homes), n_rules)
+    households, rng = sampler.households, sampler.rng
+    home = np.repeat(np.arange(households.n_homes), n_rules)
     first = np.cumsum(n_rules) - n_rules
     follows = rng.random(len(home)) < FOLLOWS
     follows[first] = False
     after = np.maximum.accumulate(np.where(follows, 0, np.arange(len(home))))
     into = np.full(len(home), -1)
-    into[first[cloud]] = lived.start[cloud]  # Cloud is the first type, so the first device
+    into[first[cloud]] = households.start[cloud]  # Cloud is the first type, so the first device
     seeds = np.flatnonzero(~follows)
     trigger, action, intent = (np.zeros(len(home), dtype=np.int64) for _ in range(3))
-    trigger[seeds], action[seeds], intent[seeds] = wirer.pairs(home[seeds], into[seeds])
+    trigger[seeds], action[seeds], intent[seeds] = sampler.pairs(home[seeds], into[seeds])
     trigger, action, intent = trigger[after], action[after], intent[after]
 
     kind = np.where(follows, rng.choice(3, len(home), p=KINDS), COMPANION)
     copies = np.zeros(len(home), dtype=np.int64)
     for which, column, other in ((MORE_ACTORS, action, trigger), (MORE_TRIGGERS, trigger, action)):
         rows = np.flatnonzero(kind == which)
-        sibling = wirer.siblings(column[rows], other[rows])
+        sibling = sampler.siblings(column[rows], other[rows])
         rows, sibling = rows[sibling >= 0], sibling[sibling >= 0]
         column[rows] = sibling
         copies[rows] = 1
     return Draft(home, trigger, action, np.full(len(home), -1), intent, after, copies)
 
 
-def relate(wirer: Wirer, draft: Draft) -> Array:
+def relate(sampler: RuleSampler, draft: Draft) -> Array:
     """[n_rules]: a rule of the catalogue for every pair of a draft; followers take theirs from the rule before."""
     rule = np.empty(len(draft.home), dtype=np.int64)
     seeds = draft.after == np.arange(len(rule))
-    rule[seeds] = wirer.rules(draft.trigger[seeds], draft.action[seeds], draft.intent[seeds])
+    rule[seeds] = sampler.rules(draft.trigger[seeds], draft.action[seeds], draft.intent[seeds])
     rule = rule[draft.after]
     asks = ~seeds & (draft.copies == 0)
-    rule[asks] = wirer.companions(rule[asks])
+    rule[asks] = sampler.companions(rule[asks])
     return rule
 
 
@@ -171,33 +177,30 @@ def _parts(n_options: Array) -> list[slice]:
     return [slice(a, b) for a, b in pairwise(edges)]
 
 
-# --- How many rules a home has room for, and numbers of rules that fit.
-
-
-def room(lived: Households, catalogue: Catalogue) -> Array:
+def rule_capacity(households: Households, catalogue: Catalogue) -> Array:
     """[n_homes]: how many different rules a home could have."""
-    n = lived.n_types
+    n = households.n_types
     offered = np.diff(catalogue.pair_start).reshape(n, n)
     alone = np.bincount(catalogue.trigger_type[catalogue.alone], minlength=n)
-    owned = lived.owned()
+    owned = households.owned()
     rules: Array = np.einsum("ht,tu,hu->h", owned, offered, owned) - owned @ (np.diagonal(offered) - alone)
     return rules
 
 
-def roomy(n_rules: Array, capacity: Array) -> Array:
-    """The same numbers of rules, changed between homes with several so that none has more than about its room allows.
+def fit_to_capacity(n_rules: Array, capacity: Array) -> Array:
+    """The same numbers of rules, swapped between homes with several so that they fit what the homes could have.
 
-    A home keeps its number unless it would use a third of all it could have: those change with the roomiest homes.
+    A home keeps its number unless it exceeds a third of its capacity: those swap with the homes of largest capacity.
     """
     several = np.flatnonzero(n_rules >= 2)
     crowded = several[n_rules[several] > np.maximum(capacity[several] // 3, 1)]
     if not len(crowded):
         return n_rules
-    roomiest = several[np.argsort(-capacity[several], kind="stable")[: 2 * len(crowded)]]
-    pool = np.union1d(crowded, roomiest)
+    largest = several[np.argsort(-capacity[several], kind="stable")[: 2 * len(crowded)]]
+    pool = np.union1d(crowded, largest)
     result = n_rules.copy()
     result[pool[np.argsort(capacity[pool], kind="stable")]] = np.sort(n_rules[pool])
-    excess = np.maximum(result - capacity, 0)  # only ever where a handful of homes are asked for
+    excess = np.maximum(result - capacity, 0)  # only with a handful of homes
     result -= excess
     order = np.argsort(result - capacity, kind="stable")
     before = np.cumsum((capacity - result)[order]) - (capacity - result)[order]

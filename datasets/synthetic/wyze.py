@@ -1,7 +1,7 @@
 """Synthetic Wyze homes: a model of how homes come to own devices and to automate them, at published sizes.
 
 What is assumed, in the order in which a home comes about:
-- Sizes. A published set fixes how many homes, devices and rules there are and how they spread (presets.py; what the
+- Sizes. A published set fixes how many homes, devices and rules there are and how they spread (PRESETS; what the
   paper does not publish is shaped like the public set, with four devices a home). Homes with more devices tend to
   have more rules; every home has at least one. `homes` scales totals in proportion and keeps the vocabularies.
 - Ownership. A home buys by a profile (cameras, security kit, lighting, ...) and now and then by a second one, which
@@ -38,12 +38,10 @@ from datasets.common.errors import unknown
 from datasets.homes import Array, Homes, Provenance, Rules
 from datasets.registry import dataset
 from datasets.synthetic.catalogue import Catalogue, catalogue
-from datasets.synthetic.draws import LARGEST_SEED, Floats, whole
-from datasets.synthetic.households import Households, furnish
+from datasets.synthetic.draws import LARGEST_SEED, Floats, check_integer
+from datasets.synthetic.households import Households, draw_households
 from datasets.synthetic.match_counts import every_rule_once, often_seen, resolve_duplicates
-from datasets.synthetic.wiring import Draft, Wirer, draft, room, roomy
-
-# --- How many devices or rules each home has: counts that meet published shares, a mean and a longest tail at once.
+from datasets.synthetic.wiring import Draft, RuleSampler, draft, fit_to_capacity, rule_capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +74,16 @@ class Counts:
         for _ in range(25):
             bend = (low + high) / 2
             low, high = (bend, high) if self.quantiles(n, bend, longest).sum() > total else (low, bend)
-        return np.sort(_settle(self.quantiles(n, high, longest), total, min(self.at_most), self._fixed(n, longest)))
+        return np.sort(
+            _adjust_to_total(self.quantiles(n, high, longest), total, min(self.at_most), self._fixed(n, longest))
+        )
 
     def _fixed(self, n: int, longest: int) -> int:
         """How many of the largest counts must not move: the one that is published as the largest."""
         return 1 if n >= longest else 0
 
 
-def _settle(counts: Array, total: int, smallest: int, fixed: int) -> Array:
+def _adjust_to_total(counts: Array, total: int, smallest: int, fixed: int) -> Array:
     """Rising counts moved by one here and there, the larger ones first, until they sum to `total`."""
     counts = counts.copy()
     while (missing := total - int(counts.sum())) != 0:
@@ -95,14 +95,12 @@ def _settle(counts: Array, total: int, smallest: int, fixed: int) -> Array:
     return counts
 
 
-def paired(first: Array, second: Array, likeness: float, rng: np.random.Generator) -> Array:
-    """The rising counts of `second` put in an order that goes with `first`: likeness 0 is by chance, 1 by rank."""
+def paired(first: Array, second: Array, correlation: float, rng: np.random.Generator) -> Array:
+    """The rising counts of `second` put in an order that goes with `first`: correlation 0 is random, 1 by rank."""
     order = np.argsort(np.argsort(first + rng.random(len(first)))) / max(len(first), 1)
-    score: Floats = likeness * order + (1 - likeness) * rng.random(len(first))
+    score: Floats = correlation * order + (1 - correlation) * rng.random(len(first))
     return second[np.argsort(np.argsort(score))]
 
-
-# --- The published Wyze sets to imitate: their counts, and shapes for what was not published.
 
 BOTH = "Camera ContactSensor Light Lock MeshLight MotionSensor OutdoorPlug Plug Thermostat"  # in either set
 SIZE_AND_RULES = 0.6  # how closely the number of rules goes with the number of devices
@@ -126,7 +124,7 @@ class Preset:
     n_typed: int
     rules_by_rank: dict[int, float]  # of the commonest relation, the second, ...: a line through these in logs
     every_typed: bool = False  # every typed rule of the catalogue occurs
-    seen_often: int = 0  # relations that occur at least 20 times; 0 leaves that to chance
+    seen_often: int = 0  # relations that occur at least 20 times; 0 leaves that to the model
     most: int = 0  # rules of the commonest relation, where `seen_often` is given
     cloud: float = 0.0  # share of homes, among those with two devices or more, that use Cloud
 
@@ -200,49 +198,53 @@ ALONE = 5  # rules that a type must be able to have with itself to be the first 
 
 @dataset(NAME)
 def wyze_synthetic(*, preset: str = "paper", homes: int | None = None, seed: int = 0) -> Homes:
-    """Smart homes made up after a published set: presets `paper` and `public`; `homes` for fewer, `seed` for others."""
+    """Synthetic smart homes after a published set.
+
+    preset: paper or public
+    homes: how many; none for as many as published
+    """
     if preset not in PRESETS:
         raise unknown(f"preset of {NAME}", preset, PRESETS)
     chosen = PRESETS[preset]
-    n_homes = chosen.homes if homes is None else whole(NAME, "homes", homes, least=1, most=MOST_HOMES)
-    rng = np.random.default_rng([whole(NAME, "seed", seed, least=0, most=LARGEST_SEED), chosen.homes])
+    n_homes = chosen.homes if homes is None else check_integer(NAME, "homes", homes, least=1, most=MOST_HOMES)
+    rng = np.random.default_rng([check_integer(NAME, "seed", seed, least=0, most=LARGEST_SEED), chosen.homes])
     cat = catalogue(chosen.types, chosen.n_relations, chosen.n_typed, every_feature=chosen.seen_often > 0)
 
     n_rules, n_devices = sizes(chosen, n_homes, rng)
     cloud = np.flatnonzero((rng.random(n_homes) < chosen.cloud) & (n_devices >= 2))
     starters = np.bincount(cat.trigger_type[cat.alone], minlength=len(cat.types)) >= ALONE
-    lived = furnish(n_devices, cat.types, starters, cloud, rng)
-    n_rules = roomy(n_rules, room(lived, cat))
-    wirer = Wirer(lived, cat, np.ones(len(cat.relations)), rng)
-    drafted = draft(wirer, n_rules, cloud)
-    wirer, resolved = resolve_duplicates(wirer, drafted, rules_by_rank(chosen) * (n_rules.sum() / chosen.rules))
+    households = draw_households(n_devices, cat.types, starters, cloud, rng)
+    n_rules = fit_to_capacity(n_rules, rule_capacity(households, cat))
+    sampler = RuleSampler(households, cat, np.ones(len(cat.relations)), rng)
+    drafted = draft(sampler, n_rules, cloud)
+    sampler, resolved = resolve_duplicates(sampler, drafted, rules_by_rank(chosen) * (n_rules.sum() / chosen.rules))
     full = n_homes == chosen.homes
     if full and chosen.every_typed:
-        resolved = every_rule_once(wirer, resolved)
+        resolved = every_rule_once(sampler, resolved)
     if full and chosen.seen_often:
-        resolved = often_seen(wirer, resolved, chosen.seen_often, chosen.most)
-    note = f"{n_homes:,} homes, not {chosen.homes:,}: counts are in proportion and not laid beside the published ones"
+        resolved = often_seen(sampler, resolved, chosen.seen_often, chosen.most)
+    note = f"{n_homes:,} homes, not {chosen.homes:,}: counts are in proportion and not compared with the published ones"
     provenance = Provenance(
         source=f"generated: {NAME}, preset {preset}, homes {n_homes}, seed {seed}",
         notes=() if full else (note,),
         published=chosen.published if full else "",
     )
-    return _homes(lived, cat, resolved, provenance)
+    return _homes(households, cat, resolved, provenance)
 
 
-def _homes(lived: Households, cat: Catalogue, drafted: Draft, provenance: Provenance) -> Homes:
+def _homes(households: Households, cat: Catalogue, drafted: Draft, provenance: Provenance) -> Homes:
     """Homes under names: vocabularies sorted, devices numbered from 1 and Cloud 0, as one device of all homes."""
     types, relations = sorted(cat.types), sorted(cat.relations)
     type_number = np.array([types.index(t) for t in cat.types])
     relation_number = np.array([relations.index(r) for r in cat.relations])
-    thing = np.array(cat.types)[lived.device_type] != "Cloud"
+    thing = np.array(cat.types)[households.device_type] != "Cloud"
     return Homes(
         name=NAME,
         types=tuple(types),
         relations=tuple(relations),
-        users=np.arange(1, lived.n_homes + 1),
-        device_home=lived.device_home,
-        device_type=type_number[lived.device_type],
+        users=np.arange(1, households.n_homes + 1),
+        device_home=households.device_home,
+        device_type=type_number[households.device_type],
         device_ids=np.where(thing, np.cumsum(thing), 0),
         rules=Rules(drafted.home, drafted.trigger, drafted.action, relation_number[cat.relation[drafted.rule]]),
         provenance=provenance,

@@ -161,6 +161,6 @@ def test_fidelity_takes_the_files_and_options_of_the_real_data_apart(capsys, tmp
 def test_merged_homes_are_not_laid_beside_what_was_published_about_all_of_them(capsys, tmp_path):
     write_pair(tmp_path, devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
     assert main(["describe", "wyze", "--data", str(tmp_path)]) == 0
-    assert "Beside the public Wyze" in capsys.readouterr().out
+    assert "Compared with the public Wyze" in capsys.readouterr().out
     assert main(["describe", "wyze", "--data", str(tmp_path), "--merged"]) == 0
     assert "Beside" not in capsys.readouterr().out

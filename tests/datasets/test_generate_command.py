@@ -53,7 +53,7 @@ def test_a_folder_does_not_get_two_layouts(capsys, tmp_path):
     assert main([*FIFTY, str(tmp_path / "made")]) == 0
     assert main([*FIFTY, str(tmp_path / "made")]) == 0
     assert main([*FIFTY, str(tmp_path / "made"), "--layout", "tables"]) == 1
-    assert "it holds train_device.csv, which is of another layout" in capsys.readouterr().err
+    assert "it has train_device.csv, which belongs to another layout" in capsys.readouterr().err
 
 
 def test_a_fingerprint_is_printed_only_of_what_keeps_it(capsys, tmp_path):

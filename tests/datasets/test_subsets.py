@@ -106,7 +106,7 @@ def test_narrowing_to_nothing_is_refused_with_what_there_is(two: Homes) -> None:
         filter_homes(two, min_pair_count=3)
     with pytest.raises(DataError, match="leave no home: the largest have 3 rules and 3 devices; choose less"):
         filter_homes(two, min_rules=4)
-    with pytest.raises(DataError, match="min_pair_count=0: it counts"):
+    with pytest.raises(DataError, match="min_pair_count must be at least 1, got 0"):
         filter_homes(two, min_pair_count=0)
 
 

@@ -236,7 +236,7 @@ def test_where_ids_are_unique_nothing_is_said_about_a_check_that_was_made(tmp_pa
 
 def test_a_choice_for_bad_lines_that_does_not_exist_is_refused(tmp_path):
     write_pair(tmp_path, devices=DEVICES, rules=[RULE])
-    with pytest.raises(DataError, match='it is "raise" or "skip"'):
+    with pytest.raises(DataError, match=r"unknown value of on_error .*Known: raise, skip"):
         read_wyze(tmp_path, on_error="ignore")
 
 

@@ -96,7 +96,7 @@ def test_rare_pairs_leave_with_their_services_and_users(recrules: Path) -> None:
     assert homes.provenance.counts["rules left out as their pair is rare"] == 1
     with pytest.raises(DataError, match="leaves no rule: the commonest pair is seen 2 times"):
         ifttt_fedrule(recrules)
-    with pytest.raises(DataError, match="min_pair_count=0"):
+    with pytest.raises(DataError, match="min_pair_count must be at least 1, got 0"):
         ifttt_full(recrules, min_pair_count=0)
 
 

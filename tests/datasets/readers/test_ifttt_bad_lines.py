@@ -113,5 +113,5 @@ def test_an_empty_file_is_refused_even_when_lines_may_be_skipped(recrules: Path,
 
 
 def test_another_answer_to_bad_lines_than_raise_or_skip_is_refused(recrules: Path) -> None:
-    with pytest.raises(DataError, match="on_error='ignore'"):
+    with pytest.raises(DataError, match="unknown value of on_error 'ignore'"):
         ifttt_full(recrules, on_error="ignore")

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from datasets.homes import Array, Homes
 from datasets.synthetic import wiring, wyze
 from datasets.synthetic.catalogue import INTENT_USE, INTENTS, Catalogue, catalogue
-from datasets.synthetic.draws import spread_out
+from datasets.synthetic.draws import flatten_runs
 from datasets.synthetic.households import Households
 from datasets.synthetic.wyze import PRESETS
 
@@ -25,20 +25,22 @@ class Made:
     """Homes with what is never part of the data: who wants what, and which device stands where."""
 
     homes: Homes
-    lived: Households
+    households: Households
 
 
 def make(**switched: object) -> Made:
     """Homes of one and the same seed, with these constants of the wiring set otherwise."""
-    lived: list[Households] = []
+    households: list[Households] = []
     with pytest.MonkeyPatch.context() as patch:
         for constant, value in switched.items():
             assert hasattr(wiring, constant)
             patch.setattr(wiring, constant, value)
-        furnish = wyze.furnish
-        patch.setattr(wyze, "furnish", lambda *arguments: lived.append(furnish(*arguments)) or lived[0])
+        draw_households = wyze.draw_households
+        patch.setattr(
+            wyze, "draw_households", lambda *arguments: households.append(draw_households(*arguments)) or households[0]
+        )
         homes = wyze.wyze_synthetic(homes=HOMES, seed=1)
-    return Made(homes, lived[0])
+    return Made(homes, households[0])
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,7 @@ def test_devices_act_in_their_own_zone(as_it_is: Made, without_zones: Made) -> N
 
 
 def in_one_zone(made: Made) -> float:
-    zone, rules = made.lived.zone, made.homes.rules
+    zone, rules = made.households.zone, made.homes.rules
     two = rules.trigger != rules.action
     return float(np.mean(zone[rules.trigger[two]] == zone[rules.action[two]]))
 
@@ -103,7 +105,7 @@ def lift(homes: Homes) -> float:
     usual = np.zeros((n_types**2, len(INTENTS)))
     np.add.at(usual, (between, serves), 1.0)
     usual /= np.maximum(usual.sum(axis=1, keepdims=True), 1)
-    one, other, _ = spread_out(np.arange(len(home)) + 1, homes.rule_start[home + 1])
+    one, other, _ = flatten_runs(np.arange(len(home)) + 1, homes.rule_start[home + 1])
     trigger, action = homes.rules.trigger, homes.rules.action
     apart = between[one] != between[other]
     for mine in (trigger, action):
@@ -126,7 +128,7 @@ def started_by_intent(made: Made) -> float:
     uses /= uses.sum(axis=1, keepdims=True)
     favoured = uses > np.array(INTENT_USE) @ uses  # [n_intents, n_types]
     rules = made.homes.rules
-    return float(np.mean(favoured[made.lived.intent[rules.home], made.lived.device_type[rules.trigger]]))
+    return float(np.mean(favoured[made.households.intent[rules.home], made.households.device_type[rules.trigger]]))
 
 
 def offered() -> Catalogue:

@@ -12,7 +12,7 @@ from datasets.common.errors import DataError
 from datasets.homes import Homes
 from datasets.registry import load
 from datasets.synthetic import ifttt as catalogue
-from datasets.synthetic.ifttt import SERVICES, activity, ifttt_synthetic, originators, take_up
+from datasets.synthetic.ifttt import SERVICES, activity, adopt, ifttt_synthetic, originators
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_everybody_keeps_to_its_quota_and_every_rule_has_somebody(score: np.ndar
     if quota.sum() < n_rules:
         quota[0] = n_rules
     score[originators(score, quota), np.arange(n_rules)] = np.inf
-    taken = take_up(score, quota)
+    taken = adopt(score, quota)
     assert taken.sum(axis=1).tolist() == quota.tolist()
     assert taken.any(axis=0).all()
 

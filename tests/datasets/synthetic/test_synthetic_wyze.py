@@ -25,8 +25,8 @@ from datasets.synthetic.catalogue import (
     Catalogue,
     catalogue,
 )
-from datasets.synthetic.draws import any_of, pick, spread_out
-from datasets.synthetic.wiring import roomy
+from datasets.synthetic.draws import any_of, flatten_runs, pick
+from datasets.synthetic.wiring import fit_to_capacity
 from datasets.synthetic.wyze import PRESETS, Counts, paired, wyze_synthetic
 
 
@@ -285,10 +285,10 @@ def test_paired_counts_follow_rank_or_chance() -> None:
 
 def test_rules_change_homes_where_there_is_no_room() -> None:
     # home 0 could have 4 rules and is to have 9; home 2 could have 90 and is to have 2: they change places
-    assert roomy(np.array([9, 3, 2]), np.array([4, 60, 90])).tolist() == [2, 3, 9]
-    assert roomy(np.array([1, 3]), np.array([1, 30])).tolist() == [1, 3]
+    assert fit_to_capacity(np.array([9, 3, 2]), np.array([4, 60, 90])).tolist() == [2, 3, 9]
+    assert fit_to_capacity(np.array([1, 3]), np.array([1, 30])).tolist() == [1, 3]
     # home 0 could have 1 rule, and changing 2 for 2 does not help: the other takes one more
-    assert roomy(np.array([2, 2]), np.array([1, 30])).tolist() == [1, 3]
+    assert fit_to_capacity(np.array([2, 2]), np.array([1, 30])).tolist() == [1, 3]
 
 
 def test_draws_follow_the_weights_of_their_own_run() -> None:
@@ -302,7 +302,7 @@ def test_draws_follow_the_weights_of_their_own_run() -> None:
 
 
 def test_spread_out_lists_every_option_of_every_chooser() -> None:
-    chooser, place, end = spread_out(np.array([5, 0, 2]), np.array([7, 1, 2]))
+    chooser, place, end = flatten_runs(np.array([5, 0, 2]), np.array([7, 1, 2]))
     assert (chooser.tolist(), place.tolist(), end.tolist()) == ([0, 0, 1], [5, 6, 0], [2, 3, 3])
 
 
