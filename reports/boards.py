@@ -1,6 +1,7 @@
-"""Who leads on which data: every board that can be listed, best method first. Worked out once, used by several outputs.
+"""Ranked boards: the methods on one data set, best first, and the boards that the page and the README summarize.
 
-A list costs seconds where many methods stand in it, since homes are drawn anew thousands of times for its intervals.
+A board with many methods takes seconds to rank, since homes are resampled thousands of times for its intervals; several
+outputs share it.
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ from benchmarks.results.leaderboard import Board, Pairs, ranked
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.inputs import Inputs
-from reports.selection import ROLES, Role, RunGroup, group_runs, select_runs
+from reports.selection import ROLES, Role, RunGroup, group_runs, is_ranking, select_runs
 from reports.text.phrases import seed_count
 
-HEADLINE = {"ranking": "mrr", "paper": "auc"}  # protocol -> what a list is sorted by
-CONFIDENCE = f"{100 * LEVEL:g} %"  # of the draws lie in an interval
-TIE_TEST = f"paired bootstrap over homes, Holm over all pairs of a list, p < {ALPHA:g}"
+HEADLINE = {"ranking": "mrr", "paper": "auc"}  # protocol -> what a board is sorted by
+CONFIDENCE = f"{100 * LEVEL:g} %"
+TIE_TEST = f"paired bootstrap over homes, Holm-corrected over all pairs of a list, p < {ALPHA:g}"
+MAIN_METRICS = {"ranking": ("mrr",), "paper": ("auc", "loss")}  # the first that a board has
+NAMES = {"mrr": "MRR", "auc": "AUC"}
+MAX_LISTS = 3  # where no data set of the paper was run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedBoard:
-    """A list by one metric, with all of its methods compared."""
+    """A board by one metric, with all of its methods compared."""
 
     board: Board
     metric: str
@@ -46,17 +50,17 @@ class RankedBoard:
 
     @property
     def seeds(self) -> int:
-        """How many leader and next have in common; 0 where nothing follows."""
+        """How many the first and the second method have in common; 0 where there is no second."""
         found = self.pairs.get((self.ordered[0], self.ordered[1])) if len(self.ordered) > 1 else None
         return len(found.seeds) if found else 0
 
     @property
     def clear(self) -> bool:
-        """Whether the leader differs from the next; one seed never says so."""
+        """Whether the leader is significantly better than the second; never on one seed."""
         return self.seeds > 1 and not self.tied
 
     def against(self, a: str, b: str) -> Comparison | None:
-        """The two on the seeds that both have; None where there is none."""
+        """The two on their common seeds; None where there are none."""
         if (b, a) in self.pairs:
             return _swapped(self.pairs[b, a])
         return self.pairs.get((a, b))
@@ -66,50 +70,204 @@ _CACHE: WeakKeyDictionary[Inputs, dict[tuple[str, ...], RankedBoard]] = WeakKeyD
 
 
 def ranked_board(inputs: Inputs, board: Board, metric: str) -> RankedBoard:
-    """The list of a board of this material by a metric, worked out once; an error where runs cannot be compared."""
-    kept = _CACHE.setdefault(inputs, {})
-    place = (metric, board.title, *(text for label, run in board.runs for text in (label, run.key.hash)))
-    if place not in kept:
-        kept[place] = RankedBoard(board, metric, *ranked(board, metric))
-    return kept[place]
+    """The board by a metric, ranked once; an error where its runs cannot be compared."""
+    cached = _CACHE.setdefault(inputs, {})
+    key = (metric, board.title, *(text for label, run in board.runs for text in (label, run.key.hash)))
+    if key not in cached:
+        cached[key] = RankedBoard(board, metric, *ranked(board, metric))
+    return cached[key]
 
 
-def ranked_boards(inputs: Inputs, protocol: str = "ranking") -> list[RankedBoard]:
-    """The list of each board of a protocol, by the protocol's headline metric. Those of `unlisted` are left out."""
-    return [each for each in _rank_all(inputs, protocol) if isinstance(each, RankedBoard)]
-
-
-def excluded(inputs: Inputs, protocol: str = "ranking") -> list[str]:
-    """Which boards are left out, and why, in sentences."""
-    notes = []
-    curves = [board for board in _boards(inputs, protocol) if _curved(board)]
-    if curves:
-        titles = ", ".join(sorted({board.runs[0][1].key.data for board in curves}))
+def ranked_boards(inputs: Inputs, protocol: str = "ranking") -> tuple[list[RankedBoard], list[str]]:
+    """Every board of a protocol by its headline metric; which boards are left out and why, in sentences."""
+    found: list[RankedBoard] = []
+    notes: list[str] = []
+    every = [board for board in inputs.boards if board.protocol == protocol]
+    if curves := [board for board in every if board.runs[0][1].key.curves]:
+        names = ", ".join(sorted({data_name(board) for board in curves}))
         notes.append(
-            f"Runs with curves by round are left out ({sum(len(board.runs) for board in curves)} on {titles}): "
-            "they were fitted without validation rules."
+            f"Runs with curves by round are left out ({sum(len(board.runs) for board in curves)} on {names}): they "
+            "were fitted without the validation rules."
         )
-    return notes + [f"Left out: {problem}" for problem in _rank_all(inputs, protocol) if isinstance(problem, str)]
-
-
-def _rank_all(inputs: Inputs, protocol: str) -> list[RankedBoard | str]:
-    found: list[RankedBoard | str] = []
-    for board in _boards(inputs, protocol):
-        if _curved(board):
+    for board in every:
+        if board.runs[0][1].key.curves:
             continue
         try:
             found.append(ranked_board(inputs, board, HEADLINE[protocol]))
-        except DataError as error:  # tables that are gone, or not of the same hidden rules
-            found.append(f"{board.title}: {error}")
-    return found
+        except DataError as error:  # its tables are gone, or are not of the same hidden rules
+            notes.append(f"Left out: {board.title}: {error}")
+    return found, notes
 
 
-def _boards(inputs: Inputs, protocol: str) -> list[Board]:
-    return [board for board in inputs.boards if board.protocol == protocol]
+def main_rows(board: Board) -> list[str]:
+    """The labels of methods with their defaults; all labels of a method that was not run with them."""
+    method_of = {label: run.key.method for label, run in board.runs}
+    return [label for label, method in method_of.items() if label == method or method not in method_of]
 
 
-def _curved(board: Board) -> bool:
-    return bool(board.runs[0][1].key.curves)
+def with_rows(board: Board, labels: Sequence[str]) -> Board:
+    """The board without its other rows."""
+    return replace(board, runs=tuple((label, run) for label, run in board.runs if label in labels))
+
+
+def ranking_of(role: Role, inputs: Inputs) -> Board | None:
+    """The rankings of all methods on the data of a role; None where there are none."""
+    group = select_runs(role, inputs, is_ranking)
+    return group.board("ranking") if group else None
+
+
+def defaults_of(
+    role: Role, inputs: Inputs, methods: Sequence[str], *, measured: Callable[[Result], bool], what: str
+) -> tuple[Board | None, tuple[str, ...]]:
+    """The rankings of these methods with their defaults, where `what` was measured; notes on the others.
+
+    None where no run has it.
+    """
+
+    def is_wanted(run: Result) -> bool:
+        return is_ranking(run) and run.key.method in methods and inputs.is_default(run)
+
+    group = select_runs(role, inputs, lambda run: is_wanted(run) and measured(run))
+    if group is None:
+        return None, ()
+    every = [run for run in _same_data(group, inputs) if is_wanted(run)]
+    found = {method: [measured(run) for run in every if run.key.method == method] for method in methods}
+    absent = [method for method, each in found.items() if not each]
+    lost = [
+        f"{method} ({each.count(False)} of {seed_count([len(each)])})"
+        for method, each in found.items()
+        if not all(each)
+    ]
+    notes = [f"Not run on {group.data}: {', '.join(absent)}."] if absent else []
+    notes += [f"Left out on {group.data}, without {what}: {', '.join(lost)}."] if lost else []
+    return group.board("ranking"), tuple(notes)
+
+
+def runs_of(board: Board, label: str) -> list[Result]:
+    """The seeds of a row."""
+    return [run for each, run in board.runs if each == label]
+
+
+def data_name(board: Board) -> str:
+    """The data set, without its options."""
+    return board.runs[0][1].key.data
+
+
+def short_title(board: Board) -> str:
+    """The data set and its size, for a panel."""
+    return data_name(board) + _size(board)
+
+
+def heading(board: Board, seeds: str) -> str:
+    """The data set with its options and size, and the number of seeds."""
+    return f"{board.data}{_size(board)}: {seeds}"
+
+
+def seeds_of(board: Board) -> str:
+    """How many seeds its rows are the mean of, in words."""
+    return seed_count(len(runs_of(board, label)) for label in board.methods())
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A method on a main board."""
+
+    label: str
+    method: str
+    value: float
+    low: float
+    high: float
+    group: int  # of methods that are tied
+    hits: float  # hit rate at 10; NaN where it was not measured
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MainList:
+    """A board that the summary is about, by one metric, best first."""
+
+    ranking: RankedBoard
+    rows: tuple[Row, ...]
+
+    @property
+    def board(self) -> Board:
+        """Its runs."""
+        return self.ranking.board
+
+    @property
+    def metric(self) -> str:
+        """As people write it."""
+        return NAMES.get(self.ranking.metric, self.ranking.metric)
+
+    @property
+    def data(self) -> str:
+        """The data set, with its track where it is not `types`, and its size."""
+        run = self.board.runs[0][1]
+        homes = [f"{run.counts['homes']:,} homes"] if "homes" in run.counts else []
+        details = ", ".join([*([] if run.key.track == "types" else [run.key.track]), *homes])
+        return f"{run.key.data} ({details})" if details else run.key.data
+
+    def first(self, *methods: str) -> Row | None:
+        """The best row of these methods."""
+        return next((row for row in self.rows if row.method in methods), None)
+
+    def against(self, a: Row, b: Row) -> Comparison | None:
+        """The two on their common seeds; None where there are none."""
+        return self.ranking.against(a.label, b.label)
+
+
+def main_lists(inputs: Inputs) -> tuple[list[MainList], list[str]]:
+    """The boards that the summary is about, and what is left out and why."""
+    boards, left_out = _main_boards(inputs)
+    found = []
+    for board in boards:
+        metric = next((name for name in MAIN_METRICS[board.protocol] if board.has(name)), None)
+        if metric is None:
+            left_out.append(f"{board.title}: no metric to rank methods by.")
+            continue
+        lacking = {label for label, run in board.runs if not math.isfinite(run.summary.get(metric, math.nan))}
+        if lacking:
+            left_out.append(f"{board.title}: no finite {NAMES.get(metric, metric)} of {', '.join(sorted(lacking))}.")
+        measured = with_rows(board, [label for label in board.methods() if label not in lacking])
+        try:
+            found += [_main_list(ranked_board(inputs, measured, metric))] if measured.runs else []
+        except DataError as error:  # its tables are gone, or are not of the same hidden rules
+            left_out.append(f"{board.title}: {error}.")
+    return found, left_out
+
+
+def _main_boards(inputs: Inputs) -> tuple[list[Board], list[str]]:
+    """Rankings on the paper's data sets, methods with their defaults where they were run with them; else what there is.
+
+    Runs on different versions of a data set are never mixed: they are left out, with the reason.
+    """
+    found: list[Board] = []
+    left_out: list[str] = []
+    for role in ROLES:
+        try:
+            board = ranking_of(role, inputs)
+        except DataError as error:
+            left_out.append(f"{role.title}: {error}.")
+            continue
+        if board is not None:
+            rows = main_rows(board)
+            found.append(with_rows(board, rows))
+            if others := len(board.methods()) - len(rows):
+                left_out.append(f"{data_name(board)}: {others} rows with settings other than the defaults are left out.")
+    if not found and not left_out:
+        without_curves = [board for board in inputs.boards if not board.runs[0][1].key.curves]
+        rankings = [board for board in without_curves if board.protocol == "ranking"]
+        found = sorted(rankings or without_curves, key=lambda board: -len(board.methods()))[:MAX_LISTS]
+    return found, left_out
+
+
+def _main_list(ranking: RankedBoard) -> MainList:
+    rows = []
+    for values in ranking.table.to_dict("records"):
+        label, hits = values["method"], values.get("hr@10", math.nan)
+        method = runs_of(ranking.board, label)[0].key.method
+        value, low, high = (float(values[name]) for name in (ranking.metric, "low", "high"))
+        rows.append(Row(label, method, value, low, high, int(values["group"]), float(hits)))
+    return MainList(ranking, tuple(rows))
 
 
 def _swapped(versus: Comparison) -> Comparison:
@@ -126,202 +284,12 @@ def _swapped(versus: Comparison) -> Comparison:
     )
 
 
-# --- The rows of a board that stand for its methods: each with its defaults, else with the settings it was run with.
+def _size(board: Board) -> str:
+    """The number of homes; empty where it was not recorded."""
+    homes = board.runs[0][1].counts.get("homes")
+    return f", {homes:,} homes" if homes else ""
 
 
-def main_rows(board: Board) -> list[str]:
-    """Labels: of each method the bare one, where there is one; else all of its labels."""
-    bare = {run.key.method for label, run in board.runs if label == run.key.method}
-    return [label for label, run in _firsts(board) if label == run.key.method or run.key.method not in bare]
-
-
-def with_rows(board: Board, labels: Sequence[str]) -> Board:
-    """The board without its other rows."""
-    return replace(board, runs=tuple((label, run) for label, run in board.runs if label in labels))
-
-
-def ranking_of(role: Role, inputs: Inputs) -> Board | None:
-    """The rankings of all methods on the data of a role; None where there are none."""
-    place = select_runs(role, inputs, lambda run: run.key.protocol == "ranking" and not run.key.curves)
-    return place.board("ranking") if place else None
-
-
-def defaults_of(
-    role: Role, inputs: Inputs, methods: Sequence[str], *, measured: Callable[[Result], bool], what: str
-) -> tuple[Board | None, tuple[str, ...]]:
-    """The rankings of these methods with their defaults, as far as `what` was measured; notes on the others.
-
-    None where nothing has it.
-    """
-
-    def is_wanted(run: Result) -> bool:
-        is_ranking = run.key.protocol == "ranking" and not run.key.curves
-        return is_ranking and run.key.method in methods and inputs.is_default(run)
-
-    place = select_runs(role, inputs, lambda run: is_wanted(run) and measured(run))
-    if place is None:
-        return None, ()
-    every = [run for run in _whole(place, inputs).runs if is_wanted(run)]
-    found = {method: [measured(run) for run in every if run.key.method == method] for method in methods}
-    absent = [method for method, each in found.items() if not each]
-    lost = [
-        f"{method} ({each.count(False)} of {seed_count([len(each)])})"
-        for method, each in found.items()
-        if not all(each)
-    ]
-    notes = [f"Not run on {place.data}: {', '.join(absent)}."] if absent else []
-    notes += [f"Left out on {place.data}, where it has no {what}: {', '.join(lost)}."] if lost else []
-    return place.board("ranking"), tuple(notes)
-
-
-def runs_of(board: Board, label: str) -> list[Result]:
-    """The seeds of a row."""
-    return [run for each, run in board.runs if each == label]
-
-
-def short_title(board: Board) -> str:
-    """The data of a board in a few words, for a panel."""
-    return board.runs[0][1].key.data + _homes(board)
-
-
-def heading(board: Board, many: str) -> str:
-    """The data of a board with its options and size, and how many seeds are shown of it."""
-    return f"{board.data}{_homes(board)}: {many}"
-
-
-def seeds_of(board: Board) -> str:
-    """How many its rows are the mean of."""
-    return seed_count(len(runs_of(board, label)) for label in board.methods())
-
-
-def _homes(board: Board) -> str:
-    """How many there are, to stand behind the data; empty where it was not kept."""
-    many = RunGroup((board.runs[0][1],)).homes
-    return f", {many:,} homes" if many else ""
-
-
-def _whole(place: RunGroup, inputs: Inputs) -> RunGroup:
-    """With all runs that were made there."""
-    return next(each for each in group_runs(inputs.runs) if any(run is place.runs[0] for run in each.runs))
-
-
-def _firsts(board: Board) -> list[tuple[str, Result]]:
-    """Every label with one of its runs."""
-    found: dict[str, Result] = {}
-    for label, run in board.runs:
-        found.setdefault(label, run)
-    return list(found.items())
-
-
-# --- The lists that the page and the README speak of: rankings on the paper's data sets, methods with their defaults.
-
-METRICS = {"ranking": ("mrr",), "paper": ("auc", "loss")}  # the first that a list has
-NAMES = {"mrr": "MRR", "auc": "AUC"}
-MOST_LISTS = 3  # where no data set of the paper was run
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A method in a list."""
-
-    label: str
-    method: str
-    value: float
-    low: float
-    high: float
-    group: int  # of methods that cannot be told apart
-    hits: float  # among ten recommendations; NaN where the list has none
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MainList:
-    """A list by one metric, best first."""
-
-    ranking: RankedBoard
-    rows: tuple[Row, ...]
-
-    @property
-    def board(self) -> Board:
-        """Its runs."""
-        return self.ranking.board
-
-    @property
-    def metric(self) -> str:
-        """As people write it."""
-        return NAMES.get(self.ranking.metric, self.ranking.metric)
-
-    @property
-    def place(self) -> str:
-        """The data in a few words."""
-        run = self.board.runs[0][1]
-        homes = [f"{run.counts['homes']:,} homes"] if "homes" in run.counts else []
-        details = ", ".join([*([] if run.key.track == "types" else [run.key.track]), *homes])
-        return f"{run.key.data} ({details})" if details else run.key.data
-
-    def first(self, *methods: str) -> Row | None:
-        """The best row of these methods."""
-        return next((row for row in self.rows if row.method in methods), None)
-
-    def against(self, a: Row, b: Row) -> Comparison | None:
-        """The two on the seeds that both have; None where there is none."""
-        return self.ranking.against(a.label, b.label)
-
-
-def main_boards(inputs: Inputs) -> tuple[list[Board], list[str]]:
-    """The rankings on the paper's data sets, methods with their defaults where these were run; else what there is.
-
-    Nothing is mixed: where the runs of a data set were not given the same data, the reason stands in its place.
-    """
-    found, left_out = [], []
-    for role in ROLES:
-        try:
-            board = ranking_of(role, inputs)
-        except DataError as error:
-            left_out.append(f"{role.title}: {error}.")
-        else:
-            if board is None:
-                continue
-            rows = main_rows(board)
-            found.append(with_rows(board, rows))
-            if others := len(board.methods()) - len(rows):
-                left_out.append(
-                    f"On {board.runs[0][1].key.data} other settings of these methods are left out ({others})."
-                )
-    if not found and not left_out:
-        uncurved = [board for board in inputs.boards if not board.runs[0][1].key.curves]
-        of_all = [board for board in uncurved if board.protocol == "ranking"]
-        found = sorted(of_all or uncurved, key=lambda board: -len(board.methods()))[:MOST_LISTS]
-    return found, left_out
-
-
-def main_list(ranking: RankedBoard) -> MainList:
-    """A list with what is said of it."""
-    rows = []
-    for values in ranking.table.to_dict("records"):
-        label, hits = values["method"], values.get("hr@10", math.nan)
-        method = runs_of(ranking.board, label)[0].key.method
-        value, low, high = (float(values[name]) for name in (ranking.metric, "low", "high"))
-        rows.append(Row(label, method, value, low, high, int(values["group"]), float(hits)))
-    return MainList(ranking, tuple(rows))
-
-
-def main_lists(inputs: Inputs) -> tuple[list[MainList], list[str]]:
-    """The main lists, and what is not in them and why."""
-    shown, left_out = main_boards(inputs)
-    found = []
-    for board in shown:
-        try:
-            metric = next((name for name in METRICS[board.protocol] if board.has(name)), None)
-            if metric is None:
-                left_out.append(f"{board.title}: no metric that methods could be ranked by.")
-                continue
-            without = {label for label, run in board.runs if not math.isfinite(run.summary.get(metric, math.nan))}
-            if without:
-                left_out.append(
-                    f"{board.title}: no finite {NAMES.get(metric, metric)} of {', '.join(sorted(without))}."
-                )
-            measured = with_rows(board, [label for label in board.methods() if label not in without])
-            found += [main_list(ranked_board(inputs, measured, metric))] if measured.runs else []
-        except DataError as error:  # tables that are gone, or not of the same hidden rules
-            left_out.append(f"{board.title}: {error}.")
-    return found, left_out
+def _same_data(group: RunGroup, inputs: Inputs) -> tuple[Result, ...]:
+    """All runs on the data of this group."""
+    return next(each.runs for each in group_runs(inputs.runs) if any(run is group.runs[0] for run in each.runs))

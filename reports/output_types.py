@@ -1,19 +1,22 @@
-"""What an output is made of: a figure or a table, what it says, and the files that stand behind it."""
+"""Output types: a figure or a table with its caption, notes and source files, and why one is missing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from benchmarks.results.store import Result
-from reports.drawing.layout import Layout
+
+if TYPE_CHECKING:  # tables do without matplotlib
+    from reports.drawing.layout import Layout
 
 RUN = "python -m benchmarks run default"  # makes the runs of most outputs
-BUILD = "python -m reports.build"  # makes what stands beside runs as well
+BUILD = "python -m reports.build"  # makes dataset summaries and examples as well
 
 
 class Missing(Exception):
-    """An output that cannot be made from what is there: what is missing, and the command that gets it."""
+    """An output that cannot be made from these results: what is missing, and the command that makes it."""
 
     def __init__(self, what: str, command: str) -> None:
         super().__init__(what)
@@ -23,12 +26,12 @@ class Missing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What stands beside a figure or table."""
+    """The caption of a figure or table, and where it comes from."""
 
-    caption: str  # says what to see, in the numbers that are shown
-    sources: tuple[str, ...]  # the files of the results folder that it is made of
+    caption: str  # what there is to see, with the numbers that are shown
+    sources: tuple[str, ...]  # files of the results folder
     command: str  # makes such files
-    notes: tuple[str, ...] = ()  # what is missing, and where it differs from the paper and why
+    notes: tuple[str, ...] = ()  # what is missing, and where and why it differs from the paper
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +44,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One field of a table."""
+    """One cell of a table."""
 
     text: str  # as people read it
     value: float | str | None = None  # as programs read it, in CSV; the text where it is None

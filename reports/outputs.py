@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from importlib import import_module
+from typing import Literal
 
 from datasets.common.errors import unknown
-from reports.figures import by_round, inference, scaling, tradeoffs
-from reports.figures import by_round as sensitivity
-from reports.figures import data as formulations
-from reports.figures import data as home_counts
-from reports.figures import leaderboard as leaderboards
-from reports.figures import ranking as breakdown
-from reports.figures import ranking as hit_rates
 from reports.inputs import Inputs
-from reports.output_types import Drawing, Missing, Table
-from reports.selection import IFTTT, INSTANCES, WYZE
-from reports.tables import data as data_statistics
-from reports.tables import example, settings
-from reports.tables import results as final_results
-from reports.tables import results as leaderboard
-from reports.tables import settings as environment
-
-Make: TypeAlias = Callable[[Inputs], Drawing] | Callable[[Inputs], Table]
+from reports.output_types import Drawing, Table
+from reports.selection import IFTTT, INSTANCES, WYZE, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,63 +21,64 @@ class Output:
     title: str
     section: str  # of the page
     kind: Literal["figure", "table"]
-    make: Make
+    make: Callable[[Inputs], Drawing | Table]  # raises `Missing` where the results do not have what it needs
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BuiltOutput:
-    """An output and its files; `refused` where its runs must not be put together."""
+def _output(name: str, title: str, section: str, path: str, *arguments: Role) -> Output:
+    """One made by a function of reports/figures or reports/tables, which is imported then: tables need no matplotlib."""
 
-    output: Output
-    content: Drawing | Table | Missing
-    files: dict[str, bytes]  # by path below the page's folder
-    refused: bool = False
+    def make(inputs: Inputs) -> Drawing | Table:
+        module, _, function = path.rpartition(".")
+        found: Callable[..., Drawing | Table] = getattr(import_module(f"reports.{module}"), function)
+        return found(inputs, *arguments)
+
+    return Output(name, title, section, "figure" if path.startswith("figures.") else "table", make)
 
 
 RANKING = "Leaderboard"
-FORMULATIONS = "Two ways to see a home"
-LISTS = "What a person sees: the list"
+FORMULATIONS = "Two formulations"
+LISTS = "The recommendation list"
 ROUNDS = "Training by round"
 SYSTEM = "Time, memory and bytes"
 DATA = "The data"
-DETAILS = "Settings and circumstances"
+DETAILS = "Settings and environment"
 
 OUTPUTS: tuple[Output, ...] = (
-    Output("leaderboard", "Leaderboard", RANKING, "table", leaderboard.leaderboard),
-    Output("example-home", "A home as a row and as a graph", FORMULATIONS, "figure", formulations.example_home),
-    Output("example-rules", "One home and its rules", FORMULATIONS, "table", example.example_rules),
-    Output("recommendations", "What each method recommends to it", FORMULATIONS, "table", example.recommendations),
-    Output("leaderboard-intervals", "Who is ahead, and who is tied", LISTS, "figure", leaderboards.intervals),
-    Output("hit-rate", "Hit rate of the formulations", LISTS, "figure", hit_rates.formulations),
-    Output("hit-rate-wyze", "Hit rate in smart homes", LISTS, "figure", hit_rates.federated(WYZE)),
-    Output("hit-rate-ifttt", "Hit rate for recipes", LISTS, "figure", hit_rates.federated(IFTTT)),
-    Output("hit-rate-instances", "Hit rate among single devices", LISTS, "figure", hit_rates.federated(INSTANCES)),
-    Output("home-sizes", "By home size, seen and unseen rules", LISTS, "figure", breakdown.sizes),
-    Output("results-wyze", "Final results in smart homes", ROUNDS, "table", final_results.final_results(WYZE)),
-    Output("rounds-wyze", "Smart homes by round", ROUNDS, "figure", by_round.federated(WYZE)),
-    Output("results-ifttt", "Final results for recipes", ROUNDS, "table", final_results.final_results(IFTTT)),
-    Output("rounds-ifttt", "Recipes by round", ROUNDS, "figure", by_round.federated(IFTTT)),
-    Output("rounds-instances", "Single devices by round", ROUNDS, "figure", by_round.federated(INSTANCES)),
-    Output("rounds-gnn", "GraphSAGE, GCN and GAT by round", ROUNDS, "figure", by_round.encoders),
-    Output("learning-rates", "Learning rates of the homes", ROUNDS, "figure", sensitivity.learning_rates),
-    Output("leaderboard-paper", "The paper's measures", ROUNDS, "table", leaderboard.paper_protocol),
-    Output("time", "Accuracy against training time", SYSTEM, "figure", tradeoffs.time),
-    Output("bytes", "Accuracy against bytes sent", SYSTEM, "figure", tradeoffs.bytes_sent),
-    Output("scaling", "Time and memory against homes", SYSTEM, "figure", scaling.scaling),
-    Output("inference-time", "Inference time against home size", SYSTEM, "figure", inference.delay),
-    Output("inference-memory", "Memory of inference", SYSTEM, "figure", inference.memory),
-    Output("data", "Data beside the published numbers", DATA, "table", data_statistics.statistics),
-    Output("home-counts", "How large homes are", DATA, "figure", home_counts.home_counts),
-    Output("entities", "Entity types", DATA, "table", data_statistics.entities),
-    Output("pairs", "Trigger-action pairs", DATA, "table", data_statistics.pairs),
-    Output("parameters", "Parameters", DETAILS, "table", settings.parameters),
-    Output("tuning", "Tuning", DETAILS, "table", settings.tuning),
-    Output("environment", "Circumstances", DETAILS, "table", environment.environment),
+    _output("leaderboard", "Leaderboard", RANKING, "tables.results.leaderboard"),
+    _output("example-home", "A home as a row and as a graph", FORMULATIONS, "figures.data.example_home"),
+    _output("example-rules", "One home and its rules", FORMULATIONS, "tables.example.example_rules"),
+    _output("recommendations", "What each method recommends to it", FORMULATIONS, "tables.example.recommendations"),
+    _output("leaderboard-intervals", "Leaders and ties", LISTS, "figures.leaderboard.intervals"),
+    _output("hit-rate", "Hit rate of the formulations", LISTS, "figures.ranking.formulations"),
+    _output("hit-rate-wyze", "Hit rate in smart homes", LISTS, "figures.ranking.federated", WYZE),
+    _output("hit-rate-ifttt", "Hit rate for recipes", LISTS, "figures.ranking.federated", IFTTT),
+    _output("hit-rate-instances", "Hit rate among single devices", LISTS, "figures.ranking.federated", INSTANCES),
+    _output("home-sizes", "By home size, seen and unseen rules", LISTS, "figures.ranking.sizes"),
+    _output("results-wyze", "Final results in smart homes", ROUNDS, "tables.results.final_results", WYZE),
+    _output("rounds-wyze", "Smart homes by round", ROUNDS, "figures.by_round.federated", WYZE),
+    _output("results-ifttt", "Final results for recipes", ROUNDS, "tables.results.final_results", IFTTT),
+    _output("rounds-ifttt", "Recipes by round", ROUNDS, "figures.by_round.federated", IFTTT),
+    _output("rounds-instances", "Single devices by round", ROUNDS, "figures.by_round.federated", INSTANCES),
+    _output("rounds-gnn", "GraphSAGE, GCN and GAT by round", ROUNDS, "figures.by_round.encoders"),
+    _output("learning-rates", "Learning rates of the clients", ROUNDS, "figures.by_round.learning_rates"),
+    _output("leaderboard-paper", "The paper's measures", ROUNDS, "tables.results.paper_protocol"),
+    _output("time", "Accuracy against training time", SYSTEM, "figures.tradeoffs.time"),
+    _output("bytes", "Accuracy against bytes sent", SYSTEM, "figures.tradeoffs.bytes_sent"),
+    _output("scaling", "Time and memory against number of homes", SYSTEM, "figures.scaling.scaling"),
+    _output("inference-time", "Inference time against home size", SYSTEM, "figures.inference.delay"),
+    _output("inference-memory", "Memory of inference", SYSTEM, "figures.inference.memory"),
+    _output("data", "Data sets and published numbers", DATA, "tables.data.statistics"),
+    _output("home-counts", "Sizes of homes", DATA, "figures.data.home_counts"),
+    _output("entities", "Entity types", DATA, "tables.data.entities"),
+    _output("pairs", "Trigger-action pairs", DATA, "tables.data.pairs"),
+    _output("parameters", "Parameters", DETAILS, "tables.settings.parameters"),
+    _output("tuning", "Tuning", DETAILS, "tables.settings.tuning"),
+    _output("environment", "Environment", DETAILS, "tables.settings.environment"),
 )
 
 
 def chosen_outputs(names: Sequence[str], besides: Sequence[str] = ()) -> list[Output]:
-    """Those that are named, in the order of the page; all of them where none is. `besides` are other names to allow."""
+    """The named outputs in the order of the page, or all; `besides` are other names to accept."""
     known = [output.name for output in OUTPUTS]
     for name in names:
         if name not in (*known, *besides):

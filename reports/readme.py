@@ -75,7 +75,7 @@ def _part(found: Sequence[MainList], runs: Sequence[Result], captions: dict[str,
     """All lists side by side, then the figures."""
     newest = max(run.written for run in runs)[:10] or "no date"
     pictures = [f"![{_plain(caption)}]({FOLDER}/{file})" for file, caption in captions.items()]
-    lists = "; ".join(f"{each.place}: {seeds_of(each.board)}" for each in found)
+    lists = "; ".join(f"{each.data}: {seeds_of(each.board)}" for each in found)
     how = (
         f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest} ({lists}). {BRACKETS} Bold leads its list; "
         f"underlined: cannot be told apart from that ({TIE_TEST})."
@@ -88,7 +88,7 @@ def _table(found: Sequence[MainList]) -> Table:
     rows = {label: [Cell(label)] for each in found for label in (row.label for row in each.rows)}
     columns = ["method"]
     for each in found:
-        columns += [f"{each.place}: {each.metric}", "HR@10"]
+        columns += [f"{each.data}: {each.metric}", "HR@10"]
         there = {row.label: row for row in each.rows}
         for label, cells in rows.items():
             cells += _cells(there.get(label), there[label] is each.rows[0] if label in there else False)

@@ -1,6 +1,6 @@
-"""Where runs were made: a data set with its options, a track and a split. The paper's figures each ask for one.
+"""Data selection: runs grouped by data set with its options, track and split, and the group that suits a figure best.
 
-Real data goes before synthetic data, then data as it comes before data with options, then what more of the wanted
+Real data is preferred to synthetic data, then data with its defaults to data with options, then what more of the wanted
 methods were run on, then more homes.
 """
 
@@ -15,12 +15,12 @@ from benchmarks.results.leaderboard import Board, boards, changed_options
 from benchmarks.results.store import Result
 from reports.inputs import Inputs
 
-CARVED = ("seed", "validation")  # of a split: belong to a run and to curves
+OF_A_RUN = ("seed", "validation")  # options of a split that belong to the run and its curves
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a figure of the paper is about."""
+    """The data that a figure of the paper is about."""
 
     name: str
     title: str
@@ -36,7 +36,7 @@ ROLES = (WYZE, IFTTT, INSTANCES)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunGroup:
-    """Runs that have been given the same data and asked for the same hidden rules."""
+    """Runs on the same data, evaluated on the same hidden rules."""
 
     runs: tuple[Result, ...]
 
@@ -47,49 +47,54 @@ class RunGroup:
 
     @property
     def homes(self) -> int | None:
-        """How many there are; None where it was not kept."""
+        """How many there are; None where it was not recorded."""
         return self.runs[0].counts.get("homes")
 
     def board(self, protocol: str) -> Board:
-        """The list of the runs by a protocol that were made without curves; an error where their data differs."""
+        """The runs by a protocol, without those that have curves; an error where their data differs."""
         refuse_mixed(self.runs)
         (board,) = boards([run for run in self.runs if run.key.protocol == protocol and not run.key.curves])
         return board
 
 
 def group_runs(runs: Sequence[Result]) -> list[RunGroup]:
-    """Runs sorted by where they were made, whatever the data was like at that time."""
+    """Runs by data set, track and split, whatever the fingerprint of the data."""
     found: dict[tuple[str, ...], list[Result]] = {}
     for run in runs:
-        split = {name: value for name, value in run.key.split.items() if name not in CARVED}
-        where = run.key.data, _text(run.overrides.data_options), run.key.track, _text(split)
-        found.setdefault(where, []).append(run)
+        split = {name: value for name, value in run.key.split.items() if name not in OF_A_RUN}
+        place = run.key.data, _text(run.overrides.data_options), run.key.track, _text(split)
+        found.setdefault(place, []).append(run)
     return [RunGroup(tuple(each)) for _, each in sorted(found.items())]
 
 
+def is_ranking(run: Result) -> bool:
+    """Whether it was evaluated by the protocol `ranking` and fitted to all training rules."""
+    return run.key.protocol == "ranking" and not run.key.curves
+
+
 def select_runs(role: Role, inputs: Inputs, wanted: Callable[[Result], bool]) -> RunGroup | None:
-    """The place that suits a role best, with its wanted runs; None where nothing was run. Only `holdout` counts.
+    """The group of wanted runs that suits a role best; None where there is none. Only the split `holdout` counts.
 
     An error where its runs were given different data: a table or figure never mixes them.
     """
     fitting = [
         RunGroup(runs)
-        for place in group_runs(inputs.runs)
-        if place.data in role.data
-        and place.runs[0].key.track == role.track
-        and place.runs[0].key.split["split"] == "holdout"
-        and (runs := tuple(run for run in place.runs if wanted(run)))
+        for group in group_runs(inputs.runs)
+        if group.data in role.data
+        and group.runs[0].key.track == role.track
+        and group.runs[0].key.split["split"] == "holdout"
+        and (runs := tuple(run for run in group.runs if wanted(run)))
     ]
     if not fitting:
         return None
-    best = min(fitting, key=lambda place: _order(role, place))
+    best = min(fitting, key=lambda group: _order(role, group))
     refuse_mixed(best.runs)
     return best
 
 
-def _order(role: Role, place: RunGroup) -> tuple[int, int, int, int]:
-    methods = {run.key.method for run in place.runs}
-    return role.data.index(place.data), len(changed_options(place.runs[0])), -len(methods), -(place.homes or 0)
+def _order(role: Role, group: RunGroup) -> tuple[int, int, int, int]:
+    methods = {run.key.method for run in group.runs}
+    return role.data.index(group.data), len(changed_options(group.runs[0])), -len(methods), -(group.homes or 0)
 
 
 def _text(values: object) -> str:

@@ -1,13 +1,12 @@
-"""Names beside the points of a panel, placed one after the other where they cover neither a point nor each other.
+"""Label placement: names next to the points of a panel, where they cover neither a point nor each other.
 
-A name is tried right, left, above and below its point, then farther away with a thin line to it. Where everything is
-taken, the place that is covered least is used: a name is never left out.
+A label is tried right, left, above and below its point, then farther away with a thin line to it. Where nothing is free,
+the position that is covered least is used: no label is left out.
 """
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -69,11 +68,6 @@ def add_labels(axes: Axes, points: Sequence[Label], *, along: Sequence[Label] = 
         box = tried[chosen]
         taken.append(box)
         _write(axes, point, (x, y), box, far=chosen >= len(SIDES))
-
-
-def wrap_label(label: str, letters: int) -> str:
-    """A method with its settings in lines of so many letters; a setting's value may begin a line."""
-    return "\n".join(textwrap.wrap(label.replace("=", "= "), letters, break_on_hyphens=False)).replace("= ", "=")
 
 
 def text_size(text: str) -> tuple[float, float]:

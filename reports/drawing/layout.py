@@ -1,7 +1,7 @@
-"""A sheet is what a figure shows: panels under headings, and below them a note and the legend.
+"""Figure layout: panels under headings, and below them a note and the legend; text measured, wrapped or shrunk to fit.
 
-It is laid out twice, for a wide page or print and in one column for a phone. Places are counted out in inches, so that
-nothing moves or is cut off when a label gets longer: texts are wrapped instead.
+Every figure is figure twice, wide for a page or print and in one column for a phone. Positions are in inches, so nothing
+moves or is cut off when a label gets longer: text is wrapped instead.
 """
 
 from __future__ import annotations
@@ -22,28 +22,31 @@ from matplotlib.textpath import TextPath
 
 from reports.drawing.styles import LineStyle
 
-# --- How wide texts are when they are drawn, and texts made to fit: in several lines, or in smaller type.
-
 TYPE = 8.0  # points
 SMALLER = (8.0, 7.5, 7.0, 6.5)
-SLACK = 4  # letters, since some are wider than others
+SLACK = 4  # letters, as some are wider than others
 
 
 def inches(text: str, size: float = TYPE, weight: str = "normal") -> float:
-    """How wide it is; by the corners of its outlines, since their exact extent takes long to find."""
+    """How wide it is, by the corners of its outlines: their exact extent takes long to compute."""
     return _relative(text, weight) * size / 72
 
 
 def wrapped(text: str, room: float, size: float = TYPE, weight: str = "normal") -> list[str]:
-    """The text in lines of at most so many inches; no line for no text."""
+    """The text in lines of at most `room` inches; none for an empty text."""
     if not text:
         return []
     letters = int(len(text) * room / max(inches(text, size, weight), 1e-9))
     return [text] if letters > len(text) else textwrap.wrap(text, max(letters - SLACK, 8))
 
 
+def wrap_label(label: str, letters: int) -> str:
+    """A method with its settings in lines of so many letters; the value of a setting may begin a line."""
+    return "\n".join(textwrap.wrap(label.replace("=", "= "), letters, break_on_hyphens=False)).replace("= ", "=")
+
+
 def fitted(text: str, room: float) -> tuple[str, float]:
-    """The text and the largest size at which it fits; cut off where even small type is too wide."""
+    """The text and the largest size at which it fits; truncated where even small type is too wide."""
     for size in SMALLER:
         if inches(text, size) <= room:
             return text, size
@@ -58,9 +61,10 @@ def _relative(text: str, weight: str) -> float:
     return float(TextPath((0, 0), text, size=1, prop=FontProperties(weight=weight)).vertices[:, 0].max(initial=0.0))
 
 
+# Suffix -> metadata that leaves out the date, so that the same figure gives the same bytes.
 METADATA: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
 
-# matplotlib's own style and not the reader's; ids in an SVG file are made from the salt.
+# matplotlib's defaults and not the user's; ids in an SVG file are derived from the salt.
 RC_STYLE: list[str | dict[str, object]] = [
     "default",
     {"svg.hashsalt": "fedrule", "axes.grid": True, "grid.color": "#e6e6e6", "axes.axisbelow": True},
@@ -68,7 +72,7 @@ RC_STYLE: list[str | dict[str, object]] = [
     {"ytick.labelsize": 8, "axes.titlesize": 9, "lines.linewidth": 1.5, "lines.markersize": 3.5},
 ]
 # Inches.
-WIDTH = {1: 5.8, 2: 8.4, 3: 10.0}  # of a wide sheet, by its columns
+WIDTH = {1: 5.8, 2: 8.4, 3: 10.0}  # of a wide figure, by its columns
 PHONE = 3.9
 RIGHT, ABOVE, HEADING, BELOW, ENTRY, HANDLE = 0.2, 0.16, 0.2, 0.5, 0.185, 0.65
 
@@ -91,10 +95,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """All of a figure."""
+    """A figure before it is figure."""
 
     blocks: tuple[Block, ...]
-    styles: Mapping[str, LineStyle] = field(default_factory=dict)  # the legend; none where it is empty
+    styles: Mapping[str, LineStyle] = field(default_factory=dict)  # the legend; none where this is empty
     note: str = ""
     columns: int = 3  # of panels, on a wide page
     height: float = 2.1  # inches of a panel
@@ -102,7 +106,7 @@ class Layout:
 
 
 def draw(layout: Layout, *, phone: bool = False) -> Figure:
-    """The figure, wide or in one column."""
+    """The figure, wide or in one column for a phone."""
     columns = 1 if phone else layout.columns
     width = PHONE if phone else WIDTH[columns]
     room = width - 2 * RIGHT
@@ -121,12 +125,12 @@ def draw(layout: Layout, *, phone: bool = False) -> Figure:
     height = sum(tall) + below
     step = width / columns
     with matplotlib.style.context(RC_STYLE):
-        drawn = Figure(figsize=(width, height))
+        figure = Figure(figsize=(width, height))
         top = height
         for block, heading, title, taken in zip(layout.blocks, headings, titled, tall, strict=True):
             place = top - len(heading) * HEADING - ABOVE  # upper edge of the block's first row
             if heading:
-                drawn.text(
+                figure.text(
                     RIGHT / width,
                     (top - 0.07) / height,
                     "\n".join(heading),
@@ -139,7 +143,7 @@ def draw(layout: Layout, *, phone: bool = False) -> Figure:
                 row, column = divmod(number, columns)
                 bottom = place - (row + 1) * (title + layout.height + BELOW) + BELOW
                 left, wide = column * step + layout.left, step - layout.left - RIGHT
-                axes = drawn.add_axes((left / width, bottom / height, wide / width, layout.height / height))
+                axes = figure.add_axes((left / width, bottom / height, wide / width, layout.height / height))
                 panel.draw(axes)
                 if panel.title:
                     axes.set_title(panel.title, loc="left", pad=4)
@@ -148,28 +152,28 @@ def draw(layout: Layout, *, phone: bool = False) -> Figure:
                 axes.yaxis.set_label_coords((0.1 + 0.15 * lines - layout.left) / wide, 0.5)
             top -= taken
         if note:
-            drawn.text(RIGHT / width, below / height, "\n".join(note), fontsize=TYPE, va="top", linespacing=1.4)
+            figure.text(RIGHT / width, below / height, "\n".join(note), fontsize=TYPE, va="top", linespacing=1.4)
         if labels:
-            _add_legend(drawn, layout.styles, labels, legend_columns, (RIGHT / width, legend / height))
-    return drawn
+            _add_legend(figure, layout.styles, labels, legend_columns, (RIGHT / width, legend / height))
+    return figure
 
 
-def render(drawn: Figure, suffix: str) -> bytes:
+def render(figure: Figure, suffix: str) -> bytes:
     """The figure as a file of this kind; the same bytes for the same figure."""
     file = io.BytesIO()
     with matplotlib.style.context(RC_STYLE):
-        drawn.savefig(file, format=suffix[1:], dpi=150, metadata=METADATA[suffix])
+        figure.savefig(file, format=suffix[1:], dpi=150, metadata=METADATA[suffix])
     return file.getvalue()
 
 
 def _add_legend(
-    drawn: Figure,
+    figure: Figure,
     styles: Mapping[str, LineStyle],
     labels: Sequence[list[str]],
     columns: int,
     place: tuple[float, float],
 ) -> None:
-    drawn.legend(
+    figure.legend(
         [
             Line2D([], [], color=style.colour, linestyle=style.dash, marker=style.marker, markersize=style.size)
             for style in styles.values()

@@ -1,4 +1,8 @@
-"""How lines look: the colour says the method, dashes and markers say its settings, no two lines look the same."""
+"""Line styles: the colour is the method's, dashes and markers are its settings'; families of methods have markers.
+
+A result has the name of its method and not its code, so the families of known methods are listed here. A method whose
+history says how many bytes clients send is federated; any other method that is not listed is in the family "other".
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,24 @@ from typing import TypeAlias
 
 from benchmarks.results.store import Result
 
-Dash: TypeAlias = tuple[float, Sequence[float]]  # where it begins; points that are drawn, left out, drawn, ...
+Dash: TypeAlias = tuple[float, Sequence[float]]  # offset; points drawn, left out, drawn, ...
 
-# Okabe and Ito's colours, which colour-blind people can tell apart; the methods of the paper always have the same.
+# The colours of Okabe and Ito, which colour-blind people can distinguish.
 COLOURS = {"fedgnn": "#0072B2", "fedrule": "#D55E00", "graphrule": "#000000", "fedprox": "#009E73"}
 COLOURS |= {"scaffold": "#CC79A7", "fedgate": "#E69F00"}
 COLOURS |= {"graphrank": "#D55E00", "fedrank": "#E69F00", "mf": "#0072B2", "gcmc": "#CC79A7"}
 COLOURS |= {"ease": "#009E73", "popularity": "#56B4E9", "random": "#999999"}
 SPARE = ("#56B4E9", "#009E73", "#CC79A7", "#E69F00", "#0072B2", "#D55E00", "#000000")
 DASHES: tuple[Dash, ...] = ((0, ()), (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)))
-PATTERNS = [(dash, marker) for marker in ("", "o", "^") for dash in DASHES]  # [MOST_LINES]
-INK, FAINT = "#333333", "#8a8a8a"  # of texts and of what stays in the background
+PATTERNS = [(dash, marker) for marker in ("", "o", "^") for dash in DASHES]  # [MAX_LINES]
+MARKERS = ("o", "^", "s", "D", "v", "P")
+NO_LINE: Dash = (0, (0.001, 1000))  # a legend's entry with a marker only
+INK, FAINT = "#333333", "#8a8a8a"  # of text, and of what stays in the background
 
 
 @dataclass(frozen=True, slots=True)
 class LineStyle:
-    """How a line is drawn: the colour is the method's, dashes and markers are its settings'."""
+    """How a line is drawn."""
 
     colour: str
     dash: Dash = (0, ())
@@ -32,7 +38,7 @@ class LineStyle:
 
 
 def line_styles(lines: Mapping[str, str]) -> dict[str, LineStyle]:
-    """The look of each line, given its method, in the order of the legend; no two look the same."""
+    """The style of each line, given its method, in the order of the legend; no two are the same."""
     others = sorted(set(lines.values()) - COLOURS.keys())
     colours = COLOURS | {method: SPARE[number % len(SPARE)] for number, method in enumerate(others)}
     settings = sorted({label.removeprefix(method) for label, method in lines.items()})
@@ -44,10 +50,15 @@ def line_styles(lines: Mapping[str, str]) -> dict[str, LineStyle]:
     return styles
 
 
-# --- Which formulation a method belongs to, and how its dots look.
-#
-# Results carry the name of a method and not its code, so the methods of this project are listed. Any method whose history
-# says what homes send is federated; every other one that nobody has listed is "other", and shown all the same.
+def marker_styles(methods: Iterable[str], dash: Dash | None = None) -> dict[str, LineStyle]:
+    """A marker of its own for each method, in this order."""
+    methods = list(methods)
+    plain = line_styles({method: method for method in methods})
+    return {
+        method: LineStyle(plain[method].colour, dash or plain[method].dash, MARKERS[number % len(MARKERS)], 4.5)
+        for number, method in enumerate(methods)
+    }
+
 
 FEDERATED = "federated"
 OTHER = "other"
@@ -57,7 +68,6 @@ METHODS = {
     "user-item": ("mf", "gcmc", "lightgcn", "ease", "itemknn"),
     "floor": ("popularity", "random"),
 }
-NO_LINE: Dash = (0, (0.001, 1000))  # a legend's entry with a marker only
 FAMILY_STYLES = {
     "graph": LineStyle("#000000", NO_LINE, "o", 5.5),
     FEDERATED: LineStyle("#D55E00", NO_LINE, "^", 6),
@@ -80,6 +90,6 @@ def sends(run: Result) -> bool:
 
 
 def legend(families: Iterable[str]) -> dict[str, LineStyle]:
-    """The looks of those that are there, in a fixed order."""
-    there = set(families)
-    return {family: style for family, style in FAMILY_STYLES.items() if family in there}
+    """The styles of these families, in a fixed order."""
+    present = set(families)
+    return {family: style for family, style in FAMILY_STYLES.items() if family in present}

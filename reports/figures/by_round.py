@@ -1,9 +1,9 @@
-"""Six panels, train and test by loss, AUC and mean rank, as training goes on."""
+"""Loss, AUC and mean rank by round, on train and test; and where training ends, by learning rate of the clients."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,46 +12,55 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from benchmarks.results.leaderboard import Board, boards
 from benchmarks.results.store import Result
-from reports.boards import heading
-from reports.curves import LOG_SCALE, METRICS, ROOM, curves_layout, logarithmic
+from reports.boards import data_name, heading
+from reports.drawing.curves import LOG_METRICS, MARGIN, METRICS, Row, curves_layout, draw_cross, logarithmic, rows
 from reports.drawing.layout import Block, Layout, Panel
-from reports.drawing.lines import Row, rows
-from reports.drawing.styles import FAINT, LineStyle, line_styles, sends
-from reports.inputs import Inputs
+from reports.drawing.styles import FAINT, LineStyle, marker_styles, sends
+from reports.inputs import Inputs, finite_or_nan
 from reports.output_types import RUN, About, Drawing, Missing, run_files
 from reports.selection import IFTTT, WYZE, Role, RunGroup, group_runs, select_runs
 from reports.text.phrases import PAPER_METHODS, join_names, seed_count
 
 ENCODERS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
 PARTS = ("train", "test")
+RATE = "learning_rate"  # of the clients
+MAX_TICKS = 6
 
 
-def federated(role: Role) -> Callable[[Inputs], Drawing]:
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where one run ended."""
+
+    rate: float
+    values: Mapping[str, float]
+    diverged: bool  # it stopped before its last round, its loss is NaN, or a metric is infinite
+
+
+Ends = dict[str, list[End]]  # by method
+
+
+def federated(inputs: Inputs, role: Role) -> Drawing:
     """GraphRule, FedGNN and FedRule with their defaults on the data of a role."""
-
-    def make(inputs: Inputs) -> Drawing:
-        place = select_runs(role, inputs, lambda run: _is_measured(run, PAPER_METHODS) and inputs.is_default(run))
-        if place is None:
-            raise Missing(f"no curves by round of {', '.join(PAPER_METHODS)} on {' or '.join(role.data)}", RUN)
-        absent = [method for method in PAPER_METHODS if method not in {run.key.method for run in place.runs}]
-        notes = [f"Not run: {', '.join(absent)}."] if absent else []
-        notes.append(
-            "In the paper FedGNN diverges and FedRule does not. The methods are shown here as we recommend them, with "
-            "Adam at the server; the readings of the paper's setting, with Adam in the homes, are in docs/federated.md."
-        )
-        return _drawing(place, lambda label: label, notes)
-
-    return make
+    group = select_runs(role, inputs, lambda run: _is_measured(run, PAPER_METHODS) and inputs.is_default(run))
+    if group is None:
+        raise Missing(f"no curves by round of {', '.join(PAPER_METHODS)} on {' or '.join(role.data)}", RUN)
+    absent = [method for method in PAPER_METHODS if method not in {run.key.method for run in group.runs}]
+    notes = [f"Not run: {', '.join(absent)}."] if absent else []
+    notes.append(
+        "In the paper FedGNN diverges and FedRule does not. Here the methods have their defaults, with Adam on the "
+        "server; docs/federated.md has the paper's setting, with Adam on the clients."
+    )
+    return _drawing(group, lambda label: label, notes)
 
 
 def encoders(inputs: Inputs) -> Drawing:
-    """GraphSAGE, GCN and GAT, alike in everything else."""
-    place = select_runs(WYZE, inputs, lambda run: _is_measured(run, ("graphrule",)))
-    groups: dict[tuple[tuple[str, str], ...], list[Result]] = {}
-    for run in place.runs if place else ():
+    """GraphSAGE, GCN and GAT, with everything else equal."""
+    group = select_runs(WYZE, inputs, lambda run: _is_measured(run, ("graphrule",)))
+    settings: dict[tuple[tuple[str, str], ...], list[Result]] = {}
+    for run in group.runs if group else ():
         rest = {name: str(value) for name, value in run.key.parameters.items() if name not in ("encoder", "self_loops")}
-        groups.setdefault(tuple(sorted(rest.items())), []).append(run)
-    best = max(groups.values(), key=lambda runs: len({run.key.parameters["encoder"] for run in runs}), default=[])
+        settings.setdefault(tuple(sorted(rest.items())), []).append(run)
+    best = max(settings.values(), key=lambda runs: len({run.key.parameters["encoder"] for run in runs}), default=[])
     there = {str(run.key.parameters["encoder"]) for run in best}
     if len(there) < 2:
         raise Missing("no curves by round of graphrule with different encoders", "python -m benchmarks run gnn")
@@ -60,14 +69,14 @@ def encoders(inputs: Inputs) -> Drawing:
     return _drawing(RunGroup(tuple(best)), named.__getitem__, [f"Not run: {', '.join(absent)}."] if absent else [])
 
 
-def _drawing(place: RunGroup, named: Callable[[str], str], notes: Sequence[str]) -> Drawing:
-    shown = {part: _renamed(rows(place.runs, part)[0], named) for part in PARTS}
-    about = About(_caption(shown["train"], shown["test"]), run_files(place.runs), RUN, tuple(notes))
+def _drawing(group: RunGroup, named: Callable[[str], str], notes: Sequence[str]) -> Drawing:
+    shown = {part: _renamed(rows(group.runs, part)[0], named) for part in PARTS}
+    about = About(_caption(shown["train"], shown["test"]), run_files(group.runs), RUN, tuple(notes))
     return Drawing(curves_layout(list(shown.items())), about)
 
 
 def _renamed(row: Row, named: Callable[[str], str]) -> Row:
-    """With other labels; lines with names of their own have colours of their own."""
+    """With other labels; a renamed line gets a colour of its own."""
     lines = [
         line if named(line.label) == line.label else replace(line, label=named(line.label), method=named(line.label))
         for line in row.lines
@@ -76,14 +85,14 @@ def _renamed(row: Row, named: Callable[[str], str]) -> Row:
 
 
 def _caption(train: Row, test: Row) -> str:
-    """Where each line ends, and whose loss has turned up again."""
+    """Where each line ends, and whose loss rises at the end."""
     ends = []
     for line in test.lines:
         auc = [run.curve("auc")[-1, 1] for run in line.runs if len(run.curve("auc"))]
         if auc:
             ends.append(f"{line.label} {sum(auc) / len(auc):.3f}")
     caption = f"Test AUC at the end: {', '.join(ends)}." if ends else ""
-    rising, diverging = _turned_up(test), _turned_up(train)
+    rising, diverging = _rising(test), _rising(train)
     for names, why in (
         ([name for name in rising if name not in diverging], "while that of training does not: overfitting"),
         ([name for name in rising if name in diverging], "and so does that of training: divergence"),
@@ -93,7 +102,7 @@ def _caption(train: Row, test: Row) -> str:
     return caption.strip()
 
 
-def _turned_up(row: Row) -> list[str]:
+def _rising(row: Row) -> list[str]:
     """The lines whose loss ends more than a fifth above its lowest point, in the mean over seeds."""
     found = []
     for line in row.lines:
@@ -112,60 +121,42 @@ def _encoder(run: Result) -> str:
     return ENCODERS[str(run.key.parameters["encoder"])] + (", self loops" if loops else "")
 
 
-# --- How much the federated methods depend on the learning rate of the homes: where training ends, for each rate.
-
-RATE = "learning_rate"
-MARKERS = ("o", "^", "s", "D", "v", "P")
-MOST_TICKS = 6
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """Where one run ended."""
-
-    rate: float
-    values: Mapping[str, float]
-    diverged: bool  # it ended before its rounds were over, or one of its numbers is infinite or its loss none
-
-
-Ends = dict[str, list[End]]  # by method
-
-
 def learning_rates(inputs: Inputs) -> Drawing:
-    """Test loss, AUC and mean rank on smart homes and recipes; all other settings are the defaults."""
-    swept = _swept(inputs)
-    shown = []
-    notes = []
+    """Test loss, AUC and mean rank on smart homes and recipes, with everything else at the defaults."""
+    swept = _swept_runs(inputs)
+    shown, notes = [], []
     for role in (WYZE, IFTTT):
-        board = _board(role, inputs, swept)
-        if board is None:
+        group = select_runs(role, inputs, lambda run: id(run) in swept)
+        if group is None:
             notes.append(f"{role.title}: not run with several learning rates on {' or '.join(role.data)}.")
-        else:
-            shown.append((board, ends := _ends(board)))
-            notes += _gaps(board.runs[0][1].key.data, ends)
+            continue
+        # Runs with and without curves are fitted to different rules: the larger board of the two.
+        board = max(boards(group.runs), key=lambda board: len(board.runs))
+        shown.append((board, ends := _ends(board)))
+        notes += _gap_notes(data_name(board), ends)
     if not shown:
-        raise Missing("no federated method was run with several learning rates of the homes", RUN)
-    styles = _styles(method for _, ends in shown for method in ends)
+        raise Missing("no federated method was run with several learning rates of the clients", RUN)
+    styles = marker_styles(sorted({method for _, ends in shown for method in ends}))
     blocks = [
         Block(
             heading(board, _seeds(ends)),
-            tuple(Panel(partial(_panel, ends=ends, metric=metric, styles=styles)) for metric in METRICS),
+            tuple(Panel(partial(_rates_panel, ends=ends, metric=metric, styles=styles)) for metric in METRICS),
         )
         for board, ends in shown
     ]
-    caption = " ".join(_sensitivity_caption(board.runs[0][1].key.data, ends) for board, ends in shown)
+    caption = " ".join(_rates_caption(data_name(board), ends) for board, ends in shown)
     sources = run_files([run for board, _ in shown for _, run in board.runs])
     note = _note([end for _, ends in shown for each in ends.values() for end in each])
     layout = Layout(tuple(blocks), styles, note, columns=3, height=2.1, left=0.92)
     return Drawing(layout, About(caption, sources, RUN, tuple(notes)))
 
 
-def _swept(inputs: Inputs) -> set[int]:
-    """The runs, by identity, of methods that were run with several rates in one place, and nothing else changed."""
+def _swept_runs(inputs: Inputs) -> set[int]:
+    """The runs, by identity, of methods that were run with several rates on the same data, all else at the defaults."""
     found: set[int] = set()
-    for place in group_runs([run for run in inputs.runs if _is_wanted(run, inputs)]):
+    for group in group_runs([run for run in inputs.runs if _is_candidate(run, inputs)]):
         rates: dict[tuple[str, int], dict[float, list[int]]] = {}
-        for run in place.runs:
+        for run in group.runs:
             rates.setdefault((run.key.method, run.key.curves), {}).setdefault(_rate(run), []).append(id(run))
         for by_rate in rates.values():
             if len(by_rate) > 1:
@@ -173,17 +164,17 @@ def _swept(inputs: Inputs) -> set[int]:
     return found
 
 
-def _is_wanted(run: Result, inputs: Inputs) -> bool:
+def _is_candidate(run: Result, inputs: Inputs) -> bool:
     if run.key.protocol != "paper" or not sends(run) or not math.isfinite(_rate(run)):
         return False
-    label = inputs.label(run)
-    return label == run.key.method or label == f"{run.key.method} ({RATE}={run.key.parameters[RATE]})"
+    method = run.key.method
+    return inputs.label(run) in (method, f"{method} ({RATE}={run.key.parameters[RATE]})")
 
 
-def _board(role: Role, inputs: Inputs, swept: set[int]) -> Board | None:
-    place = select_runs(role, inputs, lambda run: id(run) in swept)
-    # With and without curves are fits to different rules: the list with more runs.
-    return max(boards(place.runs), key=lambda board: len(board.runs)) if place else None
+def _rate(run: Result) -> float:
+    """NaN where the method has none, and where it is not positive: the axis is logarithmic."""
+    rate = finite_or_nan(run.key.parameters.get(RATE))
+    return rate if rate > 0 else math.nan
 
 
 def _ends(board: Board) -> Ends:
@@ -197,63 +188,62 @@ def _ends(board: Board) -> Ends:
     return ends
 
 
-def _panel(axes: Axes, *, ends: Ends, metric: str, styles: Mapping[str, LineStyle]) -> None:
+def _rates_panel(axes: Axes, *, ends: Ends, metric: str, styles: Mapping[str, LineStyle]) -> None:
     rates = sorted({end.rate for each in ends.values() for end in each})
     for method, each in ends.items():
         by_rate, style = _by_rate(each), styles[method]
-        # A rate at which a seed has no number leaves a gap: the mean of the others would look better than it is.
-        values = [[e.values[metric] for e in at] if _is_whole(at, metric) else [math.nan] for at in by_rate.values()]
+        # A gap where a seed is not finite: the mean of the other seeds would look too good.
+        values = [[e.values[metric] for e in at] if _is_finite(at, metric) else [math.nan] for at in by_rate.values()]
         means, own = [sum(v) / len(v) for v in values], list(by_rate)
         axes.plot(own, means, color=style.colour, linestyle=style.dash, marker=style.marker)
         axes.fill_between(own, [min(v) for v in values], [max(v) for v in values], color=style.colour, alpha=0.1, lw=0)
     axes.set_xscale("log")
-    axes.set_xlim(rates[0] / ROOM**2, rates[-1] * ROOM**2)
-    axes.xaxis.set_major_locator(FixedLocator(rates[:: -(-len(rates) // MOST_TICKS)]))
+    axes.set_xlim(rates[0] / MARGIN**2, rates[-1] * MARGIN**2)
+    axes.xaxis.set_major_locator(FixedLocator(rates[:: -(-len(rates) // MAX_TICKS)]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlabel("learning rate of the homes", labelpad=1)
+    axes.set_xlabel("learning rate of the clients", labelpad=1)
     axes.set_ylabel(f"test {METRICS[metric]}", linespacing=1.3)
     _scale(axes, metric, [end for each in ends.values() for end in each])
     limits = axes.get_ylim()
     for method, each in ends.items():
         for end in each:
             value = end.values[metric]
-            if end.diverged:  # what is no number is on the edge
-                place = min(max(value, limits[0]), limits[1]) if math.isfinite(value) else limits[metric != "auc"]
-                colour = styles[method].colour
-                axes.plot(end.rate, place, color=colour, marker="x", markersize=7, markeredgewidth=1.8, clip_on=False)
+            if end.diverged:  # on the edge where the value is beyond it or not finite
+                y = min(max(value, limits[0]), limits[1]) if math.isfinite(value) else limits[metric != "auc"]
+                draw_cross(axes, end.rate, y, styles[method].colour)
     axes.set_ylim(limits)  # crosses at the edge would move it
 
 
 def _scale(axes: Axes, metric: str, ends: Sequence[End]) -> None:
-    """A loss goes as high as the runs that went to their end; logarithms where numbers of many sizes are drawn."""
+    """A logarithmic axis where values span orders of magnitude; a loss only up to that of runs that did not diverge."""
     values = [end.values[metric] for end in ends if math.isfinite(end.values[metric])]
     if not values:
         axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=FAINT)
         return
     finished = [end.values[metric] for end in ends if math.isfinite(end.values[metric]) and not end.diverged]
     low, high = min(values), max((finished if metric == "loss" else values) or values)
-    if metric in LOG_SCALE and not logarithmic(axes, low, high):
-        axes.set_ylim(0, high * ROOM if high > 0 else 1)
+    if metric in LOG_METRICS and not logarithmic(axes, low, high):
+        axes.set_ylim(0, high * MARGIN if high > 0 else 1)
 
 
-def _sensitivity_caption(data: str, ends: Ends) -> str:
-    """How far the AUC of each method moves between its best and its worst rate, and who ran away."""
-    says = []
+def _rates_caption(data: str, ends: Ends) -> str:
+    """How far the AUC of each method moves between its best and its worst rate, and which runs diverged."""
+    ranges = []
     for method, each in ends.items():
-        whole = {rate: at for rate, at in _by_rate(each).items() if _is_whole(at, "auc")}
-        means = {rate: sum(end.values["auc"] for end in at) / len(at) for rate, at in whole.items()}
+        finite = {rate: at for rate, at in _by_rate(each).items() if _is_finite(at, "auc")}
+        means = {rate: sum(end.values["auc"] for end in at) / len(at) for rate, at in finite.items()}
         if means:
             best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
-            says.append(f"{method} {means[best]:.3f} at rate {best:g} and {means[worst]:.3f} at {worst:g}")
-    away = {method: sum(end.diverged for end in each) for method, each in ends.items()}
-    lost = [f"{many} of {len(ends[method])} runs of {method}" for method, many in away.items() if many]
-    caption = f"Best and worst test AUC on {data}: {'; '.join(says)}." if says else f"No AUC on {data}."
-    return f"{caption} {join_names(lost)} ended early or without a finite loss." if lost else caption
+            ranges.append(f"{method} {means[best]:.3f} at rate {best:g} and {means[worst]:.3f} at {worst:g}")
+    diverged = {method: sum(end.diverged for end in each) for method, each in ends.items()}
+    lost = [f"{count} of {len(ends[method])} runs of {method}" for method, count in diverged.items() if count]
+    caption = f"Best and worst test AUC on {data}: {'; '.join(ranges)}." if ranges else f"No AUC on {data}."
+    return f"{caption} {join_names(lost)} stopped early or have no finite loss." if lost else caption
 
 
-def _gaps(data: str, ends: Ends) -> list[str]:
-    """Rates without a mean, since some of their seeds have no number; a metric that a method lacks altogether."""
+def _gap_notes(data: str, ends: Ends) -> list[str]:
+    """Rates without a mean because some of their seeds are not finite; metrics that a method lacks altogether."""
     found = []
     for metric in METRICS:
         gaps = []
@@ -270,38 +260,24 @@ def _gaps(data: str, ends: Ends) -> list[str]:
 
 
 def _note(ends: Sequence[End]) -> str:
-    note = "Everything else as by default. Line: mean over seeds; band: smallest to largest seed."
+    note = "Everything else at the defaults. Line: mean over seeds; band: smallest to largest seed."
     if any(end.diverged for end in ends):
-        note += " Cross: a run that ended before its rounds were over, or has an infinite number or no loss; it counts "
-        note += "with its last model."
+        note += " Cross: a run that stopped before its last round, or whose loss or ranks are not finite; its last model "
+        note += "counts."
     if not all(math.isfinite(value) for end in ends for value in end.values.values()):
-        note += " A line has a gap where a seed has no number."
+        note += " A line has a gap where a seed is not finite."
     return note
 
 
 def _by_rate(ends: Sequence[End]) -> dict[float, list[End]]:
-    """The seeds of a method, rates growing."""
+    """The seeds of a method, by growing rate."""
     return {rate: [end for end in ends if end.rate == rate] for rate in sorted({end.rate for end in ends})}
 
 
-def _is_whole(seeds_at: Sequence[End], metric: str) -> bool:
-    return all(math.isfinite(end.values[metric]) for end in seeds_at)
+def _is_finite(seeds: Sequence[End], metric: str) -> bool:
+    return all(math.isfinite(end.values[metric]) for end in seeds)
 
 
 def _seeds(ends: Ends) -> str:
-    """How many a dot is the mean of."""
+    """How many seeds a point is the mean of."""
     return seed_count(len(each) for by_rate in map(_by_rate, ends.values()) for each in by_rate.values())
-
-
-def _styles(methods: Iterable[str]) -> dict[str, LineStyle]:
-    """Each method with a marker of its own."""
-    plain = line_styles({method: method for method in methods})
-    return {
-        method: LineStyle(style.colour, style.dash, MARKERS[number % len(MARKERS)], 4.5)
-        for number, (method, style) in enumerate(plain.items())
-    }
-
-
-def _rate(run: Result) -> float:
-    rate = run.key.parameters.get(RATE)
-    return float(rate) if isinstance(rate, int | float) and rate > 0 else math.nan

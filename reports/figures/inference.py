@@ -17,8 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from benchmarks.results.speeds import Speed
+from reports.drawing.curves import Floats
 from reports.drawing.layout import Block, Layout, Panel
-from reports.drawing.lines import Floats
 from reports.drawing.styles import COLOURS, INK, Dash, LineStyle, line_styles
 from reports.inputs import Inputs, comparable, extra_number, finite_or_nan, measured_on, speed_files
 from reports.output_types import About, Drawing, Missing

@@ -1,4 +1,4 @@
-"""The leaderboard as a figure: each method's reciprocal rank with its interval, in groups that cannot be told apart."""
+"""The leaderboard as a figure: each method's reciprocal rank with its interval, in groups of tied methods."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from benchmarks.results.leaderboard import Board
-from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.boards import (
     CONFIDENCE,
     TIE_TEST,
     RankedBoard,
+    data_name,
     main_rows,
     ranked_board,
     runs_of,
@@ -24,21 +23,20 @@ from reports.boards import (
     short_title,
     with_rows,
 )
-from reports.drawing.labels import wrap_label
-from reports.drawing.layout import Block, Layout, Panel, inches
+from reports.drawing.layout import Block, Layout, Panel, inches, wrap_label
 from reports.drawing.styles import FAINT, FAMILY_STYLES, INK, family_of, legend
 from reports.inputs import Inputs
 from reports.output_types import RUN, About, Drawing, Missing, run_files
-from reports.selection import IFTTT, WYZE, RunGroup, group_runs, select_runs
+from reports.selection import IFTTT, WYZE, RunGroup, group_runs, is_ranking, select_runs
 
 METRIC = "mrr"
-MOST_PANELS = 4
-MOST_ROWS = 14  # where there are more, methods are shown with their defaults only
-LETTERS = 20  # of a line of a method's label
-ROW, LINE, BESIDE = 0.22, 0.13, 0.22  # inches: a row of one line, each line more, what is beside a label
+MAX_PANELS = 4
+MAX_ROWS = 14  # beyond that, methods are shown with their defaults only
+LETTERS = 20  # per line of a label
+ROW, LINE, BESIDE = 0.22, 0.13, 0.22  # inches: a row of one line, each further line, the space beside a label
 NOTE = (
-    f"Dot: mean over seeds; bar: {CONFIDENCE} interval over resampled homes. Number: group; its methods cannot be told "
-    f"apart from the first of them ({TIE_TEST})."
+    f"Dot: mean over seeds; bar: {CONFIDENCE} interval over resampled homes. Number: group of methods that cannot be "
+    f"told apart from the first of the group ({TIE_TEST})."
 )
 
 
@@ -52,22 +50,22 @@ class PanelBoard:
 
 
 def intervals(inputs: Inputs) -> Drawing:
-    """The ranking boards of the main data: smart homes, recipes, and what else there is."""
+    """The rankings on smart homes, recipes, and other data sets."""
     shown, notes = [], []
-    for place in _main_places(inputs):
+    for group in _main_groups(inputs):
         try:
-            shown.append(_listed(inputs, place.board("ranking")))
-        except DataError as error:  # other data, tables that are gone, or not of the same hidden rules
-            notes.append(f"Left out: {place.data}: {str(error).removeprefix(f'{place.data}: ')}")
+            shown.append(_panel_board(inputs, group))
+        except DataError as error:  # its tables are gone, or are not of the same data or hidden rules
+            notes.append(f"Left out: {group.data}: {str(error).removeprefix(f'{group.data}: ')}")
     if not shown:
-        raise Missing(" ".join(["no rankings on smart homes or recipes that can be listed", *notes]), RUN)
+        raise Missing(" ".join(["no rankings that could be shown", *notes]), RUN)
     notes += [
-        f"{each.ranking.board.title}: {each.left_out} more rows with other settings than the defaults are not shown; "
-        "the groups are of the rows that are."
+        f"{each.ranking.board.title}: {each.left_out} more rows with settings other than the defaults are not shown; "
+        "groups are formed among the rows that are."
         for each in shown
         if each.left_out
     ]
-    panels = [Panel(partial(_panel, listed=each), short_title(each.ranking.board)) for each in shown]
+    panels = [Panel(partial(_panel, board=each), short_title(each.ranking.board)) for each in shown]
     labels = [label for each in shown for label in each.ranking.ordered]
     boards = [each.ranking.board for each in shown]
     layout = Layout(
@@ -83,38 +81,35 @@ def intervals(inputs: Inputs) -> Drawing:
     return Drawing(layout, About(caption, sources, RUN, tuple(notes)))
 
 
-def _main_places(inputs: Inputs) -> list[RunGroup]:
-    """Those of the two roles, then of each other data set the one with the most methods."""
-    found = [place for role in (WYZE, IFTTT) if (place := select_runs(role, inputs, _is_ranking))]
+def _main_groups(inputs: Inputs) -> list[RunGroup]:
+    """Those of smart homes and recipes, then of each other data set the one with the most methods."""
+    found = [group for role in (WYZE, IFTTT) if (group := select_runs(role, inputs, is_ranking))]
     others: dict[str, RunGroup] = {}
-    for place in group_runs([run for run in inputs.runs if _is_ranking(run)]):
-        key = place.runs[0].key
+    for group in group_runs([run for run in inputs.runs if is_ranking(run)]):
+        key = group.runs[0].key
         if key.track != "types" or key.split["split"] != "holdout" or key.data in {each.data for each in found}:
             continue
-        if key.data not in others or _many(place) > _many(others[key.data]):
-            others[key.data] = place
-    ordered = sorted(others.values(), key=lambda place: (-_many(place), place.data))
-    return [*found, *ordered][:MOST_PANELS]
+        if key.data not in others or _methods(group) > _methods(others[key.data]):
+            others[key.data] = group
+    ordered = sorted(others.values(), key=lambda group: (-_methods(group), group.data))
+    return [*found, *ordered][:MAX_PANELS]
 
 
-def _is_ranking(run: Result) -> bool:
-    return run.key.protocol == "ranking" and not run.key.curves
+def _methods(group: RunGroup) -> int:
+    return len({run.key.method for run in group.runs})
 
 
-def _many(place: RunGroup) -> int:
-    return len({run.key.method for run in place.runs})
-
-
-def _listed(inputs: Inputs, board: Board) -> PanelBoard:
+def _panel_board(inputs: Inputs, group: RunGroup) -> PanelBoard:
+    board = group.board("ranking")
     every = board.methods()
-    kept = every if len(every) <= MOST_ROWS else main_rows(board)
+    kept = every if len(every) <= MAX_ROWS else main_rows(board)
     board = with_rows(board, kept)
     families = {label: family_of(runs_of(board, label)[0]) for label in kept}
     return PanelBoard(ranked_board(inputs, board, METRIC), families, len(every) - len(kept))
 
 
-def _panel(axes: Axes, *, listed: PanelBoard) -> None:
-    table = listed.ranking.table
+def _panel(axes: Axes, *, board: PanelBoard) -> None:
+    table = board.ranking.table
     numbers = table[[METRIC, "low", "high"]].to_numpy(np.float64)
     finite = numbers[np.isfinite(numbers)]
     least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
@@ -127,17 +122,10 @@ def _panel(axes: Axes, *, listed: PanelBoard) -> None:
         first, last = groups.index(group), len(groups) - 1 - groups[::-1].index(group)
         if group % 2:
             axes.axhspan(first - 0.5, last + 0.5, color="#eef1f5", linewidth=0, zorder=0)
-        axes.text(
-            0.985,
-            (first + last) / 2,
-            str(group),
-            transform=axes.get_yaxis_transform(),
-            ha="right",
-            va="center",
-            color=INK,
-        ).set_fontsize(9)
+        place = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
+        axes.text(0.985, (first + last) / 2, str(group), fontsize=9, color=INK, **place)
     for row, (label, (mean, low, high)) in enumerate(zip(table["method"], numbers, strict=True)):
-        style = FAMILY_STYLES[listed.families[label]]
+        style = FAMILY_STYLES[board.families[label]]
         axes.plot([low, high], [row, row], color=style.colour, linewidth=1.6, solid_capstyle="butt")
         axes.plot(mean, row, color=style.colour, marker=style.marker, markersize=style.size, linestyle="none")
     axes.set_yticks(range(len(table)), [_wrapped(label) for label in table["method"]])
@@ -156,20 +144,21 @@ def _inches(label: str) -> float:
 
 
 def _height(labels: Sequence[str]) -> float:
-    """Inches for rows of equal height, each as high as the highest needs."""
+    """Inches of all rows, each as high as the highest label needs."""
     lines = max(_wrapped(label).count("\n") + 1 for label in labels)
     return max(len(labels) * (ROW + LINE * (lines - 1)), 1.2)
 
 
 def _caption(ranking: RankedBoard) -> str:
-    """Who leads, by how much, and who is tied with the leader."""
-    table, data = ranking.table, ranking.board.runs[0][1].key.data
+    """The leader, its lead, and the methods that are tied with it."""
+    table = ranking.table
     first = table.iloc[0]
-    says = f"On {data} {first['method']} leads with {first[METRIC]:.4f} ({first['low']:.4f} to {first['high']:.4f})"
+    low_to_high = f"{first['low']:.4f} to {first['high']:.4f}"
+    text = f"On {data_name(ranking.board)} {first['method']} leads with {first[METRIC]:.4f} ({low_to_high})"
     if len(table) == 1:
-        return f"{says}; nothing else was run there."
+        return f"{text}; nothing else was run there."
     second = table.iloc[1]
-    says += f", {first[METRIC] - second[METRIC]:.4f} before {second['method']}"
+    text += f", {first[METRIC] - second[METRIC]:.4f} ahead of {second['method']}"
     if ranking.tied:
-        return f"{says}; it cannot be told apart from {', '.join(ranking.tied)}."
-    return f"{says}, {'from which it differs' if ranking.clear else 'on one seed only'}."
+        return f"{text}; it cannot be told apart from {', '.join(ranking.tied)}."
+    return f"{text}, {'a significant difference' if ranking.clear else 'but on one seed only'}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
 from reports.boards import defaults_of, heading, runs_of, seeds_of, short_title
+from reports.drawing.curves import Floats
 from reports.drawing.layout import Block, Layout, Panel
-from reports.drawing.lines import Floats
 from reports.drawing.styles import NO_LINE, LineStyle, line_styles
 from reports.inputs import Inputs
 from reports.output_types import RUN, About, Drawing, Missing, run_files
@@ -49,16 +49,12 @@ def formulations(inputs: Inputs) -> Drawing:
     return Drawing(_sheet(shown), About(" ".join(map(_leader, shown)), run_files(runs), RUN, tuple(notes)))
 
 
-def federated(role: Role) -> Callable[[Inputs], Drawing]:
+def federated(inputs: Inputs, role: Role) -> Drawing:
     """Central and federated training of the paper's network on the data of a role."""
-
-    def make(inputs: Inputs) -> Drawing:
-        board, absent = _board(role, inputs, PAPER_METHODS)
-        values = [f"{label} {_mean_at(board, label, 10):.2f}" for label in _ordered(board)]
-        caption = f"Hidden rules among the first ten: {', '.join(values)}."
-        return Drawing(_sheet([board]), About(caption, run_files([run for _, run in board.runs]), RUN, absent))
-
-    return make
+    board, absent = _board(role, inputs, PAPER_METHODS)
+    values = [f"{label} {_mean_at(board, label, 10):.2f}" for label in _ordered(board)]
+    caption = f"Hidden rules among the first ten: {', '.join(values)}."
+    return Drawing(_sheet([board]), About(caption, run_files([run for _, run in board.runs]), RUN, absent))
 
 
 def _board(role: Role, inputs: Inputs, methods: Sequence[str]) -> tuple[Board, tuple[str, ...]]:

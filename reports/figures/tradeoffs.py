@@ -107,7 +107,7 @@ METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}
 PROTOCOLS = {"ranking": "mrr", "paper": "auc"}  # in the order of preference
 LINED = tuple(family for family in FAMILY_STYLES if family != FEDERATED)  # each has dashes of its own
 LETTERS = 22  # of a line of a label
-MOST_TICKS = 5
+MAX_TICKS = 5
 CLOSE = 0.95  # of the best accuracy
 
 
@@ -264,7 +264,7 @@ def ticks(low: float, high: float) -> list[float]:
     for digits, step in (((1, 1.5, 2, 3, 4, 6, 8), 1), ((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
         found = [digit * 10.0**decade for decade in decades[::step] for digit in digits]
         found = [value for value in found if low <= value <= high]
-        if len(found) <= MOST_TICKS:
+        if len(found) <= MAX_TICKS:
             break
     return found
 

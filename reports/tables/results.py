@@ -48,28 +48,24 @@ RANKS = (
 )
 
 
-def final_results(role: Role) -> Callable[[Inputs], Table]:
+def final_results(inputs: Inputs, role: Role) -> Table:
     """The paper's table of final results for the data of a role."""
-
-    def make(inputs: Inputs) -> Table:
-        board = _board(role, inputs)
-        tables = _tables(inputs, board)
-        published = PAPER_RESULTS.get(role.name, {})
-        ordered = [m for m in published if m in board.methods()]
-        ordered += sorted(m for m in board.methods() if m not in published)
-        rows = []
-        for method in ordered:
-            rows.append(_here(board, method, tables))
-            if method in published:
-                rows.append(_paper(method, published[method]))
-        rows += [_paper(method, values) for method, values in published.items() if method not in ordered]
-        columns = ("method", "numbers of", *(title for title, _ in TITLES.values()), "mr_paper", "seeds")
-        runs = [run for _, run in board.runs]
-        notes = (*_notes(role, inputs, board, published), *_plain(tables))
-        about = About(_caption(board, published), run_files(runs), RUN, notes)
-        return Table(columns, tuple(rows), about)
-
-    return make
+    board = _board(role, inputs)
+    tables = _tables(inputs, board)
+    published = PAPER_RESULTS.get(role.name, {})
+    ordered = [m for m in published if m in board.methods()]
+    ordered += sorted(m for m in board.methods() if m not in published)
+    rows = []
+    for method in ordered:
+        rows.append(_here(board, method, tables))
+        if method in published:
+            rows.append(_paper(method, published[method]))
+    rows += [_paper(method, values) for method, values in published.items() if method not in ordered]
+    columns = ("method", "numbers of", *(title for title, _ in TITLES.values()), "mr_paper", "seeds")
+    runs = [run for _, run in board.runs]
+    notes = (*_notes(role, inputs, board, published), *_plain(tables))
+    about = About(_caption(board, published), run_files(runs), RUN, notes)
+    return Table(columns, tuple(rows), about)
 
 
 def _board(role: Role, inputs: Inputs) -> Board:

@@ -1,4 +1,8 @@
-"""A table as CSV, Markdown, LaTeX and HTML: the same cells, told to each reader in its own way."""
+"""Tables as CSV, Markdown, LaTeX and HTML.
+
+An interval is one cell for people, "0.2826 [0.2643, 0.3016]", and three columns in CSV. LaTeX needs booktabs: long text
+wraps, a wide table is shrunk to the text width, and one that is longer than a page becomes a longtable.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reports.output_types import Cell, Table
-
-# --- The cells of tables: numbers, counts, numbers with an interval, and marks in words.
-#
-# Of an interval people read "0.2826 [0.2643, 0.3016]" in one cell, and programs three columns.
+from reports.text.phrases import SCIENTIFIC
 
 NONE = "–"  # noqa: RUF001
-WORDS = {"hidden": "hidden rule", "impossible": "cannot be carried out"}  # marks, where there is no colour
-PLAIN = 1e6  # numbers from here on are written with a power of ten: a loss that ran away has hundreds of digits
+WORDS = {"hidden": "hidden rule", "impossible": "not possible here"}  # marks, for readers without colours
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Interval(Cell):
 
 
 def format_number(value: float, digits: int) -> str:
-    """A number as people read it, short however large it is; a dash where there is none."""
+    """A number as people read it, short however large it is; a dash for NaN."""
     if math.isnan(value):
         return NONE
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
-    return f"{value:,.{digits}f}" if abs(value) < PLAIN else f"{value:.2e}"
+    return f"{value:,.{digits}f}" if abs(value) < SCIENTIFIC else f"{value:.2e}"
 
 
 def number_cell(value: float, digits: int = 4, *, strong: bool = False, underlined: bool = False) -> Cell:
@@ -50,7 +50,7 @@ def count_cell(value: float) -> Cell:
 def interval_cell(
     value: float, low: float, high: float, digits: int = 4, *, strong: bool = False, underlined: bool = False
 ) -> Interval:
-    """A cell with a number and, where it has one, its interval; an interval around no number is that of other seeds."""
+    """A cell with a number and its interval, where it has one; no interval around NaN."""
     if math.isnan(value):
         low = high = math.nan
     text = format_number(value, digits)
@@ -60,12 +60,12 @@ def interval_cell(
 
 
 def cell_text(cell: Cell) -> str:
-    """Its text with its mark in words, for readers without colours."""
+    """The text with the mark in words, for readers without colours."""
     return f"{cell.text} ({WORDS[cell.mark]})" if cell.mark in WORDS else cell.text
 
 
 def numeric(table: Table) -> list[bool]:
-    """Which columns are numbers and so stand to the right."""
+    """Which columns are numbers, to be aligned right."""
     return [
         any(isinstance(row[column].value, int | float) for row in table.rows)
         and all(isinstance(row[column].value, int | float) or row[column].value == "" for row in table.rows)
@@ -76,10 +76,6 @@ def numeric(table: Table) -> list[bool]:
 def _value(value: float) -> float | str:
     return "" if math.isnan(value) else value
 
-
-# --- A table as LaTeX with booktabs, as authors paste it.
-#
-# Long texts wrap, a wide table is shrunk to the width of the text, and one that is longer than a page goes over several.
 
 SIGNS = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
 SIGNS |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"}
@@ -93,7 +89,7 @@ NEEDS = r"% needs \usepackage[T1]{fontenc} and \usepackage{amssymb,array,booktab
 
 
 def as_latex(table: Table) -> str:
-    """A `table`, or a `longtable` where it has more rows than a page; the first line says what it needs."""
+    """A `table`, or a `longtable` where it has more rows than a page; the first line says which packages it needs."""
     widths = [
         max(len(name), *(len(cell_text(row[column])) for row in table.rows)) if table.rows else len(name)
         for column, name in enumerate(table.columns)
@@ -108,7 +104,7 @@ def as_latex(table: Table) -> str:
 
 
 def latex_text(text: str) -> str:
-    """With LaTeX's own signs written as text."""
+    """With LaTeX's special characters escaped."""
     return "".join(SIGNS.get(letter, letter) for letter in text)
 
 
@@ -119,7 +115,7 @@ def _short(kinds: str, caption: str, head: str, body: list[str], wide: bool) -> 
 
 
 def _long(kinds: str, caption: str, head: str, body: list[str], wide: bool) -> list[str]:
-    """Its head is repeated on every page; it cannot be shrunk, so a wide one has small letters."""
+    """The head is repeated on every page; a longtable cannot be shrunk, so a wide one has small type."""
     small = [r"\tiny", r"\setlength{\tabcolsep}{2pt}"] if wide else [r"\footnotesize"]
     begin = ["{" + small[0], *small[1:], rf"\begin{{longtable}}{{{kinds}}}", caption + r"\\", r"\toprule"]
     return [*begin, head, r"\midrule", r"\endhead", r"\bottomrule", r"\endfoot", *body, r"\end{longtable}", "}"]
@@ -132,7 +128,7 @@ def _kind(width: int, right: bool) -> str:
 
 
 def _line(cells: list[str]) -> str:
-    """A row. What begins with a bracket or a star would be an option of the line before it."""
+    """A row; a bracket or star at its beginning would be read as an option of the line before it."""
     text = " & ".join(cells) + r" \\"
     return "{}" + text if text[:1] in ("[", "*", "(") else text
 
@@ -147,7 +143,7 @@ MARKDOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\n": " ", "\r": " "} | {sig
 
 
 def as_csv(table: Table) -> str:
-    """Numbers as they are, unrounded; an interval is two columns more, and marks are in words."""
+    """Numbers unrounded; an interval is two more columns, marks are in words."""
     wide = [any(isinstance(row[c], Interval) for row in table.rows) for c in range(len(table.columns))]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -161,7 +157,7 @@ def as_csv(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    """The best in bold, ties of it underlined."""
+    """The best in bold, its ties underlined."""
     lines = ["| " + " | ".join(map(_markdown_text, table.columns)) + " |"]
     lines.append("| " + " | ".join("---:" if right else "---" for right in numeric(table)) + " |")
     lines += ["| " + " | ".join(map(_markdown, row)) + " |" for row in table.rows]
@@ -169,7 +165,7 @@ def as_markdown(table: Table) -> str:
 
 
 def as_html(table: Table) -> str:
-    """A `<table>` without a page around it; what a cell is sorted by stands in `data-value`."""
+    """A `<table>` without a page around it; `data-value` is what a cell is sorted by."""
     kind = ' class="sortable"' if table.sortable else ""
     right = numeric(table)
     head = "".join(

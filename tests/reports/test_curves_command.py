@@ -13,9 +13,9 @@ from matplotlib.colors import to_hex
 from matplotlib.markers import MarkerStyle
 
 from benchmarks.results.store import Key, Result, Store
-from reports.curves import METRICS, curves_layout, main
+from reports.curves import main
+from reports.drawing.curves import MAX_LINES, METRICS, curves_layout, rows
 from reports.drawing.layout import draw, render
-from reports.drawing.lines import MOST_LINES, rows
 from reports.drawing.styles import COLOURS, line_styles
 
 TABLE = pd.DataFrame({"user": ["a"]})
@@ -170,8 +170,8 @@ def test_the_same_runs_give_the_same_bytes_in_any_order():
 
 def test_no_two_lines_look_the_same_and_settings_look_alike_in_all_methods():
     methods = [*[*COLOURS][:10], "toy-a", "toy-b"]
-    assert len(set(line_styles({method: method for method in methods}).values())) == MOST_LINES
-    assert len(set(line_styles({f"fedrule (rounds={n})": "fedrule" for n in range(MOST_LINES)}).values())) == MOST_LINES
+    assert len(set(line_styles({method: method for method in methods}).values())) == MAX_LINES
+    assert len(set(line_styles({f"fedrule (rounds={n})": "fedrule" for n in range(MAX_LINES)}).values())) == MAX_LINES
     both = line_styles({f"{name}{how}": name for name in ("fedgnn", "fedrule") for how in ("", " (rounds=5)")})
     assert both["fedgnn"].dash == both["fedrule"].dash == (0, ())
     assert both["fedgnn (rounds=5)"].dash == both["fedrule (rounds=5)"].dash != (0, ())
@@ -242,7 +242,7 @@ def test_results_without_curves_are_answered_with_how_to_get_some(tmp_path, caps
 
 
 def test_too_many_lines_are_answered_with_how_to_choose():
-    runs = [run(f"toy-{number:02}") for number in range(MOST_LINES + 1)]
+    runs = [run(f"toy-{number:02}") for number in range(MAX_LINES + 1)]
     with pytest.raises(
         ValueError, match=r"13 lines are more .* choose methods with --methods A,B, or lines with --line"
     ):

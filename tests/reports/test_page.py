@@ -12,7 +12,7 @@ from reports.figures import ranking as hit_rates
 from reports.inputs import Inputs
 from reports.output_types import About, Cell, Missing, Table
 from reports.outputs import Output
-from reports.site import page, site
+from reports.site import render_page, site
 from tests.support.made_runs import small_results
 
 NOT_CLOSED = {"meta", "link", "source", "img", "br", "input"}
@@ -141,9 +141,9 @@ def test_what_is_missing_is_named_with_its_reason_and_remedy(text):
 
 
 def test_a_page_that_lacks_nothing_says_so(inputs):
-    whole = page(Inputs(inputs.runs), []).decode()
+    whole = render_page(Inputs(inputs.runs), []).decode()
     assert "Nothing: every figure and table is here, no run failed and every file could be read." in whole
-    assert "Nothing: every figure" not in page(inputs, []).decode()
+    assert "Nothing: every figure" not in render_page(inputs, []).decode()
 
 
 def test_an_output_says_how_to_make_it_again_and_of_what(text):
@@ -180,7 +180,7 @@ def test_the_same_results_give_the_same_page(text, inputs):
 
 
 def test_a_page_of_nothing_is_a_page():
-    empty = page(Inputs(), []).decode()
+    empty = render_page(Inputs(), []).decode()
     Read(empty)
     assert "No run has finished." in empty
     assert "that could be spoken of yet" in empty

@@ -18,7 +18,7 @@ def said(folder, lead):
     return points[lead]
 
 
-WINNER, BELIEF, COST = "Who has the best list", "Whether to believe it", "What federation costs"
+WINNER, BELIEF, COST = "Best method", "Significance", "Cost of federation"
 
 
 def test_the_winner_is_compared_with_the_best_user_item_method_and_popularity(tmp_path):
@@ -29,7 +29,7 @@ def test_the_winner_is_compared_with_the_best_user_item_method_and_popularity(tm
         "On wyze-synthetic (40 homes) graphrank wins with MRR 0.300: 0.050 more [0.050 to 0.050] than the best "
         "user-item method, ease (0.250), and 0.10 more [0.10 to 0.10] than popularity (0.200).",
     )
-    assert said(tmp_path, BELIEF)[0] == "On wyze-synthetic (40 homes) graphrank differs from the next, ease (2 seeds)."
+    assert said(tmp_path, BELIEF)[0] == "On wyze-synthetic (40 homes) graphrank is significantly better than the runner-up, ease (2 seeds)."
 
 
 def test_three_sentences_say_it_all_in_short(tmp_path):
@@ -41,10 +41,10 @@ def test_three_sentences_say_it_all_in_short(tmp_path):
             keep(tmp_path, method, mean, data=data)
     # 0.27 / 0.3 = 90 % and 0.19 / 0.2 = 95 %
     assert [point.sentence for point in summary(*main_lists(Inputs.read(tmp_path)))] == [
-        "graphrank has the best list on wyze-synthetic (40 homes, MRR 0.300); "
-        "ease has the best list on ifttt-synthetic (40 homes, MRR 0.250).",
-        "The leader differs from the next on 2 of 2 lists.",
-        "fedrank has 90 % to 95 % of graphrank's MRR (2 lists).",
+        "graphrank is best on wyze-synthetic (40 homes, MRR 0.300); "
+        "ease is best on ifttt-synthetic (40 homes, MRR 0.250).",
+        "The leader is significantly better than the runner-up on 2 of 2 leaderboards.",
+        "fedrank has 90 % to 95 % of graphrank's MRR (2 leaderboards).",
     ]
 
 
@@ -55,21 +55,21 @@ def test_ties_and_single_seeds_are_counted_in_short(tmp_path):
         keep(tmp_path, method, mean, data="ifttt-synthetic", seeds=(0,))
     first, belief, cost = summary(*main_lists(Inputs.read(tmp_path)))
     assert first.sentence == (
-        "graphrank comes first on wyze-synthetic (40 homes, MRR 0.300, tied with 1 more); "
-        "mf comes first on ifttt-synthetic (40 homes, MRR 0.300)."
+        "graphrank is first on wyze-synthetic (40 homes, MRR 0.300, tied with 1 more); "
+        "mf is first on ifttt-synthetic (40 homes, MRR 0.300)."
     )
     assert belief.sentence == (
-        "The leader differs from the next on 0 of 2 lists: 1 more in its group on wyze-synthetic (40 homes); one seed "
+        "The leader is significantly better than the runner-up on 0 of 2 leaderboards: 1 tied method on wyze-synthetic (40 homes); one seed "
         "only on ifttt-synthetic (40 homes)."
     )
-    assert cost.sentence == "No list by MRR has both, so that it cannot be said in short."
+    assert cost.sentence == "No leaderboard by MRR has a federated method and its centralized counterpart."
 
 
 def test_a_share_of_an_auc_or_a_loss_is_not_said(tmp_path):
     for method, auc in (("graphrule", 0.9), ("fedrule", 0.81)):
         keep(tmp_path, method, auc, protocol="paper", metric="auc")
     _, _, cost = summary(*main_lists(Inputs.read(tmp_path)))
-    assert cost.sentence == "No list by MRR has both, so that it cannot be said in short."
+    assert cost.sentence == "No leaderboard by MRR has a federated method and its centralized counterpart."
     assert cost.details[0].startswith("On wyze-synthetic (40 homes) fedrule has 0.810 against 0.900 of graphrule")
 
 
@@ -85,13 +85,13 @@ def test_one_seed_is_not_to_be_believed(tmp_path):
     keep(tmp_path, "graphrank", 0.3, seeds=(0,))
     keep(tmp_path, "ease", 0.2, seeds=(0,))
     assert "graphrank leads with MRR 0.300" in said(tmp_path, WINNER)[0]
-    assert said(tmp_path, BELIEF)[0] == "Only one seed was run: no difference here should be believed."
+    assert said(tmp_path, BELIEF)[0] == "Only one seed was run: no difference here is conclusive."
     for method, mean in {"ease": 0.3, "mf": 0.2}.items():
         keep(tmp_path, method, mean, data="ifttt-synthetic")
     assert said(tmp_path, BELIEF)[:2] == (
-        "On wyze-synthetic (40 homes) graphrank and the next, ease, share one seed only: no difference should be "
+        "On wyze-synthetic (40 homes) graphrank and the runner-up, ease, have only one seed in common: no difference should be "
         "believed.",
-        "On ifttt-synthetic (40 homes) ease differs from the next, mf (2 seeds).",
+        "On ifttt-synthetic (40 homes) ease is significantly better than the runner-up, mf (2 seeds).",
     )
 
 
@@ -100,17 +100,17 @@ def test_a_leader_of_one_seed_is_not_believed_whatever_the_others_have(tmp_path)
     for method, mean in {"ease": 0.2, "mf": 0.1}.items():
         keep(tmp_path, method, mean, seeds=(0, 1, 2))
     assert "graphrank leads with MRR 0.300" in said(tmp_path, WINNER)[0]
-    assert "graphrank and the next, ease, share one seed only" in said(tmp_path, BELIEF)[0]
+    assert "graphrank and the runner-up, ease, have only one seed in common" in said(tmp_path, BELIEF)[0]
     (_, belief, _) = summary(*main_lists(Inputs.read(tmp_path)))
     assert belief.sentence == (
-        "The leader differs from the next on 0 of 1 list: one seed only on wyze-synthetic (40 homes)."
+        "The leader is significantly better than the runner-up on 0 of 1 leaderboard:  one seed only on wyze-synthetic (40 homes)."
     )
 
 
 def test_a_leader_without_a_common_seed_is_not_compared(tmp_path):
     keep(tmp_path, "graphrank", 0.3, seeds=(0, 1))
     keep(tmp_path, "ease", 0.2, seeds=(2, 3))
-    assert "graphrank and the next, ease, have no seed in common: they cannot" in said(tmp_path, BELIEF)[0]
+    assert "graphrank and the runner-up, ease, have no seed in common and cannot" in said(tmp_path, BELIEF)[0]
 
 
 def test_a_user_item_method_that_wins_is_compared_with_the_others(tmp_path):
@@ -134,14 +134,14 @@ def test_federation_costs_the_difference_from_the_same_method_with_all_data_in_o
     )
     # 0.21 - 0.20 = 0.01 on the mean; -0.19 in even homes and 0.21 in odd ones.
     assert "fedrule has 0.210 against 0.200 of graphrule: 0.010 more [-0." in ruled
-    assert ruled.endswith(", which may be chance.")
+    assert ruled.endswith(", which may be due to chance.")
 
 
 def test_without_the_pairs_nothing_is_said_about_federation(tmp_path):
     keep(tmp_path, "fedrank", 0.3)
     keep(tmp_path, "graphrank", 0.4, seeds=(2, 3))  # hidden rules of other seeds are other rules
     assert said(tmp_path, COST) == (
-        "It cannot be said: none of these lists has fedrank beside graphrank or fedrule beside graphrule, on the same "
+        "Unknown: no leaderboard has fedrank and graphrank or fedrule and graphrule on the same "
         "seeds.",
     )
 

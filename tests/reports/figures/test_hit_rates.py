@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from reports.figures.ranking import LONGEST, federated, formulations
@@ -18,7 +20,7 @@ def hits(at_ten, longest=LONGEST):
 
 
 def test_a_line_is_the_mean_over_seeds():
-    drawing = federated(WYZE)(Inputs((run("fedrule", 0, summary=hits(0.1)), run("fedrule", 1, summary=hits(0.2)))))
+    drawing = federated(Inputs((run("fedrule", 0, summary=hits(0.1)), run("fedrule", 1, summary=hits(0.2)))), WYZE)
     (axes,) = panels(drawing).values()
     # (0.1 + 0.2) / 2 = 0.15 among ten
     assert axes.lines[0].get_ydata()[9] == pytest.approx(0.15)
@@ -27,12 +29,12 @@ def test_a_line_is_the_mean_over_seeds():
 
 def test_the_title_says_how_many_seeds_the_methods_have():
     runs = [run("fedrule", seed, summary=hits(0.1)) for seed in range(3)]
-    drawing = federated(WYZE)(Inputs((*runs, run("graphrule", summary=hits(0.1)))))
+    drawing = federated(Inputs((*runs, run("graphrule", summary=hits(0.1)))), WYZE)
     assert list(panels(drawing)) == ["wyze-synthetic, 40 homes, 1 to 3 seeds"]
 
 
 def test_homes_that_were_not_counted_are_left_out_of_the_title():
-    assert list(panels(federated(WYZE)(Inputs((run("fedrule", counts={}, summary=hits(0.1)),))))) == [
+    assert list(panels(federated(Inputs((run("fedrule", counts={}, summary=hits(0.1)),)), WYZE))) == [
         "wyze-synthetic, 1 seed"
     ]
 
@@ -50,6 +52,6 @@ def test_a_run_without_all_hit_rates_is_left_out_and_named(short):
 
 
 def test_without_any_hit_rate_it_is_missing():
-    for make in (formulations, federated(WYZE)):
+    for make in (formulations, partial(federated, role=WYZE)):
         with pytest.raises(Missing):
             make(Inputs((run("graphrule"),)))

@@ -65,22 +65,22 @@ def test_the_leaderboards_caption_says_who_leads_by_how_much_and_who_is_tied(ran
     about = leaderboards.intervals(Inputs.read(ranked)).about
     # 0.5 - 0.49 = 0.01
     assert "ease leads with 0.5000" in about.caption
-    assert "0.0100 before toy; it cannot be told apart from toy." in about.caption
+    assert "0.0100 ahead of toy; it cannot be told apart from toy." in about.caption
     assert len(about.sources) == 6
     keep(ranked, "graphrank", 0.9)
     caption = leaderboards.intervals(Inputs.read(ranked)).about.caption
-    assert "0.4000 before ease, from which it differs." in caption
+    assert "0.4000 ahead of ease, a significant difference." in caption
 
 
 def test_one_common_seed_does_not_tell_the_leader_from_the_next(tmp_path):
     keep(tmp_path, "ease", 0.5, seeds=(0, 1))
     keep(tmp_path, "popularity", 0.3, seeds=(1,))
     caption = leaderboards.intervals(Inputs.read(tmp_path)).about.caption
-    assert "0.2000 before popularity, on one seed only." in caption
+    assert "0.2000 ahead of popularity, but on one seed only." in caption
 
 
 def test_other_settings_are_left_out_of_a_long_leaderboard_with_a_note(ranked):
-    for number in range(leaderboards.MOST_ROWS - 3):
+    for number in range(leaderboards.MAX_ROWS - 3):
         keep(ranked, "ease", 0.2, parameters={"regularization": 1000.0 + number})
     full = leaderboards.intervals(Inputs.read(ranked))
     assert not full.about.notes

@@ -56,16 +56,16 @@ def test_runs_with_other_settings_and_with_curves_are_left_out():
 
 def test_a_figure_without_runs_says_which_and_how_to_get_them():
     with pytest.raises(Missing, match=r"no rankings of graphrule, fedgnn, fedrule .* \(instances\)"):
-        hit_rates.federated(INSTANCES)(Inputs((ranked("fedgnn", 0.5),)))
+        hit_rates.federated(Inputs((ranked("fedgnn", 0.5),)), INSTANCES)
     with pytest.raises(Missing, match="none of the methods was run"):
         hit_rates.formulations(Inputs())
     with pytest.raises(Missing, match="no curves by round"):
-        by_round.federated(WYZE)(Inputs((ranked("fedgnn", 0.5),)))
+        by_round.federated(Inputs((ranked("fedgnn", 0.5),)), WYZE)
 
 
 def test_six_panels_show_train_and_test_by_loss_auc_and_mean_rank():
     runs = [measured("graphrule", [0.9, 0.5, 0.4]), measured("fedgnn", [0.9, 0.2, 0.8])]
-    drawing = by_round.federated(WYZE)(Inputs(tuple(runs)))
+    drawing = by_round.federated(Inputs(tuple(runs)), WYZE)
     axes = draw(drawing.layout).axes
     assert [each.get_ylabel().split()[0] for each in axes] == ["train"] * 3 + ["test"] * 3
     # AUC is 1 - loss / 10; fedgnn ends at 0.8, four times its lowest loss, graphrule at its lowest.

@@ -139,7 +139,7 @@ def test_numbers_are_said_as_people_say_them():
 @pytest.mark.parametrize(("low", "high"), [(1e-3, 1e4), (0.9, 1.1e3), (2.1, 6.0), (900.0, 1100.0)])
 def test_an_axis_has_few_round_numbers_and_at_least_one(low, high):
     found = tradeoffs.ticks(low, high)
-    assert 1 <= len(found) <= tradeoffs.MOST_TICKS
+    assert 1 <= len(found) <= tradeoffs.MAX_TICKS
     assert all(low <= value <= high for value in found)
 
 

@@ -1,0 +1,228 @@
+"""Curves by round: which runs make up which line, and the panels of loss, AUC and mean rank.
+
+A line is all seeds of a method with its settings, labelled as on the leaderboard: their mean, in a band from the
+smallest to the largest. A run that stopped before its last round is marked with a cross and counts with its last model
+from there on; if it were left out, a method would look better the more of its runs fail. A loss that diverged may leave
+the panel at the top, so that the other lines can still be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from benchmarks.results.curves import curves_table
+from benchmarks.results.leaderboard import boards
+from benchmarks.results.store import Result
+from datasets.common.errors import unknown
+from reports.drawing.layout import Block, Layout, Panel
+from reports.drawing.styles import FAINT, LineStyle, line_styles
+from reports.text.phrases import seed_count
+
+Floats = npt.NDArray[np.float64]
+
+PARTS = ("test", "validation", "train")
+METRICS = {
+    "loss": "loss (cross-entropy)\nlower is better",
+    "auc": "AUC, mean over homes\nhigher is better",
+    "mr": "mean rank of a rule\nlower is better",
+}
+MAX_LINES = 12  # that a reader can distinguish
+LOG_METRICS = ("loss", "mr")  # on a logarithmic axis where they span more than SPAN
+SPAN = 10
+MARGIN = 1.2  # factor between the highest number and the edge of its panel
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunCurves:
+    """What was measured of one run, by round."""
+
+    measured: pd.DataFrame  # a row per measured round, a column per metric; NaN where it is not finite
+    stopped_early: bool  # before its last round: it diverged, or early stopping ended it
+
+    def curve(self, metric: str) -> Floats:
+        """[n_measured, 2]: round and value; empty where the metric was not measured."""
+        if metric not in self.measured:
+            return np.empty((0, 2))
+        values = self.measured[metric].dropna()
+        return np.stack([values.index.to_numpy(np.float64), values.to_numpy(np.float64)], axis=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """A method with its settings."""
+
+    label: str
+    method: str
+    runs: tuple[RunCurves, ...]  # one per seed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """The lines that may share a panel: the same data, track and split."""
+
+    title: str  # with the number of homes
+    lines: tuple[Line, ...]
+
+    @property
+    def seeds(self) -> str:
+        """How many seeds a line is the mean of, in words."""
+        return seed_count(len(line.runs) for line in self.lines)
+
+
+def rows(
+    runs: Sequence[Result], part: str, *, methods: Sequence[str] = (), lines: Sequence[str] = ()
+) -> tuple[Row, ...]:
+    """All lines, or those of `methods` and those whose labels are in `lines`; an error where they are too many."""
+    check_name("part", part, PARTS)
+    found = boards(_measured_fits(runs, part))
+    method_of = {label: run.key.method for board in found for label, run in board.runs}
+    for method in methods:
+        check_name("method", method, method_of.values())
+    for line in lines:
+        check_name("line", line, method_of)
+    kept = sorted(label for label, its in method_of.items() if not (methods or lines) or its in methods or label in lines)
+    if len(kept) > MAX_LINES:
+        raise ValueError(
+            f"{len(kept)} lines are too many for one figure (at most {MAX_LINES}); choose methods with --methods A,B, "
+            "or lines with --line 'LABEL' for each, of:\n" + "\n".join(f"    {label}" for label in kept)
+        )
+    shown = []
+    for board in found:
+        by_label = {label: [run for name, run in board.runs if name == label] for label in kept}
+        drawn = tuple(Line(label, method_of[label], _curves(each, part)) for label, each in by_label.items() if each)
+        if drawn:
+            shown.append(Row(board.title, drawn))
+    return tuple(shown)
+
+
+def curves_layout(shown: Sequence[tuple[str, Row]], *, metrics: Sequence[str] = tuple(METRICS)) -> Layout:
+    """A block per (part, row), with a panel for each metric."""
+    for metric in metrics:
+        check_name("metric", metric, METRICS)
+    styles = line_styles({line.label: line.method for _, row in shown for line in row.lines})
+    parts = len({part for part, _ in shown})
+    blocks = [
+        Block(
+            f"{part.capitalize() + ': ' if parts > 1 else ''}{row.title}: {row.seeds}",
+            tuple(Panel(partial(_panel, row=row, styles=styles, metric=metric, part=part)) for metric in metrics),
+        )
+        for part, row in shown
+    ]
+    columns = min(len(metrics), 3)
+    return Layout(tuple(blocks), styles, _note([row for _, row in shown], metrics), columns=columns, left=0.92)
+
+
+def check_name(kind: str, name: str, known: Iterable[str]) -> None:
+    """An error with the nearest known name where there is no such thing."""
+    if name not in (choices := set(known)):
+        raise unknown(kind, name, choices)
+
+
+def logarithmic(axes: Axes, low: float, high: float) -> bool:
+    """Make the vertical axis logarithmic where values span more than SPAN; whether they do."""
+    if not high > SPAN * low > 0:
+        return False
+    axes.set_yscale("log")
+    margin = max((high / low) ** 0.06, MARGIN)
+    axes.set_ylim(low / margin, high * margin)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < SPAN**2 * low else (1,)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    return True
+
+
+def draw_cross(axes: Axes, x: float, y: float, colour: str) -> None:
+    """Mark a run that stopped early."""
+    axes.plot(x, y, color=colour, marker="x", markersize=7, markeredgewidth=1.8, clip_on=False)
+
+
+def _measured_fits(runs: Sequence[Result], part: str) -> list[Result]:
+    """Every fit that was measured by round on a part, once.
+
+    Curves are measured by the protocol `paper`, whatever a run was evaluated by. Of a fit that was evaluated by several
+    protocols, or measured more and less often, the one that was measured most often.
+    """
+    fits: dict[str, tuple[int, Result]] = {}
+    for run in runs:
+        points = len(_measured(run, part))
+        fit = replace(run, key=replace(run.key, protocol="paper", curves=0))
+        if points > fits.get(fit.key.hash, (0, fit))[0]:
+            fits[fit.key.hash] = points, fit
+    if not fits:
+        raise ValueError(
+            f"none of the {len(runs)} runs here was measured by round on {part}; "
+            "run `python -m benchmarks run federated --curves 10` first"
+        )
+    return [fit for _, (_, fit) in sorted(fits.items())]
+
+
+def _curves(seeds: Sequence[Result], part: str) -> tuple[RunCurves, ...]:
+    """One per seed. A method without `rounds` stopped early where another of its seeds has more rounds."""
+    last = [int(run.history[-1]["round"]) for run in seeds]
+    rounds = [run.key.parameters.get("rounds") for run in seeds]
+    planned = [each if isinstance(each, int) else max(last) for each in rounds]
+    return tuple(RunCurves(_measured(run, part), n < due) for run, n, due in zip(seeds, last, planned, strict=True))
+
+
+def _measured(run: Result, part: str) -> pd.DataFrame:
+    table = curves_table([run])
+    wide = table[table["part"] == part].pivot(index="round", columns="metric", values="value")
+    return wide.replace([np.inf, -np.inf], np.nan).sort_index()
+
+
+def _panel(axes: Axes, *, row: Row, styles: Mapping[str, LineStyle], metric: str, part: str) -> None:
+    """One metric on one data set."""
+    every, finished, ends = [np.empty(0)], [np.empty(0)], []
+    for line in row.lines:
+        style = styles[line.label]
+        curves = [(curve, run.stopped_early) for run in line.runs if len(curve := run.curve(metric))]
+        if not curves:
+            continue
+        rounds = np.unique(np.concatenate([curve[:, 0] for curve, _ in curves]))
+        # Straight lines between measured rounds; the last value from there on.
+        values = np.stack([np.interp(rounds, curve[:, 0], curve[:, 1]) for curve, _ in curves])  # [n_seeds, n_rounds]
+        (mean,) = axes.plot(rounds, values.mean(axis=0), color=style.colour, linestyle=style.dash, marker=style.marker)
+        mean.set_markevery(-(-len(rounds) // MAX_LINES))
+        if len(curves) > 1:
+            low, high = values.min(axis=0), values.max(axis=0)
+            axes.fill_between(rounds, low, high, color=style.colour, alpha=0.1, linewidth=0)
+        every += [curve[:, 1] for curve, _ in curves]
+        finished += [curve[:, 1] for curve, stopped_early in curves if not stopped_early]
+        ends += [(*curve[-1], style.colour) for curve, stopped_early in curves if stopped_early]
+    axes.set_xlabel("round", labelpad=1)
+    axes.set_ylabel(f"{part} {METRICS[metric]}", linespacing=1.3)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    if len(values := np.concatenate(every)):
+        _scale(axes, metric, values, np.concatenate(finished))
+    else:
+        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=FAINT)
+    limits = axes.get_ylim()
+    for last, value, colour in ends:
+        draw_cross(axes, last, min(value, limits[1]), colour)
+    axes.set_ylim(limits)  # crosses at the edge would move it
+
+
+def _scale(axes: Axes, metric: str, values: Floats, finished: Floats) -> None:
+    """A logarithmic axis where values span orders of magnitude; a loss only up to that of runs that did not stop early."""
+    cut = metric == "loss" and 0 < len(finished) < len(values) and finished.max() < values.max()
+    low, high = values.min(), finished.max() if cut else values.max()
+    if not (metric in LOG_METRICS and logarithmic(axes, low, high)) and cut:
+        axes.set_ylim(low / MARGIN, high * MARGIN)
+
+
+def _note(shown: Sequence[Row], metrics: Sequence[str]) -> str:
+    """What the marks of this figure mean."""
+    lines = [line.runs for row in shown for line in row.lines]
+    note = "Line: mean over seeds; band: smallest to largest seed." if max(map(len, lines)) > 1 else "Line: one seed."
+    if any(run.stopped_early for runs in lines for run in runs):
+        beyond = " (on the upper edge: its loss is beyond it)" if "loss" in metrics else ""
+        note += f" Cross: a run that stopped before its last round{beyond}; its last model counts from there on."
+    return note
