@@ -19,7 +19,7 @@ from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.inputs import Inputs
 from reports.selection import ROLES, Role, RunGroup, group_runs, is_ranking, select_runs
-from reports.text.phrases import seed_count
+from reports.text.phrases import counted, seed_count
 
 HEADLINE = {"ranking": "mrr", "paper": "auc"}  # protocol -> what a board is sorted by
 CONFIDENCE = f"{100 * LEVEL:g} %"
@@ -220,15 +220,16 @@ def main_lists(inputs: Inputs) -> tuple[list[MainList], list[str]]:
     boards, left_out = _main_boards(inputs)
     found = []
     for board in boards:
-        metric = next((name for name in MAIN_METRICS[board.protocol] if board.has(name)), None)
-        if metric is None:
-            left_out.append(f"{board.title}: no metric to rank methods by.")
-            continue
-        lacking = {label for label, run in board.runs if not math.isfinite(run.summary.get(metric, math.nan))}
-        if lacking:
-            left_out.append(f"{board.title}: no finite {NAMES.get(metric, metric)} of {', '.join(sorted(lacking))}.")
-        measured = with_rows(board, [label for label in board.methods() if label not in lacking])
         try:
+            metric = next((name for name in MAIN_METRICS[board.protocol] if board.has(name)), None)
+            if metric is None:
+                left_out.append(f"{board.title}: no metric to rank methods by.")
+                continue
+            lacking = {label for label, run in board.runs if not math.isfinite(run.summary.get(metric, math.nan))}
+            if lacking:
+                names = ", ".join(sorted(lacking))
+                left_out.append(f"{board.title}: no finite {NAMES.get(metric, metric)} of {names}.")
+            measured = with_rows(board, [label for label in board.methods() if label not in lacking])
             found += [_main_list(ranked_board(inputs, measured, metric))] if measured.runs else []
         except DataError as error:  # its tables are gone, or are not of the same hidden rules
             left_out.append(f"{board.title}: {error}.")
@@ -252,7 +253,9 @@ def _main_boards(inputs: Inputs) -> tuple[list[Board], list[str]]:
             rows = main_rows(board)
             found.append(with_rows(board, rows))
             if others := len(board.methods()) - len(rows):
-                left_out.append(f"{data_name(board)}: {others} rows with settings other than the defaults are left out.")
+                left_out.append(
+                    f"{data_name(board)}: {counted(others, 'row')} with settings other than the defaults left out."
+                )
     if not found and not left_out:
         without_curves = [board for board in inputs.boards if not board.runs[0][1].key.curves]
         rankings = [board for board in without_curves if board.protocol == "ranking"]

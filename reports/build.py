@@ -1,45 +1,39 @@
 """`python -m reports.build`: every figure and table, and the page that shows them, from result files.
 
-What a suite asks for and is not finished is run first, through the harness. Then everything is made from what the
-folder of results holds, and from nothing else. What cannot be made is left out, and the page says what to run.
+Runs of a suite that are not finished, and measurements of speed that are missing, are made first. Then everything is
+built from the folder of results and nothing else. What cannot be built is left out, and the page says what to run.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
+from datasets.common import cli
 from datasets.common.threads import set_threads
 
 log = logging.getLogger(__name__)
+
+NO_SPEED = "no"
+SPEED_TESTS = ("test_inference.py", "test_fit.py")  # of benchmarks/speed: what figures are drawn from
+SPEED_CASES = "one_home or homes_of_the_paper or fit"  # of these files
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Build or check; bad input is one message and exit code 1, never a traceback."""
     chosen = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    set_threads(1)
-    # Only now, so that the libraries that count find their number of threads when they are loaded.
-    from datasets.common.errors import DataError
-
-    try:
-        return _build(chosen)
-    except KeyboardInterrupt:
-        sys.stderr.write("Stopped. What was finished is kept; run it again to go on.\n")
-        return 130
-    except ModuleNotFoundError as error:
-        sys.stderr.write(f'{error}; reports need the extra report: pip install -c constraints.txt -e ".[report]"\n')
-        return 1
-    except (DataError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+    set_threads(1)  # before the libraries that read it are loaded
+    stopped = "Stopped. Finished runs are kept; run it again to continue."
+    return cli.run(lambda: _build(chosen), interrupted=stopped)
 
 
 def _build(chosen: argparse.Namespace) -> int:
-    """Run what is missing, make the files, and write them or compare them with those that are there."""
+    """Run what is missing, build the files, and write them or compare them with those on disk."""
     from benchmarks.results.store import results_folder
     from datasets.common.errors import DataError
     from reports.inputs import Inputs
@@ -47,26 +41,29 @@ def _build(chosen: argparse.Namespace) -> int:
     from reports.readme import README, readme_files
     from reports.site import site
 
-    wanted = chosen_outputs(chosen.only, besides=(README,))
+    outputs = chosen_outputs(chosen.only, besides=(README,))
     if chosen.out.exists() and not chosen.out.is_dir():
-        raise DataError(f"--out {chosen.out} is a file, not a folder; the report is many files")
+        raise DataError(f"--out {chosen.out} is a file; it must be a folder, as the report is many files")
     folder = results_folder(chosen.results)
     if not chosen.no_run:
         _run_missing(chosen, folder)
     inputs = Inputs.read(folder)
     for name, reason in inputs.unreadable:
         log.warning("%s is not used: %s", folder / name, reason)
-    built = site(wanted, inputs, whole=not chosen.only, quiet=chosen.quiet)
+    built = site(outputs, inputs, page=not chosen.only, quiet=chosen.quiet)
     files = {chosen.out / path: content for path, content in built.files.items()}
     if README in chosen.only:
         files |= readme_files(inputs, Path.cwd())
     for name, missing in built.missing.items():
-        log.warning("%s is not made: %s. To get it: %s", name, missing.what, missing.command)
-    stale = _stale(files) if chosen.check else _write(files)
-    if not chosen.check:
-        what_now = "the page was not made again" if chosen.only else f"open {chosen.out / 'index.html'}"
-        log.info("%d files in %s; %s", len(files), chosen.out, what_now)
-    # A page says what is missing; who asks for one output, or mixes data, is to notice.
+        log.warning("%s is missing: %s. To get it: %s", name, missing.what, missing.command)
+    if chosen.check:
+        stale = _stale(files)
+    else:
+        stale = []
+        _write(files)
+        next_step = "the page was not built" if chosen.only else f"open {chosen.out / 'index.html'}"
+        log.info("%d files in %s; %s", len(files), chosen.out, next_step)
+    # The page says what is missing; a missing output that was asked for by name is an error.
     return int(bool(stale or built.refused or (chosen.only and built.missing)))
 
 
@@ -79,19 +76,46 @@ def _run_missing(chosen: argparse.Namespace, folder: Path) -> None:
     log.info("%d results made, %d were there, in %s", made.runs.made, there, folder)
     for run in made.runs.elsewhere:
         log.warning("running in another process: %s", run)
+    if chosen.speed != NO_SPEED:
+        _measure_speed(chosen.speed, folder)
 
 
-def _write(files: Mapping[Path, bytes]) -> list[Path]:
+def _measure_speed(scale: str, folder: Path) -> None:
+    """Measure inference and fitting at this scale, for their figures, unless there are such measurements."""
+    from benchmarks import speed
+    from benchmarks.results.speeds import load_speeds
+
+    measured = {each.fullname.partition("::")[0].rpartition("/")[2] for each in load_speeds(folder)[0]}
+    if measured.issuperset(SPEED_TESTS):
+        return
+    if find_spec("pytest_benchmark") is None:
+        log.warning('speed is not measured; install the extra bench: pip install "fedrule[bench]"')
+        return
+    log.info("measuring the speed of inference and fitting at the scale %s", scale)
+    tests = [str(Path(speed.__path__[0]) / name) for name in SPEED_TESTS]
+    options = ["--benchmark-only", "--scale", scale, "--results", str(folder.absolute()), "-k", SPEED_CASES]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *tests, *options, "-q", "-p", "no:cacheprovider"],
+        cwd=Path(speed.__path__[0]).parents[1],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        log.warning("some measurements of speed failed:\n%s", "\n".join(done.stdout.splitlines()[-20:]))
+
+
+def _write(files: Mapping[Path, bytes]) -> None:
     from datasets.common.files import atomic_file
 
     for path, content in files.items():
         with atomic_file(path) as temporary:
             temporary.write_bytes(content)
-    return []
 
 
 def _stale(files: Mapping[Path, bytes]) -> list[Path]:
-    """The files that are not what the results give now, each named."""
+    """The files on disk that are not what the results give now."""
     stale = [path for path, content in files.items() if not path.is_file() or path.read_bytes() != content]
     for path in stale:
         log.error("%s is %s", path, "stale" if path.is_file() else "missing")
@@ -106,13 +130,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     first = parser.add_mutually_exclusive_group()
-    suites = "what to run first: smoke, default, paper, another suite or a TOML file (default default)"
+    suites = "run this suite first: smoke, default, paper, another one or a TOML file (default default)"
     first.add_argument("--suite", default="default", metavar="NAME", help=suites)
-    first.add_argument("--no-run", action="store_true", help="run nothing, only show what is there")
+    first.add_argument("--no-run", action="store_true", help="run nothing, show the results that there are")
+    speed = "scale of the speed measurements, if there are none yet: smoke, default, paper, or no (default smoke)"
+    add("--speed", choices=("smoke", "default", "paper", NO_SPEED), default="smoke", metavar="SCALE", help=speed)
     add("--only", action="append", default=[], metavar="NAME", help="this output only, or `readme`; may be repeated")
-    add("--out", type=Path, default=Path("report"), metavar="DIR", help="where the report goes (default report)")
+    add("--out", type=Path, default=Path("report"), metavar="DIR", help="folder of the report (default report)")
     add("--check", action="store_true", help="write nothing; exit code 1 where a file is missing or stale")
-    add("--results", type=Path, metavar="DIR", help="where results are kept (default $FEDRULE_RESULTS or results)")
+    add("--results", type=Path, metavar="DIR", help="folder of the results (default $FEDRULE_RESULTS or results)")
     add("--jobs", type=_count, default=1, metavar="N", help="runs at once, each in a process (default 1)")
     add("--quiet", action="store_true", help="no progress bar")
     return parser

@@ -7,27 +7,25 @@ import logging
 import sys
 from pathlib import Path
 
+from datasets.common import cli
+
 log = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Draw the figure; bad input is one message and exit code 1."""
     given = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    try:
-        return _draw(given)
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+    return cli.run(lambda: _draw(given))
 
 
 def _draw(given: argparse.Namespace) -> int:
     from benchmarks.results.store import load_results, results_folder
+    from datasets.common.errors import DataError
     from reports.drawing.curves import check_name, curves_layout, rows
     from reports.drawing.layout import METADATA, draw, render
 
     if given.out.suffix not in METADATA:
-        raise ValueError(f"--out {given.out}: must end in {', '.join(METADATA)}")
+        raise DataError(f"--out {given.out}: must end in {', '.join(METADATA)}")
     runs = load_results(results_folder(given.results))
     if given.data:
         check_name("data set", given.data, {run.key.data for run in runs})

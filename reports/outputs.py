@@ -25,7 +25,7 @@ class Output:
 
 
 def _output(name: str, title: str, section: str, path: str, *arguments: Role) -> Output:
-    """One made by a function of reports/figures or reports/tables, which is imported then: tables need no matplotlib."""
+    """Made by a function of reports/figures or reports/tables that is imported then: tables need no matplotlib."""
 
     def make(inputs: Inputs) -> Drawing | Table:
         module, _, function = path.rpartition(".")

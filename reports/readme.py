@@ -1,118 +1,147 @@
-"""What the README shows of the results: the leaderboard and two figures, with a manifest that tells edits by hand.
+"""The results in README.md: a short leaderboard and one figure; docs/report/leaderboard.md has all methods.
 
-Numbers are aggregates over homes. `python -m reports.build --no-run --only readme` writes them, with `--check` it
-compares.
+`python -m reports.build --no-run --only readme` writes them and a manifest with digests, by which edits by hand are
+noticed; with `--check` it compares.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.boards import TIE_TEST, MainList, Row, main_lists, seeds_of
-from reports.drawing.layout import draw, render
 from reports.inputs import Inputs
 from reports.output_types import RUN, About, Cell, Drawing, Missing, Table, run_files
 from reports.outputs import chosen_outputs
 from reports.text.formats import NONE, as_markdown, number_cell
+from reports.text.phrases import PAPER_METHODS
 from reports.text.summary import BRACKETS
 
 README = "readme"
 COMMAND = "python -m reports.build --no-run --only readme"
 BEGIN, END = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
 FOLDER = "docs/report"
-FIGURES = {"leaderboard.svg": "leaderboard-intervals", "hit-rate.svg": "hit-rate"}  # file -> output
+FIGURE, OUTPUT = "leaderboard.svg", "leaderboard-intervals"  # file and output
+FULL_TABLE = "leaderboard.md"
+MAX_ROWS = 10
+ALWAYS = (*PAPER_METHODS, "mf", "gcmc", "popularity")  # the paper's methods, and the floor
+BEST = 4  # rows of each leaderboard, fewer where these would be too many
 
 
 def readme_files(inputs: Inputs, root: Path) -> dict[Path, bytes]:
-    """The README with its part renewed, the figures that it shows and their manifest."""
+    """README.md with its block renewed, the figure, the table of all methods, and their manifest."""
     found, refused = main_lists(inputs)
     if not found:
         reason = " ".join(refused) or "no finished run"
-        raise DataError(f"README.md: there is no list to show ({reason}). To get one: {RUN}")
-    drawn = {file: _drawn(name, inputs) for file, name in FIGURES.items()}
+        raise DataError(f"README.md: no leaderboard to show ({reason}). To get one: {RUN}")
+    drawing = _drawing(inputs)
     runs = [run for each in found for _, run in each.board.runs]
-    part = _part(found, runs, {file: drawing.about.caption for file, drawing in drawn.items()})
-    figures = {file: render(draw(drawing.layout), ".svg") for file, drawing in drawn.items()}
+    block = _block(found, runs, drawing.about.caption)
+    files = {FIGURE: _svg(drawing), FULL_TABLE: _full_table(found, runs).encode()}
+    sources = {FIGURE: drawing.about.sources, FULL_TABLE: run_files(runs)}
     manifest = {
-        "README.md": {"sources": list(run_files(runs)), "digest": digest(part.encode())},
+        "README.md": {"sources": list(run_files(runs)), "digest": digest(block.encode())},
         **{
-            f"{FOLDER}/{file}": {"sources": list(drawn[file].about.sources), "digest": digest(content)}
-            for file, content in figures.items()
+            f"{FOLDER}/{file}": {"sources": list(sources[file]), "digest": digest(content)}
+            for file, content in files.items()
         },
     }
     text = json.dumps({"command": COMMAND, "files": manifest}, indent=1, sort_keys=True) + "\n"
+    path = root / "README.md"
+    old = path.read_text("utf-8")
+    new = old.replace(f"{BEGIN}{block_of(old, path)}{END}", f"{BEGIN}{block}{END}")
     return {
-        root / "README.md": _with_part(root / "README.md", part).encode(),
-        **{root / FOLDER / file: content for file, content in figures.items()},
+        path: new.encode(),
+        **{root / FOLDER / file: content for file, content in files.items()},
         root / FOLDER / "manifest.json": text.encode(),
     }
 
 
-def part_of(text: str, place: Path | str = "README.md") -> str:
-    """What stands between the markers."""
+def block_of(text: str, path: Path | str = "README.md") -> str:
+    """The text between the markers."""
     begin, end = text.find(BEGIN), text.find(END)
     if not 0 <= begin < end or text.count(BEGIN) > 1 or text.count(END) > 1:
-        raise DataError(f"{place}: the leaderboard goes between the lines {BEGIN} and {END}; put both in, once")
+        raise DataError(f"{path}: the leaderboard goes between the lines {BEGIN} and {END}; it needs both, once")
     return text[begin + len(BEGIN) : end]
 
 
 def digest(content: bytes) -> str:
-    """The same for the same bytes, and short."""
+    """16 hex digits, the same for the same bytes."""
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _with_part(path: Path, part: str) -> str:
-    text = path.read_text("utf-8")
-    return text.replace(f"{BEGIN}{part_of(text, path)}{END}", f"{BEGIN}{part}{END}")
+def _block(found: Sequence[MainList], runs: Sequence[Result], caption: str) -> str:
+    """The best methods and the paper's, side by side on all leaderboards, and the figure."""
+    table = as_markdown(_table(found, _chosen(found))).rstrip()
+    picture = f"![{_alt(caption)}]({FOLDER}/{FIGURE})"
+    more = f"All methods: [{FOLDER}/{FULL_TABLE}]({FOLDER}/{FULL_TABLE}). {_how(found, runs)}"
+    return "\n" + "\n\n".join([table, picture, more]) + "\n"
 
 
-def _part(found: Sequence[MainList], runs: Sequence[Result], captions: dict[str, str]) -> str:
-    """All lists side by side, then the figures."""
+def _full_table(found: Sequence[MainList], runs: Sequence[Result]) -> str:
+    everything = {row.label for each in found for row in each.rows}
+    return f"# Leaderboard\n\n{_how(found, runs)}\n\n{as_markdown(_table(found, everything))}"
+
+
+def _how(found: Sequence[MainList], runs: Sequence[Result]) -> str:
     newest = max(run.written for run in runs)[:10] or "no date"
-    pictures = [f"![{_plain(caption)}]({FOLDER}/{file})" for file, caption in captions.items()]
     lists = "; ".join(f"{each.data}: {seeds_of(each.board)}" for each in found)
-    how = (
-        f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest} ({lists}). {BRACKETS} Bold leads its list; "
-        f"underlined: cannot be told apart from that ({TIE_TEST})."
+    return (
+        f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest} ({lists}). {BRACKETS} Bold: the best; "
+        f"underlined: cannot be told apart from it ({TIE_TEST})."
     )
-    return "\n" + "\n\n".join([how, as_markdown(_table(found)).rstrip(), *pictures]) + "\n"
 
 
-def _table(found: Sequence[MainList]) -> Table:
-    """A row per method, as the first list has them; two columns per list."""
-    rows = {label: [Cell(label)] for each in found for label in (row.label for row in each.rows)}
+def _chosen(found: Sequence[MainList]) -> set[str]:
+    """The best of each leaderboard, the paper's methods and the floor; as many of the best as there is room for."""
+    always = {row.label for each in found for row in each.rows if row.label in ALWAYS}
+    for best in range(BEST, 0, -1):
+        chosen = always | {row.label for each in found for row in each.rows[:best]}
+        if len(chosen) <= MAX_ROWS:
+            break
+    return chosen
+
+
+def _table(found: Sequence[MainList], labels: Collection[str]) -> Table:
+    """A row per label, in the order of the first leaderboard; two columns per leaderboard."""
+    rows = {row.label: [Cell(row.label)] for each in found for row in each.rows if row.label in labels}
     columns = ["method"]
     for each in found:
         columns += [f"{each.data}: {each.metric}", "HR@10"]
-        there = {row.label: row for row in each.rows}
+        present = {row.label: row for row in each.rows}
         for label, cells in rows.items():
-            cells += _cells(there.get(label), there[label] is each.rows[0] if label in there else False)
+            cells += _cells(present.get(label), leads=label == each.rows[0].label)
     return Table(tuple(columns), tuple(map(tuple, rows.values())), About("", (), COMMAND))
 
 
-def _cells(row: Row | None, leads: bool) -> tuple[Cell, Cell]:
+def _cells(row: Row | None, *, leads: bool) -> tuple[Cell, Cell]:
     if row is None:
         return Cell(NONE, ""), Cell(NONE, "")
     text = f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]"
     return Cell(text, row.value, strong=leads, underlined=row.group == 1 and not leads), number_cell(row.hits, 3)
 
 
-def _drawn(name: str, inputs: Inputs) -> Drawing:
-    (output,) = chosen_outputs([name])
+def _drawing(inputs: Inputs) -> Drawing:
+    (output,) = chosen_outputs([OUTPUT])
     try:
         content = output.make(inputs)
     except Missing as missing:
-        raise DataError(f"README.md shows {name}: {missing.what}. To get it: {missing.command}") from missing
+        raise DataError(f"README.md shows {OUTPUT}: {missing.what}. To get it: {missing.command}") from missing
     if not isinstance(content, Drawing):
-        raise TypeError(f"{name} is no figure")
+        raise TypeError(f"{OUTPUT} is not a figure")
     return content
 
 
-def _plain(text: str) -> str:
-    """Without what ends the text beside a picture in Markdown."""
+def _svg(drawing: Drawing) -> bytes:
+    from reports.drawing.layout import draw, render
+
+    return render(draw(drawing.layout), ".svg")
+
+
+def _alt(text: str) -> str:
+    """Without the brackets that would end the alternative text in Markdown."""
     return " ".join(text.replace("[", "(").replace("]", ")").split())

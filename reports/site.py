@@ -1,7 +1,7 @@
 """The report as files in memory: figures and tables in every format, the manifest and one self-contained page.
 
 A pure function of the inputs: the same results give the same bytes. The page has its figures inside and opens from disk
-without a network; without JavaScript only sorting and filtering of tables is lost. Dates, commits and versions on it are
+without a network; without JavaScript only sorting and filtering of tables is lost. Dates, commits and versions are
 those of the runs.
 """
 

@@ -21,7 +21,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from benchmarks.results.curves import curves_table
 from benchmarks.results.leaderboard import boards
 from benchmarks.results.store import Result
-from datasets.common.errors import unknown
+from datasets.common.errors import DataError, unknown
 from reports.drawing.layout import Block, Layout, Panel
 from reports.drawing.styles import FAINT, LineStyle, line_styles
 from reports.text.phrases import seed_count
@@ -88,9 +88,11 @@ def rows(
         check_name("method", method, method_of.values())
     for line in lines:
         check_name("line", line, method_of)
-    kept = sorted(label for label, its in method_of.items() if not (methods or lines) or its in methods or label in lines)
+    kept = sorted(
+        label for label, its in method_of.items() if not (methods or lines) or its in methods or label in lines
+    )
     if len(kept) > MAX_LINES:
-        raise ValueError(
+        raise DataError(
             f"{len(kept)} lines are too many for one figure (at most {MAX_LINES}); choose methods with --methods A,B, "
             "or lines with --line 'LABEL' for each, of:\n" + "\n".join(f"    {label}" for label in kept)
         )
@@ -139,6 +141,13 @@ def logarithmic(axes: Axes, low: float, high: float) -> bool:
     return True
 
 
+def plot_mean(axes: Axes, x: Floats, values: Floats, style: LineStyle, *, marker_every: int = 1) -> None:
+    """The mean of values [n_seeds, n_x] as a line, and from the smallest to the largest as a band."""
+    axes.plot(x, values.mean(axis=0), **style.line, markevery=marker_every)
+    if len(values) > 1:
+        axes.fill_between(x, values.min(axis=0), values.max(axis=0), color=style.colour, alpha=0.1, linewidth=0)
+
+
 def draw_cross(axes: Axes, x: float, y: float, colour: str) -> None:
     """Mark a run that stopped early."""
     axes.plot(x, y, color=colour, marker="x", markersize=7, markeredgewidth=1.8, clip_on=False)
@@ -157,7 +166,7 @@ def _measured_fits(runs: Sequence[Result], part: str) -> list[Result]:
         if points > fits.get(fit.key.hash, (0, fit))[0]:
             fits[fit.key.hash] = points, fit
     if not fits:
-        raise ValueError(
+        raise DataError(
             f"none of the {len(runs)} runs here was measured by round on {part}; "
             "run `python -m benchmarks run federated --curves 10` first"
         )
@@ -189,11 +198,7 @@ def _panel(axes: Axes, *, row: Row, styles: Mapping[str, LineStyle], metric: str
         rounds = np.unique(np.concatenate([curve[:, 0] for curve, _ in curves]))
         # Straight lines between measured rounds; the last value from there on.
         values = np.stack([np.interp(rounds, curve[:, 0], curve[:, 1]) for curve, _ in curves])  # [n_seeds, n_rounds]
-        (mean,) = axes.plot(rounds, values.mean(axis=0), color=style.colour, linestyle=style.dash, marker=style.marker)
-        mean.set_markevery(-(-len(rounds) // MAX_LINES))
-        if len(curves) > 1:
-            low, high = values.min(axis=0), values.max(axis=0)
-            axes.fill_between(rounds, low, high, color=style.colour, alpha=0.1, linewidth=0)
+        plot_mean(axes, rounds, values, style, marker_every=-(-len(rounds) // MAX_LINES))
         every += [curve[:, 1] for curve, _ in curves]
         finished += [curve[:, 1] for curve, stopped_early in curves if not stopped_early]
         ends += [(*curve[-1], style.colour) for curve, stopped_early in curves if stopped_early]
@@ -211,7 +216,7 @@ def _panel(axes: Axes, *, row: Row, styles: Mapping[str, LineStyle], metric: str
 
 
 def _scale(axes: Axes, metric: str, values: Floats, finished: Floats) -> None:
-    """A logarithmic axis where values span orders of magnitude; a loss only up to that of runs that did not stop early."""
+    """A logarithmic axis where values span orders of magnitude; a loss only up to that of complete runs."""
     cut = metric == "loss" and 0 < len(finished) < len(values) and finished.max() < values.max()
     low, high = values.min(), finished.max() if cut else values.max()
     if not (metric in LOG_METRICS and logarithmic(axes, low, high)) and cut:

@@ -1,7 +1,7 @@
 """Label placement: names next to the points of a panel, where they cover neither a point nor each other.
 
-A label is tried right, left, above and below its point, then farther away with a thin line to it. Where nothing is free,
-the position that is covered least is used: no label is left out.
+A label is tried right, left, above and below its point, then farther away with a thin line to it. Where nothing is
+free, the position that is covered least is used: no label is left out.
 """
 
 from __future__ import annotations

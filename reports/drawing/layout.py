@@ -1,7 +1,7 @@
 """Figure layout: panels under headings, and below them a note and the legend; text measured, wrapped or shrunk to fit.
 
-Every figure is figure twice, wide for a page or print and in one column for a phone. Positions are in inches, so nothing
-moves or is cut off when a label gets longer: text is wrapped instead.
+Every figure is drawn twice, wide for a page or print and in one column for a phone. Positions are in inches, so
+nothing moves or is cut off when a label gets longer: text is wrapped instead.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """A figure before it is figure."""
+    """A figure before it is drawn."""
 
     blocks: tuple[Block, ...]
     styles: Mapping[str, LineStyle] = field(default_factory=dict)  # the legend; none where this is empty
@@ -113,8 +113,8 @@ def draw(layout: Layout, *, phone: bool = False) -> Figure:
     headings = [wrapped(block.heading, room, TYPE + 2, "bold") for block in layout.blocks]
     note = wrapped(layout.note, room)
     labels = [wrapped(label, room - HANDLE) for label in layout.styles]
-    legend_columns = _legend_columns(labels, room)
-    legend = _tallest(labels, legend_columns) * ENTRY + (RIGHT if labels else 0)
+    legend_columns, lines = _legend_grid(labels, room) if labels else (1, 0)
+    legend = lines * ENTRY + (RIGHT if labels else 0)
     below = legend + ENTRY * len(note) + (RIGHT if note else 0)
     titled = [ABOVE if any(panel.title for panel in block.panels) else 0.0 for block in layout.blocks]
     rows = [-(-len(block.panels) // columns) for block in layout.blocks]
@@ -130,15 +130,8 @@ def draw(layout: Layout, *, phone: bool = False) -> Figure:
         for block, heading, title, taken in zip(layout.blocks, headings, titled, tall, strict=True):
             place = top - len(heading) * HEADING - ABOVE  # upper edge of the block's first row
             if heading:
-                figure.text(
-                    RIGHT / width,
-                    (top - 0.07) / height,
-                    "\n".join(heading),
-                    fontsize=TYPE + 2,
-                    weight="bold",
-                    va="top",
-                    linespacing=1.3,
-                )
+                font = {"fontsize": TYPE + 2, "weight": "bold", "va": "top", "linespacing": 1.3}
+                figure.text(RIGHT / width, (top - 0.07) / height, "\n".join(heading), **font)
             for number, panel in enumerate(block.panels):
                 row, column = divmod(number, columns)
                 bottom = place - (row + 1) * (title + layout.height + BELOW) + BELOW
@@ -154,7 +147,20 @@ def draw(layout: Layout, *, phone: bool = False) -> Figure:
         if note:
             figure.text(RIGHT / width, below / height, "\n".join(note), fontsize=TYPE, va="top", linespacing=1.4)
         if labels:
-            _add_legend(figure, layout.styles, labels, legend_columns, (RIGHT / width, legend / height))
+            handles = [Line2D([], [], **style.line, markersize=style.size) for style in layout.styles.values()]
+            figure.legend(
+                handles,
+                ["\n".join(label) for label in labels],
+                loc="upper left",
+                bbox_to_anchor=(RIGHT / width, legend / height),
+                ncols=legend_columns,
+                fontsize=TYPE,
+                frameon=False,
+                borderaxespad=0,
+                borderpad=0,
+                handlelength=3.2,
+                columnspacing=1.5,
+            )
     return figure
 
 
@@ -166,44 +172,10 @@ def render(figure: Figure, suffix: str) -> bytes:
     return file.getvalue()
 
 
-def _add_legend(
-    figure: Figure,
-    styles: Mapping[str, LineStyle],
-    labels: Sequence[list[str]],
-    columns: int,
-    place: tuple[float, float],
-) -> None:
-    figure.legend(
-        [
-            Line2D([], [], color=style.colour, linestyle=style.dash, marker=style.marker, markersize=style.size)
-            for style in styles.values()
-        ],
-        ["\n".join(label) for label in labels],
-        loc="upper left",
-        bbox_to_anchor=place,
-        ncols=columns,
-        fontsize=TYPE,
-        frameon=False,
-        borderaxespad=0,
-        borderpad=0,
-        handlelength=3.2,
-        columnspacing=1.5,
-    )
-
-
-def _legend_columns(labels: Sequence[list[str]], room: float) -> int:
-    """As many as fit side by side."""
-    wide = np.array([max(map(inches, label)) + HANDLE for label in labels])
-    fitting = [n for n in range(1, len(wide) + 1) if sum(float(max(c)) for c in _columns(wide, n)) < room]
-    return max(fitting, default=1)
-
-
-def _tallest(labels: Sequence[list[str]], columns: int) -> int:
-    """Lines of the longest column."""
-    lines = np.array([len(label) for label in labels], dtype=int)
-    return max((int(column.sum()) for column in _columns(lines, columns)), default=0)
-
-
-def _columns(values: np.ndarray, columns: int) -> list[np.ndarray]:
-    """As a legend fills its columns, one after the other."""
-    return np.array_split(values, columns) if len(values) else []
+def _legend_grid(labels: Sequence[list[str]], room: float) -> tuple[int, int]:
+    """As many columns as fit, and the lines of the longest one; a legend fills its columns one after the other."""
+    wide = [max(map(inches, label)) + HANDLE for label in labels]
+    grids = [np.array_split(np.arange(len(labels)), n + 1) for n in range(len(labels))]
+    fitting = [grid for grid in grids if sum(max(wide[n] for n in column) for column in grid) < room]
+    chosen = fitting[-1] if fitting else grids[0]
+    return len(chosen), max(sum(len(labels[n]) for n in column) for column in chosen)

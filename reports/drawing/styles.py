@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from benchmarks.results.store import Result
 
@@ -35,6 +35,16 @@ class LineStyle:
     dash: Dash = (0, ())
     marker: str = ""
     size: float = 3.5  # of the marker
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Arguments of `Axes.plot` for a line."""
+        return {"color": self.colour, "linestyle": self.dash, "marker": self.marker}
+
+    @property
+    def dot(self) -> dict[str, Any]:
+        """Arguments of `Axes.plot` for a single marker."""
+        return {"color": self.colour, "marker": self.marker, "markersize": self.size, "linestyle": "none"}
 
 
 def line_styles(lines: Mapping[str, str]) -> dict[str, LineStyle]:

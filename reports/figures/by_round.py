@@ -154,7 +154,7 @@ def learning_rates(inputs: Inputs) -> Drawing:
 def _swept_runs(inputs: Inputs) -> set[int]:
     """The runs, by identity, of methods that were run with several rates on the same data, all else at the defaults."""
     found: set[int] = set()
-    for group in group_runs([run for run in inputs.runs if _is_candidate(run, inputs)]):
+    for group in group_runs([run for run in inputs.runs if _is_candidate(run)]):
         rates: dict[tuple[str, int], dict[float, list[int]]] = {}
         for run in group.runs:
             rates.setdefault((run.key.method, run.key.curves), {}).setdefault(_rate(run), []).append(id(run))
@@ -164,11 +164,9 @@ def _swept_runs(inputs: Inputs) -> set[int]:
     return found
 
 
-def _is_candidate(run: Result, inputs: Inputs) -> bool:
-    if run.key.protocol != "paper" or not sends(run) or not math.isfinite(_rate(run)):
-        return False
-    method = run.key.method
-    return inputs.label(run) in (method, f"{method} ({RATE}={run.key.parameters[RATE]})")
+def _is_candidate(run: Result) -> bool:
+    is_sweep = run.overrides.parameters.keys() <= {RATE} and math.isfinite(_rate(run))
+    return is_sweep and run.key.protocol == "paper" and sends(run)
 
 
 def _rate(run: Result) -> float:
@@ -262,7 +260,9 @@ def _gap_notes(data: str, ends: Ends) -> list[str]:
 def _note(ends: Sequence[End]) -> str:
     note = "Everything else at the defaults. Line: mean over seeds; band: smallest to largest seed."
     if any(end.diverged for end in ends):
-        note += " Cross: a run that stopped before its last round, or whose loss or ranks are not finite; its last model "
+        note += (
+            " Cross: a run that stopped before its last round, or whose loss or ranks are not finite; its last model "
+        )
         note += "counts."
     if not all(math.isfinite(value) for end in ends for value in end.values.values()):
         note += " A line has a gap where a seed is not finite."

@@ -1,4 +1,9 @@
-"""One home in both formulations (the paper's figure 1): marks in the user-item matrix, and edges of its own graph."""
+"""One home in both formulations (the paper's figure 1), and the distribution of home sizes.
+
+The graph of the home is drawn in inches: devices in two columns, rules as labelled edges. Each edge has its own lane
+between the columns, so that no label covers another; an edge that ends in the column where it begins turns around
+at the far side.
+"""
 
 from __future__ import annotations
 
@@ -19,36 +24,76 @@ from reports.drawing.styles import FAINT, INK, LineStyle, line_styles
 from reports.inputs import Inputs
 from reports.output_types import BUILD, About, Drawing, Missing
 from reports.selection import WYZE
+from reports.text.phrases import counted
 
-# --- A home's graph, drawn in inches: devices in two columns, rules as edges with their words.
-#
-# An edge runs through a lane of its own between the columns, so that no label lies on another, however many rules two
-# devices share; a rule within one column, or of a device with itself, turns around at the far end.
-
-THIS, WANTED = "#0072B2", "#D55E00"  # colours of the home, and of what it may get
+THIS, RECOMMENDED = "#0072B2", "#D55E00"  # colours of the home and its rules, and of recommendations
 # Inches.
 BADGE, NODE, NODE_TALL, GAP, LANE, CHANNEL, IDLE = 0.085, 0.84, 0.28, 0.12, 0.45, 0.28, 0.62
-TURN = 0.165  # half of what an edge is apart from itself where it comes back
+TURN = 0.165  # half the distance between the two parts of an edge that turns around
 HEAD = 0.09  # of an arrow
+OTHER, SEPARATOR = "#b5b5b5", "#e6e6e6"  # colours of other homes, and of the lines between rows
+MAX_EDGES = 9  # that are rules of the home
+ROW, COLUMN, HEADS = 0.31, 0.22, 0.34  # inches
+MAX_DATA = 6  # data sets in the figure of home sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A rule of the home, or the one that may become one."""
+    """A rule of the home, or a recommendation."""
 
     trigger: int  # device, by position
     action: int
     words: tuple[str, str]
-    mark: str  # the number of its row in the matrix, "?" for what the home lacks, empty where it has no row
+    mark: str  # the number of its row in the matrix, "?" for a recommendation, empty where it has no row
 
     @property
-    def wanted(self) -> bool:
-        """Whether the home does not have it yet."""
+    def recommended(self) -> bool:
+        """Whether the home does not have it."""
         return self.mark == "?"
 
 
+def example_home(inputs: Inputs) -> Drawing:
+    """Part of the user-item matrix around one home, and the graph of this home."""
+    summary = _preferred(inputs.summaries)
+    if summary is None or summary.example is None:
+        raise Missing("no data set with rules has been summarized", BUILD)
+    home = summary.example
+    edges = _edges(home)
+    tall = max(HEADS + ROW * (len(home.items) + 1), LANE * len(edges) + IDLE)
+    panels = (
+        Panel(partial(_matrix, home=home), "User-item matrix: a rule is an item"),
+        Panel(partial(draw_graph, names=_device_names(home.devices), edges=edges), "Graph: a rule is an edge"),
+    )
+    note = (
+        "Left: a row is a rule, a column a home; filled: the home has it; ?: may be recommended; x: needs a device "
+        "that the home lacks. Right: numbers refer to rows; dashed: a recommendation."
+    )
+    layout = Layout((Block("", panels),), note=note, columns=2, height=tall, left=0.15)
+    about = About(_caption(summary, home, edges), (f"{FOLDER}/{summary.file}",), BUILD, _notes(home, edges))
+    return Drawing(layout, about)
+
+
+def home_counts(inputs: Inputs) -> Drawing:
+    """Devices and rules per home of each data set, the largest version of it."""
+    largest: dict[str, DatasetSummary] = {}
+    for summary in sorted(inputs.summaries, key=lambda each: (-_homes(each), each.file)):
+        largest.setdefault(summary.data, summary)
+    shown = sorted(largest.values(), key=lambda each: (-_homes(each), each.data))[:MAX_DATA]
+    if not shown:
+        raise Missing("no data set has been summarized", BUILD)
+    styles = line_styles({summary.data: summary.data for summary in shown})
+    panels = (
+        Panel(partial(_panel, counts={p.data: p.devices_per_home for p in shown}, styles=styles), "devices per home"),
+        Panel(partial(_panel, counts={p.data: p.rules_per_home for p in shown}, styles=styles), "rules per home"),
+    )
+    note = "Line: share of homes with at most so many. Farther right: larger homes."
+    layout = Layout((Block("", panels),), styles, note, columns=2, height=2.4, left=0.7)
+    sources = tuple(sorted(f"{FOLDER}/{summary.file}" for summary in shown))
+    return Drawing(layout, About(_sizes_caption(shown), sources, BUILD))
+
+
 def draw_graph(axes: Axes, *, names: Sequence[str], edges: Sequence[Edge]) -> None:
-    """Devices that mostly trigger on the left, those that mostly act on the right, the ones without rules below."""
+    """Devices that mostly trigger on the left, those that mostly act on the right, those without rules below."""
     wide, tall = in_inches(axes)
     right = _on_the_right(edges)
     idle = [name for number, name in enumerate(names) if number not in right]
@@ -69,7 +114,7 @@ def draw_graph(axes: Axes, *, names: Sequence[str], edges: Sequence[Edge]) -> No
 
 
 def _on_the_right(edges: Sequence[Edge]) -> dict[int, bool]:
-    """Device -> its column; devices that do both alike go where there are fewer."""
+    """Device -> whether it is in the right column; devices that do both equally often go where there are fewer."""
     balance: dict[int, int] = {}
     for edge in edges:
         balance[edge.trigger] = balance.get(edge.trigger, 0) + 1
@@ -83,7 +128,7 @@ def _on_the_right(edges: Sequence[Edge]) -> dict[int, bool]:
 def _placed(
     edges: Sequence[Edge], right: dict[int, bool], tall: float, below: float
 ) -> tuple[dict[int, float], list[Edge]]:
-    """Height of each device, and the edges from top to bottom: each near the other, which saves crossings."""
+    """The height of each device, and the edges from top to bottom: near each other, to have few crossings."""
     lane = (tall - below) / max(len(edges), 1)
     height = {number: -float(number) for number in sorted(right)}
     ordered = list(edges)
@@ -94,7 +139,7 @@ def _placed(
         for side in (False, True):
             column = sorted((n for n in height if right[n] == side), key=lambda n: (-height[n], n))
             gap = min(NODE_TALL + GAP, (tall - below) / max(len(column), 1))
-            for n, number in enumerate(column):  # apart from the one above, and room for those below
+            for n, number in enumerate(column):  # below the one above, with room for those below
                 lowest = below + (len(column) - n - 0.5) * gap
                 above = height[column[n - 1]] - gap if n else tall - NODE_TALL / 2
                 height[number] = max(min(height[number], above), lowest)
@@ -102,7 +147,7 @@ def _placed(
 
 
 def _ports(ordered: Sequence[Edge], height: dict[int, float]) -> list[tuple[float, float]]:
-    """Where each edge leaves its trigger and reaches its action: side by side, the uppermost lane on top."""
+    """Where each edge leaves its trigger and reaches its action, in the order of the lanes."""
     ends = [device for edge in ordered for device in (edge.trigger, edge.action)]
     port = []
     for number, device in enumerate(ends):
@@ -115,7 +160,7 @@ def _ports(ordered: Sequence[Edge], height: dict[int, float]) -> list[tuple[floa
 def _draw_edge(
     axes: Axes, edge: Edge, y: float, ports: tuple[float, float], sides: tuple[bool, bool], wide: float
 ) -> None:
-    """A line with the trigger's state above and the action below; around the words where it comes back."""
+    """A line with the trigger state above it and the action below; one that turns around encloses the words."""
     turns = sides[0] == sides[1]
     apart = TURN if turns else 0.0
     lane = NODE + CHANNEL, wide - NODE - CHANNEL
@@ -129,20 +174,20 @@ def _draw_edge(
         points = [*points, (far, y + apart), (out, y + apart), (out, y - apart), (far, y - apart)]
         codes += [Path.LINETO, *curve]
     path = Path([*points, *end], [*codes, Path.LINETO, *curve])
-    colour, dash = (WANTED, (0, (3, 2))) if edge.wanted else (INK, (0, ()))
+    colour, dash = (RECOMMENDED, (0, (3, 2))) if edge.recommended else (INK, (0, ()))
     axes.add_patch(PathPatch(path, facecolor="none", edgecolor=colour, linestyle=dash, linewidth=1.1, clip_on=False))
     (x, port), tip = end[-1], HEAD if sides[1] else -HEAD
     axes.add_patch(Polygon([(x + tip, port), (x, port + HEAD / 3), (x, port - HEAD / 3)], color=colour, linewidth=0))
     start, toward = (lane[1], -BADGE) if sides[0] else (lane[0], BADGE)
     if edge.mark:
-        badge(axes, start, y + apart, edge.mark, WANTED if edge.wanted else THIS)
+        badge(axes, start, y + apart, edge.mark, RECOMMENDED if edge.recommended else THIS)
     for line, up in zip((edge.words[0], f"→ {edge.words[1]}"), (0.075, -0.085), strict=True):
         text, size = fitted(line, lane[1] - lane[0] - BADGE)
         axes.text((wide + toward) / 2, y + up, text, ha="center", va="center", fontsize=size, color=colour)
 
 
 def _bend(port: float, lane: float, gap: float, right: bool, wide: float) -> list[tuple[float, float]]:
-    """From beside a device into a lane."""
+    """From a device into a lane."""
     begin, end = NODE + gap, NODE + CHANNEL
     bend = [(begin, port), ((begin + end) / 2, port), ((begin + end) / 2, lane), (end, lane)]
     return [(wide - x, y) for x, y in bend] if right else bend
@@ -164,7 +209,7 @@ def badge(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
 
 
 def in_inches(axes: Axes) -> tuple[float, float]:
-    """Empty axes, one unit of which is an inch; how wide and tall they are."""
+    """Make the axes empty, with an inch as the unit; their width and height."""
     box, dots = axes.get_window_extent(), axes.figure.dpi
     wide, tall = float(box.width / dots), float(box.height / dots)
     axes.set(xlim=(0, wide), ylim=(0, tall))
@@ -172,55 +217,29 @@ def in_inches(axes: Axes) -> tuple[float, float]:
     return wide, tall
 
 
-OTHER, RULED = "#b5b5b5", "#e6e6e6"  # colours of other homes, and between rows
-MOST_EDGES = 9  # of rules that the home has
-ROW, COLUMN, HEADS = 0.31, 0.22, 0.34  # inches
-
-
-def example_home(inputs: Inputs) -> Drawing:
-    """The user-item matrix around one home, and the graph of this home."""
-    portrait = _preferred(inputs.portraits)
-    if portrait is None or portrait.example is None:
-        raise Missing("no portrait of a data set with rules is there to take a home from", BUILD)
-    home = portrait.example
-    edges = _edges(home)
-    tall = max(HEADS + ROW * (len(home.items) + 1), LANE * len(edges) + IDLE)
-    panels = (
-        Panel(partial(_matrix, home=home), "User-item matrix: a rule is an item"),
-        Panel(partial(draw_graph, names=_named(home.devices), edges=edges), "Graph: a rule is an edge"),
-    )
-    note = (
-        "Left: a row is a rule, a column a home; filled: the home has it; ?: it may be recommended; x: it needs a "
-        "device that the home lacks. Right: numbers are those of the rows; dashed: a recommendation."
-    )
-    layout = Layout((Block("", panels),), note=note, columns=2, height=tall, left=0.15)
-    about = About(_caption(portrait, home, edges), (f"{FOLDER}/{portrait.file}",), BUILD, _notes(home, edges))
-    return Drawing(layout, about)
-
-
-def _preferred(portraits: Sequence[DatasetSummary]) -> DatasetSummary | None:
-    """Of smart homes, of most homes; else the first that has an example. Made-up homes first: these may be shown."""
-    able = [each for each in portraits if each.example is not None]
-    alike = [each for each in able if each.data in WYZE.data]
+def _preferred(summaries: Sequence[DatasetSummary]) -> DatasetSummary | None:
+    """The largest of smart homes; else the first with an example. Synthetic data first, which may be published."""
+    able = [each for each in summaries if each.example is not None]
+    smart = [each for each in able if each.data in WYZE.data]
     order = WYZE.data.index
-    best = min(alike, key=lambda p: (-order(p.data), -sum(p.devices_per_home.values()), p.file), default=None)
+    best = min(smart, key=lambda p: (-order(p.data), -sum(p.devices_per_home.values()), p.file), default=None)
     return best or next(iter(able), None)
 
 
 def _edges(home: ExampleHome) -> list[Edge]:
-    """Rules with a row in the matrix first, then the first of those that may be recommended."""
+    """Rules with a row in the matrix first, then the first recommendation."""
     numbers = {item: str(n) for n, (item, has) in enumerate(_own(home), start=1) if has}
-    place = {device: n for n, device in enumerate(home.devices)}
+    position = {device: n for n, device in enumerate(home.devices)}
     rules = [
         Edge(
-            place[rule.trigger],
-            place[rule.action_device],
+            position[rule.trigger],
+            position[rule.action_device],
             (rule.trigger_state, rule.action),
             numbers.get(TypedRule(rule.trigger.type, rule.trigger_state, rule.action, rule.action_device.type), ""),
         )
         for rule in home.rules
     ]
-    rules = sorted(rules, key=lambda edge: int(edge.mark or len(home.items) + 1))[:MOST_EDGES]
+    rules = sorted(rules, key=lambda edge: int(edge.mark or len(home.items) + 1))[:MAX_EDGES]
     first = {device.type: n for n, device in reversed(list(enumerate(home.devices)))}
     lacking = [item for item, has in _own(home) if not has and _feasible(item, home)]
     return rules + [
@@ -237,41 +256,39 @@ def _feasible(item: TypedRule, home: ExampleHome) -> bool:
     return {item.trigger_type, item.action_type} <= {device.type for device in home.devices}
 
 
-def _named(devices: Sequence[OwnedDevice]) -> list[str]:
-    """By type; numbered where there are several."""
+def _device_names(devices: Sequence[OwnedDevice]) -> list[str]:
+    """By type, numbered where there are several of one."""
     types = [device.type for device in devices]
     return [f"{t} {types[: n + 1].count(t)}" if types.count(t) > 1 else t for n, t in enumerate(types)]
 
 
-def _caption(portrait: DatasetSummary, home: ExampleHome, edges: Sequence[Edge]) -> str:
-    names, marks = _named(home.devices), sum(home.rows[0].has)
-    known, new = [edge for edge in edges if not edge.wanted], [edge for edge in edges if edge.wanted]
+def _caption(summary: DatasetSummary, home: ExampleHome, edges: Sequence[Edge]) -> str:
+    names, marks = _device_names(home.devices), sum(home.rows[0].has)
+    known, new = [edge for edge in edges if not edge.recommended], [edge for edge in edges if edge.recommended]
     caption = (
-        f"One home of {portrait.data}, {_counted(home.devices, 'device')} and {_counted(home.rules, 'rule')}. In the "
-        f"user-item matrix its rules are marks in its column ({marks} shown here, beside "
-        f"{_counted(home.rows[1:], 'other home')}); in its graph they are edges."
+        f"One home of {summary.data}, {counted(len(home.devices), 'device')} and {counted(len(home.rules), 'rule')}. "
+        f"In the user-item matrix its rules are marks in its column ({marks} shown here, next to "
+        f"{counted(len(home.rows) - 1, 'other home')}); in its graph they are edges."
     )
     if known and known[0].mark:
-        caption += f" Row {known[0].mark} is the edge {_said(known[0], names)}."
+        caption += f" Row {known[0].mark} is the edge {_edge_text(known[0], names)}."
     if new:
-        caption += f" To recommend is to fill in a question mark, or to add an edge, such as {_said(new[0], names)}."
+        caption += (
+            f" To recommend is to fill in a question mark or to add an edge, such as {_edge_text(new[0], names)}."
+        )
     types = [device.type for device in home.devices]
     if twins := sorted({each for each in types if types.count(each) > 1}):
-        caption += f" Only the graph can tell the devices of type {', '.join(twins)} apart."
+        caption += f" Only the graph distinguishes the devices of type {', '.join(twins)}."
     return caption
 
 
-def _counted(things: Sequence[object], name: str) -> str:
-    return f"{len(things)} {name}" if len(things) == 1 else f"{len(things)} {name}s"
-
-
-def _said(edge: Edge, names: Sequence[str]) -> str:
+def _edge_text(edge: Edge, names: Sequence[str]) -> str:
     state, action = edge.words
     return f"“{state} → {action}” from {names[edge.trigger]} to {names[edge.action]}"
 
 
 def _notes(home: ExampleHome, edges: Sequence[Edge]) -> tuple[str, ...]:
-    shown = [edge for edge in edges if not edge.wanted]
+    shown = [edge for edge in edges if not edge.recommended]
     notes = []
     if left_out := len(home.rules) - len(shown):
         notes.append(f"{left_out} of the home's {len(home.rules)} rules are not drawn in its graph.")
@@ -295,7 +312,7 @@ def _matrix(axes: Axes, *, home: ExampleHome) -> None:
     axes.text(2.5 * BADGE, bottom - ROW / 2, "rules in all", va="center", fontsize=7.5, color=INK, style="italic")
     for number, (item, owned) in enumerate(_own(home)):
         middle = top - (number + 0.5) * ROW
-        axes.plot([0, wide], [middle - ROW / 2] * 2, color=RULED, linewidth=0.6)
+        axes.plot([0, wide], [middle - ROW / 2] * 2, color=SEPARATOR, linewidth=0.6)
         feasible = _feasible(item, home)
         if owned:
             badge(axes, BADGE + 0.01, middle, str(number + 1), THIS)
@@ -310,33 +327,9 @@ def _matrix(axes: Axes, *, home: ExampleHome) -> None:
                 side, colour = COLUMN - 0.07, THIS if column == 0 else OTHER
                 axes.add_patch(Rectangle((x + 0.035, middle - side / 2), side, side, color=colour, linewidth=0))
             elif column == 0:
-                sign, colour = ("?", WANTED) if feasible else ("x", FAINT)
+                sign, colour = ("?", RECOMMENDED) if feasible else ("x", FAINT)
                 place = x + COLUMN / 2, middle
                 axes.text(*place, sign, ha="center", va="center", fontsize=9, weight="bold", color=colour)
-
-
-# --- How large homes are: the share of homes with at most so many devices and rules, a line per data set.
-
-MOST = 6  # data sets; the largest of each name first
-
-
-def home_counts(inputs: Inputs) -> Drawing:
-    """Devices and rules per home of each data set, the largest version of it."""
-    largest: dict[str, DatasetSummary] = {}
-    for portrait in sorted(inputs.portraits, key=lambda each: (-_homes(each), each.file)):
-        largest.setdefault(portrait.data, portrait)
-    shown = sorted(largest.values(), key=lambda each: (-_homes(each), each.data))[:MOST]
-    if not shown:
-        raise Missing("no data set has been described", BUILD)
-    styles = line_styles({portrait.data: portrait.data for portrait in shown})
-    panels = (
-        Panel(partial(_panel, counts={p.data: p.devices_per_home for p in shown}, styles=styles), "devices of a home"),
-        Panel(partial(_panel, counts={p.data: p.rules_per_home for p in shown}, styles=styles), "rules of a home"),
-    )
-    note = "Line: share of homes with at most so many; the farther right, the larger the homes."
-    layout = Layout((Block("", panels),), styles, note, columns=2, height=2.4, left=0.7)
-    sources = tuple(sorted(f"{FOLDER}/{portrait.file}" for portrait in shown))
-    return Drawing(layout, About(_home_counts_caption(shown), sources, BUILD))
 
 
 def _panel(axes: Axes, *, counts: Mapping[str, Mapping[int, int]], styles: Mapping[str, LineStyle]) -> None:
@@ -353,15 +346,15 @@ def _panel(axes: Axes, *, counts: Mapping[str, Mapping[int, int]], styles: Mappi
     axes.set_ylabel("share of homes")
 
 
-def _home_counts_caption(shown: Sequence[DatasetSummary]) -> str:
-    """The home in the middle of each."""
+def _sizes_caption(shown: Sequence[DatasetSummary]) -> str:
+    """The median home of each data set."""
     middle = [
-        f"{p.data} {_middle(p.devices_per_home):,} devices and {_middle(p.rules_per_home):,} rules" for p in shown
+        f"{p.data} {_median(p.devices_per_home):,} devices and {_median(p.rules_per_home):,} rules" for p in shown
     ]
-    return f"The home in the middle has: {'; '.join(middle)}."
+    return f"The median home has: {'; '.join(middle)}."
 
 
-def _middle(homes: Mapping[int, int]) -> int:
+def _median(homes: Mapping[int, int]) -> int:
     """The median: the smallest size that at least half of the homes do not exceed."""
     half, so_far = sum(homes.values()) / 2, 0
     for size in sorted(homes):
@@ -371,5 +364,5 @@ def _middle(homes: Mapping[int, int]) -> int:
     return 0
 
 
-def _homes(portrait: DatasetSummary) -> int:
-    return sum(portrait.devices_per_home.values())
+def _homes(summary: DatasetSummary) -> int:
+    return sum(summary.devices_per_home.values())

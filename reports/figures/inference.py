@@ -1,10 +1,10 @@
-"""What recommending for one home takes: delay against the devices it has, and memory (the paper's last figure).
+"""Inference for one home: time against its number of devices, and memory (the paper's last figure).
 
-Read from measurements of pytest-benchmark in the group "inference". Each is about homes of one size:
+From measurements of pytest-benchmark in the group "inference". Each is about homes of one size:
 
     extra_info = {"method": "fedrule", "devices": 8, "milliseconds_p50": 1.9, "milliseconds_p95": 2.4, "megabytes": 0.7}
 
-and one of them, or one more, is about many homes: `"megabytes of homes"` is a list with the memory of each.
+and at least one is about many homes: `"megabytes of homes"` is a list with the memory of each.
 """
 
 from __future__ import annotations
@@ -22,50 +22,52 @@ from reports.drawing.layout import Block, Layout, Panel
 from reports.drawing.styles import COLOURS, INK, Dash, LineStyle, line_styles
 from reports.inputs import Inputs, comparable, extra_number, finite_or_nan, measured_on, speed_files
 from reports.output_types import About, Drawing, Missing
-from reports.text.phrases import INFERENCE_MEGABYTES, INFERENCE_MILLISECONDS
+from reports.text.phrases import INFERENCE_MEGABYTES, INFERENCE_MILLISECONDS, counted
 
 GROUP = "inference"
 COMMAND = "pytest benchmarks/speed/test_inference.py --benchmark-only"
 OF_HOMES = "megabytes of homes"
-PAPER = f"The paper's marks of {INFERENCE_MILLISECONDS} ms and {INFERENCE_MEGABYTES} MB are of its own server and data."
+PAPER = (
+    f"The paper's limits of {INFERENCE_MILLISECONDS} ms and {INFERENCE_MEGABYTES} MB are of its own server and data."
+)
 BARS = 30
 MARK: Dash = (0, (5, 2))
 COLUMNS = ("devices", "milliseconds_p50", "milliseconds_p95")
 
 
 def delay(inputs: Inputs) -> Drawing:
-    """Milliseconds against devices, a line for each method, up to the slowest twentieth."""
+    """Milliseconds against devices, a line per method, up to the 95th percentile."""
     timed = [speed for speed in _measured(inputs) if all(extra_number(speed, name) > 0 for name in COLUMNS)]
     kept = comparable(timed, "devices")
     if not kept:
         raise _missing()
     lines = {method: _line(kept, method) for method in sorted({_method(speed) for speed in kept})}
     styles = line_styles({method: method for method in lines})
-    note = f"Line: median; band: up to the 95th percentile; dashed: {INFERENCE_MILLISECONDS} ms, the paper's mark."
+    note = f"Line: median; band: up to the 95th percentile; dashed: {INFERENCE_MILLISECONDS} ms, the paper's limit."
     panel = Panel(partial(_delay_panel, lines=lines, styles=styles))
     layout = Layout((Block("", (panel,)),), styles, note, columns=1, height=3.0, left=0.7)
-    caption = " ".join(_delay_said(method, line) for method, line in lines.items())
-    return Drawing(layout, About(caption, speed_files(kept), COMMAND, (measured_on(kept), PAPER)))
+    caption = " ".join(_delay_caption(method, line) for method, line in lines.items())
+    return Drawing(layout, About(caption, speed_files(kept), COMMAND, (*measured_on(kept), PAPER)))
 
 
 def memory(inputs: Inputs) -> Drawing:
-    """How many homes need how many megabytes."""
-    told = [speed for speed in _measured(inputs) if len(_of_homes(speed))]
-    if not told:
+    """A histogram of homes by megabytes."""
+    known = [speed for speed in _measured(inputs) if len(_of_homes(speed))]
+    if not known:
         raise _missing()
-    chosen = max(told, key=lambda speed: (len(_of_homes(speed)), speed.made, speed.fullname))
+    chosen = max(known, key=lambda speed: (len(_of_homes(speed)), speed.made, speed.fullname))
     values = np.sort(_of_homes(chosen))
     within = int(np.count_nonzero(values < INFERENCE_MEGABYTES))
     method = chosen.extra_info.get("method")
     caption = (
-        f"Recommending{f' by {method}' if method else ''} takes less than {INFERENCE_MEGABYTES} MB in {within:,} of "
+        f"Recommending{f' by {method}' if method else ''} takes less than {INFERENCE_MEGABYTES} MB for {within:,} of "
         f"{len(values):,} homes; half of them need at most {_short(float(np.median(values)))} MB, the largest "
         f"{_short(float(values[-1]))} MB."
     )
-    note = f"Dashed: {INFERENCE_MEGABYTES} MB, the paper's mark."
+    note = f"Dashed: {INFERENCE_MEGABYTES} MB, the paper's limit."
     panel = Panel(partial(_memory_panel, values=values))
     layout = Layout((Block("", (panel,)),), {}, note, columns=1, height=2.6, left=0.75)
-    return Drawing(layout, About(caption, speed_files([chosen]), COMMAND, (measured_on([chosen]), PAPER)))
+    return Drawing(layout, About(caption, speed_files([chosen]), COMMAND, (*measured_on([chosen]), PAPER)))
 
 
 def _missing() -> Missing:
@@ -92,21 +94,21 @@ def _of_homes(speed: Speed) -> Floats:
     return values[values >= 0]  # without NaN
 
 
-def _delay_said(method: str, line: Floats) -> str:
+def _delay_caption(method: str, line: Floats) -> str:
     (few, least, _), (many, most, _) = line[0], line[-1]
     slowest = float(line[:, 1:].max())
-    said = f"{method} takes {_short(least)} ms with {_devices(few)}"
+    text = f"{method} takes {_short(least)} ms with {_devices(few)}"
     if len(line) > 1:
-        said += f" and {_short(most)} ms with {_devices(many)}"
+        text += f" and {_short(most)} ms with {_devices(many)}"
     if slowest < INFERENCE_MILLISECONDS:
         times = INFERENCE_MILLISECONDS / slowest
-        return f"{said}; 95 of 100 times it is at least {times:,.3g} times faster than {INFERENCE_MILLISECONDS} ms."
+        return f"{text}; the 95th percentile is at least {times:,.3g} times faster than {INFERENCE_MILLISECONDS} ms."
     above = [int(row[0]) for row in line if row[1:].max() >= INFERENCE_MILLISECONDS]
-    return f"{said}; homes with {min(above):,} devices or more can take longer than {INFERENCE_MILLISECONDS} ms."
+    return f"{text}; homes with {min(above):,} devices or more can take longer than {INFERENCE_MILLISECONDS} ms."
 
 
 def _devices(many: float) -> str:
-    return "1 device" if many == 1 else f"{many:,.0f} devices"
+    return counted(int(many), "device")
 
 
 def _short(value: float) -> str:
@@ -139,5 +141,5 @@ def _memory_panel(axes: Axes, *, values: Floats) -> None:
     axes.set_xlim(0, most)
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.set_xlabel("megabytes to recommend for a home", labelpad=1)
+    axes.set_xlabel("megabytes per home", labelpad=1)
     axes.set_ylabel("homes")

@@ -127,7 +127,7 @@ def _panel(axes: Axes, *, board: PanelBoard) -> None:
     for row, (label, (mean, low, high)) in enumerate(zip(table["method"], numbers, strict=True)):
         style = FAMILY_STYLES[board.families[label]]
         axes.plot([low, high], [row, row], color=style.colour, linewidth=1.6, solid_capstyle="butt")
-        axes.plot(mean, row, color=style.colour, marker=style.marker, markersize=style.size, linestyle="none")
+        axes.plot(mean, row, **style.dot)
     axes.set_yticks(range(len(table)), [_wrapped(label) for label in table["method"]])
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.grid(visible=False, axis="y")

@@ -1,4 +1,4 @@
-"""Hit rate against the number of recommendations: is the hidden rule among the first 1, 2, ..., 50 of the list?"""
+"""Quality of the ranked list: hit rate by its length, and reciprocal rank by home size and by rule seen or unseen."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
-from reports.boards import defaults_of, heading, runs_of, seeds_of, short_title
-from reports.drawing.curves import Floats
+from reports.boards import data_name, defaults_of, heading, runs_of, seeds_of, short_title
+from reports.drawing.curves import Floats, plot_mean
 from reports.drawing.layout import Block, Layout, Panel
-from reports.drawing.styles import NO_LINE, LineStyle, line_styles
+from reports.drawing.styles import NO_LINE, LineStyle, line_styles, marker_styles
 from reports.inputs import Inputs
 from reports.output_types import RUN, About, Drawing, Missing, run_files
 from reports.selection import IFTTT, WYZE, Role
@@ -24,10 +24,39 @@ from reports.text.phrases import HIT_RATE_AT_40, PAPER_METHODS, seed_count
 LONGEST = 50
 FORMULATIONS = ("graphrank", "graphrule", "mf", "gcmc", "ease", "popularity")
 LINE = "Line: mean over seeds; band: smallest to largest seed. Only rules that some training home has (valid filter)."
+SIZE = "devices "  # begins the name of a slice of homes
+KINDS = {"seen": "seen", "unseen": "unseen"}  # slices of rules
+FILTERED, EVERY = "mrr", "mrr, all"  # with the valid filter, and among all candidates
+WIDTH = 0.6  # of the points of one slice, in slices
+MIN_HIDDEN = 30  # rules, for a caption to name the best method of a slice
+NOTE = (
+    "Dot: mean over the hidden rules of all seeds; bar: smallest to largest seed; n: hidden rules of all seeds. By "
+    "home size, candidates are rules that some training home has (valid filter); by seen or unseen, all candidates, "
+    "since the filter leaves out unseen rules."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of the hidden rules."""
+
+    name: str  # in summaries
+    title: str
+    hidden: int  # over all seeds of a method
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A method on a slice; NaN where it was not measured for every seed."""
+
+    mean: float
+    low: float
+    high: float
+    lost: int = 0  # seeds without a finite value
 
 
 def formulations(inputs: Inputs) -> Drawing:
-    """Graph and user-item methods, and the floors, on smart homes and recipes: the paper's first comparison."""
+    """Hit rates of graph and user-item methods on smart homes and recipes: the paper's first comparison."""
     shown, notes = [], []
     for role in (WYZE, IFTTT):
         try:
@@ -38,23 +67,23 @@ def formulations(inputs: Inputs) -> Drawing:
         shown.append(board)
         notes += absent
         if role is WYZE and "graphrule" in board.methods():
-            data, ours = board.runs[0][1].key.data, _mean_at(board, "graphrule", 40)
+            data, ours = data_name(board), _mean_at(board, "graphrule", 40)
             notes.append(
-                f"The paper reports about {HIT_RATE_AT_40} for GraphRule among 40 recommendations on its own Wyze "
-                f"data, which is not public; graphrule has {ours:.2f} here, on {data}."
+                f"The paper reports a hit rate of about {HIT_RATE_AT_40} at 40 for GraphRule on its own Wyze data, "
+                f"which is not public; here graphrule has {ours:.2f} on {data}."
             )
     if not shown:
-        raise Missing("none of the methods was run", RUN)
+        raise Missing(f"no rankings of {', '.join(FORMULATIONS)}", RUN)
     runs = [run for board in shown for _, run in board.runs]
-    return Drawing(_sheet(shown), About(" ".join(map(_leader, shown)), run_files(runs), RUN, tuple(notes)))
+    return Drawing(_layout(shown), About(" ".join(map(_leader, shown)), run_files(runs), RUN, tuple(notes)))
 
 
 def federated(inputs: Inputs, role: Role) -> Drawing:
-    """Central and federated training of the paper's network on the data of a role."""
+    """Hit rates of central and federated training of the paper's network on the data of a role."""
     board, absent = _board(role, inputs, PAPER_METHODS)
     values = [f"{label} {_mean_at(board, label, 10):.2f}" for label in _ordered(board)]
-    caption = f"Hidden rules among the first ten: {', '.join(values)}."
-    return Drawing(_sheet([board]), About(caption, run_files([run for _, run in board.runs]), RUN, absent))
+    caption = f"Hit rate at 10: {', '.join(values)}."
+    return Drawing(_layout([board]), About(caption, run_files([run for _, run in board.runs]), RUN, absent))
 
 
 def _board(role: Role, inputs: Inputs, methods: Sequence[str]) -> tuple[Board, tuple[str, ...]]:
@@ -66,21 +95,19 @@ def _board(role: Role, inputs: Inputs, methods: Sequence[str]) -> tuple[Board, t
 
 
 def _is_measured(run: Result) -> bool:
-    """Whether it has all hit rates that are drawn."""
+    """Whether all hit rates of the figure were measured."""
     return all(math.isfinite(run.summary.get(f"hr@{n}", math.nan)) for n in range(1, LONGEST + 1))
 
 
 def _leader(board: Board) -> str:
     best, *rest = _ordered(board)
     others = ", ".join(f"{label} {_mean_at(board, label, 10):.2f}" for label in rest)
-    found, data = _mean_at(board, best, 10), board.runs[0][1].key.data
-    return f"On {data} {best} finds {found:.2f} of the hidden rules among its first ten" + (
-        f" ({others})." if others else "."
-    )
+    found, data = _mean_at(board, best, 10), data_name(board)
+    return f"On {data} {best} has a hit rate of {found:.2f} at 10" + (f" ({others})." if others else ".")
 
 
-def _sheet(shown: Sequence[Board]) -> Layout:
-    """A panel for each board; the legend in the order of the methods above."""
+def _layout(shown: Sequence[Board]) -> Layout:
+    """A panel per board; the legend in the order of FORMULATIONS."""
     styles = line_styles({label: run.key.method for board in shown for label, run in board.runs})
     ordered = {label: styles[label] for label in (*FORMULATIONS, *styles) if label in styles}
     panels = tuple(
@@ -91,13 +118,11 @@ def _sheet(shown: Sequence[Board]) -> Layout:
 
 
 def _panel(axes: Axes, *, board: Board, styles: Mapping[str, LineStyle]) -> None:
-    many, highest = np.arange(1, LONGEST + 1), 0.0
+    many, highest = np.arange(1.0, LONGEST + 1), 0.0
     for label in board.methods():
-        values, style = _curve(board, label), styles[label]
+        values = _curve(board, label)
         highest = max(highest, float(values.max()))
-        axes.plot(many, values.mean(axis=0), color=style.colour, linestyle=style.dash, marker=style.marker, markevery=6)
-        if len(values) > 1:
-            axes.fill_between(many, values.min(axis=0), values.max(axis=0), color=style.colour, alpha=0.1, linewidth=0)
+        plot_mean(axes, many, values, styles[label], marker_every=6)
     axes.set_xlim(0, LONGEST)
     axes.set_ylim(0, 1 if highest > 0.5 else None)
     axes.set_xlabel("recommendations", labelpad=1)
@@ -114,46 +139,12 @@ def _mean_at(board: Board, label: str, many: int) -> float:
 
 
 def _ordered(board: Board) -> list[str]:
-    """Best among ten first."""
+    """By hit rate at 10, best first."""
     return sorted(board.methods(), key=lambda label: (-_mean_at(board, label, 10), label))
 
 
-# --- For whom it works: the reciprocal rank by the size of the home, and by whether a rule was seen in training.
-
-SIZE = "devices "  # begins the name of a slice of homes
-KINDS = {"seen": "seen", "unseen": "never seen"}  # slices of rules
-FILTERED, EVERY = "mrr", "mrr, all"  # with the valid filter, and among everything a home could automate
-MARKERS = ("o", "^", "s", "D", "v", "P")
-WIDTH = 0.6  # of the dots of one slice, in slices
-FEWEST = 30  # hidden rules that a caption names a best method of
-NOTE = (
-    "Dot: mean over the hidden rules of all seeds; bar: smallest to largest seed; n: hidden rules of all seeds. By "
-    "size only rules that some training home has are ranked (valid filter); seen or not, everything that a home could "
-    "automate, since the filter leaves out what was never seen."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """A part of the hidden rules."""
-
-    name: str  # in summaries
-    title: str
-    hidden: int  # over all seeds of a method
-
-
-@dataclass(frozen=True, slots=True)
-class Dot:
-    """A method on a slice; NaN where there is nothing, or not of every seed."""
-
-    mean: float
-    low: float
-    high: float
-    lost: int = 0  # seeds that were asked and have no number
-
-
 def sizes(inputs: Inputs) -> Drawing:
-    """The formulations on smart homes and recipes."""
+    """Reciprocal rank by slice of the formulations, on smart homes and recipes."""
     shown, notes = [], []
     for role in (WYZE, IFTTT):
         board, absent = defaults_of(role, inputs, FORMULATIONS, measured=_is_sliced, what="results by home size")
@@ -161,10 +152,11 @@ def sizes(inputs: Inputs) -> Drawing:
             notes.append(f"{role.title}: none of {', '.join(FORMULATIONS)} was ranked on {' or '.join(role.data)}.")
             continue
         shown.append(board)
-        notes += [*absent, *_silence(board), *_lost(board)]
+        notes += [*absent, *_unseen_notes(board), *_lost_notes(board)]
     if not shown:
         raise Missing("no rankings of the formulations with results by home size", RUN)
-    styles = _styles([label for board in shown for label in board.methods()])
+    labels = {label for board in shown for label in board.methods()}
+    styles = marker_styles([label for label in FORMULATIONS if label in labels], NO_LINE)
     blocks = [Block(heading(board, seeds_of(board)), tuple(_panels(board, styles))) for board in shown]
     layout = Layout(tuple(blocks), styles, NOTE, columns=2, height=2.4, left=0.75)
     sources = run_files([run for board in shown for _, run in board.runs])
@@ -187,7 +179,7 @@ def _panels(board: Board, styles: Mapping[str, LineStyle]) -> list[Panel]:
 
 
 def _by_size(board: Board) -> list[Slice]:
-    """Sizes that some hidden rule's home has, small ones first."""
+    """Home sizes with hidden rules, small ones first."""
     names = dict.fromkeys(
         name.split(":")[0] for _, run in board.runs for name in run.summary if name.startswith(SIZE) and ":" in name
     )
@@ -201,18 +193,18 @@ def _by_kind(board: Board) -> list[Slice]:
 
 
 def _hidden(board: Board, name: str) -> int:
-    """Of the method with the most seeds; all methods are asked for the same."""
+    """Of the method with the most seeds; all methods have the same hidden rules."""
     counts = [sum(_count(run, f"{name}: hidden") for run in runs_of(board, label)) for label in board.methods()]
     return int(max(counts))
 
 
 def _dot(runs: Sequence[Result], name: str, metric: str) -> Dot:
-    """Seeds count by their hidden rules, which may be few."""
+    """Seeds are weighted by their hidden rules, which may be few."""
     values = np.array([run.summary.get(f"{name}: {metric}", math.nan) for run in runs])
     hidden = np.array([_count(run, f"{name}: hidden") for run in runs])
     asked = values[hidden > 0]
     lost = int(np.sum(~np.isfinite(asked)))
-    if lost or not len(asked):  # the mean of the other seeds would look better than the method is
+    if lost or not len(asked):  # the mean of the other seeds would look too good
         return Dot(math.nan, math.nan, math.nan, lost)
     return Dot(float(np.average(asked, weights=hidden[hidden > 0])), float(asked.min()), float(asked.max()))
 
@@ -226,34 +218,34 @@ def _breakdown_panel(
         shift = WIDTH * (number / (len(labels) - 1) - 0.5) if len(labels) > 1 else 0.0
         for place, dot in enumerate(dots[each]):
             axes.plot([place + shift] * 2, [dot.low, dot.high], color=style.colour, linewidth=1.2)
-            axes.plot(place + shift, dot.mean, color=style.colour, marker=style.marker, markersize=style.size)
+            axes.plot(place + shift, dot.mean, **style.dot)
     for place in range(1, len(slices)):
         axes.axvline(place - 0.5, color="#d5d5d5", linewidth=0.8)
     axes.set_xticks(range(len(slices)), [f"{part.title}\nn = {part.hidden:,}" for part in slices])
     axes.set_xlim(-0.5, max(len(slices), 1) - 0.5)
     top = max((dot.high for each in dots.values() for dot in each if math.isfinite(dot.high)), default=0.0) or 1.0
-    axes.set_ylim(-0.03 * top, 1.06 * top)  # dots at 0 are seen whole
+    axes.set_ylim(-0.03 * top, 1.06 * top)  # so that dots at 0 are not cut off
     axes.grid(visible=False, axis="x")
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel("mean reciprocal rank")
 
 
-def _silence(board: Board) -> list[str]:
-    """Who has no answer for rules that were never seen."""
+def _unseen_notes(board: Board) -> list[str]:
+    """Methods without a score for any unseen rule."""
     mute = []
     for label in board.methods():
         runs = runs_of(board, label)
         asked = sum(_count(run, "unseen: hidden") for run in runs)
         if asked and asked == sum(_count(run, "unseen: unanswered") for run in runs):
             mute.append(label)
-    data = board.runs[0][1].key.data
+    data = data_name(board)
     if not _hidden(board, "unseen"):
         return [f"Every hidden rule of {data} was seen in training."]
-    return [f"On {data} {', '.join(mute)} cannot answer what was never seen, which counts as 0."] if mute else []
+    return [f"On {data} {', '.join(mute)} cannot score unseen rules, which counts as 0."] if mute else []
 
 
-def _lost(board: Board) -> list[str]:
-    """Who has no dot in a slice, since seeds of it have no number."""
+def _lost_notes(board: Board) -> list[str]:
+    """Methods without a dot in a slice because some seed is not finite."""
     found = [
         f"{label}, {part.name} ({dot.lost} of {seed_count([len(runs_of(board, label))])})"
         for slices, metric in ((_by_size(board), FILTERED), (_by_kind(board), EVERY))
@@ -261,41 +253,32 @@ def _lost(board: Board) -> list[str]:
         for label in board.methods()
         if (dot := _dot(runs_of(board, label), part.name, metric)).lost
     ]
-    return (
-        [f"Without a number on {board.runs[0][1].key.data}, and so without a dot: {'; '.join(found)}."] if found else []
-    )
+    return [f"Not finite on {data_name(board)}, and so without a dot: {'; '.join(found)}."] if found else []
 
 
 def _caption(board: Board) -> str:
-    """The best method on the smallest and the largest homes, and on rules that were never seen, where rules suffice."""
-    data = board.runs[0][1].key.data
+    """The best method on the smallest and the largest homes and on unseen rules, where there are enough rules."""
+    data = data_name(board)
     parts = [(part, FILTERED, f"in homes with {part.title} devices") for part in _by_size(board)]
-    enough = [each for each in parts if each[0].hidden >= FEWEST]
-    unseen = [(part, EVERY, "on rules that were never seen") for part in _by_kind(board) if part.name == "unseen"]
-    told = [*enough[:1], *enough[1:][-1:], *(each for each in unseen if each[0].hidden >= FEWEST)]
+    enough = [each for each in parts if each[0].hidden >= MIN_HIDDEN]
+    unseen = [(part, EVERY, "on unseen rules") for part in _by_kind(board) if part.name == "unseen"]
+    chosen = [*enough[:1], *enough[1:][-1:], *(each for each in unseen if each[0].hidden >= MIN_HIDDEN)]
     says = [
         f"{best[0]} ({best[1]:.3f}) {where} ({part.hidden:,} hidden rules)"
-        for part, metric, where in told
+        for part, metric, where in chosen
         if (best := _best(board, part, metric))
     ]
-    few = [f"{where} ({part.hidden:,})" for part, _, where in [*parts, *unseen] if part.hidden < FEWEST]
-    said = f"On {data} the best are {', '.join(says)}." if says else f"On {data} no part has {FEWEST} hidden rules."
-    return f"{said} Too few hidden rules to name one: {', '.join(few)}." if few else said
+    few = [f"{where} ({part.hidden:,})" for part, _, where in [*parts, *unseen] if part.hidden < MIN_HIDDEN]
+    said = (
+        f"On {data} the best are {', '.join(says)}." if says else f"On {data} no slice has {MIN_HIDDEN} hidden rules."
+    )
+    return f"{said} Too few hidden rules to name the best: {', '.join(few)}." if few else said
 
 
 def _best(board: Board, part: Slice, metric: str) -> tuple[str, float] | None:
     means = {label: _dot(runs_of(board, label), part.name, metric).mean for label in board.methods()}
     there = {label: mean for label, mean in means.items() if math.isfinite(mean)}
     return max(there.items(), key=lambda item: (item[1], item[0])) if there else None
-
-
-def _styles(labels: Sequence[str]) -> dict[str, LineStyle]:
-    """Each method with a marker of its own, in the order of the formulations."""
-    plain = line_styles({label: label for label in labels})
-    ordered = [label for label in FORMULATIONS if label in plain]
-    return {
-        label: LineStyle(plain[label].colour, NO_LINE, MARKERS[number], 4.5) for number, label in enumerate(ordered)
-    }
 
 
 def _count(run: Result, name: str) -> float:

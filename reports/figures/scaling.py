@@ -1,4 +1,8 @@
-"""How fitting grows with the number of homes: seconds and peak memory of every method, families one below the other."""
+"""Time and peak memory of fitting against the number of homes, families of methods one below the other.
+
+From what benchmarks/speed/test_fit.py has measured, and test_federated.py for single rounds; where that is missing,
+from runs on wyze-synthetic by the same code with the same settings.
+"""
 
 from __future__ import annotations
 
@@ -22,44 +26,39 @@ from reports.output_types import About, Drawing, Missing, run_files
 from reports.selection import group_runs
 from reports.text.phrases import short_number
 
-# --- What fitting took with different numbers of homes.
-#
-# Read from what `benchmarks/speed/test_fit.py` has measured (and `test_federated_speed.py` for single rounds); where that
-# is missing, from runs on wyze-synthetic by the same code with the same settings.
-
 COMMAND = "pytest benchmarks/ --benchmark-only --scale default"
 FIT, ROUND = "benchmarks/speed/test_fit.py::", "benchmarks/speed/test_federated.py::test_growth_of_a_fedrule_round"
 ONE_ROUND = "fedrule, 1 round"
 DATA = "wyze-synthetic"
-BRIEF = 0.01  # seconds; what a machine does besides weighs as much
+BRIEF = 0.01  # seconds; shorter times are mostly noise
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a method took for so many homes."""
+    """The cost of a method for so many homes."""
 
     homes: int
     seconds: float
     megabytes: float
 
     def of(self, what: str) -> float:
-        """Seconds or megabytes; NaN where it is nothing that a logarithm can be taken of."""
+        """Seconds or megabytes; NaN where it has no logarithm."""
         value = self.seconds if what == "seconds" else self.megabytes
         return value if 0 < value < math.inf else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingLines:
-    """Lines, and where they come from."""
+    """Lines and their sources."""
 
-    lines: dict[str, list[Point]]  # by method; homes grow
+    lines: dict[str, list[Point]]  # by method, by growing number of homes
     sources: tuple[str, ...]
     command: str
     notes: tuple[str, ...]
 
 
 def scaling_lines(inputs: Inputs) -> ScalingLines | None:
-    """Of the measurements, else of the runs; None where no method has two sizes."""
+    """From the measurements, else from the runs; None where no method has two sizes."""
     return _of_speeds(inputs.speeds) or _of_runs(inputs)
 
 
@@ -73,7 +72,7 @@ def tenfold_factor(line: Sequence[Point], what: str) -> float:
 
 
 def fits(lines: Mapping[str, list[Point]]) -> dict[str, list[Point]]:
-    """Without that of single rounds, whose sizes and times are no fits'."""
+    """Without single rounds, which are not comparable with fits."""
     return {label: line for label, line in lines.items() if label != ONE_ROUND}
 
 
@@ -86,30 +85,30 @@ def _of_speeds(speeds: Iterable[Speed]) -> ScalingLines | None:
         lines.setdefault(label, []).append(point)
     if not any(len(line) > 1 for line in lines.values()):
         return None
-    notes = [measured_on(kept), "Memory is that of a fresh process, all imports included."]
+    notes = [*measured_on(kept), "Memory is that of a fresh process, imports included."]
     sizes = {label: max(point.homes for point in line) for label, line in fits(lines).items()}
     largest = max(sizes.values(), default=0)
     if short := sorted(label for label, size in sizes.items() if size < largest):
-        notes.append(f"Not measured with {largest:,} homes, where they may take too long: {', '.join(short)}.")
+        notes.append(f"Not measured with {largest:,} homes, which would take too long: {', '.join(short)}.")
     return _scaling_lines(lines, speed_files(kept), COMMAND, notes)
 
 
 def _of_runs(inputs: Inputs) -> ScalingLines | None:
-    """The default settings of each method; what is compared differs in nothing but the homes."""
-    alike: dict[str, dict[tuple[str, str], dict[int, list[Result]]]] = {}
-    for place in group_runs([run for run in inputs.runs if run.key.data == DATA and run.seconds.get("fit", 0) > 0]):
-        runs = [run for run in place.runs if inputs.is_default(run)] if place.homes else []
+    """Methods with their defaults; runs that are compared differ in the number of homes only."""
+    equal: dict[str, dict[tuple[str, str], dict[int, list[Result]]]] = {}
+    for group in group_runs([run for run in inputs.runs if run.key.data == DATA and run.seconds.get("fit", 0) > 0]):
+        runs = [run for run in group.runs if inputs.is_default(run)] if group.homes else []
         refuse_mixed(runs)
         for run in runs:
             options = sorted((name, value) for name, value in run.key.data_options.items() if name != "homes")
             setting = f"{options} {run.key.track} {run.key.split['split']} {run.key.curves} {run.threads}"
-            sizes = alike.setdefault(setting, {}).setdefault((run.key.method, run.code), {})
-            sizes.setdefault(place.homes or 0, []).append(run)
+            sizes = equal.setdefault(setting, {}).setdefault((run.key.method, run.code), {})
+            sizes.setdefault(group.homes or 0, []).append(run)
     groups = [
-        {who: sizes for who, sizes in sorted(each.items()) if len(sizes) > 1} for _, each in sorted(alike.items())
+        {who: sizes for who, sizes in sorted(each.items()) if len(sizes) > 1} for _, each in sorted(equal.items())
     ]
     best = max(groups, key=lambda each: sum(map(len, each.values())), default={})
-    # Of a method that was edited in between, the code that was run on most sizes.
+    # Of a method that was edited in between, the code with the most sizes.
     chosen = {who[0]: sizes for who, sizes in sorted(best.items(), key=lambda each: (len(each[1]), each[0]))}
     if not chosen:
         return None
@@ -122,8 +121,8 @@ def _of_runs(inputs: Inputs) -> ScalingLines | None:
     }
     used = [run for sizes in chosen.values() for runs in sizes.values() for run in runs]
     notes = [
-        f"Of runs on {DATA}, the median over seeds. They may have been made beside other work or on other machines; "
-        f"`{COMMAND}` measures it properly."
+        f"From runs on {DATA}, median over seeds, maybe on a busy machine or on several machines; `{COMMAND}` measures "
+        "it properly."
     ]
     return _scaling_lines(lines, run_files(used), "python -m benchmarks run default", notes)
 
@@ -132,18 +131,18 @@ def _scaling_lines(
     lines: dict[str, list[Point]], sources: tuple[str, ...], command: str, notes: list[str]
 ) -> ScalingLines:
     ordered = {label: sorted(lines[label], key=lambda point: point.homes) for label in sorted(lines)}
-    said = {
+    warnings = {
         "Sizes less than ten times apart, so the factor is extrapolated": _is_narrow,
-        f"With times under {1000 * BRIEF:g} ms, which are too short to mean much": _is_brief,
+        f"With times below {1000 * BRIEF:g} ms, which are mostly noise": _is_brief,
     }
-    for words, is_so in said.items():
+    for words, is_so in warnings.items():
         if named := [label for label, line in ordered.items() if is_so(line)]:
             notes = [*notes, f"{words}: {', '.join(named) if len(named) < len(ordered) else 'all lines'}."]
     return ScalingLines(ordered, sources, command, tuple(notes))
 
 
 def _is_narrow(line: Sequence[Point]) -> bool:
-    """Whether a factor per ten times the homes goes beyond what was measured; a single size has no factor."""
+    """Whether a factor per ten times the homes is extrapolated; a single size has no factor."""
     return 1 < line[-1].homes / line[0].homes < 10
 
 
@@ -152,21 +151,21 @@ def _is_brief(line: Sequence[Point]) -> bool:
 
 
 HEADINGS = {
-    "user-item": "User-item methods, and floors",
-    "floor": "User-item methods, and floors",
-    "graph": "Graph methods with all homes in one place",
+    "user-item": "User-item methods and floors",
+    "floor": "User-item methods and floors",
+    "graph": "Graph methods, centralized",
     FEDERATED: "Federated methods",
 }
 OTHERS = "Other methods"
-MOST = 10  # lines of a panel whose labels fit below one another
-LINE = 0.065  # of a panel's height, from label to label
-NAMES = 0.4  # of a panel's width, for the names at the ends of lines
+MAX_LABELS = 10  # per panel
+LINE = 0.065  # from label to label, as a part of a panel's height
+NAMES = 0.4  # of a panel's width, for the labels at the ends of lines
 WHAT = {"seconds": "seconds to fit", "megabytes": "peak memory, MB"}
 SAID = {"seconds": "the time", "megabytes": "the memory"}
 
 
 def scaling(inputs: Inputs) -> Drawing:
-    """Seconds and memory against homes, both as logarithms."""
+    """Seconds and memory against homes, on logarithmic axes."""
     found = scaling_lines(inputs)
     if found is None:
         raise Missing("no method was timed with different numbers of homes", COMMAND)
@@ -180,9 +179,7 @@ def scaling(inputs: Inputs) -> Drawing:
         lines = {label: found.lines[label] for label in labels}
         panel = partial(_panel, lines=lines, styles=styles, sizes=sizes)
         blocks.append(Block(heading, tuple(Panel(partial(panel, what=what, values=values[what])) for what in shown)))
-    note = (
-        "x: the factor per ten times the homes, from the smallest to the largest size. All panels have the same axes."
-    )
+    note = "x: factor per ten times the homes, from the smallest to the largest size. All panels have the same axes."
     layout = Layout(tuple(blocks), note=note, columns=max(len(shown), 1), height=2.4, left=0.75)
     return Drawing(layout, About(_caption(found.lines), found.sources, found.command, found.notes))
 
@@ -192,15 +189,15 @@ def _method(label: str) -> str:
 
 
 def _families(labels: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Headings with their lines, not more than one can read below each other."""
+    """Headings with their lines, at most MAX_LABELS each."""
     of = {method: HEADINGS.get(family, OTHERS) for family, methods in METHODS.items() for method in methods}
     found: dict[str, list[str]] = {heading: [] for heading in (*HEADINGS.values(), OTHERS)}
     for label in labels:
         found[of.get(_method(label), OTHERS)].append(label)
     return [
-        (f"{heading}, continued" if first else heading, members[first : first + MOST])
+        (f"{heading}, continued" if first else heading, members[first : first + MAX_LABELS])
         for heading, members in found.items()
-        for first in range(0, len(members), MOST)
+        for first in range(0, len(members), MAX_LABELS)
     ]
 
 
@@ -213,7 +210,7 @@ def _panel(
     what: str,
     values: Sequence[float],
 ) -> None:
-    """Lines whose names stand at their ends, on the right."""
+    """Lines with their labels at the right end."""
     axes.set(xscale="log", yscale="log", ylabel=WHAT[what])
     axes.set_xlabel("homes", labelpad=1)
     decades = max(math.log10(sizes[-1] / sizes[0]), 0.3)
@@ -247,7 +244,7 @@ def _panel(
 
 
 def _legible(sizes: Sequence[int], decades: float) -> list[int]:
-    """Those of the sizes whose numbers do not touch along the axis."""
+    """The sizes whose tick labels do not touch."""
     kept: list[int] = []
     for size in sizes:
         if not kept or math.log10(size / kept[-1]) > 0.2 * decades:
@@ -256,7 +253,7 @@ def _legible(sizes: Sequence[int], decades: float) -> list[int]:
 
 
 def _apart(heights: Sequence[float]) -> list[float]:
-    """Heights from the lowest to the highest, moved until labels do not touch, within the panel."""
+    """The heights, lowest first, moved until labels do not touch, within the panel."""
     moved: list[float] = []
     for number, height in enumerate(heights):
         above = LINE * (len(heights) - number - 1)
@@ -265,7 +262,7 @@ def _apart(heights: Sequence[float]) -> list[float]:
 
 
 def _caption(lines: Mapping[str, list[Point]]) -> str:
-    """The methods that grow least and most, each with the sizes it was measured with; rounds by themselves."""
+    """The methods that grow least and most, each with its sizes; single rounds apart."""
     said = []
     for what, name in SAID.items():
         factors = sorted(
@@ -284,11 +281,13 @@ def _caption(lines: Mapping[str, list[Point]]) -> str:
             for what, name in SAID.items()
             if not math.isnan(factor := tenfold_factor(line, what))
         ]
-        sentences += [f"Of a single round of fedrule, per ten times the homes, {' and '.join(parts)}."] if parts else []
-    return " ".join(sentences) or "No line has two sizes whose numbers can be compared."
+        sentences += (
+            [f"For a single round of fedrule, per ten times the homes, {' and '.join(parts)}."] if parts else []
+        )
+    return " ".join(sentences) or "No line has two sizes to compare."
 
 
 def _sizes(line: Sequence[Point], what: str) -> str:
-    """Those that a factor is from."""
+    """The sizes that a factor is derived from."""
     known = [point.homes for point in line if not math.isnan(point.of(what))]
     return f"{known[0]:,} to {known[-1]:,} homes"

@@ -1,4 +1,4 @@
-"""What accuracy costs: the reciprocal rank against seconds of training, and against the bytes that a home sends."""
+"""Accuracy against training time and against the bytes that a client sends: a point per method, mean over seeds."""
 
 from __future__ import annotations
 
@@ -12,45 +12,60 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
-from reports.boards import main_rows, ranking_of, runs_of, seeds_of, short_title, with_rows
-from reports.drawing.labels import Label, add_labels, wrap_label
-from reports.drawing.layout import Block, Layout, Panel
+from reports.boards import data_name, main_rows, ranking_of, runs_of, seeds_of, short_title, with_rows
+from reports.drawing.labels import Label, add_labels
+from reports.drawing.layout import Block, Layout, Panel, wrap_label
 from reports.drawing.styles import DASHES, FAMILY_STYLES, FEDERATED, LineStyle, family_of, legend, sends
 from reports.inputs import Inputs
 from reports.output_types import RUN, About, Drawing, Missing, run_files
 from reports.selection import IFTTT, WYZE, Role, select_runs
 from reports.text.phrases import seed_count, short_number
 
-# --- What a method costs beside what it brings: a point for each row of a board, means over its seeds.
-
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
+METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}
+PROTOCOLS = {"ranking": "mrr", "paper": "auc"}  # in order of preference
+LINED = tuple(family for family in FAMILY_STYLES if family != FEDERATED)  # each has its own dashes
+LETTERS = 22  # per line of a label
+MAX_TICKS = 5
+CLOSE = 0.95  # of the best accuracy
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A row of a board; a number that a seed lacks is NaN, and one that is infinite in a seed stays so."""
+    """A row of a board; not finite where the value of a seed is not."""
 
     label: str
     family: str
     cost: float
     accuracy: float
     seeds: int = 1
-    broken: int = 0  # of the seeds, those without a finite accuracy or, where others have one, cost
+    broken: int = 0  # seeds without a finite accuracy or, where other seeds have one, cost
 
     @property
     def lost(self) -> str:
-        """Its name, to say that it is not drawn; with its broken seeds where others are whole."""
+        """Its name in a note that it is not drawn; with the number of broken seeds where others are fine."""
         some = 0 < self.broken < self.seeds
         return f"{self.label} ({self.broken} of {seed_count([self.seeds])})" if some else self.label
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """One data set of a figure."""
+
+    board: Board
+    draw: Callable[[Axes], None]
+    styles: dict[str, LineStyle]  # of the legend
+    caption: str
+    seeds: str
+
+
 def points(board: Board, metric: str, cost: Callable[[Result], float]) -> list[Point]:
-    """One for each row, in the board's order."""
+    """One per row, in the order of the board."""
     found = []
     for label in board.methods():
         runs = runs_of(board, label)
         accuracies, costs = [run.summary.get(metric, math.nan) for run in runs], [cost(run) for run in runs]
-        has_cost = any(map(math.isfinite, costs))  # a central method sends nothing, and nothing is wrong with it
+        has_cost = any(map(math.isfinite, costs))  # a central method sends nothing, which is fine
         broken = sum(
             not math.isfinite(accuracy) or (has_cost and not math.isfinite(each))
             for accuracy, each in zip(accuracies, costs, strict=True)
@@ -65,7 +80,7 @@ def seconds(run: Result) -> float:
 
 
 def sent(run: Result) -> float:
-    """Bytes by a home over the whole training, mean over homes: in a round only those of its cohort send."""
+    """Bytes that a client sends over the whole training, mean over clients: in a round only its cohort sends."""
     if not sends(run):
         return math.nan
     homes = float(run.counts.get("homes") or max(row.get("clients", 1.0) for row in run.history))
@@ -74,14 +89,14 @@ def sent(run: Result) -> float:
 
 
 def in_bytes(value: float) -> str:
-    """Bytes as people say them."""
+    """1.2 MB."""
     rounded = float(f"{value:.3g}")  # 999,960 bytes are 1 MB and not 1,000 kB
     unit, name = next((each for each in UNITS if rounded >= each[0]), UNITS[-1])
     return f"{short_number(value / unit, 3)} {name}"
 
 
 def in_seconds(value: float) -> str:
-    """Seconds as people say them."""
+    """90 s, 5 min, 3 h."""
     if value >= 2 * 3600:
         return f"{short_number(value / 3600, 3)} h"
     return (
@@ -90,7 +105,7 @@ def in_seconds(value: float) -> str:
 
 
 def front(shown: Sequence[Point]) -> list[Point]:
-    """Those that no other is both cheaper and better than, the cheapest first."""
+    """The Pareto front, cheapest first: no other point is both cheaper and better."""
     kept: list[Point] = []
     for point in sorted(shown, key=lambda point: (point.cost, -point.accuracy, point.label)):
         if not kept or point.accuracy > kept[-1].accuracy:
@@ -99,22 +114,14 @@ def front(shown: Sequence[Point]) -> list[Point]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """NaN where one is missing, and infinite where one is: the others alone would look better than the method is."""
+    """Not finite where one of the values is not: the others alone would look too good."""
     return sum(values) / len(values)
 
 
-METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}
-PROTOCOLS = {"ranking": "mrr", "paper": "auc"}  # in the order of preference
-LINED = tuple(family for family in FAMILY_STYLES if family != FEDERATED)  # each has dashes of its own
-LETTERS = 22  # of a line of a label
-MAX_TICKS = 5
-CLOSE = 0.95  # of the best accuracy
-
-
 def time(inputs: Inputs) -> Drawing:
-    """Seconds of training on smart homes and recipes, every method."""
-    panels, captions, sources, notes, seeds = [], [], [], [], []
-    styles: dict[str, LineStyle] = {}
+    """MRR against seconds of training, on smart homes and recipes."""
+    parts: list[Part] = []
+    notes: list[str] = []
     for role in (WYZE, IFTTT):
         board = ranking_of(role, inputs)
         if board is None:
@@ -124,27 +131,24 @@ def time(inputs: Inputs) -> Drawing:
         every = points(board, "mrr", seconds)
         shown = [point for point in every if _can_be_drawn(point)]
         notes += _lost_note(board, "no time or no rank", [point for point in every if point not in shown])
-        if not shown:
-            continue
-        panels.append(Panel(partial(_time_panel, shown=shown), short_title(board)))
-        captions.append(_time_caption(shown, board.runs[0][1].key.data))
-        sources += [run for _, run in board.runs]
-        styles |= legend(point.family for point in shown)
-        seeds.append(f"{board.data}: {seeds_of(board)}, {_threads(board)}")
-    if not panels:
+        if shown:
+            panel, caption = partial(_time_panel, shown=shown), _time_caption(shown, data_name(board))
+            threads = " or ".join(map(str, sorted({run.threads for _, run in board.runs})))
+            seeds = f"{seeds_of(board)}, {threads} {'thread' if threads == '1' else 'threads'}"
+            parts.append(Part(board, panel, legend(point.family for point in shown), caption, seeds))
+    if not parts:
         raise Missing("no rankings on smart homes or recipes", RUN)
     note = (
-        "Methods with their defaults, means over seeds. Grey line: no other method is both faster and better. Seconds "
-        f"of training alone, on the machine of each run. {'; '.join(seeds)}."
+        "Methods with their defaults, mean over seeds. Grey line: no other method is both faster and better. Seconds "
+        "of training alone, on the machine of each run."
     )
-    about = About(" ".join(captions), run_files(sources), RUN, tuple(notes))
-    return Drawing(_sheet(panels, styles, note), about)
+    return _drawing(parts, note, notes)
 
 
 def bytes_sent(inputs: Inputs) -> Drawing:
-    """What a home sends over the whole training; beside it the best central method of each kind."""
-    panels, captions, sources, notes, seeds = [], [], [], [], []
-    styles: dict[str, LineStyle] = {}
+    """Accuracy against bytes that a client sends in the whole training, and the best central method of each family."""
+    parts: list[Part] = []
+    notes: list[str] = []
     for role in (WYZE, IFTTT):
         board, metric = _federated_board(role, inputs)
         every = points(board, metric, sent) if board else []
@@ -152,39 +156,44 @@ def bytes_sent(inputs: Inputs) -> Drawing:
         if board is None or not federated:
             notes.append(f"{role.title}: no federated method was run on {' or '.join(role.data)}.")
             continue
-        central = _best_of_each_kind(every)
-        name = "rank" if metric == "mrr" else "AUC"
+        central = _best_of_each_family(every)
         lost = [p for p in every if (p.family == FEDERATED and p not in federated) or not math.isfinite(p.accuracy)]
-        notes += _lost_note(board, f"no bytes or no {name}", lost)
+        notes += _lost_note(board, f"no bytes or no {'rank' if metric == 'mrr' else 'AUC'}", lost)
         if metric == "auc":
-            notes.append(f"{short_title(board)}: AUC by protocol paper, since no federated method was ranked there.")
+            notes.append(f"{short_title(board)}: AUC by the protocol paper, since no federated method was ranked.")
         if not central:
-            notes.append(f"{short_title(board)}: no central method was run beside them.")
-        drawn = with_rows(board, [point.label for point in (*federated, *central)])
+            notes.append(f"{short_title(board)}: no central method was run.")
+        board = with_rows(board, [point.label for point in (*federated, *central)])
         panel = partial(_bytes_panel, federated=federated, central=central, metric=metric)
-        panels.append(Panel(panel, short_title(board)))
-        captions.append(_bytes_caption(federated, central, board.runs[0][1].key.data, metric))
-        sources += [run for _, run in drawn.runs]
-        styles |= {FEDERATED: FAMILY_STYLES[FEDERATED]} | {_line_name(point): _line_style(point) for point in central}
-        seeds.append(f"{board.data}: {seeds_of(drawn)}")
-    if not panels:
+        styles = {FEDERATED: FAMILY_STYLES[FEDERATED]}
+        styles |= {f"best central method, {point.family}": _line_style(point) for point in central}
+        caption = _bytes_caption(federated, central, data_name(board), metric)
+        parts.append(Part(board, panel, styles, caption, seeds_of(board)))
+    if not parts:
         raise Missing("no federated method was run on smart homes or recipes", RUN)
     note = (
-        "Methods with their defaults, means over seeds. Bytes that a home sends over the whole training, mean over "
-        "homes; counts that it sends before (fedrank) are among them. A central method's server has all data. "
-        f"{'; '.join(seeds)}."
+        "Methods with their defaults, mean over seeds. Bytes that a client sends over the whole training, mean over "
+        "clients, including the counts that fedrank sends first. A central method has all data on the server."
     )
-    about = About(" ".join(captions), run_files(sources), RUN, tuple(notes))
-    return Drawing(_sheet(panels, styles, note), about)
+    return _drawing(parts, note, notes)
+
+
+def _drawing(parts: Sequence[Part], note: str, notes: Sequence[str]) -> Drawing:
+    panels = tuple(Panel(part.draw, short_title(part.board)) for part in parts)
+    styles = {name: style for part in parts for name, style in part.styles.items()}
+    note += f" {'; '.join(f'{part.board.data}: {part.seeds}' for part in parts)}."
+    layout = Layout((Block("", panels),), styles, note, columns=len(panels), height=3.2, left=0.75)
+    files = run_files([run for part in parts for _, run in part.board.runs])
+    return Drawing(layout, About(" ".join(part.caption for part in parts), files, RUN, tuple(notes)))
 
 
 def _federated_board(role: Role, inputs: Inputs) -> tuple[Board | None, str]:
-    """The main rows of the list with the most federated runs, by the first protocol that has any; and its metric."""
+    """The main rows of the board with the most federated runs, by the first protocol that has any; and its metric."""
     for protocol, metric in PROTOCOLS.items():
-        place = select_runs(role, inputs, partial(_is_federated, protocol=protocol))
-        if place:
-            there = {id(run) for run in place.runs}
-            # A place may have lists with and without curves, which are fits to different rules.
+        group = select_runs(role, inputs, partial(_is_federated, protocol=protocol))
+        if group:
+            there = {id(run) for run in group.runs}
+            # Runs with and without curves are on different boards: they are fitted to different rules.
             counts = [sum(id(run) in there for _, run in board.runs) for board in inputs.boards]
             board = inputs.boards[counts.index(max(counts))]
             return with_rows(board, main_rows(board)), metric
@@ -195,8 +204,8 @@ def _is_federated(run: Result, *, protocol: str) -> bool:
     return run.key.protocol == protocol and sends(run) and (protocol == "paper" or not run.key.curves)
 
 
-def _best_of_each_kind(every: Sequence[Point]) -> list[Point]:
-    """Of those that are not federated."""
+def _best_of_each_family(every: Sequence[Point]) -> list[Point]:
+    """Of the central ones."""
     best: dict[str, Point] = {}
     for point in sorted(every, key=lambda point: (-point.accuracy, point.label)):
         if point.family != FEDERATED and math.isfinite(point.accuracy):
@@ -209,46 +218,36 @@ def _time_panel(axes: Axes, *, shown: Sequence[Point]) -> None:
     _vertical(axes, [point.accuracy for point in shown], "mrr")
     best = front(shown)
     axes.plot([p.cost for p in best], [p.accuracy for p in best], color="#c4c4c4", linewidth=1.2, zorder=1)
-    _dots(axes, shown)
+    for point in shown:
+        axes.plot(point.cost, point.accuracy, **FAMILY_STYLES[point.family].dot)
     axes.set_xlabel("training", labelpad=1)
-    add_labels(axes, [_named(point) for point in shown])
+    add_labels(axes, [_label(point) for point in shown])
 
 
 def _bytes_panel(axes: Axes, *, federated: Sequence[Point], central: Sequence[Point], metric: str) -> None:
     _logarithmic(axes, [point.cost for point in federated], in_bytes)
     _vertical(axes, [point.accuracy for point in (*federated, *central)], metric)
     left, right = axes.get_xlim()
-    edge = left * (right / left) ** 0.02  # names of lines begin here
+    edge = left * (right / left) ** 0.02  # where labels of lines begin
     for point in central:
         style = _line_style(point)
         axes.axhline(point.accuracy, color=style.colour, linestyle=style.dash, linewidth=1.2, zorder=1)
-    _dots(axes, federated)
-    axes.set_xlabel("sent by a home", labelpad=1)
+    for point in federated:
+        axes.plot(point.cost, point.accuracy, **FAMILY_STYLES[point.family].dot)
+    axes.set_xlabel("sent by a client", labelpad=1)
     lines = [
         Label(wrap_label(point.label, LETTERS), edge, point.accuracy, FAMILY_STYLES[point.family].colour)
         for point in central
     ]
-    add_labels(axes, [_named(point) for point in federated], along=lines)
-
-
-def _line_name(point: Point) -> str:
-    return f"best central method, {point.family}"
+    add_labels(axes, [_label(point) for point in federated], along=lines)
 
 
 def _line_style(point: Point) -> LineStyle:
     return LineStyle(FAMILY_STYLES[point.family].colour, DASHES[LINED.index(point.family) % len(DASHES)])
 
 
-def _dots(axes: Axes, shown: Sequence[Point]) -> None:
-    for point in shown:
-        style = FAMILY_STYLES[point.family]
-        axes.plot(
-            point.cost, point.accuracy, color=style.colour, marker=style.marker, markersize=style.size, linestyle="none"
-        )
-
-
 def _logarithmic(axes: Axes, values: Sequence[float], text: Callable[[float], str]) -> None:
-    """The horizontal axis, with room for names at both ends."""
+    """The horizontal axis, with room for labels at both ends."""
     axes.set_xscale("log")
     room = 10 ** (0.12 * math.log10(max(values) / min(values)) + 0.2)
     low, high = min(values) / room, max(values) * room
@@ -259,7 +258,7 @@ def _logarithmic(axes: Axes, values: Sequence[float], text: Callable[[float], st
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two, as many as can be read side by side."""
+    """Round numbers in the range, at most MAX_TICKS."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for digits, step in (((1, 1.5, 2, 3, 4, 6, 8), 1), ((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3)):
         found = [digit * 10.0**decade for decade in decades[::step] for digit in digits]
@@ -276,7 +275,7 @@ def _vertical(axes: Axes, values: Sequence[float], metric: str) -> None:
     axes.set_ylabel(METRICS[metric])
 
 
-def _named(point: Point) -> Label:
+def _label(point: Point) -> Label:
     return Label(wrap_label(point.label, LETTERS), point.cost, point.accuracy)
 
 
@@ -289,35 +288,25 @@ def _can_be_drawn(point: Point) -> bool:
 
 
 def _time_caption(shown: Sequence[Point], data: str) -> str:
-    """The best one, and the fastest that is nearly as good."""
+    """The best method, and the fastest that is nearly as good."""
     best = max(shown, key=lambda point: (point.accuracy, -point.cost))
-    says = f"On {data} {best.label} is the best ({best.accuracy:.3f}) and trains in {in_seconds(best.cost)}"
+    text = f"On {data} {best.label} is the best ({best.accuracy:.3f}) and trains in {in_seconds(best.cost)}"
     near = [point for point in shown if point.accuracy >= CLOSE * best.accuracy]
     fast = min(near, key=lambda point: point.cost)
     if fast is best:
-        return f"{says}; no faster one has {CLOSE:.0%} of that."
-    says += f"; {fast.label} has {fast.accuracy / best.accuracy:.0%} of that in {in_seconds(fast.cost)}"
-    return f"{says}, {best.cost / fast.cost:,.1f} times faster."
+        return f"{text}; no faster method has {CLOSE:.0%} of that."
+    text += f"; {fast.label} has {fast.accuracy / best.accuracy:.0%} of that in {in_seconds(fast.cost)}"
+    return f"{text}, {best.cost / fast.cost:,.1f} times faster."
 
 
 def _bytes_caption(federated: Sequence[Point], central: Sequence[Point], data: str, metric: str) -> str:
-    """The best federated method beside the best central one, and the one that sends least."""
+    """The best federated and the best central method, and the one that sends least."""
     best = max(federated, key=lambda point: (point.accuracy, -point.cost))
     name = "MRR" if metric == "mrr" else "AUC"
-    says = f"On {data} a home sends {in_bytes(best.cost)} for {name} {best.accuracy:.3f} with {best.label}"
+    text = f"On {data} a client sends {in_bytes(best.cost)} for {name} {best.accuracy:.3f} with {best.label}"
     least = min(federated, key=lambda point: (point.cost, point.label))
     if least is not best:
-        says += f", {in_bytes(least.cost)} for {least.accuracy:.3f} with {least.label}"
+        text += f", {in_bytes(least.cost)} for {least.accuracy:.3f} with {least.label}"
     if central:
-        says += f"; {central[0].label}, central, has {central[0].accuracy:.3f}"
-    return f"{says}."
-
-
-def _sheet(panels: Sequence[Panel], styles: dict[str, LineStyle], note: str) -> Layout:
-    block = Block("", tuple(panels))
-    return Layout((block,), styles, note, columns=len(panels), height=3.2, left=0.75)
-
-
-def _threads(board: Board) -> str:
-    counts = sorted({run.threads for _, run in board.runs})
-    return "1 thread" if counts == [1] else f"{' or '.join(map(str, counts))} threads"
+        text += f"; {central[0].label}, central, has {central[0].accuracy:.3f}"
+    return f"{text}."

@@ -1,4 +1,4 @@
-"""One home with one rule left out: what each method would recommend to it (the paper's qualitative comparison)."""
+"""One home with one hidden rule, and what each method recommends to it (the paper's qualitative comparison)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HIDDEN, IMPOSSIBLE = "hidden", "impossible"  # marks of cells
 
 
 def recommendations(inputs: Inputs) -> Table:
-    """The first 20 of each method; the hidden rule is marked, and so is what the home's devices cannot carry out."""
+    """The first 20 of each method; the hidden rule is marked, and so are rules that need other devices."""
     examples = _examples(inputs)
     methods = _methods(examples)
     lists = [[_cell(entry) for entry in each.seen.top] for _, each in methods]
@@ -28,7 +28,7 @@ def recommendations(inputs: Inputs) -> Table:
 
 
 def example_rules(inputs: Inputs) -> Table:
-    """The devices and rules of the home of `recommendations`; the hidden rule is the last, and marked."""
+    """The devices and rules of the home of `recommendations`; the hidden rule is marked and last."""
     examples = _examples(inputs)
     example = examples[0]
     rows = [_rule(rule) for rule in example.known] + [_rule(example.hidden, HIDDEN)]
@@ -43,23 +43,23 @@ def example_rules(inputs: Inputs) -> Table:
 
 
 def _examples(inputs: Inputs) -> list[Example]:
-    """All that ask the same of one home: the paper's data first, then what more methods answer."""
-    asked: dict[str, list[Example]] = {}
+    """Examples of one home and hidden rule: on the paper's data first, then with the most methods."""
+    found: dict[str, list[Example]] = {}
     for example in inputs.examples:
-        asked.setdefault(_question(example), []).append(example)
+        found.setdefault(_identity(example), []).append(example)
     preferred = (*WYZE.data, *IFTTT.data)
-    if not asked:
-        raise Missing("no home was taken for an example", BUILD)
+    if not found:
+        raise Missing("no example was made", BUILD)
 
     def order(each: list[Example]) -> tuple[int, int, str]:
         data = each[0].data
-        place = preferred.index(data) if data in preferred else len(preferred)
-        return place, -len(_methods(each)), _question(each[0])
+        rank = preferred.index(data) if data in preferred else len(preferred)
+        return rank, -len(_methods(each)), _identity(each[0])
 
-    return min(asked.values(), key=order)
+    return min(found.values(), key=order)
 
 
-def _question(example: Example) -> str:
+def _identity(example: Example) -> str:
     return json.dumps([example.data, example.options, example.fingerprint, example.seed, str(example.hidden)])
 
 
@@ -97,21 +97,20 @@ def _rule(rule: HomeRule, mark: str = "") -> tuple[Cell, ...]:
 def _about(examples: Sequence[Example], methods: Sequence[tuple[str, MethodLists]]) -> About:
     rule = examples[0].hidden
     words = f"{rule.trigger.type}: {rule.trigger_state} → {rule.action}: {rule.action_device.type}"
-    ranks = ", ".join(f"{title} {_place(each)}" for title, each in methods)
+    ranks = ", ".join(f"{title} {_rank_text(each)}" for title, each in methods)
     cannot = ", ".join(f"{title} {_impossible(each)} of {len(each.seen.top)}" for title, each in methods)
-    caption = f"Rank of the hidden rule ({words}): {ranks}. Listed although the home lacks the devices: {cannot}."
+    caption = f"Rank of the hidden rule ({words}): {ranks}. Recommended although the home lacks the devices: {cannot}."
     notes = [
-        "In brackets: the probability. The lists are those with the valid filter, as the headline's: typed rules that "
-        "some training home has, without the rules of this home.",
+        "In brackets: the probability. Lists have the valid filter, like the leaderboard: rules that some training "
+        "home has between devices of these types, without the rules of this home.",
         "User-item methods choose from all items, whether or not the home has the devices; the others rank pairs of "
-        "the home's own devices, so their lists are shorter and their ranks not of the same many. It is one home: an "
-        "example, no measurement.",
+        "its own devices, so their lists are shorter and ranks are not comparable. One home is only an example.",
     ]
     calibrated = [title for title, each in methods if each.calibrated]
     if calibrated:
         notes.append(
-            f"Not log-odds, so probabilities were fitted on validation rules: {', '.join(calibrated)}. Theirs are "
-            "against rules that the home could have, those of log-odds against the non-rules of training: compare "
+            f"Probabilities calibrated on validation rules, since scores are not log-odds: {', '.join(calibrated)}. "
+            "They are relative to rules that the home could have, log-odds to the non-rules of training: compare "
             "probabilities within a column only."
         )
     short = [f"{title} ({len(each.seen.top)})" for title, each in methods if len(each.seen.top) < LONGEST]
@@ -120,11 +119,11 @@ def _about(examples: Sequence[Example], methods: Sequence[tuple[str, MethodLists
     return About(caption, _sources(examples), BUILD, tuple(notes))
 
 
-def _place(recommended: MethodLists) -> str:
-    listed = recommended.seen
-    if listed.rank is None:
+def _rank_text(recommended: MethodLists) -> str:
+    seen = recommended.seen
+    if seen.rank is None:
         return "has no score for it"
-    return f"{listed.rank:g} of {listed.candidates:,}"
+    return f"{seen.rank:g} of {seen.candidates:,}"
 
 
 def _impossible(recommended: MethodLists) -> int:

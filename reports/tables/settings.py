@@ -1,4 +1,4 @@
-"""The settings of the methods: with which they were run, and what tuning has found."""
+"""Parameters of the methods, results of tuning, and the environment of the runs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from benchmarks.results.tuning import FOLDER, Study
 from reports.inputs import Inputs
 from reports.output_types import BUILD, RUN, About, Cell, Missing, Table, run_files
 from reports.text.formats import NONE, count_cell, number_cell
-from reports.text.phrases import failure_notes
+from reports.text.phrases import counted, failure_notes
 
 TUNE = "python -m benchmarks tune ease"
+UNKNOWN = "unknown"
+FIRST = ("python", "platform", "threads", "commit", "day")  # the others follow by name
+SHORT = 12  # digits of a commit
 
 
 def parameters(inputs: Inputs) -> Table:
-    """A row for each parameter of each method: its default, and in bold what else it was run with."""
+    """A row per parameter of a method: its default, and in bold the other values it was run with."""
     if not inputs.runs:
         raise Missing("no method was run", RUN)
     methods: dict[str, list[Result]] = {}
@@ -30,20 +33,20 @@ def parameters(inputs: Inputs) -> Table:
     bare = sorted(method for method, runs in methods.items() if not any(run.key.parameters for run in runs))
     unusual = sorted(method for method, runs in methods.items() if not any(map(inputs.is_default, runs)))
     caption = (
-        f"{len(methods)} {'method' if len(methods) == 1 else 'methods'} with {len(rows)} parameters, of which {varied} "
-        "were also run with other values than the default, in bold."
+        f"{counted(len(methods), 'method')} with {len(rows)} parameters, of which {varied} were also run with values "
+        "other than the default, in bold."
     )
-    notes = ["Where the default of a parameter is not known here, it is given as a dash and all its values follow."]
+    notes = ["A dash: never run with the default."]
     if bare:
         notes.append(f"Without parameters: {', '.join(bare)}.")
     if unusual:
-        notes.append(f"Never run with all of its defaults, or unknown to this installation: {', '.join(unusual)}.")
+        notes.append(f"Never run with all of the defaults: {', '.join(unusual)}.")
     about = About(caption, run_files(inputs.runs), RUN, (*notes, *failure_notes(inputs.failed)))
     return Table(("method", "parameter", "default", "also run with"), tuple(rows), about, sortable=True)
 
 
 def tuning(inputs: Inputs) -> Table:
-    """A row for each study: the value of the defaults, the best value, and what has changed for that."""
+    """A row per study: the value of the defaults, the best value, and its parameters."""
     studies = inputs.studies
     if not studies:
         raise Missing("no method was tuned", TUNE)
@@ -51,16 +54,18 @@ def tuning(inputs: Inputs) -> Table:
     gains = [(gain, study) for study in studies if not math.isnan(gain := _gain(study))]
     trials = sum(len(study.trials) for study in studies)
     found = "1 study" if len(studies) == 1 else f"{len(studies)} studies"
-    caption = f"{found} of {trials} trials on validation rules."
+    caption = f"{found} with {trials} trials on validation rules."
     if gains:
         most, study = max(gains, key=lambda each: each[0])
         none = sum(gain <= 0 for gain, _ in gains)
         if most > 0:
-            caption += f" It gains most for {study.method} on {', '.join(study.data)}: {most:+.4f} {study.metric}."
+            caption += (
+                f" The largest gain is for {study.method} on {', '.join(study.data)}: {most:+.4f} {study.metric}."
+            )
         caption += f" The defaults are best in {none} of {len(gains)}."
     notes = [
-        "The best of many trials on the same validation rules looks better than it is; the leaderboard is measured on "
-        "other rules. Parameters are those that differ from the defaults.",
+        "The best of many trials on the same validation rules looks better than it is; the leaderboard is on test "
+        "rules. Parameters are those that differ from the defaults.",
     ]
     failed = [f"{study.method} on {', '.join(study.data)}: {many}" for study in studies if (many := _failed(study))]
     if failed:
@@ -71,7 +76,7 @@ def tuning(inputs: Inputs) -> Table:
 
 
 def _parameters(inputs: Inputs, method: str, runs: Sequence[Result]) -> list[tuple[Cell, ...]]:
-    """The value of a parameter is the default in a run whose label does not name it."""
+    """A parameter has its default in a run whose label does not name it."""
     rows: list[tuple[Cell, ...]] = []
     labelled = [(inputs.label(run).removeprefix(method), run.key.parameters) for run in runs]
     for name in dict.fromkeys(name for run in runs for name in run.key.parameters):
@@ -107,7 +112,7 @@ def _study(study: Study) -> tuple[Cell, ...]:
 
 
 def _gain(study: Study) -> float:
-    """What the best trial is better than the defaults; NaN where either is unknown."""
+    """The best trial minus the defaults; NaN where either is unknown."""
     if study.of_defaults is None:
         return math.nan
     return _value(study.answered[0].value) - _value(study.of_defaults.value)
@@ -140,21 +145,14 @@ def _value(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-# --- What the numbers were made with: versions, machines, threads, commits and dates of the runs behind a report.
-
-UNKNOWN = "unknown"
-FIRST = ("python", "platform", "threads", "commit", "day")  # the others follow by name
-SHORT = 12  # digits of a commit
-
-
 def environment(inputs: Inputs) -> Table:
-    """A row for each value that a circumstance has had, and how many runs or measurements had it."""
+    """A row per value of a property of the environment, and how many runs or measurements had it."""
     if not inputs.runs and not inputs.speeds:
-        raise Missing("no run and no measurement of speed is there", BUILD)
+        raise Missing("there are no runs and no measurements of speed", BUILD)
     rows = [*_rows("runs", map(_of_run, inputs.runs)), *_rows("speeds", map(_of_speed, inputs.speeds))]
     sources = run_files(inputs.runs) + tuple(sorted({f"{SPEED}/{speed.file}" for speed in inputs.speeds}))
     about = About(_caption(inputs), sources, BUILD, tuple(_differences(rows)))
-    return Table(("of", "circumstance", "value", "how many"), tuple(rows), about)
+    return Table(("of", "property", "value", "count"), tuple(rows), about)
 
 
 def _of_run(run: Result) -> dict[str, str]:
@@ -169,8 +167,8 @@ def _of_speed(speed: Speed) -> dict[str, str]:
 
 def _rows(of: str, each: Iterable[Mapping[str, str]]) -> list[tuple[Cell, ...]]:
     found: dict[str, Counter[str]] = {}
-    for circumstances in each:
-        for name, value in circumstances.items():
+    for properties in each:
+        for name, value in properties.items():
             found.setdefault(name, Counter())[value] += 1
     names = [name for name in FIRST if name in found] + sorted(found.keys() - set(FIRST))
     return [
@@ -186,18 +184,17 @@ def _caption(inputs: Inputs) -> str:
         days = sorted(run.written[:10] for run in inputs.runs if run.written)
         when = f" of {days[0]}" + (f" to {days[-1]}" if days[-1] != days[0] else "") if days else ""
         commits = len({run.commit for run in inputs.runs})
-        said.append(f"{len(inputs.runs):,} runs{when}, by {commits} {'commit' if commits == 1 else 'commits'}.")
+        said.append(f"{len(inputs.runs):,} runs{when}, by {counted(commits, 'commit')}.")
     if inputs.failed:
-        said.append(f"{len(inputs.failed):,} runs failed.")
+        said.append(f"{counted(len(inputs.failed), 'run')} failed.")
     if inputs.speeds:
         machines = sorted({speed.machine or UNKNOWN for speed in inputs.speeds})
-        many = len(inputs.speeds)
-        said.append(f"{many:,} {'speed' if many == 1 else 'speeds'} measured on {' and on '.join(machines)}.")
+        said.append(f"{counted(len(inputs.speeds), 'speed')} measured on {' and on '.join(machines)}.")
     return " ".join(said)
 
 
 def _differences(rows: Iterable[tuple[Cell, ...]]) -> list[str]:
-    """What was not the same for all; days differ of themselves."""
+    """Properties with several values; days differ anyway."""
     values: dict[tuple[str, str], list[str]] = {}
     for of, name, value, _ in rows:
         values.setdefault((of.text, name.text), []).append(value.text)
@@ -206,10 +203,10 @@ def _differences(rows: Iterable[tuple[Cell, ...]]) -> list[str]:
         for (of, name), those in values.items()
         if len(those) > 1 and name not in ("day", "scale")
     ]
-    return notes or ["All were made under the same circumstances."]
+    return notes or ["The environment was the same for all."]
 
 
 def _commit(commit: str) -> str:
-    """Its first digits, and whether files differed from it."""
+    """Its first digits, and whether there were changes."""
     first, _, changes = commit.partition(" ")
     return f"{first[:SHORT]} {changes}".strip() or UNKNOWN

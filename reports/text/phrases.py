@@ -1,8 +1,8 @@
 """Numbers, seeds, names and failures in captions and notes; and the numbers of the paper.
 
-The paper is Yao et al., FedRule: Federated Rule Recommendation System with Graph Neural Networks. Its final test results
-are AUC, mean rank (MR), and mean rank without the rules of the training graph (MR(RT)). Its hit rates are in figures
-only, except for the one in its text.
+The paper is Yao et al., FedRule: Federated Rule Recommendation System with Graph Neural Networks. Its final test
+results are loss, AUC, mean rank (MR), and mean rank without the rules of the training graph (MR(RT)). Its hit rates are
+in figures only, except for the one in its text.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def failure_notes(failed: Sequence[Result]) -> tuple[str, ...]:
         return ()
     named = [f"{run.key}: {last_line(run.error)}" for run in failed[:MAX_FAILURES]]
     more = f"; and {len(failed) - MAX_FAILURES} more" if len(failed) > MAX_FAILURES else ""
-    return (f"Failed runs, left out of the numbers: {'; '.join(named)}{more}. `python -m benchmarks run` tries them again.",)
+    return (
+        f"Failed runs, left out of the numbers: {'; '.join(named)}{more}. `python -m benchmarks run` tries them again.",
+    )
 
 
 def last_line(error: str) -> str:

@@ -152,7 +152,7 @@ def _is_significant(each: MainList) -> str:
     if seeds == 0:
         return f"On {each.data} {best} and the runner-up, {second}, have no seed in common and cannot be compared."
     if seeds == 1:
-        return f"On {each.data} {best} and the runner-up, {second}, have only one seed in common: no difference is conclusive."
+        return f"On {each.data} {best} and the runner-up, {second}, share only one seed: no difference is conclusive."
     if each.ranking.tied:
         names = join_names(each.ranking.tied)
         return f"On {each.data} {best} cannot be told apart from {names} ({seeds_of(each.board)})."

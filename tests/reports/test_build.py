@@ -93,7 +93,7 @@ def test_only_one_output_is_made_and_a_wrong_name_is_answered_with_the_right_one
 
 def test_an_output_that_was_asked_for_and_cannot_be_made_is_a_failure_that_says_what_to_run(results, tmp_path, caplog):
     assert build(results, tmp_path, "--only", "rounds-ifttt") == 1
-    assert "rounds-ifttt is not made: no curves by round" in caplog.text
+    assert "rounds-ifttt is missing: no curves by round" in caplog.text
     assert "python -m benchmarks run default" in caplog.text
 
 
@@ -124,7 +124,7 @@ def test_results_of_different_data_are_refused_and_the_rest_is_built(copied, tmp
     kept = next(run for run in load_results(copied) if run.key.method == "ease" and run.key.protocol == "ranking")
     store.save(replace(kept, key=replace(kept.key, fingerprint="f" * 16)), kept.homes(), kept.rules())
     assert build(copied, tmp_path / "report") == 1
-    assert "hit-rate is not made: wyze-synthetic: results of different data cannot be compared" in caplog.text
+    assert "hit-rate is missing: wyze-synthetic: results of different data cannot be compared" in caplog.text
     page = (tmp_path / "report" / "index.html").read_text()
     assert "results of different data cannot be compared" in page
 
@@ -158,7 +158,7 @@ def test_wrong_arguments_are_one_message(tmp_path, capsys):
     file = tmp_path / "file"
     file.write_text("")
     assert main(["--no-run", "--out", str(file)]) == 1
-    assert "is a file, not a folder; the report is many files" in capsys.readouterr().err
+    assert "is a file; it must be a folder, as the report is many files" in capsys.readouterr().err
     assert main(["--no-run", "--results", str(file)]) == 1
     assert "is a file, not a folder" in capsys.readouterr().err
     assert main(["--suite", "smok", "--results", str(tmp_path / "new")]) == 1

@@ -109,7 +109,7 @@ def test_a_run_that_ended_early_has_a_cross_and_counts_on_with_its_last_model():
     assert rounds == [1, 6, 10, 20]
     # The other seed in round 6: 0.5 + (0.7 - 0.5) 5/9 = 0.6111. Means: (0.6111 + 0.9) / 2, (0.7 + 0.9) / 2, 0.9.
     assert values == pytest.approx([0.5, 0.7556, 0.8, 0.9], abs=1e-4)
-    assert "Cross: a run that ended before" in figure(rows([run(), early], "test")).texts[-1].get_text()
+    assert "Cross: a run that stopped before" in figure(rows([run(), early], "test")).texts[-1].get_text()
 
 
 def test_a_line_whose_seeds_all_ended_early_ends_with_them():
@@ -118,7 +118,7 @@ def test_a_line_whose_seeds_all_ended_early_ends_with_them():
     assert crosses(panel) == [(6, 0.7)]
 
 
-def test_a_loss_that_ran_away_does_not_flatten_the_others():
+def test_a_loss_that_diverged_does_not_flatten_the_others():
     away = run("toy-b", rounds=(1, 6), loss=(0.8, 1e6))
     panel = drawn([run(), away])["loss"]
     top = panel.get_ylim()[1]
@@ -221,7 +221,7 @@ def test_the_command_writes_a_figure_of_the_lines_that_were_asked_for(kept, tmp_
         (["--data", "wyze-sinthetic"], "unknown data set 'wyze-sinthetic'; did you mean 'wyze-synthetic'?"),
         (["--methods", "toy-x"], "unknown method 'toy-x'; did you mean 'toy-b'? Known: toy-a, toy-b"),
         (["--line", "toy-a (x=1)"], "unknown line 'toy-a (x=1)'; did you mean 'toy-a'? Known: toy-a, toy-b"),
-        (["--out", "curves.jpg"], "--out curves.jpg: figures are written as .svg, .pdf, .png"),
+        (["--out", "curves.jpg"], "--out curves.jpg: must end in .svg, .pdf, .png"),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_right_one(kept, tmp_path, capsys, options, message):
@@ -244,7 +244,7 @@ def test_results_without_curves_are_answered_with_how_to_get_some(tmp_path, caps
 def test_too_many_lines_are_answered_with_how_to_choose():
     runs = [run(f"toy-{number:02}") for number in range(MAX_LINES + 1)]
     with pytest.raises(
-        ValueError, match=r"13 lines are more .* choose methods with --methods A,B, or lines with --line"
+        ValueError, match=r"13 lines are too many .* choose methods with --methods A,B, or lines with --line"
     ):
         rows(runs, "test")
     (row,) = rows(runs, "test", methods=["toy-03"], lines=["toy-01"])

@@ -55,7 +55,7 @@ def test_csv_has_the_ends_of_an_interval_as_columns_of_their_own():
 
 def test_csv_says_marks_in_words():
     shown = table((Cell("rule", mark="hidden"), Cell("other", mark="impossible")))
-    assert read(as_csv(shown))[1] == ["rule (hidden rule)", "other (cannot be carried out)"]
+    assert read(as_csv(shown))[1] == ["rule (hidden rule)", "other (not possible here)"]
 
 
 def test_a_row_of_markdown_has_as_many_cells_as_columns_whatever_the_names_are():
@@ -129,7 +129,7 @@ def test_a_wide_table_is_shrunk_and_a_narrow_one_is_not():
 def test_html_escapes_names_and_says_marks_in_words():
     text = as_html(table((Cell("<b>&", mark="impossible"), Cell('"', '"')), sortable=True))
     assert '<table class="sortable">' in text
-    assert '<td class="impossible">&lt;b&gt;&amp; <span class="word">cannot be carried out</span></td>' in text
+    assert '<td class="impossible">&lt;b&gt;&amp; <span class="word">not possible here</span></td>' in text
     assert '<td data-value="&quot;">&quot;</td>' in text
 
 

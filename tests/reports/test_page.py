@@ -108,31 +108,32 @@ def test_a_figure_is_there_for_both_widths_with_its_words(text, built):
     assert phone["media"] == "(max-width: 640px)"
     # 3.9 inches at 96 pixels an inch are 374; two panels side by side are 8.4 inches, 806 pixels.
     assert (int(phone["width"]), int(wide["width"])) == (374, 806)
-    assert wide["alt"].startswith("Hit rate. On wyze-synthetic graphrank finds ")
+    assert wide["alt"].startswith("Hit rate. On wyze-synthetic graphrank has a hit rate of ")
     drawing = base64.b64decode(wide["src"].partition("base64,")[2])
     assert drawing.startswith(b"<svg ")
     curves = re.findall(rb' d="([^"]*)"', built.files["figures/hit-rate.svg"])
     assert [b" ".join(curve.split()) for curve in curves] == [c.strip() for c in re.findall(rb' d="([^"]*)"', drawing)]
 
 
-def test_the_leaderboard_comes_right_after_the_summary_and_then_what_is_missing(text):
+def test_the_leaderboard_comes_right_after_the_summary_and_what_is_missing_at_the_end(text):
     order = [
         "page-summary",
         "leaderboard",
-        "page-missing",
         "page-contents",
         "section-the-list",
         "hit-rate",
         "section-the-rest",
         "noted",
+        "page-glossary",
+        "page-missing",
     ]
-    group_runs = [text.index(f' id="{name}"') for name in order]
-    assert group_runs == sorted(group_runs)
+    positions = [text.index(f' id="{name}"') for name in order]
+    assert positions == sorted(positions)
     assert text.count('id="leaderboard"') == 1
 
 
 def test_what_is_missing_is_named_with_its_reason_and_remedy(text):
-    part = text[text.index('id="page-missing"') : text.index('id="page-contents"')]
+    part = text[text.index('id="page-missing"') :]
     words = visible(part)
     assert "Lost &amp; gone : no runs of &lt;gcmc&gt; To get it: python -m benchmarks run paper" in words
     assert "gcmc on wyze-synthetic, types, ranking, seed 0: MemoryError: 12 GB are not there" in words
@@ -147,8 +148,8 @@ def test_a_page_that_lacks_nothing_says_so(inputs):
 
 
 def test_an_output_says_how_to_make_it_again_and_of_what(text):
-    part = text[text.index('id="leaderboard"') : text.index('id="page-missing"')]
-    assert "Made of 2 runs and 1 other file; how to make it again" in visible(part)
+    part = text[text.index('id="leaderboard"') : text.index('id="page-contents"')]
+    assert "Made from 2 runs and 1 other file; how to reproduce it" in visible(part)
     assert "<code>python -m reports.build --no-run --only leaderboard</code>" in part
     assert "<code>python -m benchmarks run smoke</code>" in part
     assert [f"<span>{name}</span>" in part for name in ("0.json", "1.json", "data/2.json")] == [True] * 3
@@ -183,4 +184,4 @@ def test_a_page_of_nothing_is_a_page():
     empty = render_page(Inputs(), []).decode()
     Read(empty)
     assert "No run has finished." in empty
-    assert "that could be spoken of yet" in empty
+    assert "No method has been run yet" in empty

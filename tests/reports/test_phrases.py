@@ -24,7 +24,7 @@ from reports.text.phrases import join_names, seed_count, short_number
         (1e30, "1.0e+30"),
         (math.inf, "infinity"),
         (-math.inf, "-infinity"),
-        (math.nan, "no number"),
+        (math.nan, "NaN"),
     ],
 )
 def test_a_number_has_all_digits_before_the_point_and_few_behind_it(value, said):

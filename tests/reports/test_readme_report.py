@@ -11,10 +11,9 @@ import pytest
 from datasets.common.errors import DataError
 from reports import outputs, readme
 from reports.figures import leaderboard as leaderboards
-from reports.figures import ranking as hit_rates
 from reports.inputs import Inputs
 from reports.outputs import Output
-from reports.readme import BEGIN, END, digest, part_of, readme_files
+from reports.readme import BEGIN, END, block_of, digest, readme_files
 from reports.text.formats import NONE
 from tests.support.made_runs import keep, small_results
 
@@ -23,11 +22,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def figures(monkeypatch):
-    """The two figures by their names, whatever else is registered."""
-    shown = (
-        Output("leaderboard-intervals", "Intervals", "The list", "figure", leaderboards.intervals),
-        Output("hit-rate", "Hit rate", "The list", "figure", hit_rates.formulations),
-    )
+    """The figure by its name, whatever else is registered."""
+    shown = (Output("leaderboard-intervals", "Intervals", "The list", "figure", leaderboards.intervals),)
     monkeypatch.setattr(outputs, "OUTPUTS", shown)
 
 
@@ -52,14 +48,14 @@ def test_the_lists_stand_between_the_markers_and_the_rest_is_left_alone(root, in
     files = readme_files(inputs, root)
     assert sorted(str(path.relative_to(root)) for path in files) == [
         "README.md",
-        "docs/report/hit-rate.svg",
+        "docs/report/leaderboard.md",
         "docs/report/leaderboard.svg",
         "docs/report/manifest.json",
     ]
     text = files[root / "README.md"].decode()
     assert text.startswith(f"# Ours\n\nBefore.\n\n{BEGIN}\n")
     assert text.endswith(f"\n{END}\n\nAfter.\n")
-    assert "old" not in part_of(text).split()
+    assert "old" not in block_of(text).split()
     # 8 methods of two seeds; the newest was written on the 11th. HR@10 as made up: 0.30 * 10^0.3 = 0.5986.
     assert "Made by `python -m reports.build --no-run --only readme` from 16 runs, the newest of 2026-11-11 (" in text
     assert "| method | wyze-synthetic (40 homes): MRR | HR@10 | ifttt-synthetic (40 homes): MRR | HR@10 |" in text
@@ -71,7 +67,22 @@ def test_the_lists_stand_between_the_markers_and_the_rest_is_left_alone(root, in
     assert fields[1].startswith("**0.300")
     assert 0.28 <= low < 0.3 < high <= 0.32  # no home has less than 0.28 or more than 0.32
     assert "](docs/report/leaderboard.svg)" in text
-    assert "](docs/report/hit-rate.svg)" in text
+    assert "](docs/report/leaderboard.md)" in text
+
+
+def test_the_readme_has_ten_methods_at_most_and_the_full_table_all(root, tmp_path):
+    others = {f"toy-{n}": 0.2 - n / 100 for n in range(12)}
+    for method, mean in {"graphrank": 0.3, "graphrule": 0.05, "fedrule": 0.04, "popularity": 0.06, **others}.items():
+        keep(tmp_path / "many", method, mean)
+    files = readme_files(Inputs.read(tmp_path / "many"), root)
+
+    def methods(text):
+        return [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")][2:]
+
+    # The best four, and the paper's methods and popularity though they are far below.
+    best = ["graphrank", "toy-0", "toy-1", "toy-2"]
+    assert methods(files[root / "README.md"].decode()) == [*best, "popularity", "graphrule", "fedrule"]
+    assert len(methods(files[root / "docs" / "report" / "leaderboard.md"].decode())) == 16
 
 
 def test_what_is_written_is_up_to_date_and_stays_the_same(root, inputs):
@@ -86,9 +97,9 @@ def test_an_edit_by_hand_is_noticed(root, inputs):
     path = root / "README.md"
     path.write_text(path.read_text().replace("| graphrank | **0.300", "| graphrank | **0.900"))
     assert disagreeing(root) == ["README.md"]
-    figure = root / "docs" / "report" / "hit-rate.svg"
+    figure = root / "docs" / "report" / "leaderboard.svg"
     figure.write_bytes(figure.read_bytes() + b" ")
-    assert disagreeing(root) == ["README.md", "docs/report/hit-rate.svg"]
+    assert disagreeing(root) == ["README.md", "docs/report/leaderboard.svg"]
 
 
 def test_the_manifest_names_the_runs_behind_each(root, inputs):
@@ -111,8 +122,8 @@ def test_without_results_the_command_is_named(root):
 
 
 def test_a_figure_that_cannot_be_made_is_named(root):
-    keep(root / "results", "their-own", 0.3, data="their-homes")
-    with pytest.raises(DataError, match=r"README\.md shows (leaderboard-intervals|hit-rate): no.*To get it: python"):
+    keep(root / "results", "graphrule", 0.9, protocol="paper", metric="auc")
+    with pytest.raises(DataError, match=r"README\.md shows leaderboard-intervals: no.*To get it: python"):
         readme_files(Inputs.read(root / "results"), root)
 
 
@@ -126,5 +137,5 @@ def disagreeing(root):
     found = {}
     for name in manifest["files"]:
         content = (root / name).read_bytes()
-        found[name] = digest(part_of(content.decode()).encode() if name == "README.md" else content)
+        found[name] = digest(block_of(content.decode()).encode() if name == "README.md" else content)
     return sorted(name for name, made in manifest["files"].items() if found[name] != made["digest"])

@@ -29,7 +29,10 @@ def test_the_winner_is_compared_with_the_best_user_item_method_and_popularity(tm
         "On wyze-synthetic (40 homes) graphrank wins with MRR 0.300: 0.050 more [0.050 to 0.050] than the best "
         "user-item method, ease (0.250), and 0.10 more [0.10 to 0.10] than popularity (0.200).",
     )
-    assert said(tmp_path, BELIEF)[0] == "On wyze-synthetic (40 homes) graphrank is significantly better than the runner-up, ease (2 seeds)."
+    assert (
+        said(tmp_path, BELIEF)[0]
+        == "On wyze-synthetic (40 homes) graphrank is significantly better than the runner-up, ease (2 seeds)."
+    )
 
 
 def test_three_sentences_say_it_all_in_short(tmp_path):
@@ -59,8 +62,8 @@ def test_ties_and_single_seeds_are_counted_in_short(tmp_path):
         "mf is first on ifttt-synthetic (40 homes, MRR 0.300)."
     )
     assert belief.sentence == (
-        "The leader is significantly better than the runner-up on 0 of 2 leaderboards: 1 tied method on wyze-synthetic (40 homes); one seed "
-        "only on ifttt-synthetic (40 homes)."
+        "The leader is significantly better than the runner-up on 0 of 2 leaderboards: 1 tied method on "
+        "wyze-synthetic (40 homes); one seed only on ifttt-synthetic (40 homes)."
     )
     assert cost.sentence == "No leaderboard by MRR has a federated method and its centralized counterpart."
 
@@ -89,8 +92,8 @@ def test_one_seed_is_not_to_be_believed(tmp_path):
     for method, mean in {"ease": 0.3, "mf": 0.2}.items():
         keep(tmp_path, method, mean, data="ifttt-synthetic")
     assert said(tmp_path, BELIEF)[:2] == (
-        "On wyze-synthetic (40 homes) graphrank and the runner-up, ease, have only one seed in common: no difference should be "
-        "believed.",
+        "On wyze-synthetic (40 homes) graphrank and the runner-up, ease, share only one seed: no difference is "
+        "conclusive.",
         "On ifttt-synthetic (40 homes) ease is significantly better than the runner-up, mf (2 seeds).",
     )
 
@@ -100,10 +103,11 @@ def test_a_leader_of_one_seed_is_not_believed_whatever_the_others_have(tmp_path)
     for method, mean in {"ease": 0.2, "mf": 0.1}.items():
         keep(tmp_path, method, mean, seeds=(0, 1, 2))
     assert "graphrank leads with MRR 0.300" in said(tmp_path, WINNER)[0]
-    assert "graphrank and the runner-up, ease, have only one seed in common" in said(tmp_path, BELIEF)[0]
+    assert "graphrank and the runner-up, ease, share only one seed" in said(tmp_path, BELIEF)[0]
     (_, belief, _) = summary(*main_lists(Inputs.read(tmp_path)))
     assert belief.sentence == (
-        "The leader is significantly better than the runner-up on 0 of 1 leaderboard:  one seed only on wyze-synthetic (40 homes)."
+        "The leader is significantly better than the runner-up on 0 of 1 leaderboard: one seed only on "
+        "wyze-synthetic (40 homes)."
     )
 
 
@@ -141,8 +145,7 @@ def test_without_the_pairs_nothing_is_said_about_federation(tmp_path):
     keep(tmp_path, "fedrank", 0.3)
     keep(tmp_path, "graphrank", 0.4, seeds=(2, 3))  # hidden rules of other seeds are other rules
     assert said(tmp_path, COST) == (
-        "Unknown: no leaderboard has fedrank and graphrank or fedrule and graphrule on the same "
-        "seeds.",
+        "Unknown: no leaderboard has fedrank and graphrank or fedrule and graphrule on the same seeds.",
     )
 
 
@@ -195,12 +198,12 @@ def test_other_settings_than_the_defaults_are_counted_and_left_out(tmp_path):
     keep(tmp_path, "popularity", 0.4, parameters={"smoothing": 7.0})
     first, last = said(tmp_path, WINNER)
     assert "popularity leads with MRR 0.200" in first
-    assert last == "On wyze-synthetic other settings of these methods are left out (1)."
+    assert last == "wyze-synthetic: 1 row with settings other than the defaults left out."
 
 
 def test_nothing_that_was_run_is_said(tmp_path):
     (point,) = summary(*main_lists(Inputs.read(tmp_path)))
-    assert point.sentence == "There is no list of methods on the paper's data that could be spoken of yet."
+    assert point.sentence == "No method has been run yet."
 
 
 def test_runs_of_different_data_are_not_compared_and_the_reason_is_said(tmp_path):

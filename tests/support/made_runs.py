@@ -43,10 +43,10 @@ def run(method="toy", seed=0, *, parameters=None, options=None, split=None, **ot
 
 
 def _overrides(key):
-    """What differs from the defaults of now."""
+    """What differs from the defaults of now; an unknown method has its defaults."""
     split = {name: value for name, value in key.split.items() if name not in ("split", "seed", "validation")}
     return Overrides(
-        _differing(key.parameters, _defaults(method_parameters, key.method)),
+        _differing(key.parameters, _defaults(method_parameters, key.method) or key.parameters),
         _differing(key.data_options, _defaults(data_options, key.data)),
         _differing(split, _defaults(split_options, key.split["split"])),
     )

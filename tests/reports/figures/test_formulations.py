@@ -15,7 +15,7 @@ from benchmarks.results.records import HomeRule, OwnedDevice, TypedRule
 from benchmarks.runs.dataset_summary import save_summary, summarize
 from benchmarks.runs.experiment import make_source
 from reports.drawing.layout import draw, render
-from reports.figures.data import MOST_EDGES, NODE, NODE_TALL, example_home
+from reports.figures.data import MAX_EDGES, NODE, NODE_TALL, example_home
 from reports.inputs import Inputs
 from reports.output_types import Missing
 
@@ -54,7 +54,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def drawing(small):
-    return example_home(Inputs(portraits=(replace(small, example=home_with()),)))
+    return example_home(Inputs(summaries=(replace(small, example=home_with()),)))
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +71,13 @@ def panels(drawing, *, phone=False):
 
 def edges(graph, names):
     """From which device to which each line goes, by where it begins and ends."""
-    group_runs = {text.get_text(): text.get_position() for text in graph.texts if text.get_text() in names}
+    positions = {text.get_text(): text.get_position() for text in graph.texts if text.get_text() in names}
 
     def device(point):
         # An arrow's head is between the end of its line and the device.
         near = [
             n
-            for n, (x, y) in group_runs.items()
+            for n, (x, y) in positions.items()
             if abs(point[1] - y) <= NODE_TALL / 2 and abs(point[0] - x) <= NODE / 2 + 0.1
         ]
         (found,) = near
@@ -105,7 +105,7 @@ def test_a_rule_has_the_number_of_its_row_and_twins_share_it(drawing, shown):
     # Both cameras notify the other one: the same item, so the same row.
     assert sorted(numbers) == ["1", "2", "2", "3", "4", "5", "?"]
     assert {"1", "2", "3", "4", "5"} <= {text.get_text() for text in matrix.texts}
-    assert "Only the graph can tell the devices of type Camera apart." in drawing.about.caption
+    assert "Only the graph distinguishes the devices of type Camera." in drawing.about.caption
 
 
 def test_the_matrix_marks_what_homes_have_and_asks_only_for_what_the_home_can_have(shown):
@@ -122,7 +122,7 @@ def test_the_matrix_marks_what_homes_have_and_asks_only_for_what_the_home_can_ha
 def test_no_text_touches_another_or_leaves_the_sheet(small, which, phone):
     many = tuple(HomeRule(DOOR, f"State {n} Of A Sensor", f"Action {n}", LIGHT) for n in range(15))
     homes = {"twins": home_with(), "made-up": small.example, "many": home_with(many)}
-    drawing = example_home(Inputs(portraits=(replace(small, example=homes[which]),)))
+    drawing = example_home(Inputs(summaries=(replace(small, example=homes[which]),)))
     axes = panels(drawing, phone=phone)
     figure = axes[0].figure
     texts = [text for each in axes for text in each.texts] + list(figure.texts)
@@ -142,29 +142,29 @@ def test_no_text_touches_another_or_leaves_the_sheet(small, which, phone):
 
 
 def test_what_is_not_drawn_of_a_large_home_is_said(small):
-    many = tuple(HomeRule(DOOR, f"State {n}", "Power On", LIGHT) for n in range(MOST_EDGES + 3))
-    drawing = example_home(Inputs(portraits=(replace(small, example=home_with(many)),)))
+    many = tuple(HomeRule(DOOR, f"State {n}", "Power On", LIGHT) for n in range(MAX_EDGES + 3))
+    drawing = example_home(Inputs(summaries=(replace(small, example=home_with(many)),)))
     assert "3 of the home's 12 rules are not drawn in its graph." in drawing.about.notes
 
 
 def test_smart_homes_go_before_recipes_and_more_homes_before_fewer(small):
     recipes = replace(small, data="ifttt-synthetic")
     larger = replace(small, options={"homes": 90}, devices_per_home={4: 90})
-    drawing = example_home(Inputs(portraits=(recipes, small, larger)))
+    drawing = example_home(Inputs(summaries=(recipes, small, larger)))
     assert drawing.about.sources == (f"data/{larger.file}",)
-    assert example_home(Inputs(portraits=(recipes,))).about.sources == (f"data/{recipes.file}",)
+    assert example_home(Inputs(summaries=(recipes,))).about.sources == (f"data/{recipes.file}",)
 
 
 def test_without_a_home_to_show_it_is_missing_with_a_command(small):
     for portraits in ((), (replace(small, example=None),)):
         with pytest.raises(Missing) as missing:
-            example_home(Inputs(portraits=portraits))
+            example_home(Inputs(summaries=portraits))
         assert missing.value.command == "python -m reports.build"
 
 
 def test_the_same_portrait_gives_the_same_bytes_also_when_it_was_read_from_disk(small, tmp_path):
     save_summary(small, tmp_path)
-    drawings = [example_home(inputs) for inputs in (Inputs(portraits=(small,)), Inputs.read(tmp_path))]
+    drawings = [example_home(inputs) for inputs in (Inputs(summaries=(small,)), Inputs.read(tmp_path))]
     first, second = (render(draw(drawing.layout), ".svg") for drawing in drawings)
     assert first == second
     assert drawings[0].about == drawings[1].about

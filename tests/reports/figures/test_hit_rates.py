@@ -24,7 +24,7 @@ def test_a_line_is_the_mean_over_seeds():
     (axes,) = panels(drawing).values()
     # (0.1 + 0.2) / 2 = 0.15 among ten
     assert axes.lines[0].get_ydata()[9] == pytest.approx(0.15)
-    assert drawing.about.caption == "Hidden rules among the first ten: fedrule 0.15."
+    assert drawing.about.caption == "Hit rate at 10: fedrule 0.15."
 
 
 def test_the_title_says_how_many_seeds_the_methods_have():
@@ -46,7 +46,7 @@ def test_a_run_without_all_hit_rates_is_left_out_and_named(short):
     assert "(ease 0.20)" in drawing.about.caption
     assert "Not run on wyze-synthetic: graphrank, gcmc, popularity." in drawing.about.notes
     assert (
-        "Left out on wyze-synthetic, where it has no hit rates up to 50: mf (1 of 1 seed), ease (1 of 2 seeds)."
+        "Left out on wyze-synthetic, without hit rates up to 50: mf (1 of 1 seed), ease (1 of 2 seeds)."
         in drawing.about.notes
     )
 

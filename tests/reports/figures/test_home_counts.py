@@ -30,21 +30,21 @@ SMALL = DatasetSummary(
 
 
 def test_a_line_is_the_share_of_homes_with_at_most_so_many():
-    drawing = home_counts(Inputs(portraits=(SMALL,)))
+    drawing = home_counts(Inputs(summaries=(SMALL,)))
     _, rules = draw(drawing.layout).axes
     (line,) = rules.lines
     assert list(line.get_ydata()) == [0.25, 0.75, 1.0]  # 1, 1 + 2 and 1 + 2 + 1 of 4 homes
     assert np.array_equal(line.get_xdata(), [0.5, 2, 7])  # none has no place on a logarithmic axis
-    assert drawing.about.caption == "The home in the middle has: toy 3 devices and 2 rules."
+    assert drawing.about.caption == "The median home has: toy 3 devices and 2 rules."
 
 
 def test_of_a_data_set_the_version_with_most_homes_is_shown():
     large = replace(SMALL, options={"homes": 8}, devices_per_home={5: 8})
-    drawing = home_counts(Inputs(portraits=(SMALL, large)))
+    drawing = home_counts(Inputs(summaries=(SMALL, large)))
     assert list(drawing.layout.styles) == ["toy"]
     assert drawing.about.sources == (f"data/{large.file}",)
 
 
 def test_without_a_portrait_the_figure_says_what_to_run():
-    with pytest.raises(Missing, match="no data set has been described"):
+    with pytest.raises(Missing, match="no data set has been summarized"):
         home_counts(Inputs())

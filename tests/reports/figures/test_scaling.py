@@ -13,12 +13,12 @@ from benchmarks.results.speeds import Speed
 from datasets.common.errors import DataError
 from reports.drawing.layout import draw, render
 from reports.figures.inference import delay, memory
-from reports.figures.scaling import MOST, scaling
+from reports.figures.scaling import MAX_LABELS, scaling
 from reports.inputs import Inputs
 from reports.output_types import Missing
 from tests.support import made_runs
 
-GRAPH = "Graph methods with all homes in one place"
+GRAPH = "Graph methods, centralized"
 
 
 def speed(name, fullname, group="", seconds=1.0, *, machine="a machine", scale="default", **info):
@@ -91,7 +91,7 @@ def test_families_have_panels_of_their_own_and_an_unknown_method_is_shown_like_a
     speeds = [fit(method, homes) for method in ("ease", "graphrule", "my-own") for homes in (100, 1_000)]
     drawing = scaling(Inputs(speeds=(*speeds, one_round(100, 1.0), one_round(1_000, 20.0))))
     assert [block.heading for block in drawing.layout.blocks] == [
-        "User-item methods, and floors",
+        "User-item methods and floors",
         GRAPH,
         "Federated methods",
         "Other methods",
@@ -106,7 +106,7 @@ def test_families_have_panels_of_their_own_and_an_unknown_method_is_shown_like_a
 
 
 def test_more_lines_than_fit_go_on_in_another_panel():
-    speeds = [fit(f"method-{n:02d}", homes) for n in range(MOST + 1) for homes in (100, 1_000)]
+    speeds = [fit(f"method-{n:02d}", homes) for n in range(MAX_LABELS + 1) for homes in (100, 1_000)]
     blocks = scaling(Inputs(speeds=tuple(speeds))).layout.blocks
     assert [block.heading for block in blocks] == ["Other methods", "Other methods, continued"]
 
@@ -137,14 +137,14 @@ def test_a_round_is_no_fit_in_the_caption_and_each_line_has_its_own_sizes():
     assert scaling(Inputs(speeds=(*EASE, *others))).about.caption == (
         "Per ten times the homes, the time to fit grows by a factor of 2 (mf, 100 to 1,000 homes) to 5 (ease, 100 to "
         "10,000 homes); the memory to fit grows by a factor of 2 (ease, 100 to 10,000 homes) to 3 (mf, 100 to 1,000 "
-        "homes). Of a single round of fedrule, per ten times the homes, the time grows by a factor of 3 (1,000 to "
+        "homes). For a single round of fedrule, per ten times the homes, the time grows by a factor of 3 (1,000 to "
         "100,000 homes) and the memory grows by a factor of 1 (1,000 to 100,000 homes)."
     )
 
 
 def test_rounds_alone_have_a_caption():
     caption = scaling(Inputs(speeds=(one_round(100, 1.0), one_round(1_000, 4.0)))).about.caption
-    assert caption.startswith("Of a single round of fedrule, per ten times the homes, the time grows by a factor of 4")
+    assert caption.startswith("For a single round of fedrule, per ten times the homes, the time grows by a factor of 4")
 
 
 def test_a_line_whose_sizes_are_close_is_said_to_be_extrapolated_whatever_the_others_span():
@@ -157,7 +157,7 @@ def test_a_line_whose_sizes_are_close_is_said_to_be_extrapolated_whatever_the_ot
 
 def test_times_of_milliseconds_are_said_to_be_too_short():
     notes = scaling(Inputs(speeds=(*EASE, fit("mf", 100, 0.009), fit("mf", 1_000, 2.0)))).about.notes
-    assert "With times under 10 ms, which are too short to mean much: mf." in notes
+    assert "With times below 10 ms, which are mostly noise: mf." in notes
 
 
 def test_a_growth_of_a_hundred_times_has_no_exponent():
@@ -199,12 +199,14 @@ def test_without_two_sizes_it_is_missing_with_a_command():
 @pytest.mark.parametrize("phone", [False, True], ids=["wide", "phone"])
 def test_names_at_the_ends_of_lines_do_not_touch_and_stay_on_the_sheet(phone):
     speeds = [
-        fit(f"a-method-with-a-very-long-name-{n}", homes, homes / 100) for n in range(MOST) for homes in (100, 1_000)
+        fit(f"a-method-with-a-very-long-name-{n}", homes, homes / 100)
+        for n in range(MAX_LABELS)
+        for homes in (100, 1_000)
     ]
     figure = drawn(scaling(Inputs(speeds=tuple(speeds))), phone=phone)
     for axes in figure.axes:
         boxes = [text.get_window_extent() for text in axes.texts]
-        assert len(boxes) == MOST
+        assert len(boxes) == MAX_LABELS
         assert all(box.x1 <= figure.bbox.x1 for box in boxes)
         assert not any(min(a.y1, b.y1) - max(a.y0, b.y0) > 2 for a, b in combinations(boxes, 2))
 
@@ -217,7 +219,7 @@ def test_the_delay_is_drawn_by_devices_and_held_against_the_papers_mark():
     assert any(list(line.get_ydata()) == [500, 500] for line in axes.lines)
     # 500 ms are 10 times the slowest 50 ms.
     assert (
-        "fedrule takes 4 ms with 2 devices and 20 ms with 8 devices; 95 of 100 times it is at least 10 times faster"
+        "fedrule takes 4 ms with 2 devices and 20 ms with 8 devices; the 95th percentile is at least 10 times faster"
         in (drawing.about.caption)
     )
     assert "slow takes 900 ms with 2 devices; homes with 2 devices or more can take longer" in drawing.about.caption
@@ -230,7 +232,7 @@ def test_the_memory_of_homes_is_counted_below_and_above_the_papers_mark():
     assert sum(bar.get_height() for bar in axes.patches) == 4
     # The median of 1, 2, 3 and 40 is 2.5.
     assert (
-        "less than 10 MB in 3 of 4 homes; half of them need at most 2.5 MB, the largest 40 MB" in drawing.about.caption
+        "less than 10 MB for 3 of 4 homes; half of them need at most 2.5 MB, the largest 40 MB" in drawing.about.caption
     )
 
 

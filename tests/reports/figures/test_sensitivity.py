@@ -1,4 +1,4 @@
-"""The figure of learning rates: which runs it is made of, and how those that ran away are shown."""
+"""The figure of learning rates: which runs it is made of, and how those that diverged are shown."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.results.store import Overrides
 from reports.drawing.layout import draw, render
 from reports.figures.by_round import learning_rates
 from reports.inputs import Inputs
@@ -24,6 +25,7 @@ def run(rate, seed=0, *, method="toy", ended=PLANNED, curves=10, sends=True, set
         method,
         seed,
         parameters={"learning_rate": rate, "rounds": PLANNED} | (settings or {}),
+        overrides=Overrides({"learning_rate": rate} | (settings or {}), {"homes": homes}),
         options={"homes": homes},
         fingerprint=f"{homes:016x}",
         protocol="paper",
@@ -67,7 +69,7 @@ def test_a_run_that_ended_early_has_a_cross_and_counts():
     axes = panels(drawing)["auc"]
     assert crosses(axes) == [(1.0, 0.2)]
     assert line(axes)[1] == (1.0, 0.2)
-    assert "1 of 2 runs of toy ended early or without a finite loss." in drawing.about.caption
+    assert "1 of 2 runs of toy stopped early or have no finite loss." in drawing.about.caption
     assert "Cross" in drawing.layout.note
 
 
@@ -95,11 +97,11 @@ def test_a_rate_at_which_one_seed_has_no_number_has_no_mean_of_the_others():
     assert [rate for rate, value in line(axes) if math.isnan(value)] == [1.0]  # a gap, not a line from 0.1 to 9
     assert crosses(axes) == [(1.0, axes.get_ylim()[1])]
     assert "wyze-synthetic: no loss, and so no mean, of toy at 1 (1 of 2 seeds)." in drawing.about.notes
-    assert "1 of 6 runs of toy ended early or without a finite loss." in drawing.about.caption
-    assert "A line has a gap where a seed has no number." in drawing.layout.note
+    assert "1 of 6 runs of toy stopped early or have no finite loss." in drawing.about.caption
+    assert "A line has a gap where a seed is not finite." in drawing.layout.note
 
 
-def test_a_loss_that_ran_away_does_not_flatten_the_others():
+def test_a_loss_that_diverged_does_not_flatten_the_others():
     axes = panels(learning_rates(Inputs((run(0.1, loss=0.5), run(1.0, loss=1e6, ended=3)))))["loss"]
     assert axes.get_ylim()[1] == pytest.approx(0.6)  # 1.2 * 0.5
     assert crosses(axes) == [(1.0, pytest.approx(0.6))]

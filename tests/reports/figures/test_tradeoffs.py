@@ -8,8 +8,8 @@ import pytest
 from matplotlib.text import Text
 
 from benchmarks.results.leaderboard import boards
-from reports.drawing.labels import Label, add_labels, wrap_label
-from reports.drawing.layout import Block, Layout, Panel, draw
+from reports.drawing.labels import Label, add_labels
+from reports.drawing.layout import Block, Layout, Panel, draw, wrap_label
 from reports.figures import tradeoffs
 from reports.figures.tradeoffs import Point, front, in_bytes, in_seconds, points, seconds, sent
 from reports.inputs import Inputs
@@ -105,7 +105,7 @@ def test_bytes_stand_beside_the_best_central_method_of_each_kind():
     (line,) = [line for line in axes.lines if len(line.get_xdata()) == 2]
     assert list(line.get_ydata()) == [0.3, 0.3]
     assert drawing.about.caption == (
-        "On wyze-synthetic a home sends 1 kB for MRR 0.200 with fedrule, 500 bytes for 0.100 with fedgnn; ease, "
+        "On wyze-synthetic a client sends 1 kB for MRR 0.200 with fedrule, 500 bytes for 0.100 with fedgnn; ease, "
         "central, has 0.300."
     )
     assert len(drawing.about.sources) == 3  # without mf, which is not shown
@@ -123,7 +123,7 @@ def test_bytes_are_shown_with_auc_where_no_federated_method_was_ranked():
     assert axes.get_ylabel() == "AUC, mean over homes"
     assert set(dots(axes)) == {(200.0, 0.9)}
     assert "graphrule, central, has 0.800" in drawing.about.caption
-    assert any("AUC by protocol paper" in note for note in drawing.about.notes)
+    assert any("AUC by the protocol paper" in note for note in drawing.about.notes)
 
 
 def test_numbers_are_said_as_people_say_them():

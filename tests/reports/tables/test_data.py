@@ -13,7 +13,7 @@ from benchmarks.runs.examples import ExampleSpec, make_example, save_example
 from benchmarks.runs.experiment import make_experiment, make_source
 from reports.inputs import Inputs
 from reports.output_types import Missing
-from reports.tables.data import LONGEST, entities, pairs, statistics
+from reports.tables.data import MAX_ROWS, entities, pairs, statistics
 from reports.tables.example import example_rules, recommendations
 from reports.text.formats import FORMATS, NONE
 from tests.support.seen import texts
@@ -39,12 +39,12 @@ SOMEBODY = DatasetSummary(
 
 
 def test_numbers_stand_beside_the_published_ones_with_their_source():
-    table = statistics(Inputs(portraits=(SOMEBODY,)))
+    table = statistics(Inputs(summaries=(SOMEBODY,)))
     assert table.columns == ("statistic", "wyze-synthetic", "wyze-synthetic, published")
     assert texts(table) == [["homes", "1,234", "76,218"], ["rules per home, mean", "2.65", NONE]]
     assert "wyze-synthetic: published numbers from Somebody, 2020." in table.about.notes
     assert (
-        "wyze-synthetic: 1 of 2 published numbers are met; off: homes (1234, not 76218)." in table.about.notes
+        "wyze-synthetic: 1 of 2 published numbers are matched; off: homes (1234, not 76218)." in table.about.notes
     )  # the third has nothing to be held against
     assert "wyze-synthetic: made up." in table.about.notes
     assert table.about.caption == "wyze-synthetic: 1,234 homes."
@@ -53,14 +53,14 @@ def test_numbers_stand_beside_the_published_ones_with_their_source():
 
 def test_a_data_set_without_published_numbers_has_one_column():
     alone = replace(SOMEBODY, statistics=(Statistic("homes", 3.0, None),), source="", fidelity=(), notes=())
-    table = statistics(Inputs(portraits=(alone,)))
+    table = statistics(Inputs(summaries=(alone,)))
     assert table.columns == ("statistic", "wyze-synthetic")
     assert table.about.notes == ()
 
 
 def test_two_portraits_of_one_data_set_are_told_apart_by_their_options():
     small = replace(SOMEBODY, options={"homes": 500, "seed": 0}, statistics=(Statistic("devices", 7.0, None),))
-    table = statistics(Inputs(portraits=(SOMEBODY, small)))
+    table = statistics(Inputs(summaries=(SOMEBODY, small)))
     assert table.columns[1] == "wyze-synthetic (homes=all)"
     assert table.columns[3] == "wyze-synthetic (homes=500)"
     assert [row[0] for row in texts(table)] == ["homes", "rules per home, mean", "devices"]
@@ -68,29 +68,29 @@ def test_two_portraits_of_one_data_set_are_told_apart_by_their_options():
 
 
 def test_entity_types_are_listed_with_what_uses_them():
-    table = entities(Inputs(portraits=(SOMEBODY,)))
+    table = entities(Inputs(summaries=(SOMEBODY,)))
     assert texts(table)[0] == ["wyze-synthetic", "Camera", "30", "20", "10", "40"]
     assert "wyze-synthetic has 2, most often Camera (30 of 40)" in table.about.caption
     assert table.about.notes == ()
 
 
 def test_pairs_are_listed_with_their_share_of_the_rules():
-    table = pairs(Inputs(portraits=(SOMEBODY,)))
+    table = pairs(Inputs(summaries=(SOMEBODY,)))
     # 30 of 40 rules
     assert texts(table)[0] == ["wyze-synthetic", "Open", "Power On", "30", "75.0 %", "20"]
-    assert "the first ten make 100 % of rules" in table.about.caption
+    assert "the ten most common have 100 % of rules" in table.about.caption
 
 
 def test_a_long_list_is_cut_and_says_what_is_left_out():
     many = replace(
         SOMEBODY,
-        types=tuple(EntityType(f"type {i}", 2, 1, 0, 0) for i in range(LONGEST + 3)),
-        relations=tuple(RelationUse("Open", f"action {i}", 5, 1) for i in range(LONGEST + 1)),
+        types=tuple(EntityType(f"type {i}", 2, 1, 0, 0) for i in range(MAX_ROWS + 3)),
+        relations=tuple(RelationUse("Open", f"action {i}", 5, 1) for i in range(MAX_ROWS + 1)),
     )
-    inputs = Inputs(portraits=(many,))
-    assert len(entities(inputs).rows) == len(pairs(inputs).rows) == LONGEST
+    inputs = Inputs(summaries=(many,))
+    assert len(entities(inputs).rows) == len(pairs(inputs).rows) == MAX_ROWS
     (note,) = entities(inputs).about.notes  # 3 types of 2 devices
-    assert note.startswith("wyze-synthetic: the 40 of 43 entity types with most devices; the others have 6.")
+    assert note.startswith("wyze-synthetic: the 40 of 43 entity types with the most devices; the others have 6.")
     assert f"data/{many.file}" in note
     assert "the others have 5." in pairs(inputs).about.notes[0]  # 1 pair of 5 rules
 
@@ -98,7 +98,7 @@ def test_a_long_list_is_cut_and_says_what_is_left_out():
 def test_data_without_rules_is_described_all_the_same():
     empty = replace(SOMEBODY, statistics=(), types=(), relations=())
     for make_table in (statistics, entities, pairs):
-        assert make_table(Inputs(portraits=(empty,))).rows == ()
+        assert make_table(Inputs(summaries=(empty,))).rows == ()
 
 
 def entry(action="Power On", probability=0.9, *, owned=True, hidden=False):
@@ -146,7 +146,7 @@ def test_the_caption_says_where_each_method_has_the_hidden_rule_and_what_cannot_
     assert "good 1 of 100, bad 45 of 100, mute has no score for it." in about.caption
     assert "good 0 of 2, bad 1 of 1, mute 0 of 0." in about.caption
     assert any("valid filter" in note for note in about.notes)
-    assert any("validation rules: bad." in note for note in about.notes)
+    assert any("scores are not log-odds: bad." in note for note in about.notes)
     assert "Fewer than 20 candidates have a score: good (2), bad (1), mute (0)." in about.notes
 
 

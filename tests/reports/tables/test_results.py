@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from benchmarks.results.compare import ALPHA, LEVEL
-from reports.boards import excluded, main_lists, ranked_board, ranked_boards, ranking_of, with_rows
+from reports.boards import main_lists, ranked_board, ranked_boards, ranking_of, with_rows
 from reports.drawing.styles import FEDERATED, METHODS
 from reports.inputs import Inputs
 from reports.output_types import Missing
@@ -71,7 +71,7 @@ def test_a_row_says_what_was_measured_where_and_at_which_cost(ranked):
 
 def test_the_caption_names_leader_and_ties_in_numbers(ranked):
     about = leaderboard(Inputs.read(ranked)).about
-    assert "toy-steady 0.500 on wyze-synthetic (1 of 2 others in its group)" in about.caption
+    assert "toy-steady 0.500 on wyze-synthetic (tied with 1 of 2 others)" in about.caption
     assert len(about.sources) == 6
     assert not any(note.startswith("One seed only") for note in about.notes)
 
@@ -92,7 +92,7 @@ def test_options_of_data_and_split_stand_in_the_row_and_the_caption(tmp_path):
     keep(tmp_path, "toy", {"mrr": STEADY}, options={"cut": 6}, split={"fraction": 0.5})
     table = leaderboard(Inputs.read(tmp_path))
     assert texts(table)[0][0] == "wyze-synthetic (cut=6), holdout (fraction=0.5)"
-    assert "on wyze-synthetic (cut=6), holdout (fraction=0.5) (alone)" in table.about.caption
+    assert "on wyze-synthetic (cut=6), holdout (fraction=0.5) (nothing else was run)" in table.about.caption
 
 
 def test_an_option_that_did_not_exist_yet_makes_no_list_of_its_own(tmp_path):
@@ -100,7 +100,7 @@ def test_an_option_that_did_not_exist_yet_makes_no_list_of_its_own(tmp_path):
     keep(tmp_path, "toy-old", {"mrr": STEADY}, data="ifttt-fedrule", options=usual)
     keep(tmp_path, "toy-new", {"mrr": STEADY}, data="ifttt-fedrule", options=usual | {"cut": 0})
     assert {row[0] for row in texts(leaderboard(Inputs.read(tmp_path)))} == {"ifttt-fedrule"}
-    assert len(ranked_boards(Inputs.read(tmp_path))) == 1
+    assert len(ranked_boards(Inputs.read(tmp_path))[0]) == 1
 
 
 def test_a_metric_that_a_method_lacks_is_a_dash(tmp_path):
@@ -135,8 +135,8 @@ def test_a_board_that_cannot_be_compared_does_not_take_the_others_with_it(ranked
     gone = keep(ranked, "toy-gone", {"mrr": STEADY}, data="ifttt-synthetic", fingerprint="a" * 16)
     inputs = Inputs.read(ranked)
     (ranked / f"{gone[0].key.hash}.homes.parquet").unlink()  # after it was found to be whole
-    assert len(ranked_boards(inputs)) == 1
-    (note,) = excluded(inputs)
+    assert len(ranked_boards(inputs)[0]) == 1
+    (note,) = ranked_boards(inputs)[1]
     assert "ifttt-synthetic" in note
     assert note in leaderboard(inputs).about.notes
 
@@ -158,7 +158,7 @@ def test_data_of_unknown_size_has_a_dash_for_its_homes(tmp_path):
 
 def test_a_list_is_worked_out_once_for_a_material(ranked):
     inputs = Inputs.read(ranked)
-    (listed,) = ranked_boards(inputs)
+    ((listed,), _) = ranked_boards(inputs)
     assert ranked_board(inputs, listed.board, "mrr") is listed
     assert ranked_board(inputs, listed.board, "mrr").table is listed.table
     assert ranked_board(Inputs.read(ranked), listed.board, "mrr") is not listed
@@ -166,7 +166,7 @@ def test_a_list_is_worked_out_once_for_a_material(ranked):
 
 def test_the_words_and_the_figure_share_the_list_of_the_table(ranked):
     inputs = Inputs.read(ranked)
-    (listed,) = ranked_boards(inputs)
+    ((listed,), _) = ranked_boards(inputs)
     ((of_words,), _) = main_lists(inputs)
     assert of_words.ranking is listed
     place = ranking_of(WYZE, inputs)
@@ -174,7 +174,7 @@ def test_the_words_and_the_figure_share_the_list_of_the_table(ranked):
 
 
 def test_two_methods_are_compared_either_way_round(ranked):
-    (listed,) = ranked_boards(Inputs.read(ranked))
+    ((listed,), _) = ranked_boards(Inputs.read(ranked))
     there, back = listed.against("toy-steady", "toy-poor"), listed.against("toy-poor", "toy-steady")
     # 0.5 - 0.1 = 0.4 in every home
     assert (there.difference, there.low, there.high) == pytest.approx((0.4, 0.4, 0.4))
@@ -186,11 +186,13 @@ def test_two_methods_are_compared_either_way_round(ranked):
 def test_a_leader_is_clear_only_where_it_shares_several_seeds_with_the_next(tmp_path, seeds, common):
     keep(tmp_path, "toy-steady", {"mrr": STEADY})
     keep(tmp_path, "toy-poor", {"mrr": POOR}, seeds=seeds)
-    (listed,) = ranked_boards(Inputs.read(tmp_path))
+    ((listed,), _) = ranked_boards(Inputs.read(tmp_path))
     assert (listed.seeds, listed.clear) == (common, common > 1)
 
 
-@pytest.mark.parametrize("make", [leaderboard, paper_protocol, partial(final_results, role=WYZE), partial(final_results, role=IFTTT)])
+@pytest.mark.parametrize(
+    "make", [leaderboard, paper_protocol, partial(final_results, role=WYZE), partial(final_results, role=IFTTT)]
+)
 def test_without_runs_a_table_says_what_to_run(make):
     with pytest.raises(Missing) as error:
         make(Inputs())
@@ -234,10 +236,11 @@ def test_our_numbers_stand_above_the_papers(federated):
 def test_differences_from_the_paper_are_said_with_their_reasons(federated):
     about = final_results(Inputs.read(federated), IFTTT).about
     # 9.6997 - 3 = 6.7 and 9.6745 - 2 = 7.7; the AUCs of 0.95 and 0.9491 are the same within a hundredth.
-    assert "graphrule, against the paper: loss below by 0.12, MR below by 6.7, MR(RT) below by 7.7." in about.notes
+    lower = "loss lower by 0.12, MR lower by 6.7, MR(RT) lower by 7.7."
+    assert f"graphrule, compared with the paper: {lower}" in about.notes
     assert "graphrule AUC 0.950 (paper 0.949), MR(RT) 2.00 (paper 9.67)" in about.caption
     assert "Not run on ifttt-fedrule: fedrule." in about.notes
-    assert any("ifttt-fedrule, 40 homes here" in note for note in about.notes)
+    assert any("here: ifttt-fedrule, 40 homes." in note for note in about.notes)
     assert any("counts from 0" in note for note in about.notes)
 
 
@@ -259,13 +262,13 @@ def test_a_large_difference_from_the_paper_has_no_exponent(tmp_path):
     # 109.6997 - 9.6997 = 100 and 3009.6745 - 9.6745 = 3000
     paper(tmp_path, "graphrule", loss=0.3238, auc=0.9491, mr=109.6997, mr_rt=3009.6745)
     notes = final_results(Inputs.read(tmp_path), IFTTT).about.notes
-    assert "graphrule, against the paper: MR above by 100, MR(RT) above by 3,000." in notes
+    assert "graphrule, compared with the paper: MR higher by 100, MR(RT) higher by 3,000." in notes
 
 
 def test_homes_that_were_not_counted_are_not_said_to_be_none(tmp_path):
     paper(tmp_path, "graphrule", counts={})
     notes = final_results(Inputs.read(tmp_path), IFTTT).about.notes
-    assert any(note.endswith(": ifttt-fedrule here.") for note in notes)
+    assert any(note.endswith("here: ifttt-fedrule.") for note in notes)
 
 
 def test_a_federated_run_that_failed_is_named(federated):
@@ -274,11 +277,11 @@ def test_a_federated_run_that_failed_is_named(federated):
     assert any("fedrule on ifttt-fedrule" in note and "MemoryError" in note for note in notes)
 
 
-def test_a_loss_that_ran_away_breaks_nothing(tmp_path):
+def test_a_loss_that_diverged_breaks_nothing(tmp_path):
     paper(tmp_path, "toy-a", loss=float("inf"), parameters={"participation": 1.0})
     paper(tmp_path, "toy-b", loss=1e30, parameters={"participation": 1.0})
     table = final_results(Inputs.read(tmp_path), IFTTT)
     losses = {row[0]: row[2] for row in texts(table) if row[1] == "here"}
     assert losses == {"toy-a": "∞", "toy-b": "1.00e+30"}
-    assert "Without intervals, since some run has no number for some home: loss." in table.about.notes
+    assert "No intervals, since some home of some run has no finite value: loss." in table.about.notes
     assert "0.9000 [0.9000, 0.9000]" in [cell.text for cell in column(table, "AUC")]

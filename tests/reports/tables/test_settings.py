@@ -46,7 +46,7 @@ def test_a_parameter_is_shown_with_its_default_and_what_else_it_was_run_with(tmp
         ["ease", "ownership", "0.25", "1"],
     ]
     assert [row[-1].strong for row in table.rows] == [False, True, True]
-    assert table.about.caption.startswith("1 method with 3 parameters, of which 2 were also run with other values")
+    assert table.about.caption.startswith("1 method with 3 parameters, of which 2 were also run with values other")
 
 
 def test_of_a_method_that_nobody_knows_the_values_that_differ_are_listed(tmp_path):
@@ -57,7 +57,7 @@ def test_of_a_method_that_nobody_knows_the_values_that_differ_are_listed(tmp_pat
         ["toy-stranger", "depth", NONE, "1, 2"],
         ["toy-stranger", "wide", "[true, null]", ""],
     ]
-    assert any("unknown to this installation: toy-stranger" in note for note in table.about.notes)
+    assert any("Never run with all of the defaults: toy-stranger" in note for note in table.about.notes)
 
 
 def test_methods_without_parameters_and_failed_runs_are_named(tmp_path):
@@ -75,7 +75,7 @@ def test_a_study_shows_what_tuning_has_gained(tmp_path):
     table = tuning(Inputs(studies=tuple(studies)))
     # 0.625 - 0.5; the rate of the best trial is the default's
     assert texts(table) == [["toy", "ifttt", "mrr", "100, 101", "3", "0.5000", "0.6250", "0.1250", "depth=5"]]
-    assert "gains most for toy on ifttt: +0.1250 mrr. The defaults are best in 0 of 1." in table.about.caption
+    assert "The largest gain is for toy on ifttt: +0.1250 mrr. The defaults are best in 0 of 1." in table.about.caption
     assert "Trials that failed: toy on ifttt: 1." in table.about.notes
     assert table.about.sources == ("tuning/toy-0.json",)
 
@@ -144,7 +144,7 @@ def test_the_machine_of_the_speeds_is_named():
     assert ["speeds", "machine", "A processor, 2 cores", "1"] in texts(table)
     assert table.about.caption == "1 speed measured on A processor, 2 cores."
     assert table.about.sources == ("speed/m/0001.json",)
-    assert table.about.notes == ("All were made under the same circumstances.",)
+    assert table.about.notes == ("The environment was the same for all.",)
 
 
 @pytest.mark.parametrize("make", [parameters, tuning, environment])
