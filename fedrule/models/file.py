@@ -118,7 +118,7 @@ class SavedModel:
         content = _content(path)
         try:
             metadata = _metadata(content)
-            card, arrays = Card.of(metadata["card"]), _arrays(content)
+            card, arrays = Card.from_json(metadata["card"]), _arrays(content)
             if metadata["sha256"] != _digest(metadata["card"], arrays):
                 raise DataError("its digest is another than that of its content, so it is damaged")
             _refuse_misfits(card, arrays)

@@ -68,7 +68,7 @@ def test_what_is_read_is_what_was_saved(tmp_path_factory, case):
     model = SavedModel(full, case.saved.arrays)
     model.save(path)
     assert_same(SavedModel.load(path), model)
-    assert Card.of(full.json()) == full
+    assert Card.from_json(full.json()) == full
 
 
 def test_the_same_model_is_the_same_bytes(path, whole):
@@ -218,38 +218,39 @@ def test_arrays_that_do_not_fit_are_refused_though_their_digest_is_right(path, a
     [
         ({"format": FORMAT + 1}, f"not of format {FORMAT}"),
         ({"format": ...}, f"not of format {FORMAT}"),
-        ({"colour": "red", "age": 3}, "has age, colour, which this version does not know"),
-        ({"types": ..., "method": ...}, "lacks method, types"),
-        ({"method": 5}, "method holds int where str is expected"),
-        ({"options": []}, "options holds list where dict is expected"),
-        ({"types": "Lamp"}, "types holds str where list is expected"),
-        ({"types": ["Lamp", 5]}, "types holds int where str is expected"),
-        ({"types": ["Lamp", "Lamp"]}, "types names 'Lamp' twice"),
-        ({"relations": {"a": "b"}}, "relations holds dict where list is expected"),
-        ({"relations": ["ab"]}, "relations holds str where list is expected"),
-        ({"relations": [["Open", 5]]}, "relations holds int where str is expected"),
-        ({"relations": [["Open"]]}, "not as this version writes it"),
-        ({"relations": [["Open", "On", "Off"]]}, "not as this version writes it"),
-        ({"relations": [["Open", "On"], ["Open", "On"]]}, "relations names 'Open -> On' twice"),
-        ({"scale": [1, 0]}, "scale holds list where dict is expected"),
-        ({"scale": {"slope": "steep"}}, "scale holds str where float is expected"),
-        ({"scale": {"slope": True}}, "scale holds bool where float is expected"),
+        ({"colour": "red", "age": 3}, "unknown key of the card '(colour|age)'. Known: method"),
+        ({"types": ..., "method": ...}, "the card: method is missing"),
+        ({"method": 5}, "the card: method=5: expected str"),
+        ({"options": []}, r"options=\[\]: expected a mapping"),
+        ({"types": "Lamp"}, "types='Lamp': expected a list"),
+        ({"types": ["Lamp", 5]}, r"types\[1\]=5: expected str"),
+        ({"types": ["Lamp", "Lamp"]}, "types lists 'Lamp' twice"),
+        ({"relations": {"a": "b"}}, "relations={'a': 'b'}: expected a list"),
+        ({"relations": ["ab"]}, r"relations\[0\]='ab': expected a list"),
+        ({"relations": [["Open", 5]]}, r"relations\[0\]\[1\]=5: expected str"),
+        ({"relations": [["Open"]]}, r"relations\[0\]: 1 is missing"),
+        ({"relations": [["Open", "On", "Off"]]}, r"relations\[0\] .*at most 2 items"),
+        ({"relations": [["Open", "On"], ["Open", "On"]]}, "relations lists 'Open -> On' twice"),
+        ({"scale": [1, 0]}, r"scale=\[1, 0\]: expected a table"),
+        ({"scale": {"slope": "steep"}}, "scale.slope='steep': expected float"),
+        ({"scale": {"slope": True}}, "scale.slope=True: expected float"),
         ({"scale": {"slope": float("nan")}}, "NaN"),
-        ({"scale": {"steepness": 1.0}}, "not as this version writes it"),
-        ({"trainings": {}}, "trainings holds dict where list is expected"),
-        ({"trainings": ["first"]}, "trainings holds str where dict is expected"),
-        ({"trainings": [{"data": "toy"}]}, "not as this version writes it"),
-        ({"metrics": [1]}, "metrics holds list where dict is expected"),
-        ({"metrics": {"ranking": 0.5}}, "metrics holds float where dict is expected"),
-        ({"metrics": {"ranking": {"mrr": "high"}}}, "metrics holds str where float is expected"),
-        ({"versions": "1.0"}, "versions holds str where dict is expected"),
-        ({"versions": {"numpy": 2}}, "versions holds int where str is expected"),
+        ({"scale": {"slope": "inf"}}, "scale.slope='inf': expected float"),
+        ({"scale": {"steepness": 1.0}}, "unknown key of the card: scale 'steepness'"),
+        ({"trainings": {}}, "trainings={}: expected a list"),
+        ({"trainings": ["first"]}, r"trainings\[0\]='first': expected a table"),
+        ({"trainings": [{"data": "toy"}]}, r"trainings\[0\]: fingerprint is missing"),
+        ({"metrics": [1]}, r"metrics=\[1\]: expected a mapping"),
+        ({"metrics": {"ranking": 0.5}}, "metrics.ranking=0.5: expected a mapping"),
+        ({"metrics": {"ranking": {"mrr": "high"}}}, "metrics.ranking.mrr='high': expected float"),
+        ({"versions": "1.0"}, "versions='1.0': expected a mapping"),
+        ({"versions": {"numpy": 2}}, "versions.numpy=2: expected str"),
     ],
 )
 def test_a_card_with_a_wrong_field_is_refused(path, changes, message):
     text = altered_card(**changes)
     with pytest.raises(DataError, match=message):
-        Card.of(text)
+        Card.from_json(text)
     with pytest.raises(DataError, match=f"^{path}: .*{message}"):
         SavedModel.load(written(path, small_model(), card=text))
 
@@ -257,7 +258,7 @@ def test_a_card_with_a_wrong_field_is_refused(path, changes, message):
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000, '{"format": ' + "1" * 5000 + "}"])
 def test_a_card_of_anything_else_is_refused(text):
     with pytest.raises(DataError, match="the card is n"):
-        Card.of(text)
+        Card.from_json(text)
 
 
 @pytest.mark.parametrize(

@@ -249,5 +249,5 @@ def test_two_relations_exchanged_in_the_card_are_noticed(tmp_path):
     saved.save(path)
     relations = [list(relation) for relation in saved.card.relations]
     text = json.dumps(json.loads(saved.card.json()) | {"relations": relations[::-1]})
-    assert Card.of(text).relations == saved.card.relations[::-1]  # a good card, but not of these numbers
-    assert replace(saved, card=Card.of(text)).digest != saved.digest
+    assert Card.from_json(text).relations == saved.card.relations[::-1]  # a good card, but not of these numbers
+    assert replace(saved, card=Card.from_json(text)).digest != saved.digest
