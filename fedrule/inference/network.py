@@ -22,7 +22,7 @@ from datasets.valid import ValidRules
 from fedrule.inference.encode import Graph
 from fedrule.model.options import EDGES, Supports, needs_defaults, parameters_depend_on
 from fedrule.models.card import Card
-from fedrule.models.file import SavedModel, refuse_misfits
+from fedrule.models.file import SavedModel, check_weights
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
 
@@ -146,7 +146,7 @@ class _Messages(NamedTuple):
 def _fitting(saved: SavedModel) -> dict[str, Matrix]:
     """The parameters by name, each of the shape that the card's words and options have for it."""
     weights = saved.weights
-    refuse_misfits(weights, _shapes(saved.card), saved.card)
+    check_weights(weights, _shapes(saved.card), saved.card)
     return {name: array.astype(np.float64) for name, array in weights.items()}
 
 

@@ -1,16 +1,17 @@
-"""A model is one file: numbers as safetensors, and a JSON card in its header. Reading one never executes code.
+"""A model file: arrays as safetensors, with the model's card in the header. Reading one never executes code.
 
-The arrays, by name:
+The arrays by name:
 
-    weights.*           the parameters of the network and of its terms, float32
+    weights.*           the parameters of the model, float32
     valid.cell          [n_valid]       the true cells of the valid-rule tensor (paper, section 4.6)
-    counts.homes        [1]             homes that were counted
-    counts.have         [n_valid]       homes that have each valid rule
-    counts.itself       [n_valid]       homes that have each valid rule with one device on both sides
+    counts.homes        [1]             training homes
+    counts.have         [n_valid]       homes with each valid rule
+    counts.itself       [n_valid]       homes with each valid rule between a device and itself
     counts.both         [n_types ** 2]  homes that own devices of both types
-    counts.*            what else a method counts over homes (fedrule/evidence/statistics.py)
+    counts.*            other counts that a method needs (fedrule/models/restore.py)
 
-A digest of everything is in the header too: a flipped bit is an error and not a strange recommendation.
+The header also has a digest of everything: a flipped bit is an error and not a wrong recommendation. A file may come
+from anybody, so that every array is checked before use.
 """
 
 from __future__ import annotations
@@ -35,43 +36,15 @@ from datasets.homes import Mask, frozen
 from datasets.valid import ValidRules
 from fedrule.models.card import Card
 
-# --- Whether the arrays of a model have the shapes that its method and its words ask for; needs no torch.
-#
-# A file may come from anybody. Each array that is used is looked at here first, so that a wrong one is an error that
-# names it and not a strange score.
-
-
-def refuse_misfits(weights: Mapping[str, npt.NDArray[Any]], shapes: Mapping[str, tuple[int, ...]], card: Card) -> None:
-    """Raise unless these are the parameters, by the names that training has for them, each of its shape."""
-    if strange := weights.keys() - shapes.keys():
-        raise DataError(f"weights.{min(strange)} is no parameter of {card.method} with the options of its card")
-    arrays = {f"weights.{name}": array for name, array in weights.items()}
-    for name, shape in shapes.items():
-        fitting_array(arrays, f"weights.{name}", shape, np.float32)
-
-
-def fitting_array(
-    arrays: Mapping[str, npt.NDArray[Any]], name: str, shape: tuple[int, ...] | None, kind: type[np.generic]
-) -> npt.NDArray[Any]:
-    """An array of a model, of this kind and shape; any shape for None."""
-    if name not in arrays:
-        raise DataError(f"the model lacks {name}")
-    array = arrays[name]
-    if (shape is not None and array.shape != shape) or array.dtype != kind:
-        expected = f"{np.dtype(kind)} of shape {shape}" if shape is not None else str(np.dtype(kind))
-        raise DataError(f"{name} is {array.dtype} of shape {array.shape}, and {expected} is expected")
-    return array
-
-
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
-MOST_BYTES = 2 << 30  # bytes of a file that is still read; models have megabytes
-KINDS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64))
+MAX_BYTES = 2 << 30  # models have megabytes
+DTYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedModel:
-    """What is in a model file."""
+    """The content of a model file."""
 
     card: Card
     arrays: Arrays
@@ -86,22 +59,22 @@ class SavedModel:
 
     @property
     def weights(self) -> dict[str, npt.NDArray[np.float32]]:
-        """The parameters by the names that training has for them."""
+        """The parameters by the names that training uses."""
         return {name.removeprefix("weights."): a for name, a in self.arrays.items() if name.startswith("weights.")}
 
     @property
     def valid(self) -> ValidRules:
-        """The typed rules that some training home had."""
+        """The typed rules of the training homes."""
         n_types, n_relations = len(self.card.types), len(self.card.relations)
         return ValidRules.of_cells(n_types, n_relations, frozen(self.arrays["valid.cell"]))
 
     @property
     def itself(self) -> Mask:
-        """[n_valid]: whether some home has a valid rule by which a device acts on itself."""
+        """[n_valid]: whether some training home has the rule between a device and itself."""
         return np.asarray(self.arrays["counts.itself"] > 0)
 
     def save(self, path: Path | str) -> None:
-        """Write the file as a whole or not at all."""
+        """Write the file completely or not at all."""
         save = _safetensors().save
         path = Path(path)
         refuse_unwritable(path)
@@ -113,34 +86,56 @@ class SavedModel:
 
     @classmethod
     def load(cls, path: Path | str) -> SavedModel:
-        """Read a file; anything but a whole model of ours is a `DataError` that names it."""
+        """Read a file; anything but a complete model is a `DataError` that names it."""
         path = Path(path)
         content = _content(path)
         try:
             metadata = _metadata(content)
             card, arrays = Card.from_json(metadata["card"]), _arrays(content)
             if metadata["sha256"] != _digest(metadata["card"], arrays):
-                raise DataError("its digest is another than that of its content, so it is damaged")
-            _refuse_misfits(card, arrays)
+                raise DataError("its digest does not match its content: it is damaged")
+            _check_counts(card, arrays)
         except DataError as error:
-            raise DataError(f"{path}: {error}; train it again or fetch it anew") from None
+            raise DataError(f"{path}: {error}; train or download it again") from None
         return cls(card, arrays)
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Raise where no model can be written; asked before the work that makes one."""
+    """Raise if no file can be written there; called before training."""
     if path.is_dir():
-        raise DataError(f"{path}: it is a folder; name a file, e.g. {path / 'model.safetensors'}")
+        raise DataError(f"{path}: is a folder; name a file, e.g. {path / 'model.safetensors'}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise DataError(f"{path}: nothing can be written there ({error.strerror})") from None
+        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def check_weights(weights: Mapping[str, npt.NDArray[Any]], shapes: Mapping[str, tuple[int, ...]], card: Card) -> None:
+    """Raise unless these are exactly the parameters with these shapes."""
+    if strange := weights.keys() - shapes.keys():
+        raise DataError(f"weights.{min(strange)} is not a parameter of {card.method} with the options of its card")
+    arrays = {f"weights.{name}": array for name, array in weights.items()}
+    for name, shape in shapes.items():
+        checked_array(arrays, f"weights.{name}", shape, np.float32)
+
+
+def checked_array(
+    arrays: Mapping[str, npt.NDArray[Any]], name: str, shape: tuple[int, ...] | None, kind: type[np.generic]
+) -> npt.NDArray[Any]:
+    """An array of a model with this dtype and shape; any shape for None."""
+    if name not in arrays:
+        raise DataError(f"the model lacks {name}")
+    array = arrays[name]
+    if (shape is not None and array.shape != shape) or array.dtype != kind:
+        expected = f"{np.dtype(kind)} of shape {shape}" if shape is not None else str(np.dtype(kind))
+        raise DataError(f"{name} is {array.dtype} of shape {array.shape}, expected {expected}")
+    return array
 
 
 def _in_order(content: bytes) -> bytes:
-    """The same file with the names of its header sorted: safetensors writes them in any order."""
+    """The same file with the keys of its header sorted: safetensors writes them in any order."""
     (size,) = struct.unpack("<Q", content[:8])
     header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, ensure_ascii=False).encode()
     header += b" " * (-len(header) % 8)
@@ -149,24 +144,24 @@ def _in_order(content: bytes) -> bytes:
 
 def _content(path: Path) -> bytes:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise DataError(f"{path}: {path.stat().st_size:,} bytes are no model; models have megabytes")
+        if path.stat().st_size > MAX_BYTES:
+            raise DataError(f"{path}: {path.stat().st_size:,} bytes are too many for a model")
         return path.read_bytes()
     except FileNotFoundError:
-        raise DataError(f"{path}: no such model; make one with `python -m fedrule train --out {path}`") from None
+        raise DataError(f"{path}: no such model; train one with `python -m fedrule train --out {path}`") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _metadata(content: bytes) -> dict[str, str]:
-    """What the header of a safetensors file keeps as text; nothing but JSON is read."""
+    """The text entries of a safetensors header."""
     try:
         (size,) = struct.unpack("<Q", content[:8])
         found = json.loads(content[8 : 8 + size])["__metadata__"] if size <= len(content) else None
     except (struct.error, ValueError, KeyError, TypeError, RecursionError):
         found = None
     if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in ("card", "sha256")):
-        raise DataError("it is no model of fedrule, or the beginning of one that was cut off")
+        raise DataError("not a fedrule model, or truncated")
     return found
 
 
@@ -177,30 +172,25 @@ def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
     try:
         arrays = read(content)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"its numbers cannot be read, it may have been cut off ({error})") from None
+        raise DataError(f"its arrays cannot be read, it may be truncated ({error})") from None
     for name, array in arrays.items():
-        if array.dtype not in KINDS:
-            raise DataError(f"{name} holds {array.dtype}, which no model has")
+        if array.dtype not in DTYPES:
+            raise DataError(f"{name} is {array.dtype}, which no model has")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise DataError(f"{name} holds what is no finite number")
+            raise DataError(f"{name} has NaN or infinite values")
     return dict(arrays)
 
 
-def _refuse_misfits(card: Card, arrays: Arrays) -> None:
-    """Numbers that would name a type or a relation which the card does not have."""
+def _check_counts(card: Card, arrays: Arrays) -> None:
+    """Raise unless the valid rules and the counts fit the types and relations of the card."""
     n_types, n_relations = len(card.types), len(card.relations)
-    cell = fitting_array(arrays, "valid.cell", None, np.int64)
+    cell = checked_array(arrays, "valid.cell", None, np.int64)
     if cell.ndim != 1 or np.any(cell[1:] <= cell[:-1]):
-        raise DataError("valid.cell is no sorted list of cells")
+        raise DataError("valid.cell is not a sorted list of cells")
     if len(cell) and not 0 <= int(cell[0]) <= int(cell[-1]) < n_types**2 * n_relations:
-        raise DataError(f"valid.cell names rules beyond {n_types} types and {n_relations} relations")
-    for name, size in (
-        ("counts.homes", 1),
-        ("counts.have", len(cell)),
-        ("counts.itself", len(cell)),
-        ("counts.both", n_types**2),
-    ):
-        fitting_array(arrays, name, (size,), np.int64)
+        raise DataError(f"valid.cell has rules beyond {n_types} types and {n_relations} relations")
+    for name, size in (("homes", 1), ("have", len(cell)), ("itself", len(cell)), ("both", n_types**2)):
+        checked_array(arrays, f"counts.{name}", (size,), np.int64)
 
 
 def _digest(card: str, arrays: Arrays) -> str:

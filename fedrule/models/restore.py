@@ -1,9 +1,8 @@
-"""A fitted graph method as arrays and a card, and back: the restored model gives the same scores, bit for bit.
+"""A fitted graph method as a saved model, and back: the restored model gives the same scores, bit for bit.
 
-Beside what every model file has (fedrule/models/file.py) a method that weighs evidence keeps all of its
-counts, which are sums over homes:
+Beside the arrays of every model file (fedrule/models/file.py), a method with evidence saves its other counts:
 
-    counts.patterns.<i>      homes by combination of pattern i of `fedrule.evidence.counts.PATTERNS`, the first left out
+    counts.patterns.<i>      homes by combination of pattern i of `fedrule.evidence.counts.PATTERNS`, except the first
     counts.together.*        data, indices, indptr: homes with both of two typed rules, sparse [n_valid, n_valid]
 """
 
@@ -25,7 +24,7 @@ from fedrule.methods.graph_method import GraphMethod
 from fedrule.model.encoders import Parameters
 from fedrule.model.score import GraphModel, Scorer
 from fedrule.models.card import Card, Scale, TrainingRun
-from fedrule.models.file import SavedModel, fitting_array, refuse_misfits
+from fedrule.models.file import SavedModel, check_weights, checked_array
 
 TOGETHER = ("data", "indices", "indptr")
 
@@ -40,7 +39,7 @@ def saved_model(
     metrics: Mapping[str, Mapping[str, float]] | None = None,
     versions: Mapping[str, str] | None = None,
 ) -> SavedModel:
-    """All that is needed to use the model, and what is worth knowing of it; `counts` are over its training homes."""
+    """The model with its card; `counts` are over its training homes."""
     card = Card(
         method=fitted.name,
         options=asdict(method),
@@ -56,19 +55,19 @@ def saved_model(
 
 
 def restored(saved: SavedModel) -> GraphModel:
-    """The fitted model; what does not fit the card's method and words is a `DataError`."""
+    """The fitted model; arrays that do not fit the card are a `DataError`."""
     method = method_of(saved.card)
     scorer = method.scorer(saved.valid, counts_of(saved) if method.counts_homes else None)
     return GraphModel(method.NAME, scorer, parameters_of(saved, scorer), saved.card.types, saved.card.relations)
 
 
 def method_of(card: Card) -> GraphMethod:
-    """The card's method with its options; unknown ones are refused."""
+    """The card's method with its options."""
     return graph_method(card.method, card.options)
 
 
 def counts_of(saved: SavedModel) -> Statistics:
-    """What was counted over the training homes; whole where the method weighs evidence."""
+    """The counts over the training homes; all of them if the method uses evidence."""
     card, arrays, valid = saved.card, saved.arrays, saved.valid
     whole = method_of(card).evidence > 0
     nobody = Statistics.of_nobody(card.types, card.relations, valid, whole=whole)
@@ -84,35 +83,34 @@ def counts_of(saved: SavedModel) -> Statistics:
 
 
 def parameters_of(saved: SavedModel, scorer: Scorer) -> Parameters:
-    """The parameters, each of the shape that the scorer has for it."""
+    """The parameters, checked against the shapes that the scorer expects."""
     weights, shapes = saved.weights, _shapes(scorer)
-    refuse_misfits(weights, shapes, saved.card)
+    check_weights(weights, shapes, saved.card)
     return {name: torch.from_numpy(np.array(weights[name])) for name in shapes}
 
 
 def savable() -> list[str]:
-    """The names of our methods that can be saved."""
+    """The names of the methods of this project whose models can be saved."""
     ours = (name for name, at in listed().items() if at.module.startswith("fedrule.") and not missing_extra(name))
     return sorted(name for name in ours if issubclass(get(name), GraphMethod))
 
 
 def graph_method(name: str, options: Mapping[str, object]) -> GraphMethod:
-    """A method whose models can be saved, with these options; any other is refused."""
+    """A method with these options; one whose models cannot be saved is refused."""
     if not issubclass(get(name), GraphMethod):
-        what = "is no graph method: what it has learned is not a network that scores any home"
-        raise DataError(f"{name} {what}, so it is not saved; these can be: {', '.join(savable())}")
+        raise DataError(f"{name} is not a graph method, so it cannot be saved; these can: {', '.join(savable())}")
     method = build(name, **options)
     assert isinstance(method, GraphMethod)
     return method
 
 
 def _shapes(scorer: Scorer) -> dict[str, tuple[int, ...]]:
-    """Of all parameters; on a device without memory, so that a wrong card asks for none."""
+    """Of all parameters; on the meta device, so that a wrong card allocates no memory."""
     try:
         with torch.device("meta"):
             return {name: tuple(value.shape) for name, value in scorer.initial(torch.Generator()).items()}
     except RuntimeError:
-        raise DataError("the options of the card make parameters that no memory could hold") from None
+        raise DataError("the options of the card give parameters too large for any memory") from None
 
 
 def _arrays(counts: Statistics, *, whole: bool) -> dict[str, npt.NDArray[np.int64]]:
@@ -136,12 +134,12 @@ def _together(saved: SavedModel, n_items: int) -> csr_array:
     item = _counted(saved, "counts.together.indices", None)
     many = _counted(saved, "counts.together.data", item.shape)
     if start[0] != 0 or start[-1] != len(item) or np.any(np.diff(start) < 0) or np.any(item >= n_items):
-        raise DataError("counts.together.indices names typed rules that the model does not have")
+        raise DataError("counts.together.indices has typed rules that the model does not have")
     return csr_array((many.astype(np.float64), item, start), shape=(n_items, n_items))
 
 
 def _counted(saved: SavedModel, name: str, shape: tuple[int, ...] | None) -> Array:
-    array: Array = fitting_array(saved.arrays, name, shape, np.int64)
+    array: Array = checked_array(saved.arrays, name, shape, np.int64)
     if array.ndim != 1 or np.any(array < 0):
-        raise DataError(f"{name} holds what is no count")
+        raise DataError(f"{name} has values that are not counts")
     return array

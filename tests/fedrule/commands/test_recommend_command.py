@@ -154,7 +154,7 @@ def test_homes_of_a_database_are_asked_part_by_part(many, tmp_path, capsys, monk
         (["MODEL", "--all", "ifttt-synthetic", "--out", "x.csv", "--jobs", "0"], "jobs 0: use 1 or more"),
         (["MODEL", "HOME", "-k", "0"], "k must be an integer of at least 1, got 0"),
         (["MODEL", "nothing.json"], "nothing.json: cannot be read (No such file or directory)"),
-        (["nothing.safetensors", "HOME"], "nothing.safetensors: no such model; make one with"),
+        (["nothing.safetensors", "HOME"], "nothing.safetensors: no such model; train one with"),
         (["HOME", "HOME"], "it is no model of fedrule"),
     ],
 )

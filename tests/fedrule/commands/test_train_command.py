@@ -116,7 +116,7 @@ def test_a_central_method_says_that_it_keeps_no_checkpoints(tmp_path, capsys):
         (["--data", "nowhere.parquet"], "nowhere.parquet: no such file or folder"),
         (["--data", "nowhere/homes"], "nowhere/homes: no such file or folder"),
         (["--data", DATA, "--method", "grafrule"], "did you mean 'graphrule'?"),
-        (["--data", DATA, "--method", "graphfeatures"], "no graph method"),
+        (["--data", DATA, "--method", "graphfeatures"], "is not a graph method"),
         (["--data", DATA, "--set", "round=3"], "did you mean 'rounds'?"),
         (["--data", DATA, "--set", "rounds"], "write KEY=VALUE"),
         (["--data", DATA, "--set", "rounds=few"], "rounds='few'"),
@@ -184,7 +184,7 @@ def test_a_person_sees_rounds_and_losses_go_by(tmp_path, monkeypatch):
 
 def test_a_folder_is_no_place_for_a_model(tmp_path, capsys):
     assert train("--data", DATA, "--out", str(tmp_path)) == 1
-    assert f"{tmp_path}: it is a folder; name a file" in capsys.readouterr().err
+    assert f"{tmp_path}: is a folder; name a file" in capsys.readouterr().err
 
 
 def test_ctrl_c_is_one_line_and_leaves_the_old_model(tmp_path):

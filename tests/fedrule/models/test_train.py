@@ -202,8 +202,8 @@ def test_devices_of_one_type_are_merged_on_demand():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"method": "mf"}, "no graph method"),
-        ({"method": "graphfeatures"}, "no graph method"),
+        ({"method": "mf"}, "is not a graph method"),
+        ({"method": "graphfeatures"}, "is not a graph method"),
         ({"method": "graphrul"}, "did you mean 'graphrule'"),
         ({"options": {"hiden": 3}}, "did you mean 'hidden'"),
         ({"options": {"rounds": "many"}}, "rounds"),
