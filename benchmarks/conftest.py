@@ -1,8 +1,8 @@
-"""What `pytest benchmarks/` adds to pytest: the scale, where results and saved runs go, and what benchmarks start from.
+"""Options and fixtures of `pytest benchmarks/`: the scale, where results are stored, saved homes, peak memory.
 
-Speed and quality are saved by themselves in the folder of the results: a run of pytest-benchmark as
-`speed/<machine>/<number>_<scale>.json` (`benchmarks.results.speeds` reads them, `pytest-benchmark compare` compares them), the
-result of each method beside those of `python -m benchmarks run`. With `--benchmark-disable` nothing is kept.
+Measurements are saved in the folder of the results, those of pytest-benchmark as
+`speed/<machine>/<number>_<scale>.json` (`benchmarks.results.speeds` reads them, `pytest-benchmark compare` compares
+them), results of methods beside those of `python -m benchmarks run`. With `--benchmark-disable` nothing is saved.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from datasets.common.errors import DataError
 from datasets.common.threads import set_threads
 
 SCALES = ("smoke", "default", "paper")
-UNSAID = "file://./.benchmarks"  # where pytest-benchmark saves if it is told nothing
+DEFAULT_STORAGE = "file://./.benchmarks"  # of pytest-benchmark
 
 
 class SavedHomes(Protocol):
-    """Where homes of a size are, made when they are first asked for."""
+    """The path of a file with this many homes, generated on first use."""
 
     def __call__(self, size: int, *, merged: bool = False) -> Path: ...
 
 
 class Peak(Protocol):
-    """The peak memory of a program in a process of its own, as an entry of `extra_info`."""
+    """The peak memory of a program in its own process, as an entry of `extra_info`."""
 
     def __call__(self, program: str) -> dict[str, float]: ...
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fedrule", "rule recommendation")
-    says = "how large: smoke takes 3 minutes, default 15, paper has the full sizes and takes hours (default: default)"
-    group.addoption("--scale", choices=SCALES, default="default", help=says)
-    says = "where results and saved runs are kept (default: $FEDRULE_RESULTS, else results)"
-    group.addoption("--results", metavar="DIR", help=says)
+    about = "smoke takes 3 minutes, default 15, paper has the full sizes and takes hours (default: default)"
+    group.addoption("--scale", choices=SCALES, default="default", help=about)
+    about = "where results and saved runs are stored (default: $FEDRULE_RESULTS, else results)"
+    group.addoption("--results", metavar="DIR", help=about)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Save the run in the folder of the results, unless the user says where to."""
+    """Save the run in the folder of the results, unless the user gave another place."""
     if not config.pluginmanager.hasplugin("benchmark"):
         raise pytest.UsageError('benchmarks need the extra bench: pip install "fedrule[bench]"')
     option = config.option
-    elsewhere = option.benchmark_storage != UNSAID or option.benchmark_save or option.benchmark_json
+    elsewhere = option.benchmark_storage != DEFAULT_STORAGE or option.benchmark_save or option.benchmark_json
     measures = option.benchmark_enable or not (option.benchmark_disable or option.benchmark_skip)
     if elsewhere or not measures or option.collectonly or option.help:
         return
@@ -67,8 +67,8 @@ def scale(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _scale_is_told(request: pytest.FixtureRequest, scale: str) -> None:
-    """A saved measurement says at which scale it was made."""
+def _note_scale(request: pytest.FixtureRequest, scale: str) -> None:
+    """Saved measurements include their scale."""
     if "benchmark" in request.fixturenames:
         request.getfixturevalue("benchmark").extra_info["scale"] = scale
 
@@ -81,7 +81,7 @@ def _one_thread() -> None:
 
 @pytest.fixture
 def peak(scale: str) -> Peak:
-    """Not at the scale smoke: to load what a method uses takes longer than its benchmark there."""
+    """Not at the scale smoke, where importing a method's packages takes longer than its benchmark."""
 
     def megabytes(program: str) -> dict[str, float]:
         return {} if scale == "smoke" else {"peak_megabytes": peak_megabytes(program)}
@@ -91,7 +91,7 @@ def peak(scale: str) -> Peak:
 
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> SavedHomes:
-    """Homes of the paper's kind; `merged` ones have one device of each type."""
+    """Synthetic Wyze homes; `merged` ones have one device of each type."""
     folder = tmp_path_factory.mktemp("homes")
 
     def path(size: int, *, merged: bool = False) -> Path:

@@ -20,8 +20,8 @@ import pandas as pd
 
 from baselines.calibration import Calibration
 from baselines.method import Fitted
-from baselines.scoring import ScoredExamples, score_examples
-from benchmarks.evaluation.metrics import Evaluation, Values, auc, cross_entropy, mean, mean_by
+from baselines.scoring import ScoredExamples, Values, score_examples
+from benchmarks.evaluation.metrics import Evaluation, auc, cross_entropy, mean, mean_by
 from datasets.homes import Array, Mask
 from datasets.splits import Split
 

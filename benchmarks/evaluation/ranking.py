@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from baselines.method import Fitted, Scores
-from baselines.scoring import allows_self_pairs, hidden_part, pairs_at_once, restrict_homes, score
-from benchmarks.evaluation.metrics import Evaluation, Values, discounted_gain, hits, mean, mean_by, reciprocal_rank
+from baselines.scoring import Values, allows_self_pairs, hidden_part, pairs_at_once, restrict_homes, score
+from benchmarks.evaluation.metrics import Evaluation, discounted_gain, hits, mean, mean_by, reciprocal_rank
 from datasets.candidates import Pairs
 from datasets.homes import Array, Homes, Mask
 from datasets.splits import Hidden, Split

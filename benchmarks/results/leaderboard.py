@@ -32,7 +32,6 @@ from benchmarks.results.compare import (
 )
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
-from datasets.common.files import Json
 
 COLUMNS = {
     "ranking": ("mrr", "hr@1", "hr@10", "ndcg@10", "mrr, all", "hr@10, all"),
@@ -60,7 +59,7 @@ def split_of(result: Result) -> str:
     return _with(str(result.key.split["split"]), result.overrides.split_options)
 
 
-def changed_options(result: Result) -> dict[str, Json]:
+def changed_options(result: Result) -> dict[str, object]:
     """The options of the data that are not the defaults, except the number of homes, which is shown anyway."""
     return {name: value for name, value in result.overrides.data_options.items() if name != "homes"}
 
@@ -70,7 +69,7 @@ def labels_of(runs: Sequence[Result]) -> list[str]:
 
     Runs of one method that differ in defaults only, those of two versions of it, get the differing parameters as well.
     """
-    usual: dict[str, list[Mapping[str, Json]]] = {}
+    usual: dict[str, list[Mapping[str, object]]] = {}
     for run in runs:
         usual.setdefault(_named(run), []).append(run.key.parameters)
     labels = []
@@ -90,7 +89,7 @@ def _named(run: Result) -> str:
     return _with(run.key.method, run.overrides.parameters)
 
 
-def _with(name: str, settings: Mapping[str, Json]) -> str:
+def _with(name: str, settings: Mapping[str, object]) -> str:
     """mf (factors=64, solver=bpr)."""
     shown = [each if each.startswith("without ") else f"{each}={value}" for each, value in settings.items()]
     return f"{name} ({', '.join(shown)})" if shown else name
@@ -272,5 +271,5 @@ def _mean(values: Iterable[float | None]) -> float:
     return float(np.mean(there)) if there else float("nan")
 
 
-def _text(values: Mapping[str, Json]) -> str:
+def _text(values: Mapping[str, object]) -> str:
     return json.dumps(values, sort_keys=True)

@@ -14,7 +14,7 @@ from baselines.scoring import allows_self_pairs, hidden_part, restrict_homes
 from benchmarks.evaluation.rank_lists import COLUMNS, read_rank_lists
 from benchmarks.results.store import Result, Store
 from benchmarks.runs.experiment import Experiment, Source, split_options
-from benchmarks.runs.run import Trained, carve
+from benchmarks.runs.run import FittedRun, split_homes
 from datasets.common.errors import DataError
 from datasets.readers.tables import write_tables
 
@@ -47,7 +47,7 @@ def external_experiment(name: str, source: Source, *, split: str, seed: int) -> 
 
 def export_split(experiment: Experiment, folder: Path, *, data: str) -> int:
     """Write the tables and a README; the number of test homes. `data` is the source as the command line names it."""
-    parts = carve(experiment, experiment.source.load())
+    parts = split_homes(experiment, experiment.source.load())
     test, _ = restrict_homes(hidden_part(parts, "test"))
     write_tables(parts.train, folder / "train")
     write_tables(test, folder / "test")
@@ -68,8 +68,8 @@ def export_split(experiment: Experiment, folder: Path, *, data: str) -> int:
 def evaluate_rank_lists(path: Path, experiment: Experiment, store: Store) -> Result:
     """The result of rank lists in a file, stored; another file under the same name replaces it."""
     homes = experiment.source.load()
-    parts = carve(experiment, homes)
-    trained = Trained(experiment, homes, parts, read_rank_lists(parts.test.homes, path), [])
+    parts = split_homes(experiment, homes)
+    trained = FittedRun(experiment, homes, parts, read_rank_lists(parts.test.homes, path), [])
     begin = time.perf_counter()
     evaluation = trained.evaluate("ranking", None)
     result = trained.result(

@@ -1,8 +1,8 @@
-"""What a run does: fit on the training rules, find the hidden ones, keep what came out.
+"""One run in this process: fit on the training rules, evaluate on the hidden ones, store the results.
 
 A method's settings are fixed by now (`benchmarks.tune` chooses them on validation data), so it is fitted on all rules
-that are not hidden for test, and test is looked at once for each protocol. With curves, validation is kept apart: see
-`benchmarks.runs.history`.
+that are not hidden for test, and test is evaluated once for each protocol. With curves, validation rules are left out:
+see `benchmarks.runs.history`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from baselines.registry import build
 from benchmarks.evaluation.evaluate import Evaluation, evaluate
 from benchmarks.results.store import Key, Result, Store
 from benchmarks.runs.experiment import Experiment
-from benchmarks.runs.history import Curves, History, Rounds, Told, nobody
-from benchmarks.runs.resume import Checkpoints, is_resumable
+from benchmarks.runs.history import Curves, History, HistoryRecorder, OnProgress, ignore_progress
+from benchmarks.runs.resume import RunCheckpoints, is_resumable
 from datasets import Homes
 from datasets.common.environment import commit, peak_megabytes, versions
 from datasets.common.random import Stream, generator
@@ -28,68 +28,97 @@ from datasets.splits import Split, split
 
 
 def run_once(
-    asked: Experiment, homes: Homes, *, store: Store, threads: int, told: Told = nobody, checkpoints: int = 0
+    experiment: Experiment,
+    homes: Homes,
+    *,
+    store: Store,
+    threads: int,
+    on_progress: OnProgress = ignore_progress,
+    checkpoints: int = 0,
 ) -> list[Result]:
-    """Fit, evaluate by each protocol and keep the results, here and now; an error is kept as well.
+    """Fit, evaluate by each protocol and store the results; an error is stored as well.
 
-    With `checkpoints` every so many rounds what is needed to go on is kept, see `benchmarks.runs.resume`.
+    `checkpoints` is the interval in rounds, see `benchmarks.runs.resume`.
     """
     made: list[Result] = []
-    keys, code = asked.keys(homes.fingerprint), asked.code
-    kept = Checkpoints.of(asked, homes.fingerprint, store, checkpoints)
+    keys, code = experiment.keys(homes.fingerprint), experiment.code
+    saved = RunCheckpoints.of(experiment, homes.fingerprint, store, checkpoints)
     try:
-        parts = carve(asked, homes)
+        parts = split_homes(experiment, homes)
         curves = None
-        if asked.curves:
-            curves = Curves.of(parts, every=asked.curves, seed=asked.seed, log_odds=has_log_odds(asked))
+        if experiment.curves:
+            log_odds = has_log_odds(experiment)
+            curves = Curves.of(parts, every=experiment.curves, seed=experiment.seed, log_odds=log_odds)
         memory = {"before": peak_megabytes()}
-        rounds = Rounds(told, curves)
-        trained = Trained(asked, homes, parts, *fit(asked, parts.train, rounds, kept))
-        seconds = {"fit": rounds.fitting}
-        if asked.curves:
-            seconds["curves"] = rounds.measuring
+        recorder = HistoryRecorder(on_progress, curves)
+        fitted = FittedRun(experiment, homes, parts, *fit(experiment, parts.train, recorder, saved))
+        seconds = {"fit": recorder.fitting}
+        if experiment.curves:
+            seconds["curves"] = recorder.measuring
         memory["fit"] = peak_megabytes()
-        for protocol in asked.protocols:
+        for protocol in experiment.protocols:
             begin = time.perf_counter()
-            calibration = trained.calibration(protocol, kept)
+            calibration = fitted.calibration(protocol, saved)
             calibrated = time.perf_counter()
-            evaluation = trained.evaluate(protocol, calibration)
-            taken = seconds | {"calibrate": calibrated - begin, "evaluate": time.perf_counter() - calibrated}
-            held = memory | {"peak": peak_megabytes()}
-            result = trained.result(
-                evaluation, calibration, seconds=taken, memory=held, threads=threads, key=keys[protocol], code=code
+            evaluation = fitted.evaluate(protocol, calibration)
+            result = fitted.result(
+                evaluation,
+                calibration,
+                key=keys[protocol],
+                code=code,
+                seconds=seconds | {"calibrate": calibrated - begin, "evaluate": time.perf_counter() - calibrated},
+                memory=memory | {"peak": peak_megabytes()},
+                threads=threads,
             )
             made.append(store.save(result, evaluation.homes, evaluation.rules))
-        kept.remove()
-    except Exception:  # whatever a method of somebody else's raises is part of the record
+        saved.remove()
+    except Exception:  # whatever a third-party method raises is part of the record
         error = traceback.format_exc()
-        missing = asked.protocols[len(made) :]
-        made += [store.fail(failed(asked, keys[protocol], error, threads=threads, code=code)) for protocol in missing]
+        missing = [keys[protocol] for protocol in experiment.protocols[len(made) :]]
+        made += [store.fail(failed(experiment, key, error, threads=threads, code=code)) for key in missing]
     return made
 
 
-def carve(asked: Experiment, homes: Homes) -> Split:
-    """The parts of an experiment: rules to fit on and hidden ones, validation kept apart only for curves."""
-    return split(homes, asked.split, seed=asked.seed, validation=asked.curves > 0, **asked.split_options)
+def split_homes(experiment: Experiment, homes: Homes, *, validation: bool | None = None) -> Split:
+    """The split of an experiment; validation rules are hidden as well where it has curves."""
+    hidden = experiment.curves > 0 if validation is None else validation
+    return split(homes, experiment.split, seed=experiment.seed, validation=hidden, **experiment.split_options)
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
-    """A fitted model on its way to a result: probabilities, then the look at test, then the record."""
+class FittedRun:
+    """A fitted model on its way to a result."""
 
-    asked: Experiment
+    experiment: Experiment
     homes: Homes
     parts: Split
     fitted: Fitted
     history: History
 
-    def calibration(self, protocol: str, kept: Checkpoints | None = None) -> Calibration | None:
-        """What turns scores into probabilities, where a protocol asks for them."""
-        return _calibration(self.asked, self.homes, self.fitted, self.parts, kept) if protocol == "paper" else None
+    def calibration(self, protocol: str, saved: RunCheckpoints | None = None) -> Calibration | None:
+        """The calibration of scores to probabilities, where a protocol needs it, on validation rules unseen by the fit.
+
+        Examples without a score get their probability from there for every method, or losses would not be comparable.
+        Where scores are log-odds and none is missing in test, there is nothing to calibrate and no second fit.
+        """
+        if protocol != "paper":
+            return None
+        experiment = self.experiment
+        log_odds = has_log_odds(experiment)
+        if log_odds:
+            summary = self.evaluate("paper", None).summary
+            if not summary["unanswered"] + summary["unanswered_non_rules"]:
+                return None
+        if experiment.curves:  # this fit has not seen the validation rules
+            return calibrate(self.fitted, self.parts, seed=experiment.seed, log_odds=log_odds)
+        parts = split_homes(experiment, self.homes, validation=True)
+        fitted, _ = fit(experiment, parts.train, None, saved, "calibration")
+        return calibrate(fitted, parts, seed=experiment.seed, log_odds=log_odds)
 
     def evaluate(self, protocol: str, calibration: Calibration | None) -> Evaluation:
-        """The hidden rules of test, found or not."""
-        return evaluate(self.fitted, self.parts, protocol, part="test", seed=self.asked.seed, calibration=calibration)
+        """How well the hidden rules of test are found."""
+        seed = self.experiment.seed
+        return evaluate(self.fitted, self.parts, protocol, part="test", seed=seed, calibration=calibration)
 
     def result(
         self,
@@ -102,13 +131,13 @@ class Trained:
         memory: Mapping[str, float],
         threads: int,
     ) -> Result:
-        """The record of what an evaluation found."""
+        """The record of an evaluation."""
         homes, parts = self.homes, self.parts
         counts = {"homes": homes.n_homes, "devices": homes.n_devices, "rules": homes.n_rules}
-        if self.asked.curves:
+        if self.experiment.curves:
             counts["validation rules"] = len(parts.validation)
         return replace(
-            _empty(self.asked, key, threads=threads, code=code),
+            _empty(self.experiment, key, threads=threads, code=code),
             summary=dict(evaluation.summary),
             calibrated=calibration is not None and calibration.rescales,
             history=self.history,
@@ -118,17 +147,17 @@ class Trained:
         )
 
 
-def failed(asked: Experiment, key: Key, error: str, *, threads: int, code: str) -> Result:
+def failed(experiment: Experiment, key: Key, error: str, *, threads: int, code: str) -> Result:
     """The record of a run that did not finish."""
-    return replace(_empty(asked, key, threads=threads, code=code), status="failed", error=error)
+    return replace(_empty(experiment, key, threads=threads, code=code), status="failed", error=error)
 
 
-def _empty(asked: Experiment, key: Key, *, threads: int, code: str) -> Result:
+def _empty(experiment: Experiment, key: Key, *, threads: int, code: str) -> Result:
     """A result without numbers; `code` is that at the start of the run."""
     return Result(
         key,
-        overrides=asked.overrides,
-        suite=asked.suite,
+        overrides=experiment.overrides,
+        suite=experiment.suite,
         versions=versions(),
         commit=commit(),
         code=code,
@@ -138,41 +167,23 @@ def _empty(asked: Experiment, key: Key, *, threads: int, code: str) -> Result:
 
 
 def fit(
-    asked: Experiment, train: Homes, rounds: Rounds | None = None, kept: Checkpoints | None = None, of: str = ""
+    experiment: Experiment,
+    train: Homes,
+    recorder: HistoryRecorder | None = None,
+    saved: RunCheckpoints | None = None,
+    name: str = "",
 ) -> tuple[Fitted, History]:
-    """The fitted model, and its history by round; methods that can go on from the checkpoint that is kept of this."""
-    rounds = rounds or Rounds()
-    method, rng = build(asked.method, **asked.parameters), generator(Stream.FITTING, asked.seed)
-    if kept is not None and kept.every and is_resumable(method):
-        fitted = method.fit(train, rng=rng, on_round=rounds, checkpoint=kept.checkpoint(rounds, of))
+    """The fitted model and its history; resumed from the checkpoint of the fit with this name where there is one."""
+    recorder = recorder or HistoryRecorder()
+    method, rng = build(experiment.method, **experiment.parameters), generator(Stream.FITTING, experiment.seed)
+    if saved is not None and saved.every and is_resumable(method):
+        fitted = method.fit(train, rng=rng, on_round=recorder, checkpoint=saved.checkpoint(recorder, name))
     else:
-        fitted = method.fit(train, rng=rng, on_round=rounds)
-    rounds.end(fitted)
-    return fitted, rounds.history
+        fitted = method.fit(train, rng=rng, on_round=recorder)
+    recorder.end(fitted)
+    return fitted, recorder.history
 
 
-def has_log_odds(asked: Experiment) -> bool:
+def has_log_odds(experiment: Experiment) -> bool:
     """Whether a method's scores are log-odds; a property of the method where that depends on its parameters."""
-    return bool(getattr(build(asked.method, **asked.parameters), "log_odds", False))
-
-
-def _calibration(
-    asked: Experiment, homes: Homes, fitted: Fitted, parts: Split, kept: Checkpoints | None
-) -> Calibration | None:
-    """Probabilities for what is not log-odds, from validation data that the model of this fit has not seen.
-
-    What has no score gets its probability from there for every method, or losses would not be comparable. Where the
-    scores are log-odds and the test leaves nothing unanswered, there is nothing to learn and no second fit.
-    """
-    log_odds = has_log_odds(asked)
-    if log_odds and not _unanswered(evaluate(fitted, parts, "paper", part="test", seed=asked.seed)):
-        return None
-    if asked.curves:  # validation has been kept apart from this very fit
-        return calibrate(fitted, parts, seed=asked.seed, log_odds=log_odds)
-    carved = split(homes, asked.split, seed=asked.seed, validation=True, **asked.split_options)
-    again, _ = fit(asked, carved.train, None, kept, "calibration")
-    return calibrate(again, carved, seed=asked.seed, log_odds=log_odds)
-
-
-def _unanswered(evaluation: Evaluation) -> float:
-    return evaluation.summary["unanswered"] + evaluation.summary["unanswered_non_rules"]
+    return bool(getattr(build(experiment.method, **experiment.parameters), "log_odds", False))

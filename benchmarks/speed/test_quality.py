@@ -18,7 +18,7 @@ from baselines.registry import missing_extra, names
 from benchmarks.evaluation.evaluate import PROTOCOLS, Evaluation
 from benchmarks.results.store import Store, results_folder
 from benchmarks.runs.experiment import Experiment, data_options, method_parameters
-from benchmarks.runs.run import Trained, carve, fit
+from benchmarks.runs.run import FittedRun, fit, split_homes
 from benchmarks.runs.suite import read_suite
 from benchmarks.speed.measure import warm_up
 from datasets.registry import get as get_data
@@ -39,18 +39,18 @@ class Case:
     def __init__(self, asked: Experiment) -> None:
         self.asked, self.code = asked, asked.code
         self.homes = asked.source.load()
-        self.parts = carve(asked, self.homes)
-        self.trained: Trained | None = None
+        self.parts = split_homes(asked, self.homes)
+        self.trained: FittedRun | None = None
         self.seconds: dict[str, float] = {}
         self.noted: list[dict[str, object]] = []  # the `extra_info` of its benchmarks
         warm_up(asked.method)
 
-    def fit(self) -> Trained:
+    def fit(self) -> FittedRun:
         """As a run does."""
         begin = perf_counter()
         fitted, history = fit(self.asked, self.parts.train)
         self.seconds["fit"] = perf_counter() - begin
-        self.trained = Trained(self.asked, self.homes, self.parts, fitted, history)
+        self.trained = FittedRun(self.asked, self.homes, self.parts, fitted, history)
         return self.trained
 
     def note(self, benchmark: BenchmarkFixture) -> None:

@@ -19,7 +19,7 @@ from benchmarks.results.curves import CURVES, METRICS
 from benchmarks.results.store import load_results
 from benchmarks.runs import history as module
 from benchmarks.runs.experiment import make_experiment, make_source
-from benchmarks.runs.history import PARTS, Curves, Rounds, some_homes
+from benchmarks.runs.history import PARTS, Curves, HistoryRecorder, sample_homes
 from benchmarks.runs.scheduler import run
 from benchmarks.runs.suite import read_suite
 from datasets import DataError, Homes, Rules
@@ -201,14 +201,14 @@ def test_a_loss_is_there_only_where_everything_has_a_score(homes):
 def test_a_large_part_is_measured_on_some_homes_the_same_ones_every_time(monkeypatch):
     homes = datasets.load("wyze-synthetic", homes=400).merged_types()
     parts = split(homes, "holdout", seed=1, validation=True)
-    all_homes = {part: some_homes(parts, part, 3) for part in PARTS}
+    all_homes = {part: sample_homes(parts, part, 3) for part in PARTS}
     monkeypatch.setattr(module, "HOMES", 6)
-    chosen = {part: some_homes(parts, part, 3) for part in PARTS}
+    chosen = {part: sample_homes(parts, part, 3) for part in PARTS}
     for part in PARTS:
         assert len(all_homes[part]) > len(chosen[part]) == 6
         assert set(chosen[part]) < set(all_homes[part])
-        assert chosen[part].tolist() == some_homes(parts, part, 3).tolist()
-        assert chosen[part].tolist() != some_homes(parts, part, 4).tolist()
+        assert chosen[part].tolist() == sample_homes(parts, part, 3).tolist()
+        assert chosen[part].tolist() != sample_homes(parts, part, 4).tolist()
         # They are asked exactly what an evaluation of all homes asks them.
         found = Curves.of(parts, **EVERY).measure(scores(homes))
         rows = evaluate(scores(homes), parts, "paper", part=part, seed=3).homes
@@ -276,7 +276,7 @@ def test_a_finished_run_with_curves_is_read_and_not_made_again(tmp_path):
 @pytest.mark.parametrize("wrong", [-1, True, 2.0, "5"])
 @pytest.mark.usefixtures("toys")
 def test_curves_that_are_no_number_of_rounds_are_refused(tmp_path, wrong):
-    with pytest.raises(DataError, match=r"toy-count: curves = .*: give every how many rounds"):
+    with pytest.raises(DataError, match=r"curves must be a number of rounds .*, got"):
         run("toy-count", **DATA, curves=wrong, store=tmp_path, isolate=False)
     assert list(tmp_path.iterdir()) == []
 
@@ -290,15 +290,15 @@ def test_a_suite_asks_for_curves_of_all_or_of_one_data_set(tmp_path):
     assert [asked.curves for asked in read_suite(str(path), curves=3)] == [3, 3]
     assert [asked.curves for asked in read_suite(str(path), curves=0)] == [0, 0]
     path.write_text(f"methods = ['toy-count']\n{data}curves = -1\n")
-    with pytest.raises(DataError, match="curves = -1: give every how many rounds"):
+    with pytest.raises(DataError, match=r"curves must be a number of rounds .*, got -1"):
         read_suite(str(path))
     path.write_text(f"methods = ['toy-count']\n{data}curves = 'often'\n")
-    with pytest.raises(DataError, match="curves = 'often': expected int"):
+    with pytest.raises(DataError, match="curves='often': expected int"):
         read_suite(str(path))
 
 
 def test_nobody_has_to_listen():
-    rounds = Rounds()
+    rounds = HistoryRecorder()
     rounds(1, 2, ByRelation(np.zeros(3)), {"loss": 1.0})
     rounds.end(ByRelation(np.zeros(3)))
     assert list(map(seen, rounds.history)) == [{"round": 1.0, "loss": 1.0}]

@@ -168,11 +168,11 @@ def test_damaged_and_older_files_are_named_and_stay_and_the_others_are_read(tmp_
     assert found == [summary]
     reasons = dict(problems)
     assert list(reasons) == [f"data/{letter}.json" for letter in "abcde"]
-    assert reasons["data/a.json"] == "DatasetSummary has no types"
+    assert reasons["data/a.json"] == "DatasetSummary: types is missing"
     assert "format" in reasons["data/b.json"]
-    assert "no record" in reasons["data/c.json"]
+    assert "no format" in reasons["data/c.json"]
     assert "cannot be read" in reasons["data/d.json"]
-    assert reasons["data/e.json"] == "DatasetSummary.notes[0] is int, expected str"
+    assert reasons["data/e.json"] == "DatasetSummary: notes[0]=3: expected str (a text)"
     assert len(list(folder.iterdir())) == 6
 
 

@@ -210,7 +210,7 @@ def test_an_example_needs_methods_and_the_track_types():
         ExampleSpec(homes, ())
     instances = replace(homes, track="instances")
     run = make_experiment("ease", instances, parameters={}, options={})
-    with pytest.raises(DataError, match="in the track types"):
+    with pytest.raises(DataError, match="need the track types"):
         ExampleSpec(instances, (run,))
 
 
@@ -240,8 +240,8 @@ def test_an_example_by_other_code_is_not_current(tmp_path, spec, example):
 def test_damaged_examples_are_named_and_the_others_are_read(tmp_path, example):
     path = save_example(example, tmp_path)
     (tmp_path / FOLDER / "0.json").write_bytes(path.read_bytes()[:-100])
-    (tmp_path / FOLDER / "1.json").write_text('{"format": 1, "data": 3}')
+    (tmp_path / FOLDER / "1.json").write_text('{"format": 2, "data": "x"}')
     found, problems = load_examples(tmp_path)
     assert found == [example]
     assert [name for name, _ in problems] == ["examples/0.json", "examples/1.json"]
-    assert problems[1][1].startswith("Example has no options")
+    assert problems[1][1].startswith("Example: options is missing")

@@ -16,7 +16,7 @@ from baselines import registry
 from benchmarks.__main__ import main
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs.experiment import make_experiment, make_source
-from benchmarks.runs.history import Rounds
+from benchmarks.runs.history import HistoryRecorder
 from benchmarks.runs.scheduler import run, run_all
 from datasets.common.errors import DataError
 from tests.support.toys import toys
@@ -44,7 +44,7 @@ class Mortal(FedRule):
         global fits
         fits += 1
 
-        def told(done, of, fitted, values):
+        def on_each_round(done, of, fitted, values):
             on_round(done, of, fitted, values)
             with open(os.environ["MORTAL_ROUNDS"], "a") as file:
                 file.write(f"{done} ")
@@ -53,7 +53,7 @@ class Mortal(FedRule):
             if os.environ.get("MORTAL_FAILS") == f"{fits}/{done}":
                 raise RuntimeError("out of luck")
 
-        return super().fit(train, rng=rng, on_round=told, checkpoint=checkpoint)
+        return super().fit(train, rng=rng, on_round=on_each_round, checkpoint=checkpoint)
 """
 PARAMETERS = {"rounds": 7, "hidden": 2, "predictor_hidden": 2, "bias": "learned", "participation": 0.3}
 ASKED = {"data": "wyze-synthetic", "data_options": {"homes": 30}, "parameters": PARAMETERS, "protocols": ["ranking"]}
@@ -119,7 +119,7 @@ def test_a_killed_run_of_a_suite_goes_on_when_the_command_is_given_again(tmp_pat
     caplog.set_level("INFO")
     assert main(command) == 0
     assert mortal() == [5, 6, 7]  # the last checkpoint was that of round 4
-    assert "mortal on wyze-synthetic (types, holdout), seed 0: goes on after round 4" in caplog.messages
+    assert "mortal on wyze-synthetic (types, holdout), seed 0: resumed after round 4" in caplog.messages
     killed = load_results(tmp_path / "killed")
     assert comparable(killed) == comparable(whole)
     assert [row["round"] for row in killed[0].history] == [1, 2, 3, 4, 5, 6, 7]
@@ -231,16 +231,16 @@ def test_the_command_line_explains_checkpoints_and_refuses_what_is_no_number(cap
     assert "expected a whole number, 0 or more, got 'some'" in capsys.readouterr().err
 
 
-def test_what_was_heard_of_rounds_comes_back_and_the_seconds_go_on():
-    heard = Rounds()
-    heard(1, 3, None, {"loss": 0.1})
-    heard(2, 3, None, {"loss": float("nan"), "bound": float("inf")})
-    heard.measuring = 4.0
-    heard._begin -= 100.0  # so long ago
-    kept, fitting = heard.arrays(), heard.fitting
-    again = Rounds()
+def test_a_recorded_history_comes_back_and_its_seconds_continue():
+    recorder = HistoryRecorder()
+    recorder(1, 3, None, {"loss": 0.1})
+    recorder(2, 3, None, {"loss": float("nan"), "bound": float("inf")})
+    recorder.measuring = 4.0
+    recorder._begin -= 100.0  # so long ago
+    kept, fitting = recorder.arrays(), recorder.fitting
+    again = HistoryRecorder()
     again.restore(kept)
-    np.testing.assert_equal(again.history, heard.history)
+    np.testing.assert_equal(again.history, recorder.history)
     assert again.measuring == 4.0
     assert fitting <= again.fitting < fitting + 60
     again(3, 3, None, {})

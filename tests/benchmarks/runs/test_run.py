@@ -21,7 +21,8 @@ from baselines.registry import build, code_of
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs.experiment import data_options, make_experiment, make_source, split_options
-from benchmarks.runs.scheduler import Children, run, run_all
+from benchmarks.runs.scheduler import run, run_all
+from benchmarks.runs.worker import Workers
 from datasets.common import threads
 from datasets.common.environment import commit, peak_megabytes, versions
 from datasets.common.errors import DataError
@@ -155,9 +156,9 @@ def test_a_run_that_another_process_has_finished_meanwhile_is_not_made_again(tmp
         fitted.append((some.seed, some.protocols))
         return made_by(children, some, *more, **options)
 
-    made_by = Children.run
+    made_by = Workers.run
     monkeypatch.setattr(Store, "claim", claim)
-    monkeypatch.setattr(Children, "run", fit_and_tell)
+    monkeypatch.setattr(Workers, "run", fit_and_tell)
     outcome = run_all(asked, store=Store(tmp_path))
     assert fitted == [(0, ("paper",))]
     assert (outcome.made, len(outcome.finished)) == (1, 4)
@@ -322,7 +323,7 @@ def test_a_failed_run_is_kept_with_its_error_and_tried_again(tmp_path):
 @pytest.mark.usefixtures("toys")
 def test_a_process_that_is_killed_is_a_failed_run(tmp_path):
     results = run("toy-killed", **DATA, store=tmp_path)
-    assert [result.error for result in results] == ["its process was ended by SIGKILL, perhaps for want of memory"] * 2
+    assert [result.error for result in results] == ["its process was killed by SIGKILL, perhaps out of memory"] * 2
     assert len(load_failures(tmp_path)) == 2
 
 
