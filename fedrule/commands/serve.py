@@ -52,11 +52,9 @@ def run(chosen: argparse.Namespace) -> int:
         raise DataError(f"--grace must be at least 1, got {chosen.grace}")
     token = _token(chosen.token_file)
     import_all(chosen.modules)
-    try:
-        from fedrule.serving.routes import application
-        from fedrule.serving.server import listen, serve
-    except ModuleNotFoundError as error:
-        raise DataError(f'serving needs {error.name}: pip install "fedrule[serve]"') from None
+    from fedrule.serving.routes import application  # an extra
+    from fedrule.serving.server import listen, serve
+
     app = application(chosen.models, limits=limits, token=token)
     listener = listen(chosen.host, chosen.port)
     host, port = listener.getsockname()[:2]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fastapi import Response
 from pydantic_core import to_json
 
-from fedrule.inference.request import BadHome
+from fedrule.inference.request import BadHome, BadJson
 
 JSON = "application/json"
 RETRY = {"Retry-After": "1"}
@@ -25,8 +25,8 @@ class ApiError(Exception):
 
     @classmethod
     def from_home(cls, bad: BadHome) -> ApiError:
-        """For an invalid home."""
-        return cls(422, bad.code, bad.message, where=bad.where)
+        """For a home that is invalid, or not even JSON."""
+        return cls(400 if isinstance(bad, BadJson) else 422, bad.code, bad.message, where=bad.where)
 
     def as_json(self) -> dict[str, str]:
         """The value of "error"."""

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fedrule.inference.request import BadHome
 from fedrule.serving.errors import ApiError, ClientGone
 from fedrule.serving.service import Service
 
@@ -59,6 +60,8 @@ class Middleware:
                 await (await endpoint(Request(scope, receive)))(scope, receive, respond)
         except ApiError as error:
             await error.response()(scope, receive, respond)
+        except BadHome as error:
+            await ApiError.from_home(error).response()(scope, receive, respond)
         except ClientGone:
             pass
         except Exception as error:

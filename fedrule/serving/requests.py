@@ -1,35 +1,35 @@
-"""Request bodies: reading them, their form, and the conversion to the homes that a recommender takes."""
+"""Request bodies: reading them, and their form.
+
+The models of a home describe it for OpenAPI; the validation of a home is `HomeRequest.from_json`.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedrule.inference.request import BadHome, HomeRequest, RequestDevice, RequestRule
+from fedrule.inference.request import INT64, HomeLimits, HomeRequest
 from fedrule.serving.errors import JSON, RETRY, ApiError, ClientGone
 from fedrule.serving.limits import Limits
 
 DRAINED = 4  # times the limit that is read and dropped, so that a client still sending can read the error response
 CLOSE = {"Connection": "close"}  # the rest of an unread body must not be taken for the next request
-INT64_MAX = 2**63 - 1  # as in the databases that ids come from
 
 Text: TypeAlias = Annotated[str, Field(strict=True, min_length=1)]
-Id: TypeAlias = Annotated[int, Field(strict=True, ge=-INT64_MAX - 1, le=INT64_MAX)] | Text
-Body = TypeVar("Body", bound=BaseModel)
+Id: TypeAlias = Annotated[int, Field(strict=True, ge=INT64.start, le=INT64.stop - 1)] | Text
+Options = TypeVar("Options", bound=BaseModel)
 
-IDS = {"id", "trigger", "action_device", "user"}
 MESSAGES = {  # by pydantic's error type
     "model_type": "expected an object",
     "list_type": "expected a list",
     "string_type": "expected a string",
     "string_too_short": "must not be empty",
     "int_type": "expected an integer",
-    "greater_than_equal": "must be at least 1",
 }
 
 
@@ -113,17 +113,12 @@ class Rule(Strict):
     action_device: Id = Field(examples=["lamp"])
 
 
-class HomeOwner(Strict):
-    """The user that a home belongs to."""
-
-    user: Id | None = Field(None, description="Repeated in the response to a batch.")
-
-
-class Home(HomeOwner):
+class Home(Strict):
     """The devices and rules of a home."""
 
-    devices: Annotated[list[Device], FailFast()]
-    rules: Annotated[list[Rule], FailFast()] = []
+    devices: list[Device]
+    rules: list[Rule] = []
+    user: Id | None = Field(None, description="Repeated in the response to a batch.")
 
 
 class ListOptions(Strict):
@@ -155,63 +150,34 @@ class BatchEnvelope(ListOptions):
     homes: list[object]
 
 
-def validate(kind: type[Body], content: object) -> Body:
-    """Parsed JSON as a body of this kind; the error names the first place that is wrong."""
-    _refuse_unknown_fields(kind, content)
+def parse_options(kind: type[Options], content: object) -> Options:
+    """Parsed JSON as this kind of options; the error names the first field that is wrong."""
+    for name in content if isinstance(content, dict) else ():  # at the first: pydantic would collect a million errors
+        if name not in kind.model_fields:
+            known = ", ".join(kind.model_fields)
+            raise ApiError(422, "unexpected", f"unknown field; known: {known}", where=name[:50])
     try:
         return kind.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        # For a union, pydantic appends the alternative that it tried.
-        alternatives = ("constrained-int", "constrained-str", "int", "str")
-        where = _path([part for part in first["loc"] if part not in alternatives])
-        name = where.rpartition(".")[2]
+        where = str(first["loc"][0]) if first["loc"] else ""
         if first["type"] == "missing":
-            raise ApiError(422, "missing", f"{name} is missing", where=where) from None
-        message = "expected a non-empty string or a 64-bit integer" if name in IDS else MESSAGES.get(first["type"])
-        raise ApiError(422, "wrong_kind", message or first["msg"], where=where) from None
+            raise ApiError(422, "missing", f"{where} is missing", where=where) from None
+        message = MESSAGES.get(first["type"]) or first["msg"].replace("Input should", "must")
+        raise ApiError(422, "wrong_kind", message, where=where) from None
 
 
-def _refuse_unknown_fields(kind: type[BaseModel], content: object, path: Sequence[int | str] = ()) -> None:
-    """Stop at the first one: pydantic would collect an error for each of a million."""
-    if not isinstance(content, dict):
-        return
-    known = kind.model_fields
-    for name in content:
-        if name not in known:
-            raise ApiError(422, "unexpected", f"unknown field; known: {', '.join(known)}", where=_path([*path, name]))
-    for table, row in (("devices", Device), ("rules", Rule)):
-        rows = content.get(table) if table in known else None
-        for at, each in enumerate(rows if isinstance(rows, list) else ()):
-            if isinstance(each, dict) and not each.keys() <= row.model_fields.keys():
-                _refuse_unknown_fields(row, each, (table, at))
+def home_limits(limits: Limits) -> HomeLimits:
+    """Those of a single home."""
+    return HomeLimits(limits.devices, limits.rules, limits.text)
 
 
-def home_request(home: Home, limits: Limits) -> HomeRequest:
-    """The home for a recommender; one that exceeds a limit is a `BadHome`."""
-    for name, count, most in (("devices", len(home.devices), limits.devices), ("rules", len(home.rules), limits.rules)):
-        if count > most:
-            raise BadHome(f"too_many_{name}", name, f"at most {most:,} {name} per home, got {count:,}")
-    _check_length(home.user, "user", limits.text)
-    asked = HomeRequest(
-        [RequestDevice(device.id, device.type, device.name) for device in home.devices],
-        [RequestRule(rule.trigger, rule.trigger_state, rule.action, rule.action_device) for rule in home.rules],
-    )
-    rows: Sequence[tuple[str, Sequence[RequestDevice | RequestRule]]] = (
-        ("devices", asked.devices),
-        ("rules", asked.rules),
-    )
-    for table, each in rows:
-        for at, row in enumerate(each):
-            for name, value in zip(row._fields, row, strict=True):
-                if type(value) is str and len(value) > limits.text:
-                    _check_length(value, f"{table}[{at}].{name}", limits.text)
-    return asked
-
-
-def _check_length(value: object, where: str, most: int) -> None:
-    if isinstance(value, str) and len(value) > most:
-        raise BadHome("too_long", where, f"at most {most} characters, got {len(value):,}")
+def parse_home(content: object, limits: Limits) -> tuple[HomeRequest, ListOptions]:
+    """Parsed JSON as a home with options; an invalid home raises `BadHome`."""
+    names = ListOptions.model_fields
+    home = HomeRequest.from_json(content, limits=home_limits(limits), options=names)
+    assert isinstance(content, dict)
+    return home, parse_options(ListOptions, {name: content[name] for name in names if name in content})
 
 
 def list_length(options: ListOptions, limits: Limits) -> int:
@@ -221,9 +187,3 @@ def list_length(options: ListOptions, limits: Limits) -> int:
     if options.k > limits.k:
         raise ApiError(422, "k_too_large", f"k must be at most {limits.k}", where="k")
     return options.k
-
-
-def _path(parts: Sequence[int | str]) -> str:
-    """E.g. devices[2].type."""
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:50]}" for part in parts)
-    return path.removeprefix(".")

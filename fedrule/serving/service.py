@@ -18,7 +18,7 @@ from pydantic_core import to_json
 
 from datasets.common.errors import DataError
 from datasets.common.files import Json
-from fedrule.inference.request import BadHome, BadJson, parse_json
+from fedrule.inference.request import BadHome, HomeRequest, parse_json
 from fedrule.serving.errors import RETRY, ApiError, ClientGone
 from fedrule.serving.limits import Limits
 from fedrule.serving.metrics import Metrics
@@ -26,13 +26,11 @@ from fedrule.serving.model_store import LoadedModel, ModelStore
 from fedrule.serving.requests import (
     BatchEnvelope,
     BodyReader,
-    Home,
-    HomeOwner,
     ListOptions,
-    RecommendRequest,
-    home_request,
+    home_limits,
     list_length,
-    validate,
+    parse_home,
+    parse_options,
 )
 
 THREADS = 2
@@ -214,10 +212,10 @@ class Service:
         if len(body) > SMALL:
             return await self.workers.run(lambda _: self._one(*self._parse(body)), request)
         self.workers.check_capacity()
-        home, model = self._parse(body)
+        home, options, model = self._parse(body)
         if model.quick:
-            return self._one(home, model)
-        return await self.workers.run(lambda _: self._one(home, model), request)
+            return self._one(home, options, model)
+        return await self.workers.run(lambda _: self._one(home, options, model), request)
 
     async def batch(self, body: bytes, request: Request) -> bytes:
         """POST /v1/recommend/batch."""
@@ -228,21 +226,18 @@ class Service:
         self.workers.close()
         self.reloader.close()
 
-    def _parse(self, body: bytes) -> tuple[RecommendRequest, LoadedModel]:
-        home = validate(RecommendRequest, _json(body))
-        return home, self.store.model(home.model)
+    def _parse(self, body: bytes) -> tuple[HomeRequest, ListOptions, LoadedModel]:
+        home, options = parse_home(parse_json(body), self.limits)
+        return home, options, self.store.model(options.model)
 
-    def _one(self, home: RecommendRequest, model: LoadedModel) -> bytes:
-        k = list_length(home, self.limits)
+    def _one(self, home: HomeRequest, options: ListOptions, model: LoadedModel) -> bytes:
+        k = list_length(options, self.limits)
         self._check_cost(model, [home], where="devices")
-        try:
-            return to_json({"model": model.summary, **self._recommend(model, home, k, home)})
-        except BadHome as bad:
-            raise ApiError.from_home(bad) from None
+        return to_json({"model": model.summary, **self._recommend(model, home, k, options)})
 
     def many(self, body: bytes, job: Job) -> bytes:
         """The response to a batch; homes that the job has no time for get an error."""
-        batch = validate(BatchEnvelope, _json(body))
+        batch = parse_options(BatchEnvelope, parse_json(body))
         k = list_length(batch, self.limits)
         model = self.store.model(batch.model)
         devices = sum(_count_devices(home) for home in batch.homes)
@@ -251,44 +246,40 @@ class Service:
             ("devices", devices, self.limits.batch_devices),
         ):
             if count > most:
-                raise ApiError(
-                    422, f"too_many_{name}", f"at most {most:,} {name} per batch, got {count:,}", where="homes"
-                )
-        homes = [_home(content) for content in batch.homes]
-        self._check_cost(model, [home for home in homes if isinstance(home, Home)], where="homes")
+                message = f"at most {most:,} {name} per batch, got {count:,}"
+                raise ApiError(422, f"too_many_{name}", message, where="homes")
+        homes = [self._home(content) for content in batch.homes]
+        self._check_cost(model, [home for home in homes if isinstance(home, HomeRequest)], where="homes")
         results: list[dict[str, Json]] = []
         for content, home in zip(batch.homes, homes, strict=True):
             result = job.interrupted() or home
-            if isinstance(result, ApiError):
-                results.append({"user": _user(content), "error": dict(result.as_json())})
-            else:
-                results.append(self._result(model, result, k, batch))
+            try:
+                if isinstance(result, ApiError):
+                    raise result
+                results.append({"user": result.user, **self._recommend(model, result, k, batch)})
+            except (ApiError, BadHome) as error:
+                error = error if isinstance(error, ApiError) else ApiError.from_home(error)
+                results.append({"user": _user(content), "error": dict(error.as_json())})
         return to_json({"model": model.summary, "results": results})
 
-    def _result(self, model: LoadedModel, home: Home, k: int, options: ListOptions) -> dict[str, Json]:
+    def _home(self, content: object) -> HomeRequest | ApiError:
         try:
-            return {"user": home.user, **self._recommend(model, home, k, options)}
+            return HomeRequest.from_json(content, limits=home_limits(self.limits))
         except BadHome as bad:
-            return {"user": home.user, "error": dict(ApiError.from_home(bad).as_json())}
+            return ApiError.from_home(bad)
 
-    def _recommend(self, model: LoadedModel, home: Home, k: int, options: ListOptions) -> dict[str, Json]:
-        request = home_request(home, self.limits)
-        answer = model.recommender.recommend(request, k=k, unknown=options.unknown, max_similar=options.max_similar)
+    def _recommend(self, model: LoadedModel, home: HomeRequest, k: int, options: ListOptions) -> dict[str, Json]:
+        answer = model.recommender.recommend(home, k=k, unknown=options.unknown, max_similar=options.max_similar)
         self.metrics.homes.inc()
         self.metrics.recommendations.inc(len(answer.rules))
         return answer.as_json()
 
-    def _check_cost(self, model: LoadedModel, homes: Sequence[Home], *, where: str) -> None:
-        """Refuse more work than fits into the time limit; homes with too many devices get an error of their own."""
+    def _check_cost(self, model: LoadedModel, homes: Sequence[HomeRequest], *, where: str) -> None:
+        """Refuse more work than fits into the time limit."""
         seconds, cost = self.limits.work_seconds, model.cost
-        sizes = [len(home.devices) for home in homes if len(home.devices) <= self.limits.devices]
-        if cost.always_affordable(sum(sizes), seconds):
+        if cost.always_affordable(sum(len(home.devices) for home in homes), seconds):
             return
-        candidates = sum(
-            cost.candidates(device.type for device in home.devices)
-            for home in homes
-            if len(home.devices) <= self.limits.devices
-        )
+        candidates = sum(cost.candidates(device.type for device in home.devices) for home in homes)
         if candidates > cost.affordable(seconds):
             message = (
                 f"{candidates:,} candidate rules between these devices; this model can search "
@@ -297,25 +288,11 @@ class Service:
             raise ApiError(422, "too_much_work", message, where=where)
 
 
-def _json(body: bytes) -> Json:
-    try:
-        return parse_json(body)
-    except BadJson as bad:
-        raise ApiError(400, bad.code, bad.message, where=bad.where) from None
-
-
-def _home(content: object) -> Home | ApiError:
-    try:
-        return validate(Home, content)
-    except ApiError as error:
-        return error
-
-
 def _user(home: object) -> int | str | None:
     """The user of a home, even if the rest of it is invalid."""
     try:
-        return validate(HomeOwner, {"user": home.get("user")}).user if isinstance(home, dict) else None
-    except ApiError:
+        return HomeRequest.from_json({"devices": [], "user": home.get("user")}).user if isinstance(home, dict) else None
+    except BadHome:
         return None
 
 
