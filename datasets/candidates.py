@@ -12,7 +12,7 @@ from datasets.homes import Array, Homes, Rules
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The numbers of all pairs of all homes, by arithmetic: nothing is enumerated until it is asked for."""
+    """The numbers of all pairs of all homes, by arithmetic: no pairs are stored."""
 
     homes: Homes
     self_pairs: bool  # whether a device may act on itself
@@ -47,7 +47,7 @@ class Pairs:
         return home, first + trigger, first + action
 
     def runs(self, limit: int) -> Iterator[tuple[int, int]]:
-        """Runs of homes, first and behind the last, with at most `limit` pairs each; a larger home stands alone."""
+        """Ranges (first, end) of homes with at most `limit` pairs each; a larger home is alone."""
         first, last = 0, self.homes.n_homes
         while first < last:
             end = int(np.searchsorted(self.start, self.start[first] + limit, side="right")) - 1

@@ -1,4 +1,4 @@
-"""Rules that do not exist, drawn to stand against those that do (paper section 3.2: "we sample negative edges").
+"""Negative sampling: rules that do not exist, as examples against those that do (paper section 3.2).
 
 Candidates are never listed one by one: they are numbered home by home, the taken ones (known, positive or forbidden)
 are skipped by their position in a sorted array, and distinct numbers are drawn for all homes at once. With keyed
@@ -19,8 +19,8 @@ from datasets.homes import Array, Homes, Rules, distinct
 from datasets.valid import ValidRules
 
 KINDS = ("paper", "feasible")
-# `Feasible` looks at so many device pairs at a time, at about 70 bytes each, and keeps 8. A home with more is looked at
-# alone and takes what it needs: 5,000 devices are 25 million pairs, 1.8 GB.
+# `Feasible` processes so many device pairs at a time, at about 70 bytes each, and keeps 8. A larger home is processed
+# alone: 5,000 devices are 25 million pairs, 1.8 GB.
 PAIRS_AT_ONCE = 1 << 20
 # Purposes of random streams.
 APART, EXISTING, FEASIBLE = range(3)
@@ -63,8 +63,8 @@ def paper(
     The first half (rounded up) are ordered pairs with neither a known rule nor a positive, with any relation; the
     others are pairs of a positive with a relation that the pair does not have. Where one kind runs out the other fills
     up; where both do, the home gets fewer. None is a rule of `homes`, of `positives` or of `forbidden` (hidden rules
-    of the same homes); none comes twice; a device is paired with itself only where the data has such rules, or as
-    `self_pairs` says: one home alone does not show what its population has.
+    of the same homes), and none is drawn twice. A device is paired with itself only if the data has such rules, or as
+    `self_pairs` says: a single home does not show whether its population has them.
     """
     n_relations, source = len(homes.relations), random_source(rng)
     pairs = _pairs(homes, self_pairs, [homes.rules, positives, *forbidden])
@@ -111,7 +111,7 @@ def feasible(
     """As many per home as it has positives, or `wanted` [n_homes]: valid rules that its devices could carry out.
 
     Drawn uniformly. None is a rule of `homes`, of `positives` or of `forbidden`, and none comes twice; a home that has
-    fewer left gets those. A device is paired with itself only where the data has such rules, or as `self_pairs` says.
+    fewer left gets those. `self_pairs` as in `paper`.
     """
     able = Feasible.of(homes, valid, taken=[homes.rules, positives, *forbidden], self_pairs=self_pairs)
     return able.draw(_as_many(homes, positives, wanted), rng)
@@ -128,10 +128,7 @@ class Feasible:
 
     @classmethod
     def of(cls, homes: Homes, valid: ValidRules, *, taken: Sequence[Rules], self_pairs: bool | None = None) -> Feasible:
-        """Of these homes, without the rules that are taken; a device acts on itself only where one of these does.
-
-        `self_pairs` says whether it does, for homes that do not show what their population has.
-        """
+        """Those of these homes, without the taken rules; `self_pairs` as in `paper`."""
         n_types, n_relations = len(homes.types), len(homes.relations)
         if valid.shape != (n_types, n_types, n_relations):
             raise DataError(f"{homes.name}: valid rules of shape {valid.shape} belong to other vocabularies")
@@ -178,7 +175,7 @@ class _Run:
 
 
 def _pairs(homes: Homes, self_pairs: bool | None, taken: Sequence[Rules]) -> Pairs:
-    """Pairs of devices, of a device with itself where that is said or, where nothing is said, where rules have it."""
+    """Pairs of devices; a device with itself as `self_pairs` says, or if it is None, if some rule has such a pair."""
     seen = has_self_rules(*taken)
     if seen and self_pairs is False:
         raise DataError(f"{homes.name}: self_pairs=False, but a rule lets a device act on itself")

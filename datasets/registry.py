@@ -1,4 +1,4 @@
-"""The data sets by name: a dict, a decorator, and errors that say what would have been right."""
+"""The registry of data sets: `load` one by name, register one with the decorator `dataset`."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def where(found: Dataset, path: Path | str | None) -> Path:
     root = os.environ.get("FEDRULE_DATA", "")
     if path is None and not (root and found.folder):
         how = "path= (--data on the command line)" + (" or the variable FEDRULE_DATA" if found.folder else "")
-        raise DataError(f"{found.name}: say where its files are, by {how}; {_expected(found)}")
+        raise DataError(f"{found.name}: give the place of its files by {how}; {_expected(found)}")
     place = Path(path) if path is not None else Path(root) / found.folder
     if not place.exists():
         raise DataError(f"{found.name}: {place} does not exist; {_expected(found)}")

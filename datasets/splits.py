@@ -1,7 +1,7 @@
-"""What a method may see and what it has to find: rules of homes divided into train, validation and test.
+"""Splits: the rules of homes divided into train, validation and test.
 
 The paper trains on 80 % of each home's rules and tests on the rest (section 4.1). Where rules come in groups (one
-automation is its triggers x its actions) a group is hidden as a whole, since its siblings would give the answer away.
+automation is its triggers x its actions) a group is hidden completely, since its other rules would leak it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datasets.homes import Array, Homes, Mask, Rules
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hidden:
-    """What is known when predicting, and what is to be found."""
+    """The rules that are known when predicting, and the hidden ones."""
 
     homes: Homes  # devices and known rules
     rules: Rules  # the hidden ones, sorted by home; homes and devices by their position in `homes`
@@ -40,7 +40,7 @@ class Split:
     """Homes divided into train, validation and test; a rule of the source is in one of them only.
 
     At validation time the rules of `train` are known, at test time those of validation as well: `test` is the same
-    whether or not a validation part was carved. A model whose settings were chosen on validation is fitted again on
+    with or without a validation part. A model whose settings were chosen on validation is fitted again on
     `refit().train`, and then knows when tested what it was trained on.
     """
 
@@ -48,7 +48,7 @@ class Split:
     seed: int
     parameters: dict[str, float | bool]  # all that decides, besides the name and the seed, which rules are hidden
     train: Homes
-    validation: Hidden  # no homes and no rules where none was asked for
+    validation: Hidden  # empty unless requested
     test: Hidden
     train_and_validation: Homes
     unseen_homes: bool  # the hidden rules are of homes that are not in `train`
@@ -71,7 +71,7 @@ class Split:
         return f"<{self.name}({decided}) of {self.train.name}: {sizes}>"
 
     def refit(self) -> Split:
-        """The same split with validation folded back into train, as if it had never been carved."""
+        """The same split with validation merged into train, as if there had been none."""
         whole = self.train_and_validation
         return replace(
             self, parameters=self.parameters | {"validation": False}, train=whole, validation=_nothing(whole)
@@ -89,7 +89,7 @@ def holdout(homes: Homes, *, seed: int = 0, fraction: float = 0.2, validation: b
     """The paper's: int(fraction * n) of the n rules of each home are hidden; homes too small for one still train.
 
     Groups are hidden in random order as long as their middle lies within the first int(fraction * n) rules: near the
-    fraction on average, and exactly int(fraction * n) where every rule stands alone. No home loses all of its rules.
+    fraction on average, and exactly int(fraction * n) where no rules are grouped. No home loses all of its rules.
     """
     _check_fraction("holdout", fraction)
 
@@ -148,11 +148,11 @@ def _carve(
     parameters: dict[str, float | bool],
     unseen_homes: bool = False,
 ) -> Split:
-    """Hide for test and, where asked, the same way again from what is left, by another stream of the seed."""
+    """Hide rules for test and, if requested, the same way for validation from the rest, with another random stream."""
     if seed < 0:
-        raise DataError(f"{name}: seed {seed} is negative; use 0, 1, 2, ...")
+        raise DataError(f"{name}: seed must be at least 0, got {seed}")
     if not isinstance(parameters["validation"], bool):
-        raise DataError(f"{name}: validation is True or False, not {parameters['validation']}; it is carved like test")
+        raise DataError(f"{name}: validation must be True or False, got {parameters['validation']}")
     rest, test = hide(homes, np.random.default_rng([seed, 0]))
     train, validation = rest, _nothing(rest)
     if parameters["validation"]:
@@ -207,4 +207,4 @@ def _nothing(homes: Homes) -> Hidden:
 
 def _check_fraction(name: str, fraction: float) -> None:
     if not 0 < fraction < 1:
-        raise DataError(f"{name}: fraction {fraction} is not between 0 and 1, e.g. 0.2")
+        raise DataError(f"{name}: fraction must be in (0, 1), got {fraction}")

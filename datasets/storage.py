@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from datasets.common.errors import DataError
 from datasets.common.files import atomic_file
 from datasets.homes import Array, Homes, Ids, Provenance, Relation, Rules, starts
+from datasets.readers.csv import id_column
 from datasets.registry import dataset
 
 FORMAT = 1
@@ -22,7 +23,7 @@ KEY = b"fedrule.homes"
 
 
 def save(homes: Homes, path: Path) -> None:
-    """Write atomically: a reader sees the old file or the whole new one."""
+    """Write homes to a Parquet file, atomically."""
     local = homes.device_start[homes.rules.home]  # rules name devices by their place in their own home
     rules = {
         "trigger": pa.array(homes.rules.trigger - local, pa.int32()),
@@ -32,9 +33,9 @@ def save(homes: Homes, path: Path) -> None:
     }
     if homes.rules.group is not None:
         rules["group"] = pa.array(homes.rules.group)
-    devices = {"id": _ids(homes.device_ids), "type": _named(homes.device_type, list(homes.types))}
+    devices = {"id": id_column(homes.device_ids), "type": _named(homes.device_type, list(homes.types))}
     columns = {
-        "user": _ids(homes.users),
+        "user": id_column(homes.users),
         "devices": _nested(homes.device_start, devices),
         "rules": _nested(starts(homes.rules.home, homes.n_homes), rules),
     }
@@ -123,10 +124,6 @@ def _named(position: Array, names: list[str]) -> pa.DictionaryArray:
 def _position(column: pa.Array, names: list[str]) -> Array:
     found = pc.index_in(column.cast(pa.string()), pa.array(names, pa.string())).fill_null(-1)
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def _ids(ids: Ids) -> pa.Array:
-    return pa.array(ids) if ids.dtype.kind == "i" else pa.array(ids.tolist(), pa.string())
 
 
 def _from_ids(column: pa.Array) -> Ids:

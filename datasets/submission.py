@@ -14,7 +14,7 @@ from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask, Rules
 from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import TextTable, plain_numbers, read_table, whole_numbers, write_delimited
-from datasets.readers.wyze import RULE_PARTS, refuse_text_ids, rule_columns, source_codes, spelled
+from datasets.readers.wyze import RULE_PARTS, refuse_text_ids, rule_columns, rule_ids, source_codes
 
 LONGEST = 50
 COLUMNS = {"user": "user_id", "rule": "rule", "rank": "rank"}
@@ -44,11 +44,11 @@ def write_submission(homes: Homes, submission: Submission, path: Path | str) -> 
     shared = _Numbers(homes).shared[rules.relation]
     if shared.any():
         relation = homes.relations[rules.relation[shared][0]]
-        raise DataError(f"{homes.name}: the numbers of {relation} stand for another relation as well; leave it out")
+        raise DataError(f"{homes.name}: the numbers of {relation} are used for another relation as well; leave it out")
     order = np.lexsort((rank, rules.home))
     sorted_rules = rules.take(order)
     columns = rule_columns(homes, sorted_rules.trigger, sorted_rules.relation, sorted_rules.action)
-    values = [homes.users[sorted_rules.home], spelled(columns), rank[order]]
+    values = [homes.users[sorted_rules.home], rule_ids(columns), rank[order]]
     write_delimited(Path(path), {name: pa.array(value) for name, value in zip(COLUMNS.values(), values, strict=True)})
 
 

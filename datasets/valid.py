@@ -30,12 +30,12 @@ class ValidRules:
 
     @classmethod
     def of(cls, homes: Homes) -> ValidRules:
-        """Every triple among the rules of these homes; give it training data only, or the hidden rules show."""
+        """Every triple among the rules of these homes; use training data only, or hidden rules leak."""
         n_types, n_relations = len(homes.types), len(homes.relations)
         if n_types > MOST_TYPES:
             raise DataError(
                 f"{homes.name}: valid rules of {n_types:,} entity types, more than {MOST_TYPES:,}, would not fit into "
-                "memory; name fewer types, e.g. a device's kind instead of its model"
+                "memory; use fewer types, e.g. a device's kind instead of its model"
             )
         trigger_type, relation, action_type = homes.typed()
         cell = np.unique((trigger_type * n_types + action_type) * n_relations + relation)
@@ -97,7 +97,7 @@ class ValidRules:
         if self.n_types**2 * self.n_relations > DENSE_CELLS:
             raise DataError(
                 f"valid rules: a dense tensor of {' x '.join(map(str, self.shape))} has more than {DENSE_CELLS:,} "
-                "cells; ask `contains` or `relations_of` instead"
+                "cells; use `contains` or `relations_of` instead"
             )
         tensor = np.zeros(self.n_types**2 * self.n_relations, dtype=np.bool_)
         tensor[self.cell] = True

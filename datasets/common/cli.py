@@ -12,23 +12,17 @@ from pathlib import Path
 
 from datasets.common.errors import DataError
 
-EXTRAS = {  # optional package -> the extra of this project that installs it
-    "implicit": "mf",
-    "torch": "graph",
-    "torch_geometric": "graph",
-    "numba": "graph",
-    "safetensors": "infer",
-    "fastapi": "serve",
-    "uvicorn": "serve",
-    "httptools": "serve",
-    "prometheus_client": "serve",
-    "sqlalchemy": "pipeline",
-    "psycopg": "pipeline",
-    "sklearn": "learn",
-    "optuna": "tune",
-    "matplotlib": "report",
-    "jinja2": "report",
+_PACKAGES = {  # the optional packages that each extra of this project installs
+    "mf": "implicit",
+    "graph": "torch torch_geometric numba",
+    "infer": "safetensors",
+    "serve": "fastapi uvicorn httptools prometheus_client",
+    "pipeline": "sqlalchemy psycopg",
+    "learn": "sklearn",
+    "tune": "optuna",
+    "report": "matplotlib jinja2",
 }
+EXTRAS = {package: extra for extra, packages in _PACKAGES.items() for package in packages.split()}
 
 
 def run(command: Callable[[], int], *, interrupted: str = "Stopped.") -> int:

@@ -1,4 +1,4 @@
-"""What goes wrong with data, said so that the reader can mend it: the thing, the place and the remedy."""
+"""Errors for bad input: a message says what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 

@@ -42,6 +42,6 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         try:
-            yield gzip.GzipFile(fileobj=file) if packed else file
+            yield gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[misc]  # it has the same methods
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise DataError(f"{path}: a damaged gzip file ({error}); download or pack it again") from error

@@ -1,6 +1,6 @@
 """Options and configuration: values from files, Python and the command line, checked against type annotations.
 
-Built on pydantic. Numbers, booleans and texts are never converted into each other. A list may stand for a tuple, a
+Built on pydantic. Numbers, booleans and texts are never converted into each other. A list is accepted for a tuple, a
 table for a dataclass, a numpy scalar for a Python number, and "inf", "-inf" or "nan" (which JSON lacks) for a float.
 """
 
@@ -149,7 +149,7 @@ def _takes_mapping(annotation: object) -> bool:
 
 
 def _meanings(text: str) -> Iterator[object]:
-    """What a text may stand for, in the order of preference."""
+    """What a text may mean, in order of preference."""
     if text.lower() == "none":
         yield None
     entries = [entry.strip() for entry in text.split(",") if entry.strip()]
@@ -185,7 +185,7 @@ def _validator(kind: Any) -> SchemaValidator:
 
 
 def _strict(schema: Any) -> Any:
-    """A schema that converts no scalars, takes lists for tuples and says in its errors what it expected."""
+    """A schema that converts no scalars, accepts lists for tuples, and whose errors say what was expected."""
     if isinstance(schema, list):
         return [_strict(entry) for entry in schema]
     if not isinstance(schema, dict):

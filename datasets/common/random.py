@@ -147,7 +147,7 @@ def draw_distinct(start: Array, taken: Array, wanted: Array, source: RandomSourc
 
 def _draw_numbers(start: Array, free: Array, wanted: Array, source: RandomSource, first: int) -> Array:
     """Per home h `wanted[h]` <= free[h] distinct numbers from start[h] on, sorted; every subset is equally likely."""
-    # More than half of what there is: shuffle it all, which is less than twice what is wanted, and keep the first.
+    # More than half of all: shuffle them all, which is less than twice what is wanted, and keep the first.
     all_of = np.where(2 * wanted > free, free, 0)
     home = np.repeat(np.arange(len(free)), all_of)
     number = np.arange(len(home)) - (np.cumsum(all_of) - all_of)[home]  # 0, 1, 2, ... within each home
@@ -155,8 +155,8 @@ def _draw_numbers(start: Array, free: Array, wanted: Array, source: RandomSource
     kept = number < wanted[home]
     found = np.sort(start[home[kept]] + number[order][kept])
     # Otherwise draw with repetition until enough are distinct: at least half of the draws are new. Homes that have
-    # enough are laid aside, so that each turn has less to sort; the others ask in every turn, so that a home's turns
-    # are the same whichever homes ask beside it.
+    # enough are set aside, so that each turn has less to sort; the others draw in every turn, so that a home's turns do
+    # not depend on the other homes.
     enough, so_far = [found], np.zeros(0, dtype=np.int64)
     goal = np.where(2 * wanted > free, 0, wanted)
     missing = goal

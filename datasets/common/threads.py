@@ -1,7 +1,7 @@
 """How many threads numbers are computed with, set in one place: BLAS, OpenMP, torch and implicit.
 
 Sums in parallel are added in an order that changes from run to run, so reported runs use one thread and repeat bit for
-bit. A library reads its variable when it is loaded; those already loaded are told directly.
+bit. Libraries read these variables when they are loaded; those already loaded are set directly.
 """
 
 from __future__ import annotations

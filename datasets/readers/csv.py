@@ -71,7 +71,9 @@ class Delimited:
                 pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=reject),
                 pa_csv.ConvertOptions(
                     include_columns=list(wanted),
-                    column_types=dict.fromkeys(wanted, pa.binary()),  # bytes: what is not UTF-8 is ours to report
+                    column_types=dict.fromkeys(
+                        wanted, pa.binary()
+                    ),  # bytes, so that text that is not UTF-8 can be reported
                     strings_can_be_null=False,
                 ),
             )
@@ -338,7 +340,7 @@ def _arrow_texts(table: pa.Table, wanted: Mapping[str, str], label: str) -> dict
         try:
             texts[role] = _texts(column.to_pandas().rename(name), label) if floats else column.cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise DataError(f"{label}: {name!r} holds {column.type}, which is no text ({error})") from error
+            raise DataError(f"{label}: {name!r} holds {column.type}, which is not text ({error})") from error
     return texts
 
 
@@ -411,6 +413,11 @@ def ids_of_one_kind(columns: Sequence[pa.Array]) -> list[Ids]:
 def texts(column: pa.Array) -> Ids:
     """A text column as an array of shared strings; null becomes the empty text."""
     return np.asarray(names(column), dtype=object)
+
+
+def id_column(ids: Ids) -> pa.Array:
+    """Ids as a column to write."""
+    return pa.array(ids) if ids.dtype.kind == "i" else pa.array(ids.tolist(), pa.string())
 
 
 def names(column: pa.Array) -> pd.Categorical:

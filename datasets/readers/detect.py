@@ -1,4 +1,4 @@
-"""Which data set's layout a path has, by what it holds."""
+"""Which data set reads a file or folder, detected from its content."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def detect_format(path: Path) -> str:
     names = {entry.name.removesuffix(".gz") for entry in path.iterdir()}
     if {"train_device.csv", "train_rule.csv", "rule_group.csv"} <= names:
         return "home-assistant"
-    if names & WYZE:  # where only the test part is there, the reader says how it is asked for
+    if names & WYZE:  # if only the test part exists, the reader says how to load it
         return "wyze"
     if names & TABLES or any(name.startswith(("devices.", "rules.")) for name in names):
         return "tables"  # also devices.xlsx and the like: the reader says which formats it reads
     if names:
-        return "ifttt-full"  # its reader knows several formats by content and names them if none fits
+        return "ifttt-full"  # its reader detects several formats and lists them if none fits
     raise DataError(f"{path}: the folder is empty; expected {LAYOUTS}")
 
 

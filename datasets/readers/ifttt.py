@@ -1,4 +1,4 @@
-"""The IFTTT data sets by name, and in words how each differs from what the paper counts (section 4.1)."""
+"""The IFTTT data sets, with notes on how each differs from the counts of the paper (section 4.1)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ifttt_fedrule(
 
     min_pair_count: leave out trigger-action pairs that occur less often
     part: all, or one of RecRules' own trainset, testset and validationset, before pairs are counted
-    cut: cut users into pieces of about so many recipes, to study small ones; 0 leaves them whole
+    cut: cut users into pieces of about so many recipes, to study small ones; 0 does not cut
     on_error: raise, or skip to leave bad lines out and list them
     """
     return cut_homes(_load("ifttt-fedrule", path, min_pair_count, part, on_error), cut)
@@ -88,7 +88,7 @@ def _is_recrules(recipes: Recipes) -> bool:
 
 
 def _reasons(seen: dict[str, int]) -> dict[str, str]:
-    """What the paper's counts turn out to be, known only where the files are those that it took."""
+    """What the paper counted, known only for the files that it used."""
     paper = PUBLISHED[PAPER].statistics
     counted = ("users in trainset", "rule rows", "distinct rules in trainset")
     if [seen.get(what) for what in counted] != [paper[what] for what in ("homes", "rules", "distinct rules")]:

@@ -30,11 +30,17 @@ from datasets.readers.join import DeviceColumns, RuleColumns, assemble
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line without its end; `ended` is false for a last line that has none, which may have been cut off."""
+    """One line without its end."""
 
+    file: str
     number: int  # 1-based, as an editor counts
     text: str
-    ended: bool
+    ended: bool  # false for a last line without an end, which may be cut off
+    bad_rows: BadRows
+
+    def reject(self, what: str, remedy: str, example: str | None = None) -> None:
+        """Report this line as bad; the example is the whole line unless given."""
+        self.bad_rows.add_line(self.file, self.number, what, remedy, self.text if example is None else example)
 
 
 def lines_of(path: Path, bad_rows: BadRows) -> Iterator[Line]:
@@ -56,7 +62,7 @@ def lines_of(path: Path, bad_rows: BadRows) -> Iterator[Line]:
             example = repr(raw[error.start : error.end])
             bad_rows.add_line(path.name, number, "the line is not UTF-8", "save the file as UTF-8", example)
             continue
-        yield Line(number, text, ended=number < len(lines))
+        yield Line(path.name, number, text, number < len(lines), bad_rows)
 
 
 RULE = ["trigger_service", "trigger", "action_service", "action"]
@@ -150,16 +156,14 @@ def read_ur(path: Path, bad_rows: BadRows) -> Recipes:
         fields = line.text.split("\t")
         if len(fields) != len(UR_FIELDS):
             remedy = f"expected {', '.join(UR_FIELDS)}, separated by tabs"
-            bad_rows.add_line(
-                path.name, line.number, f"the line has {len(fields)} of {len(UR_FIELDS)} fields", remedy, line.text
-            )
+            line.reject(f"the line has {len(fields)} of {len(UR_FIELDS)} fields", remedy)
         elif not rows and _is_ur_header(fields):
             if fields[0].startswith('"'):
                 raise DataError(f"{path.name} line {line.number}: the fields are quoted; write the file without quotes")
             order = [field.strip().lower() for field in fields]
         else:
             named = dict(zip(order, fields, strict=True))
-            _add([named[field] for field in UR_USED], UR_USED, line.number, rows, path, bad_rows)
+            _add([named[field] for field in UR_USED], UR_USED, line, rows)
     return Recipes("the crawl of Ur et al. 2016", pd.DataFrame(rows, columns=COLUMNS, dtype=object), {})
 
 
@@ -170,42 +174,23 @@ def read_mi(path: Path, bad_rows: BadRows) -> Recipes:
         try:
             entry = json.loads(line.text)
         except (ValueError, RecursionError):
-            bad_rows.add_line(
-                path.name, line.number, "the line is not JSON", "expected one whole JSON object per line", line.text
-            )
+            line.reject("the line is not JSON", "expected one JSON object per line")
             continue
         if not isinstance(entry, dict):
-            bad_rows.add_line(
-                path.name, line.number, "the line is not a JSON object", "expected one recipe per line", line.text
-            )
+            line.reject("the line is not a JSON object", "expected one recipe per line")
             continue
-        _add([entry.get(field) for field in MI_USED], MI_USED, line.number, rows, path, bad_rows)
+        _add([entry.get(field) for field in MI_USED], MI_USED, line, rows)
     return Recipes("the crawl of Mi et al. 2017", pd.DataFrame(rows, columns=COLUMNS, dtype=object), {})
 
 
-def _add(
-    values: Sequence[object],
-    fields: Sequence[str],
-    number: int,
-    rows: list[tuple[str, ...]],
-    path: Path,
-    bad_rows: BadRows,
-) -> None:
+def _add(values: Sequence[object], fields: Sequence[str], line: Line, rows: list[tuple[str, ...]]) -> None:
     """Append the recipe if every field is a text; blanks around a name are removed."""
-    row = tuple(value.strip() for value in values if isinstance(value, str) and _is_text(value))
-    if len(row) == len(fields):
-        rows.append(row)
-        return
-    first, value = next(
-        (f, v) for f, v in zip(fields, values, strict=True) if not isinstance(v, str) or not _is_text(v)
-    )
-    bad_rows.add_line(
-        path.name,
-        number,
-        f"{first} is missing or not a text",
-        "fill it in or remove the line",
-        "" if value is None else repr(value),
-    )
+    for field, value in zip(fields, values, strict=True):
+        if not isinstance(value, str) or not _is_text(value):
+            example = "" if value is None else repr(value)
+            line.reject(f"{field} is missing or not a text", "fill it in or remove the line", example)
+            return
+    rows.append(tuple(str(value).strip() for value in values))
 
 
 def _is_text(value: str) -> bool:
@@ -279,7 +264,7 @@ def read_recrules(rules_file: Path, part: str, bad_rows: BadRows) -> Recipes:
     missing = [name for name in parts if not (rules_file.parent / name).is_file()]
     if missing:
         raise DataError(
-            f"{', '.join(missing)} not found beside {rules_file.name}; put the RecRules files in one folder"
+            f"{', '.join(missing)} not found in the folder of {rules_file.name}; put the RecRules files in one folder"
         )
     rules = _read_rules(rules_file, bad_rows)
     rows = [row for name in parts for row in _read_part(rules_file.parent / name, rules, rules_file.name, bad_rows)]
@@ -296,29 +281,25 @@ def read_recrules(rules_file: Path, part: str, bad_rows: BadRows) -> Recipes:
 def _read_rules(path: Path, bad_rows: BadRows) -> dict[str, TypedRule]:
     rules: dict[str, TypedRule] = {}
     for line in lines_of(path, bad_rows):
-        rule = _parse_rule(line, path, bad_rows)
+        rule = _parse_rule(line)
         if rule is None:
             continue
         key, typed = rule
         if rules.setdefault(key, typed) != typed:
-            bad_rows.add_line(
-                path.name, line.number, "the rule id stands for another rule above", "give each rule its own id", key
-            )
+            line.reject("the rule id is used for another rule above", "give each rule its own id", key)
     return rules
 
 
-def _parse_rule(line: Line, path: Path, bad_rows: BadRows) -> tuple[str, TypedRule] | None:
+def _parse_rule(line: Line) -> tuple[str, TypedRule] | None:
     fields = line.text.split("\t")
     halves = fields[1].split(";") if len(fields) == 2 else []
     if len(halves) != 2 or not halves[0].startswith("trigger_") or not halves[1].startswith("action_") or not fields[0]:
-        bad_rows.add_line(path.name, line.number, "the line is not a rule", f"expected {LAYOUT}", line.text)
+        line.reject("the line is not a rule", f"expected {LAYOUT}")
         return None
     if not line.ended:
         # The action's name ends the line: half of it would pass for a name.
         what = "the last line has no line end and may be cut off"
-        bad_rows.add_line(
-            path.name, line.number, what, "end the line if it is whole, or download the file again", line.text
-        )
+        line.reject(what, "end the line if it is complete, or download the file again")
         return None
     typed: list[str] = []
     for half, prefix in zip(halves, ("trigger_", "action_"), strict=True):
@@ -326,7 +307,7 @@ def _parse_rule(line: Line, path: Path, bad_rows: BadRows) -> tuple[str, TypedRu
             typed += service_and_event(half.removeprefix(prefix).strip())
         except DataError:
             remedy = "correct it, or add the service to datasets/readers/ifttt_files.py"
-            bad_rows.add_line(path.name, line.number, f"the {prefix[:-1]} names no known service", remedy, half)
+            line.reject(f"the {prefix[:-1]} names no known service", remedy, half)
             return None
     return fields[0], (typed[0], typed[1], typed[2], typed[3])
 
@@ -339,24 +320,18 @@ def _read_part(
         fields = line.text.split("\t")
         if len(fields) != 3:
             remedy = "expected user TAB rule id TAB rating"
-            bad_rows.add_line(path.name, line.number, f"the line has {len(fields)} of 3 fields", remedy, line.text)
+            line.reject(f"the line has {len(fields)} of 3 fields", remedy)
         elif not _is_user(fields[0]):
-            bad_rows.add_line(
-                path.name,
-                line.number,
+            line.reject(
                 "the user is not a whole number below 2^63",
                 "correct it or remove the line",
                 fields[0],
             )
         elif not _is_number(fields[2]):
-            bad_rows.add_line(
-                path.name, line.number, "the rating is not a number", "correct it or remove the line", fields[2]
-            )
+            line.reject("the rating is not a number", "correct it or remove the line", fields[2])
         elif fields[1] not in rules:
             remedy = f"add the rule to `{rules_name}` or remove the line"
-            bad_rows.add_line(
-                path.name, line.number, f"the rule id is not among the good lines of `{rules_name}`", remedy, fields[1]
-            )
+            line.reject(f"the rule id is not among the good lines of `{rules_name}`", remedy, fields[1])
         else:
             rows.append((path.name, int(fields[0]), *rules[fields[1]]))
     return rows
@@ -391,7 +366,7 @@ def read(path: Path, *, part: str, bad_rows: BadRows) -> Recipes:
     if layout == "RecRules":
         return read_recrules(file, part, bad_rows)
     if part != "all":
-        raise DataError(f"part={part!r}: only RecRules comes in parts, and {file.name} is laid out as {layout}")
+        raise DataError(f"part={part!r}: only RecRules has parts, and {file.name} has the layout of {layout}")
     return read_ur(file, bad_rows) if layout == "Ur et al. 2016" else read_mi(file, bad_rows)
 
 

@@ -1,4 +1,4 @@
-"""Bring your own: a table of devices and a table of rules, as files or DataFrames, with columns mapped by name."""
+"""Your own data: a table of devices and a table of rules, as files or DataFrames, with columns mapped by name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from datasets.common.errors import DataError, unknown
 from datasets.common.options import read
 from datasets.homes import Homes, Ids, Provenance
 from datasets.readers.bad_rows import BadRows
-from datasets.readers.csv import ABSENT, Source, read_table, whole_numbers, write_delimited
+from datasets.readers.csv import ABSENT, Source, id_column, read_table, whole_numbers, write_delimited
 from datasets.readers.filters import filter_homes
 from datasets.readers.join import join
-from datasets.readers.wyze import refuse_bare_homes
+from datasets.readers.wyze import refuse_empty_homes
 from datasets.registry import dataset
 
 DEVICES = ("user", "device", "type")
@@ -102,7 +102,7 @@ def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _names(table: str, roles: tuple[str, ...], called: Mapping[str, str]) -> dict[str, str]:
-    """What the columns of a table are called, by role: what is said about this table goes before what is of both."""
+    """The columns of a table by role; a name for this table overrides one for both."""
     return {role: called.get(f"{table}.{role}", called.get(role, role)) for role in roles}
 
 
@@ -121,7 +121,7 @@ def _one_of(folder: Path, stem: str) -> Path:
 def write_tables(homes: Homes, folder: Path | str) -> None:
     """Write devices.csv and rules.csv into a folder; rules have the column group where the source has groups."""
     folder = Path(folder)
-    refuse_bare_homes(homes, "the `tables` layout")
+    refuse_empty_homes(homes, "the `tables` layout")
     for what, texts in (
         ("user", homes.users),
         ("device", homes.device_ids),
@@ -132,18 +132,18 @@ def write_tables(homes: Homes, folder: Path | str) -> None:
         _refuse_unreadable(homes.name, what, texts)
     folder.mkdir(parents=True, exist_ok=True)
     devices = {
-        "user": _ids(homes.users[homes.device_home]),
-        "device": _ids(homes.device_ids),
+        "user": id_column(homes.users[homes.device_home]),
+        "device": id_column(homes.device_ids),
         "type": pa.array(homes.types, pa.string()).take(pa.array(homes.device_type)),
     }
     write_delimited(folder / "devices.csv", devices)
     rules, which = homes.rules, pa.array(homes.rules.relation)
     columns = {
-        "user": _ids(homes.users[rules.home]),
-        "trigger_device": _ids(homes.device_ids[rules.trigger]),
+        "user": id_column(homes.users[rules.home]),
+        "trigger_device": id_column(homes.device_ids[rules.trigger]),
         "trigger_state": pa.array([r.trigger for r in homes.relations], pa.string()).take(which),
         "action": pa.array([r.action for r in homes.relations], pa.string()).take(which),
-        "action_device": _ids(homes.device_ids[rules.action]),
+        "action_device": id_column(homes.device_ids[rules.action]),
     }
     if rules.group is not None:
         columns["group"] = pa.array(rules.group)
@@ -157,7 +157,3 @@ def _refuse_unreadable(name: str, what: str, texts: Ids) -> None:
     odd = [text for text in texts.tolist() if text in ABSENT or text != text.strip()]
     if odd:
         raise DataError(f"{name}: the {what} {odd[0]!r} would not survive in CSV; save it as one .parquet file instead")
-
-
-def _ids(ids: Ids) -> pa.Array:
-    return pa.array(ids) if ids.dtype.kind == "i" else pa.array(ids.tolist(), pa.string())

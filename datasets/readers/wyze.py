@@ -1,6 +1,6 @@
 """The layout of the public Wyze Rule Recommendation data: `*_rule.csv` and `*_device.csv`, joined by user and device.
 
-`home-assistant` has the same layout and a third file, `rule_group.csv`, that says which rules one automation gave.
+`home-assistant` has the same layout and a third file, `rule_group.csv`: which rules come from one automation.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def home_assistant(
 
     min_pair_count: leave out trigger-action pairs that occur less often
     min_rules, min_devices: leave out homes with fewer
-    cut: then cut homes into pieces of about so many rules, to study small ones; 0 leaves them whole
+    cut: then cut homes into pieces of about so many rules, to study small ones; 0 does not cut
     on_error: raise, or skip to leave bad lines out and list them
     """
     homes = read_wyze(folder, on_error=on_error)
@@ -192,10 +192,10 @@ ONLY_IN_RULES = ("Cloud",)  # a pseudo-device: the public device file does not l
 
 
 def write_wyze(homes: Homes, folder: Path | str, *, part: str = "train") -> None:
-    """Write the device and the rule file (and a file of groups where rules have them) into a folder."""
+    """Write device, rule and, if rules have them, group files into a folder; earlier ones, also packed, are replaced."""
     folder = Path(folder)
     refuse_text_ids(homes)
-    refuse_bare_homes(homes, "the Wyze layout")
+    refuse_empty_homes(homes, "the Wyze layout")
     folder.mkdir(parents=True, exist_ok=True)
     device_file, rule_file, group_file = FILES[part]
     rules = homes.rules
@@ -203,7 +203,7 @@ def write_wyze(homes: Homes, folder: Path | str, *, part: str = "train") -> None
         "user": pa.array(homes.users[rules.home]),
         **rule_columns(homes, rules.trigger, rules.relation, rules.action),
     }
-    columns["rule"] = spelled(columns)
+    columns["rule"] = rule_ids(columns)
     write_delimited(folder / rule_file, {name: columns[role] for role, name in RULE_COLUMNS.items()})
     listed = _listed(homes)
     devices = {
@@ -215,8 +215,10 @@ def write_wyze(homes: Homes, folder: Path | str, *, part: str = "train") -> None
     if rules.group is not None:
         columns["group"] = pa.array(rules.group)
         write_delimited(folder / group_file, {name: columns[role] for role, name in GROUP_COLUMNS.items()})
-    else:  # the groups of what was written here before say nothing about these rules
+    else:  # groups of earlier files do not belong to these rules
         (folder / group_file).unlink(missing_ok=True)
+    for name in FILES[part]:
+        (folder / f"{name}.gz").unlink(missing_ok=True)
 
 
 def refuse_text_ids(homes: Homes) -> None:
@@ -227,8 +229,8 @@ def refuse_text_ids(homes: Homes) -> None:
         )
 
 
-def refuse_bare_homes(homes: Homes, layout: str) -> None:
-    """A home is known by its lines: without a device it would vanish."""
+def refuse_empty_homes(homes: Homes, layout: str) -> None:
+    """Homes without devices, or without any rule, would be lost in a file of lines."""
     bare = homes.users[np.diff(homes.device_start) == 0]
     if len(bare):
         more = f" and {len(bare) - 5:,} more" if len(bare) > 5 else ""
@@ -242,7 +244,7 @@ def refuse_bare_homes(homes: Homes, layout: str) -> None:
 
 
 def _listed(homes: Homes) -> Mask:
-    """The devices of the device file: all, but for Cloud where rules bring it back."""
+    """The devices of the device file: all, except Cloud where it is added again from the rules."""
     cloud = np.isin(homes.device_type, [i for i, name in enumerate(homes.types) if name in ONLY_IN_RULES])
     used = np.zeros(homes.n_devices, dtype=bool)
     used[homes.rules.trigger] = used[homes.rules.action] = True
@@ -270,7 +272,7 @@ def rule_columns(homes: Homes, trigger: Array, relation: Array, action: Array) -
     }
 
 
-def spelled(columns: dict[str, pa.Array]) -> pa.Array:
+def rule_ids(columns: dict[str, pa.Array]) -> pa.Array:
     """A rule as the source writes it: trigger device, state, action and action device by number."""
     return pc.binary_join_element_wise(*(columns[part].cast(pa.string()) for part in RULE_PARTS), "_")
 

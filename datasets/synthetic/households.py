@@ -1,4 +1,4 @@
-"""What homes own and want: profiles bring devices, devices stand in zones, zones have intents."""
+"""What synthetic homes own and want: profiles decide on devices, devices are in zones, zones have intents."""
 
 from __future__ import annotations
 

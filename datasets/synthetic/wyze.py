@@ -6,9 +6,9 @@ What is assumed, in the order in which a home comes about:
   have more rules; every home has at least one. `homes` scales totals in proportion and keeps the vocabularies.
 - Ownership. A home buys by a profile (cameras, security kit, lighting, ...) and now and then by a second one, which
   makes types occur together; one device in three is one more of a type that it has. The first can carry a rule by
-  itself, the second is rather one that starts rules. Cloud (preset `public`) is no device but the vendor's services:
+  itself, the second is rather one that starts rules. Cloud (preset `public`) is not a device but the vendor's services:
   one id for all homes, in a home only where a rule uses it, and counted among its devices.
-- Zones. Devices stand in rooms or in the garden. Zones are never part of the data; they show only in its rules.
+- Zones. Devices are in rooms or in the garden. Zones are never part of the data; they show only in its rules.
 - Intents. A home wants two things (security, lighting, comfort, energy, safety, routine), the main one half the time
   suggested by its profile; a zone follows one of them, or its own. Intents are never part of the data either.
 - Rules. 60 % start from a wish: a device that is much used notices something; the intent of its zone (seldom of the

@@ -150,11 +150,11 @@ def test_check_reads_a_folder_with_only_the_test_part_when_it_is_asked_for(capsy
 
 def test_fidelity_takes_the_files_and_options_of_the_real_data_apart(capsys, tmp_path):
     write_pair(tmp_path, devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
-    asked = ["fidelity", "wyze-synthetic", "--set", "homes=50"]
+    command = ["fidelity", "wyze-synthetic", "--set", "homes=50"]
     real = ["--real", "wyze", "--real-data", str(tmp_path), "--real-set", "min_devices=1"]
-    assert main([*asked, *real]) == 0
+    assert main([*command, *real]) == 0
     assert "real" in capsys.readouterr().out.splitlines()[0]
-    assert main([*asked, "--real-data", str(tmp_path)]) == 1
+    assert main([*command, "--real-data", str(tmp_path)]) == 1
     assert "name it, e.g. --real wyze" in capsys.readouterr().err
 
 

@@ -64,7 +64,7 @@ def test_other_data_is_shown_without_a_verdict() -> None:
         ("wyze-public", "wyze", "", False),  # another part of it
         ("wyze-public", "home-assistant", "wyze-public", False),
         ("wyze-paper", "wyze", "wyze-public", False),  # the paper's own data is not to be had
-        ("ifttt-paper", "ifttt-full", "ifttt-paper", False),  # laid beside the same numbers, but with 178 services
+        ("ifttt-paper", "ifttt-full", "ifttt-paper", False),  # compared with the same numbers, but with 178 services
         ("", "", "", False),
     ],
 )

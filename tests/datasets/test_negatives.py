@@ -1,4 +1,4 @@
-"""Negatives: never a rule that exists or is hidden, of the kind asked for, as many as there can be."""
+"""Negatives: never a rule that exists or is hidden, of the requested kind, as many as there can be."""
 
 from __future__ import annotations
 

@@ -286,19 +286,19 @@ def test_a_wrong_name_or_option_is_answered_with_the_right_one() -> None:
 @pytest.mark.parametrize("fraction", [0, 1, -0.2, 20, float("nan")])
 @pytest.mark.parametrize("how", ["holdout", "new_homes"])
 def test_a_fraction_outside_0_and_1_is_refused(how: str, fraction: float) -> None:
-    with pytest.raises(DataError, match="not between 0 and 1"):
+    with pytest.raises(DataError, match=r"fraction must be in \(0, 1\), got"):
         split(lone([3]), how, fraction=fraction)
 
 
 def test_a_validation_part_is_asked_for_by_true_not_by_a_size() -> None:
     with pytest.raises(DataError, match=r"validation=0\.1: expected bool"):
         split(lone([3]), validation=0.1)
-    with pytest.raises(DataError, match=r"validation is True or False, not 0\.1"):
+    with pytest.raises(DataError, match=r"validation must be True or False, got 0\.1"):
         holdout(lone([3]), validation=0.1)
 
 
 def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(DataError, match="seed -1 is negative"):
+    with pytest.raises(DataError, match="seed must be at least 0, got -1"):
         split(lone([3]), seed=-1)
 
 

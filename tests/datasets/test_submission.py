@@ -114,7 +114,7 @@ def test_numbers_that_stand_for_two_relations_are_refused_where_they_are_used(tm
     clear = homes.relations.index(("s", "y"))
     write_submission(homes, Submission(Rules([0], [0], [0], [clear]), np.array([1])), path)
     assert read_submission(homes, path).rules.relation.tolist() == [clear]
-    with pytest.raises(DataError, match="the numbers of s -> x stand for another relation as well"):
+    with pytest.raises(DataError, match="the numbers of s -> x are used for another relation as well"):
         write_submission(homes, Submission(homes.rules.take(np.array([0])), np.array([1])), path)
     path.write_text("user_id,rule,rank\n7,1_3_4_1,1\n")
     with pytest.raises(DataError, match="line 2: the rule's state and action are numbers of two relations"):

@@ -82,12 +82,12 @@ def test_what_was_published_about_all_homes_is_not_laid_beside_a_part(two: Homes
 
 def test_what_narrowing_leaves_out_is_counted(two: Homes) -> None:
     rare = two.with_rules(np.array([0, 2, 3]))  # Open -> On is left once
-    narrowed = filter_homes(rare, min_pair_count=2, min_devices=2)
-    assert narrowed.provenance.counts == {
+    filtered = filter_homes(rare, min_pair_count=2, min_devices=2)
+    assert filtered.provenance.counts == {
         "rules left out as their pair is rare": 1,
         "homes left out as too small": 1,  # Bob's, with one device
     }
-    assert (narrowed.users.tolist(), narrowed.relations) == (["ann"], (("On", "Off"),))
+    assert (filtered.users.tolist(), filtered.relations) == (["ann"], (("On", "Off"),))
 
 
 def test_types_that_no_home_owns_any_more_leave_with_the_homes(two: Homes) -> None:
@@ -101,7 +101,7 @@ def test_narrowing_by_nothing_gives_the_same_homes(two: Homes) -> None:
     assert filter_homes(used) is used
 
 
-def test_narrowing_to_nothing_is_refused_with_what_there_is(two: Homes) -> None:
+def test_filtering_everything_out_is_refused_with_what_there_is(two: Homes) -> None:
     with pytest.raises(DataError, match="min_pair_count=3 leaves no rule: the commonest pair is seen 2 times"):
         filter_homes(two, min_pair_count=3)
     with pytest.raises(DataError, match="leave no home: the largest have 3 rules and 3 devices; choose less"):
@@ -112,8 +112,8 @@ def test_narrowing_to_nothing_is_refused_with_what_there_is(two: Homes) -> None:
 
 def test_devices_that_no_rule_uses_can_be_taken_away(two: Homes) -> None:
     # Without Open -> On Ann's sensor has no rule.
-    narrowed = filter_homes(two.with_rules(np.array([2, 3])), only_used_devices=True)
-    assert [[device.id for device in home.devices] for home in narrowed] == [[7, 8], [7]]
-    assert [len(home.rules) for home in narrowed] == [1, 1]
-    assert narrowed.types == ("Lamp",)
-    assert narrowed.provenance.counts["devices left out as no rule uses them"] == 1
+    filtered = filter_homes(two.with_rules(np.array([2, 3])), only_used_devices=True)
+    assert [[device.id for device in home.devices] for home in filtered] == [[7, 8], [7]]
+    assert [len(home.rules) for home in filtered] == [1, 1]
+    assert filtered.types == ("Lamp",)
+    assert filtered.provenance.counts["devices left out as no rule uses them"] == 1

@@ -24,8 +24,8 @@ def write(path: Path, lines: list[str], *, end: str = "\n") -> Path:
 
 
 def ur_line(user: str = "ann", trigger: str = "Any new photo by you", number: int = 1) -> str:
-    told = [str(number), "Keep my photos", user, "May 1, 2014", "520"]
-    return "\t".join([*told, "Instagram", trigger, "fires ...", "Dropbox", "Add file from URL", "will ..."])
+    fields = [str(number), "Keep my photos", user, "May 1, 2014", "520"]
+    return "\t".join([*fields, "Instagram", trigger, "fires ...", "Dropbox", "Add file from URL", "will ..."])
 
 
 def mi_line(**changed: object) -> str:

@@ -133,9 +133,9 @@ def test_every_bad_line_is_listed_in_order_and_the_rest_is_counted(tmp_path, cap
 
 def test_of_many_bad_lines_only_those_that_are_shown_are_put_into_words(monkeypatch):
     bad_rows = BadRows()
-    bad_rows.add("b.csv", range(1_000, 0, -1), "it is bad", "mend it", ["value"] * 1_000)
-    bad_rows.add("b.csv", [3], "it is worse", "mend it")
-    bad_rows.add("a.csv", range(1, 1_000), "it is bad", "mend it")
+    bad_rows.add("b.csv", range(1_000, 0, -1), "it is bad", "fix it", ["value"] * 1_000)
+    bad_rows.add("b.csv", [3], "it is worse", "fix it")
+    bad_rows.add("a.csv", range(1, 1_000), "it is bad", "fix it")
     worded = []
     plain = Fault._sentence
     monkeypatch.setattr(Fault, "_sentence", lambda self, place: worded.append(place) or plain(self, place))
@@ -144,7 +144,7 @@ def test_of_many_bad_lines_only_those_that_are_shown_are_put_into_words(monkeypa
     lines = str(error.value).splitlines()
     # By file as they were met, then by line: 1, 2, 3 (twice), 4, ..., 9 of b.csv.
     assert [int(line.split()[2].rstrip(":")) for line in lines[:10]] == [1, 2, 3, 3, 4, 5, 6, 7, 8, 9]
-    assert lines[0] == "b.csv line 1: it is bad (value); mend it"
+    assert lines[0] == "b.csv line 1: it is bad (value); fix it"
     assert lines[10].startswith("... and 1,990 more")  # 1,000 + 1 + 999 - 10
     assert len(worded) <= 3 * SHOWN
 

@@ -1,4 +1,4 @@
-"""Text files as people and programs leave them: where the header stands, stray quotes, long fields, no text at all."""
+"""Text files as people and programs leave them: headers, stray quotes, long fields, gzip, binary files."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_rules_that_differ_only_in_their_label_become_one(recrules: Path) -> Non
 def test_one_part_alone_can_be_read_without_the_others(recrules: Path) -> None:
     (recrules / "testset").unlink()
     assert ifttt_full(recrules, part="validationset").users.tolist() == [7, 11]
-    with pytest.raises(DataError, match="testset not found beside rules"):
+    with pytest.raises(DataError, match="testset not found in the folder of rules"):
         ifttt_full(recrules)
     with pytest.raises(DataError, match="did you mean 'trainset'"):
         ifttt_full(recrules, part="train_set")

@@ -51,7 +51,7 @@ def test_byte_order_mark_crlf_and_blank_lines_change_nothing(recrules: Path) -> 
         (
             "rules",
             "1\ttrigger_weather_sunset;action_sms_send",
-            "rules line 5: the rule id stands for another rule above",
+            "rules line 5: the rule id is used for another rule above",
         ),
     ],
 )

@@ -54,7 +54,7 @@ def test_json_lines_are_read(tmp_path: Path) -> None:
 
 
 def test_only_recrules_comes_in_parts(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="part='trainset': only RecRules comes in parts"):
+    with pytest.raises(DataError, match="part='trainset': only RecRules has parts"):
         ifttt_full(write(tmp_path / "recipes.json", [mi_line()]), part="trainset")
 
 
@@ -86,7 +86,7 @@ def test_a_bad_line_of_the_tsv_is_named_or_skipped(tmp_path: Path, line: str, sa
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (mi_line()[:-20], "line 2: the line is not JSON .*; expected one whole JSON object per line"),
+        (mi_line()[:-20], "line 2: the line is not JSON .*; expected one JSON object per line"),
         ("[1, 2]", "line 2: the line is not a JSON object"),
         ("[" * 100_000, "line 2: the line is not JSON"),
         (mi_line(creatorName=None), "line 2: creatorName is missing or not a text; fill"),

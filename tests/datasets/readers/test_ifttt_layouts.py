@@ -1,4 +1,4 @@
-"""Which IFTTT layout a path holds is told by content."""
+"""Which IFTTT layout a path holds is detected from its content."""
 
 from __future__ import annotations
 

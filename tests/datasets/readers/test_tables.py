@@ -196,5 +196,5 @@ def test_where_the_files_are_can_only_be_said_by_path_if_the_data_has_no_folder(
     monkeypatch.setenv("FEDRULE_DATA", str(tmp_path))
     with pytest.raises(DataError) as error:
         datasets.load(name)
-    assert "say where its files are, by path= (--data on the command line); expected" in str(error.value)
+    assert "give the place of its files by path= (--data on the command line); expected" in str(error.value)
     assert "FEDRULE_DATA" not in str(error.value)

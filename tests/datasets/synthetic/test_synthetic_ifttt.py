@@ -57,7 +57,7 @@ def test_more_homes_have_as_many_rules_each_and_share_the_same_rules() -> None:
 def test_another_number_of_homes_is_not_laid_beside_the_paper(n_homes: int) -> None:
     provenance = ifttt_synthetic(homes=n_homes, seed=3).provenance
     assert provenance.published == ""
-    assert provenance.notes == (f"{n_homes} homes, not 144: counts are not laid beside the published ones",)
+    assert provenance.notes == (f"{n_homes} homes, not 144: counts are not compared with the published ones",)
     assert f"homes {n_homes}, seed 3" in provenance.source
 
 
