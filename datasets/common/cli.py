@@ -29,7 +29,9 @@ def run(command: Callable[[], int], *, interrupted: str = "Stopped.") -> int:
     """The exit code of a command: bad input is one message and 1, Ctrl-C is 130, never a traceback."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
-        return command()
+        code = command()
+        sys.stdout.flush()  # here, where a closed pipe is handled
+        return code
     except BrokenPipeError:  # the reader of the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains at exit
         return 0
