@@ -192,7 +192,7 @@ ONLY_IN_RULES = ("Cloud",)  # a pseudo-device: the public device file does not l
 
 
 def write_wyze(homes: Homes, folder: Path | str, *, part: str = "train") -> None:
-    """Write device, rule and, if rules have them, group files; earlier ones in the folder, also packed, are replaced."""
+    """Write device, rule and, if rules have them, group files, in place of earlier ones, also packed ones."""
     folder = Path(folder)
     refuse_text_ids(homes)
     refuse_empty_homes(homes, "the Wyze layout")
