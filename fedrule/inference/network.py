@@ -1,8 +1,8 @@
-"""The paper's network in NumPy alone, as inference needs it: an edge device runs it without torch.
+"""The paper's network in NumPy, so that inference runs on an edge device without torch.
 
-Algorithm 1 gives z; the predictor's first layer splits, phi^1 [z_i ; z_j] = A z_i + B z_j, so that A z and B z are made
-once for each device. Of the second layer only rows of relations that are valid between two types are ever used,
-and they stand together: one matrix for each ordered pair of types.
+Algorithm 1 gives z. The predictor's first layer splits, phi^1 [z_i ; z_j] = A z_i + B z_j, so that A z and B z are
+computed once per device. Of the second layer only the rows of relations that are valid between two types are used: one
+matrix for each ordered pair of types.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ def is_network_alone(options: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumpyNetwork:
-    """Parameters in float64, so that scores in float32 are the same however many homes are asked at once."""
+    """Parameters in float64, so that scores in float32 do not depend on how many homes are scored at once."""
 
     valid: ValidRules
-    ways: tuple[str, ...]  # along which messages go
-    layers: tuple[dict[str, Matrix], dict[str, Matrix]]  # self, bias, and for each way `in`, `relation_in`
+    edges: tuple[str, ...]  # that messages follow
+    layers: tuple[dict[str, Matrix], dict[str, Matrix]]  # self, bias, and for each edge direction `in`, `relation_in`
     trigger: Matrix  # [hidden, width]  A
     action: Matrix  # [hidden, width]  B
     hidden_bias: Matrix  # [width]
     of_valid: Matrix  # [n_valid, width]  weights of the second layer
     weight: tuple[Matrix, ...]  # the same by ordered pair of types [width, n_valid]
     single: tuple[Scores, ...]  # the same in float32
-    largest: float  # sum of the absolute weights of a relation, of all the largest
+    largest: float  # over relations, of the sum of their absolute weights
     n_valid: tuple[int, ...]  # by ordered pair of types
-    width: int  # of hidden vectors; the last one is always 1 and meets the bias
+    width: int  # of hidden vectors; the last entry is always 1, for the bias
 
     @classmethod
     def of(cls, saved: SavedModel) -> NumpyNetwork:
-        given, valid = _fitting(saved), saved.valid
-        ways = EDGES[saved.card.options["direction"]]
+        given, valid = _parameters(saved), saved.valid
+        edges = EDGES[saved.card.options["direction"]]
         parts = [name.removeprefix("theta.")[:-1] for name in given if name.startswith("theta.") and name[-1] == "1"]
         layers = tuple({part: given[f"theta.{part}{layer}"] for part in parts} for layer in (1, 2))
         rows = np.column_stack([given["phi.relation"], given["phi.relation_bias"]])
@@ -71,7 +71,7 @@ class NumpyNetwork:
         largest = float(np.abs(rows).sum(axis=1).max(initial=0.0))
         return cls(
             valid,
-            ways,
+            edges,
             (layers[0], layers[1]),
             trigger,
             action,
@@ -88,27 +88,27 @@ class NumpyNetwork:
         """z [n_devices, hidden]."""
         first, second = self.layers
         kind = graph.device_type
-        heard = [_Messages.of(graph, way) for way in self.ways] if len(graph.trigger) else []
+        received = [_Messages.of(graph, edge) for edge in self.edges] if len(graph.trigger) else []
         hidden = first["self"][kind] + first["bias"]
-        for messages in heard:
-            messages.add_mean(hidden, first, first[messages.way][kind])
+        for messages in received:
+            messages.add_mean(hidden, first, first[messages.edge][kind])
         np.maximum(hidden, 0.0, out=hidden)
         z = hidden @ second["self"] + second["bias"]
-        for messages in heard:
-            messages.add_mean(z, second, hidden @ second[messages.way])
+        for messages in received:
+            messages.add_mean(z, second, hidden @ second[messages.edge])
         return z
 
     def sides(self, z: Matrix) -> tuple[Matrix, Matrix]:
-        """A z plus the bias, and B z: what each device brings to a pair as its trigger and as its action."""
+        """A z plus the bias, and B z: what each device contributes to a pair as its trigger and as its action."""
         return z @ self.trigger + self.hidden_bias, z @ self.action
 
     def logits(self, as_trigger: Matrix, as_action: Matrix, number: Array) -> Matrix:
-        """Of single candidates: both sides of each, and its number among the valid rules."""
+        """The logits of single candidates, from both sides of each and its number among the valid rules."""
         hidden = np.maximum(as_trigger + as_action, 0.0)
         return np.asarray(np.einsum("ij,ij->i", hidden, self.of_valid[number]))
 
     def place(self, graph: Graph) -> tuple[Array, Array]:
-        """Of each rule: the ordered pair of its types, and its place among what is valid there, -1 if it is not."""
+        """For each rule: the ordered pair of its types, and its place among the valid relations there; else -1."""
         trigger_type, action_type = graph.device_type[graph.trigger], graph.device_type[graph.action]
         pair = trigger_type * self.valid.n_types + action_type
         number = self.valid.number_of_cells(pair * self.valid.n_relations + graph.relation)
@@ -116,35 +116,35 @@ class NumpyNetwork:
 
 
 class _Messages(NamedTuple):
-    """Messages along the rules of a graph, those to one device next to each other."""
+    """Messages along the rules of a graph, sorted by receiver."""
 
-    way: str
+    edge: str
     sender: Array  # [n_rules]
     relation: Array  # [n_rules]
-    start: Array  # [n_heard]  where the messages to each device that gets any begin
-    many: Matrix  # [n_heard, 1]
-    receiver: Array  # [n_heard]
+    start: Array  # [n_receivers]  the first message of each receiver
+    count: Matrix  # [n_receivers, 1]
+    receiver: Array  # [n_receivers]
 
     @classmethod
-    def of(cls, graph: Graph, way: str) -> _Messages:
-        """Of at least one rule."""
-        sender, receiver = (graph.trigger, graph.action) if way == "in" else (graph.action, graph.trigger)
+    def of(cls, graph: Graph, edge: str) -> _Messages:
+        """For a graph with at least one rule."""
+        sender, receiver = (graph.trigger, graph.action) if edge == "in" else (graph.action, graph.trigger)
         order = np.argsort(receiver, kind="stable")
         sorted_ = receiver[order]
         bounds = np.array([0, *(np.flatnonzero(sorted_[1:] != sorted_[:-1]) + 1).tolist(), len(order)])
-        many = (bounds[1:] - bounds[:-1]).astype(np.float64)[:, None]
-        return cls(way, sender[order], graph.relation[order], bounds[:-1], many, sorted_[bounds[:-1]])
+        count = (bounds[1:] - bounds[:-1]).astype(np.float64)[:, None]
+        return cls(edge, sender[order], graph.relation[order], bounds[:-1], count, sorted_[bounds[:-1]])
 
     def add_mean(self, out: Matrix, layer: dict[str, Matrix], state: Matrix) -> None:
-        """Add to each device the mean of the messages that reach it; `state` is what each device says."""
+        """Add to each device the mean of the messages that it receives; `state` is what each device sends."""
         message = state[self.sender]
-        if (of_relation := layer.get(f"relation_{self.way}")) is not None:
-            message += of_relation[self.relation]
-        out[self.receiver] += np.add.reduceat(message, self.start, axis=0) / self.many
+        if (relation := layer.get(f"relation_{self.edge}")) is not None:
+            message += relation[self.relation]
+        out[self.receiver] += np.add.reduceat(message, self.start, axis=0) / self.count
 
 
-def _fitting(saved: SavedModel) -> dict[str, Matrix]:
-    """The parameters by name, each of the shape that the card's words and options have for it."""
+def _parameters(saved: SavedModel) -> dict[str, Matrix]:
+    """The parameters by name, checked against the shapes that the card implies."""
     weights = saved.weights
     check_weights(weights, _shapes(saved.card), saved.card)
     return {name: array.astype(np.float64) for name, array in weights.items()}
@@ -155,19 +155,17 @@ def _shapes(card: Card) -> dict[str, tuple[int, ...]]:
     known = {"direction": tuple(EDGES), "messages": ("type", "relation")}
     for name, choices in known.items():
         if options[name] not in choices:
-            raise DataError(
-                f"the card's option {name} is {options[name]!r}, and one of {', '.join(choices)} is expected"
-            )
+            raise DataError(f"the card's option {name} is {options[name]!r}, expected one of {', '.join(choices)}")
     for name in ("hidden", "predictor_hidden"):
         if type(options[name]) is not int:
-            raise DataError(f"the card's option {name} is {options[name]!r}, and a whole number is expected")
-    hidden, ways = options["hidden"], EDGES[options["direction"]]
+            raise DataError(f"the card's option {name} is {options[name]!r}, expected a whole number")
+    hidden, edges = options["hidden"], EDGES[options["direction"]]
     width = options["predictor_hidden"] or max(n_relations, hidden)
     shapes: dict[str, tuple[int, ...]] = {}
     for layer, inputs in ((1, n_types), (2, hidden)):
-        shapes |= {f"theta.{part}{layer}": (inputs, hidden) for part in ("self", *ways)}
+        shapes |= {f"theta.{part}{layer}": (inputs, hidden) for part in ("self", *edges)}
         shapes[f"theta.bias{layer}"] = (hidden,)
         if options["messages"] == "relation":
-            shapes |= {f"theta.relation_{way}{layer}": (n_relations, hidden) for way in ways}
+            shapes |= {f"theta.relation_{edge}{layer}": (n_relations, hidden) for edge in edges}
     shapes |= {"phi.trigger": (hidden, width), "phi.action": (hidden, width), "phi.hidden_bias": (width,)}
     return shapes | {"phi.relation": (n_relations, width), "phi.relation_bias": (n_relations,)}

@@ -1,7 +1,10 @@
-"""A rule as a sentence for people, device names between asterisks: "When *Front door* opens, turn on *Hall light*".
+"""A rule as a sentence, device names between asterisks: "When *Front door* opens, turn on *Hall light*".
 
-The common words of smart homes and of app recipes have phrases (fedrule/inference/sentences.py); any other word is
-quoted as it is, so that a sentence is right whatever the data say: When *Tank* reports "flush", let *Gate* do "yaw".
+Common triggers and actions of smart homes and of app recipes have phrases, families of them patterns; any other is
+quoted, so that a sentence is right whatever the data contain: When *Tank* reports "flush", let *Gate* do "yaw".
+A trigger's phrase follows "When", unless it begins with a capital letter; {} is the device. Words are compared in
+lower case with spaces for - and _, so that "Turned On", "turned_on" and "turned-on" are equal. In a pattern, [a x] is
+"x" with its article if it needs one, and [x] is "x" unchanged.
 """
 
 from __future__ import annotations
@@ -9,15 +12,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-# --- How the words of the data are said: a phrase for the common ones, patterns for families of them.
-#
-# A trigger's phrase follows "When", an action's stands alone; {} is the device. Words are compared in lower case with
-# spaces for - and _, so that "Turned On", "turned_on" and "turned-on" are one. In a pattern, [a x] is "x" with its
-# article where it needs one, and [x] is "x" as it is.
-
 STATES = "away disarmed docked finished idle locked offline paused triggered unavailable unlocked"
 
-# Phrases that do not begin with "When" say when by themselves.
 TRIGGERS = {
     **dict.fromkeys(("open", "opened", "state:open", "device:opened"), "{} opens"),
     **dict.fromkeys(("close", "closed", "state:closed", "device:not opened"), "{} closes"),
@@ -171,13 +167,13 @@ ACTION_PATTERNS = (
     (rf"(?P<x>(?:{'|'.join(PHRASAL.split())}) .+)", "[x] via {}"),
 )
 
-# Words that take no "a": what cannot be counted, and what has its article or stands for one.
+# Words without "a": uncountable nouns, and words that are determiners or prepositions.
 UNCOUNTED = (
     "motion smoke sound co gas moisture humidity temperature pressure power water vibration movement rain noise light "
     "dioxide monoxide quality a an the any my your me to for from with in on of toward todays tomorrows"
 )
 
-# Words that are not written in lower case, or not as a file spells them.
+# Words whose spelling differs from the lower-case key.
 SPELLED = {
     **{word: word.upper() for word in ("co", "mqtt", "sms", "url", "pdf", "ifttt", "nfc", "tv", "ac", "rss", "id")},
     "wifi": "Wi-Fi",
@@ -187,31 +183,31 @@ SPELLED = {
 }
 
 
-DEVICE = "{}"  # its place in a phrase
+DEVICE = "{}"  # the place of a device in a phrase
 MARK = "*"  # around the name of a device
 BARE = frozenset(UNCOUNTED.split())
-INSTEAD = "\N{ASTERISK OPERATOR}"  # of a mark that is in a name; looks the same
+ESCAPED = "\N{ASTERISK OPERATOR}"  # replaces a mark in a name; looks the same
 
 
 def sentence(trigger: str, state: str, action: str, device: str) -> str:
-    """What a rule does; the devices by the names that people have for them."""
+    """What a rule does; devices by their display names."""
     before, between, after = template(state, action)
     return f"{before}{_named(trigger)}{between}{_named(device)}{after}"
 
 
 @lru_cache(maxsize=1 << 15)
 def template(state: str, action: str) -> tuple[str, str, str]:
-    """What stands before, between and after the two names in every sentence of a relation, the marks included."""
-    unsaid = f'{DEVICE} reports "{_quoted(state.removeprefix("device:"))}"'
-    opening, _, clause = (_said(state, TRIGGERS, TRIGGER_PATTERNS) or unsaid).partition(DEVICE)
-    unsaid = f'let {DEVICE} do "{_quoted(action)}"'
-    order, _, rest = (_said(action, ACTIONS, ACTION_PATTERNS) or unsaid).partition(DEVICE)
+    """The text before, between and after the two names in every sentence of a relation, marks included."""
+    default = f'{DEVICE} reports "{_quoted(state.removeprefix("device:"))}"'
+    opening, _, clause = (_phrase(state, TRIGGERS, TRIGGER_PATTERNS) or default).partition(DEVICE)
+    default = f'let {DEVICE} do "{_quoted(action)}"'
+    order, _, rest = (_phrase(action, ACTIONS, ACTION_PATTERNS) or default).partition(DEVICE)
     when = opening if opening[:1].isupper() else f"When {opening}"
     return f"{when}{MARK}", f"{MARK}{clause}, {order}{MARK}", f"{MARK}{rest}"
 
 
-def _said(word: str, phrases: dict[str, str], patterns: tuple[tuple[str, str], ...]) -> str | None:
-    """The phrase for a word of the data; nothing for a word that no phrase is known for."""
+def _phrase(word: str, phrases: dict[str, str], patterns: tuple[tuple[str, str], ...]) -> str | None:
+    """The phrase for a trigger or an action; None if there is none."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", word)  # MotionDetected
     key = re.sub(r"[\s_-]+", " ", spaced).strip().lower()
     domain, _, value = key.rpartition(":")
@@ -219,7 +215,7 @@ def _said(word: str, phrases: dict[str, str], patterns: tuple[tuple[str, str], .
         if each in phrases:
             return phrases[each]
     text = value if domain == "device" else key
-    if not re.fullmatch(r"(?:(?:state|event):)?[\w '.]+", text):  # what cannot go into a phrase as it is
+    if not re.fullmatch(r"(?:(?:state|event):)?[\w '.]+", text):  # cannot be part of a phrase unquoted
         return None
     for pattern, phrase in patterns:
         if found := re.fullmatch(pattern, text):
@@ -228,7 +224,7 @@ def _said(word: str, phrases: dict[str, str], patterns: tuple[tuple[str, str], .
 
 
 def _filled(phrase: str, found: re.Match[str]) -> str:
-    """[x y] is what was found as x, or else as y; [a x] has the article that it needs."""
+    """Fill in a pattern's groups: [x y] is group x, or else y; [a x] adds the article."""
 
     def part(place: re.Match[str]) -> str:
         names = place[1].split()
@@ -241,7 +237,7 @@ def _filled(phrase: str, found: re.Match[str]) -> str:
 
 
 def _article(text: str) -> str:
-    """For a thing that can be counted; "" before mass nouns, plurals and what has a determiner."""
+    """For a countable noun; empty for mass nouns, plurals and words with a determiner."""
     first = text.split()[0]
     if first in BARE or text.split()[-1] in BARE or (first.endswith("s") and not first.endswith("ss")):
         return ""
@@ -253,13 +249,13 @@ def _spelled(text: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    """As the data have it, but on one line and without what would end the quotation or mark a device."""
+    """On one line, without characters that would end the quotation or mark a device."""
     text = " ".join("".join(c if c.isprintable() else " " for c in word).replace("_", " ").split())
-    return text.replace('"', "'").replace(MARK, INSTEAD).replace(DEVICE, "{ }") or "?"
+    return text.replace('"', "'").replace(MARK, ESCAPED).replace(DEVICE, "{ }") or "?"
 
 
 def _named(name: str) -> str:
     if name and MARK not in name and name.isprintable() and not name.isspace():
         return name
     text = " ".join("".join(c if c.isprintable() else " " for c in name).split())
-    return text.replace(MARK, INSTEAD) or "?"
+    return text.replace(MARK, ESCAPED) or "?"

@@ -101,11 +101,11 @@ def train(
     fit = _fit_of(built, checkpoint)
     start, counts = _start(built, parts, earlier, seed)
     rounds = _Rounds(on_round)
-    saves = {}
+    resume = {}
     if checkpoint is not None:
         configuration = {"continue_from": None if earlier is None else earlier.digest}
-        saves = {"saves": checkpoint.of(configuration, {"rounds": rounds})}
-    fitted = fit(parts.train, rng=np.random.default_rng([seed, FITTING]), on_round=rounds, warm_start=start, **saves)
+        resume = {"checkpoint": checkpoint.extended(configuration, {"rounds": rounds})}
+    fitted = fit(parts.train, rng=np.random.default_rng([seed, FITTING]), on_round=rounds, warm_start=start, **resume)
     calibration = _calibration(fitted, built, parts, seed)
     training = TrainingRun(
         data=given.name,
@@ -131,7 +131,7 @@ class _Fit(Protocol):
     """A method's `fit`: `warm_start` has the validation rules, and the model to continue from."""
 
     def __call__(
-        self, train: Homes, *, rng: np.random.Generator, on_round: OnRound, warm_start: WarmStart, **saves: Checkpoint
+        self, train: Homes, *, rng: np.random.Generator, on_round: OnRound, warm_start: WarmStart, **resume: Checkpoint
     ) -> GraphModel: ...
 
 
@@ -160,7 +160,7 @@ class _Rounds:
     def arrays(self) -> dict[str, npt.NDArray[np.float64]]:
         return {"rounds": np.array([self.done, self.best, self.lowest], dtype=np.float64)}
 
-    def recall(self, arrays: Mapping[str, npt.NDArray[np.float64]]) -> None:
+    def restore(self, arrays: Mapping[str, npt.NDArray[np.float64]]) -> None:
         done, best, self.lowest = arrays["rounds"].tolist()
         self.done, self.best = int(done), int(best)
 
@@ -191,7 +191,7 @@ def _fit_of(method: GraphMethod, checkpoint: Checkpoint | None) -> _Fit:
             f"{method.NAME}: {type(method).__name__} needs a `fit` that takes `warm_start` (fedrule/training/loop.py) "
             "and returns a GraphModel, as that of GraphRule does"
         )
-    if checkpoint is not None and "saves" not in parameters:
+    if checkpoint is not None and "checkpoint" not in parameters:
         raise DataError(f"{method.NAME} cannot resume from checkpoints; only federated methods can")
     return cast(_Fit, fit)
 

@@ -121,11 +121,11 @@ def together(first: Homes, second: Homes) -> Homes:
     )
 
 
-def test_new_types_and_relations_are_answered_after_going_on(caplog):
+def test_new_types_and_relations_are_recommended_after_continued_training(caplog):
     saved = fedrule.train(EARLIER, options={"rounds": 60}, test=0.4)
     with caplog.at_level(logging.INFO):
         model = fedrule.train(NEW, continue_from=saved, test=0.4, options={"rounds": 60, "learning_rate": 0.03})
-    assert "1 types and 1 relations new to the model are learned: Plug, No Motion -> Power Off" in caplog.text
+    assert "new to the model: 1 types, 1 relations: Plug, No Motion -> Power Off" in caplog.text
     assert (model.card.types, model.card.relations) == ((*KNOWN_TYPES, "Plug"), (*KNOWN_RELATIONS, RELATIONS[2]))
     homes = NEW.with_vocabulary(model.card.types, model.card.relations)
     trigger, action = all_pairs(homes)
