@@ -66,13 +66,13 @@ class RankedBoard:
         return self.pairs.get((a, b))
 
 
-_CACHE: WeakKeyDictionary[Inputs, dict[tuple[str, ...], RankedBoard]] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[Inputs, dict[tuple[object, ...], RankedBoard]] = WeakKeyDictionary()
 
 
 def ranked_board(inputs: Inputs, board: Board, metric: str) -> RankedBoard:
     """The board by a metric, ranked once; an error where its runs cannot be compared."""
     cached = _CACHE.setdefault(inputs, {})
-    key = (metric, board.title, *(text for label, run in board.runs for text in (label, run.key.hash)))
+    key = (metric, board.title, *((label, id(run)) for label, run in board.runs))  # its runs live as long as the inputs
     if key not in cached:
         cached[key] = RankedBoard(board, metric, *ranked(board, metric))
     return cached[key]

@@ -46,7 +46,9 @@ def _build(chosen: argparse.Namespace) -> int:
         raise DataError(f"--out {chosen.out} is a file; it must be a folder, as the report is many files")
     folder = results_folder(chosen.results)
     if not chosen.no_run:
-        _run_missing(chosen, folder)
+        _make_runs(chosen, folder)
+        if chosen.speed != NO_SPEED:
+            _measure_speed(chosen.speed, folder)
     inputs = Inputs.read(folder)
     for name, reason in inputs.unreadable:
         log.warning("%s is not used: %s", folder / name, reason)
@@ -67,7 +69,7 @@ def _build(chosen: argparse.Namespace) -> int:
     return int(bool(stale or built.refused or (chosen.only and built.missing)))
 
 
-def _run_missing(chosen: argparse.Namespace, folder: Path) -> None:
+def _make_runs(chosen: argparse.Namespace, folder: Path) -> None:
     from benchmarks.results.store import Store
     from benchmarks.runs.report_inputs import make_report_inputs
 
@@ -76,8 +78,6 @@ def _run_missing(chosen: argparse.Namespace, folder: Path) -> None:
     log.info("%d results made, %d were there, in %s", made.runs.made, there, folder)
     for run in made.runs.elsewhere:
         log.warning("running in another process: %s", run)
-    if chosen.speed != NO_SPEED:
-        _measure_speed(chosen.speed, folder)
 
 
 def _measure_speed(scale: str, folder: Path) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
-from benchmarks.results.store import Store, load_results
+from baselines.registry import get
+from benchmarks.results.store import FORMAT, Store, load_results
+from benchmarks.runs.experiment import method_parameters
 from benchmarks.runs.scheduler import run
 from reports.build import main
 from reports.inputs import Inputs
@@ -114,7 +118,7 @@ def test_a_file_that_cannot_be_read_is_named_on_the_page_and_left_alone(copied, 
     page = (tmp_path / "report" / "index.html").read_text()
     assert half.name in page
     assert old.name in page
-    assert "it has format 1, this version reads 2" in page
+    assert f"made by an older version (format 1, this version reads {FORMAT})" in page
     assert half.read_text() == '{"format": 2, "key": {"meth'
     assert json.loads(old.read_text()) == spoiled
 
@@ -163,3 +167,60 @@ def test_wrong_arguments_are_one_message(tmp_path, capsys):
     assert "is a file, not a folder" in capsys.readouterr().err
     assert main(["--suite", "smok", "--results", str(tmp_path / "new")]) == 1
     assert "unknown suite 'smok'; did you mean 'smoke'?" in capsys.readouterr().err
+
+
+PROMISE = """
+import sys
+from reports.build import main
+status = main(["--no-run", "--results", sys.argv[1], "--out", sys.argv[2], "--only", sys.argv[3], "--quiet"])
+print(status, *sorted(sys.modules))
+"""
+MAKERS = ("torch", "numba", "fedrule", "baselines", "benchmarks.runs", "benchmarks.evaluation", "scipy.stats")
+
+
+@pytest.mark.parametrize(("output", "drawn"), [("leaderboard-intervals", True), ("leaderboard", False)])
+def test_a_report_reads_result_files_without_what_made_them(results, tmp_path, output, drawn):
+    command = [sys.executable, "-c", PROMISE, str(results), str(tmp_path), output]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    status, *modules = done.stdout.split()
+    assert status == "0", done.stderr
+    assert not [name for name in modules if name in MAKERS or name.partition(".")[0] in MAKERS]
+    assert ("matplotlib" in modules) == drawn
+
+
+def test_labels_stay_when_a_default_changes_after_the_run(results, tmp_path, monkeypatch):
+    assert build(results, tmp_path / "before") == 0
+    monkeypatch.setattr(get("ease").__init__, "__defaults__", (123.0, *get("ease").__init__.__defaults__[1:]))
+    assert method_parameters("ease", {}) != next(
+        run.key.parameters for run in load_results(results) if run.key.method == "ease"
+    )
+    assert build(results, tmp_path / "after") == 0
+    assert everything(tmp_path / "before") == everything(tmp_path / "after")
+
+
+def test_speed_is_measured_for_the_report_unless_it_was(tmp_path, monkeypatch):
+    commands = []
+
+    def run(command, **_):
+        commands.append(command)
+        (tmp_path / "speed").mkdir(exist_ok=True)
+        tests = ["benchmarks/speed/test_fit.py::test_fit[ease-50]", "benchmarks/speed/test_inference.py::test_one_home"]
+        stats = {"min": 1.0, "median": 1.0, "rounds": 1}
+        saved = {
+            "datetime": "2026-11-01T10:00:00+00:00",
+            "machine_info": {},
+            "commit_info": {},
+            "benchmarks": [{"name": name.partition("::")[2], "fullname": name, "stats": stats} for name in tests],
+        }
+        (tmp_path / "speed" / "0001_smoke.json").write_text(json.dumps(saved))
+        return subprocess.CompletedProcess(command, 0, "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    arguments = ["--suite", "smoke", "--results", str(tmp_path), "--out", str(tmp_path / "report"), "--quiet"]
+    monkeypatch.setattr("reports.build._make_runs", lambda *_: None)
+    for _ in range(2):  # the second finds what the first has measured
+        assert main([*arguments, "--only", "environment"]) == 0
+    assert main([*arguments, "--only", "environment", "--speed", "no"]) == 0
+    (command,) = commands
+    assert [path.rpartition("/")[2] for path in command if path.endswith(".py")] == ["test_inference.py", "test_fit.py"]
+    assert "--scale smoke --results " + str(tmp_path) in " ".join(command)
