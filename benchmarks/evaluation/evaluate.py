@@ -28,11 +28,11 @@ def evaluate(
 ) -> Evaluation:
     """How well a model fitted on `split.train` finds the hidden rules of a part (`test` or `validation`).
 
-    Protocol `paper` also answers for the part `train`: the rules that the model was told, as the paper's curves ask.
+    Protocol `paper` also evaluates the part `train`, the training rules themselves, as the paper's curves do.
 
-    `chunk` is how many candidates are scored at a time: memory, and no number, depends on it. `seed` draws the
-    non-rules of the `paper` protocol, and `calibration` turns scores into log-odds for its loss; without one the
-    scores are taken for log-odds, and the summary says `calibrated` 0.
+    `chunk` is the number of candidates scored at a time, which changes memory and no number. `seed` draws the non-rules
+    of protocol `paper`, and `calibration` turns scores into log-odds for its loss; without one the scores are taken as
+    log-odds, and the summary says `calibrated` 0.
     """
     if protocol == "ranking":
         return evaluate_ranking(fitted, split, part=part, chunk=chunk)

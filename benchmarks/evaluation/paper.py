@@ -3,14 +3,14 @@
 - loss: binary cross-entropy over a home's hidden rules and sampled non-rules, then the mean over homes;
 - auc: per home, then the mean over homes; auc_pooled: over the examples of all homes at once;
 - auc_feasible: the same against non-rules of another kind, valid triples that the home's devices could carry out. The
-  paper's non-rules are mostly triples that nobody has, so that auc measures little more than "was this triple seen";
+  paper's non-rules are mostly triples that no home has, so that auc measures little more than "was this triple seen";
 - mr: mean rank of the hidden relation among all relations of its device pair, mr_rt with the pair's known rules
   removed. Ranks count from 1; the authors' public code counts from 0, which is mr_paper = mr - 1.
 
-A score that a model cannot give is the lowest for auc and mr. For the loss it is the share of rules among what had no
-score in the validation data, for every method alike; without a calibration it is probability 1/2. `unanswered` counts
-the hidden rules and `unanswered_non_rules`, `unanswered_feasible` the others. A home without any possible non-rule has
-a loss but no auc (`homes_without_auc`).
+A missing score is the lowest for auc and mr. For the loss its probability is the share of rules among the validation
+examples without a score, for every method; without a calibration it is 1/2. `unanswered` counts the hidden rules
+without a score, `unanswered_non_rules` and `unanswered_feasible` the non-rules. A home without any possible non-rule
+has a loss but no auc (`homes_without_auc`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NON_RULES, FEASIBLE = 1, 2  # kinds of examples; 0 are the hidden rules
 def evaluate_paper(
     fitted: Fitted, split: Split, *, part: str, chunk: int, seed: int, calibration: Calibration | None
 ) -> Evaluation:
-    """`calibration` serves the loss only: a slope of the wrong sign must not turn the other numbers round."""
+    """`calibration` is for the loss only: a negative slope must not reverse the ranks of the other metrics."""
     sampled = score_examples(fitted, split, part=part, seed=seed, chunk=chunk, kinds=("paper", "feasible"))
     homes, rules = sampled.homes, sampled.rules.take(sampled.positive)
     score, positive, home = _against(sampled, NON_RULES)

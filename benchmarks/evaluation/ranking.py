@@ -1,9 +1,13 @@
-"""The rank of every hidden rule among all candidates of its home, for all homes of a chunk at once.
+"""Protocol `ranking`: the rank of every hidden rule among all rules that its home could add.
 
 Candidates are every ordered device pair x every relation minus the rules known at the time; the filtered list keeps
-those whose (type, relation, type) is valid. Other hidden rules of the home stay candidates: on the day of the
-prediction nobody knows which of them comes next. With g candidates above the hidden rule and e level with it (itself
-among them), its rank is g + (e + 1) / 2. NaN is "cannot answer" and lies below every number.
+those whose (type, relation, type) is valid. Other hidden rules of the home stay candidates: at the time of the
+prediction nobody knows which of them comes next. With g candidates above the hidden rule and e tied with it (itself
+included), its rank is g + (e + 1) / 2. A candidate without a score (NaN) is below all others.
+
+Gains are averaged over hidden rules; `mrr_home` and `hr@10_home` average over homes instead. A plain name is with the
+valid filter, "<name>, all" without it. A rule whose triple was never seen in training cannot be found under the filter
+and counts as a miss there (`unseen` is their number); so does one without a score (`unanswered`).
 """
 
 from __future__ import annotations
@@ -25,18 +29,21 @@ from datasets.homes import Array, Homes, Mask
 from datasets.splits import Hidden, Split
 from datasets.valid import ValidRules
 
-WHOLE = 128  # a home of up to so many chunks is scored in one piece; a larger one in pieces, and twice
+WHOLE = 128  # chunks: a larger home is scored in pieces, and twice
 MANY = 8  # hidden rules of a home scored alone from which sorting its candidates beats comparing with each rule
+LONGEST = 50  # end of the hit-rate curve
+HITS = (1, 3, 5, 10, 20, 50)  # points of the curve that homes and slices have as well
+SIZES = ((1, 2), (3, 5), (6, 10), (11, 20), (21, None))  # devices of a home, both ends included
 
 
 class Ranks(NamedTuple):
-    """Of hidden rules. One that got no score, or is not in the list, has rank infinity."""
+    """Ranks of hidden rules; infinite where a rule has no score or is not in the list."""
 
     score: Scores  # [n_hidden]
     valid: Values  # [n_hidden]  among valid candidates
     every: Values  # [n_hidden]  among all candidates
-    n_valid: Array  # [n_homes]  the length of the home's list of valid candidates
-    n_every: Array  # [n_homes]  and of all candidates
+    n_valid: Array  # [n_homes]  valid candidates of the home
+    n_every: Array  # [n_homes]  all candidates of the home
 
 
 def rank_hidden(fitted: Fitted, hidden: Hidden, *, valid: ValidRules, self_pairs: bool, chunk: int) -> Ranks:
@@ -70,7 +77,7 @@ def rank_hidden(fitted: Fitted, hidden: Hidden, *, valid: ValidRules, self_pairs
 class Block:
     """Scores of pairs of neighbouring homes, or of a piece of one home."""
 
-    scores: Scores  # [n_pairs, n_relations]  NaN for what is no candidate or cannot be answered
+    scores: Scores  # [n_pairs, n_relations]  NaN for known rules and missing scores
     valid: Mask  # [n_pairs, n_relations]
     pairs: Array  # [n_homes]  of each home
     lengths: Array  # [2, n_homes]  valid and all candidates of each home
@@ -95,7 +102,7 @@ class Block:
 def _by_comparing(scores: Scores, valid: Mask, pairs: Array, threshold: Scores) -> Array:
     """One rule of each home against the home's candidates."""
     least = np.repeat(threshold, pairs)[:, None]
-    points = (scores > least).view(np.uint8)  # 2 above the rule, 1 level with it, 0 below or NaN
+    points = (scores > least).view(np.uint8)  # 2 above the rule, 1 tied with it, 0 below or NaN
     points += (scores >= least).view(np.uint8)
     every = _sum_by_home(points, pairs)
     points *= valid.view(np.uint8)
@@ -159,17 +166,6 @@ class Candidates:
         cell = valid.cell[present[valid.cell // valid.n_relations]]
         table[row[cell // valid.n_relations], cell % valid.n_relations] = True
         return np.take(table, row[type_pair], axis=0), np.diff(valid.start)[type_pair]
-
-
-# --- Protocol `ranking`: is the hidden rule near the top of the list of everything the home could automate?
-#
-# Gains are averaged over hidden rules; `mrr_home` and `hr@10_home` average over homes instead. A plain name is with the
-# valid filter, "<name>, all" without it. A rule whose triple was never seen in training cannot be found under the
-# filter and counts as a miss there (`unseen` says how many); so does one that the model cannot answer (`unanswered`).
-
-LONGEST = 50  # the hit-rate curve goes from 1 to here
-HITS = (1, 3, 5, 10, 20, 50)  # the points of the curve that homes and slices carry as well
-SIZES = ((1, 2), (3, 5), (6, 10), (11, 20), (21, None))  # devices of a home, both ends included
 
 
 def evaluate_ranking(fitted: Fitted, split: Split, *, part: str, chunk: int) -> Evaluation:

@@ -85,7 +85,7 @@ class Result:
     counts: dict[str, int] = field(default_factory=dict)  # homes, devices, rules of the data
     versions: dict[str, str] = field(default_factory=dict)
     commit: str = ""
-    code: str = ""  # hash of all files of ours that its numbers depend on, see `baselines.registry.code_of`
+    code: str = ""  # hash of all files of ours that its numbers depend on, see `benchmarks.runs.experiment`
     threads: int = 1
     written: str = ""
     digests: dict[str, str] = field(default_factory=dict)  # of the tables, to notice one that is truncated or damaged

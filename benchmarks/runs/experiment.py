@@ -6,15 +6,18 @@ A result's key holds every setting, so the same setting is always written the sa
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from baselines.registry import code_of, get, names
+from baselines.registry import files_of, get, names
+from benchmarks import evaluation
 from benchmarks.evaluation.evaluate import PROTOCOLS
 from benchmarks.results.records import as_json
 from benchmarks.results.store import Key, Overrides
@@ -26,6 +29,8 @@ from datasets.splits import SPLITS
 
 TRACKS = ("types", "instances")
 SEEDS = (0, 1, 2, 3, 4)
+
+EVALUATION = Path(evaluation.__file__).parent
 
 Settings: TypeAlias = Mapping[str, object]
 
@@ -107,7 +112,7 @@ class Experiment:
     @property
     def code(self) -> str:
         """Hash of the code as it is now; a result of other code is not a result of this experiment."""
-        return code_of(get(self.method))
+        return code_hash(get(self.method))
 
     @property
     def overrides(self) -> Overrides:
@@ -190,6 +195,38 @@ def _differing(values: Settings, defaults: Callable[[], Settings], where: str) -
 
 def _settings(values: Settings, where: str) -> dict[str, object]:
     return {name: as_json(value, f"{where} {name}") for name, value in values.items()}
+
+
+def code_hash(method: type) -> str:
+    """12 hex digits that change with the files of a method, of the evaluation, and of all of ours that they import.
+
+    Empty where the method has no file, as in a notebook.
+    """
+    try:
+        file = Path(inspect.getfile(method))
+        known = _CODE.get(file)
+        if known is None or known.stamp != _stamp(known.files):  # reading them all takes a while
+            roots = [file, *sorted(EVALUATION.glob("*.py"))]
+            files = sorted({found for root in roots for found in files_of(root)})
+            content = [part for each in files for part in (each.name.encode(), each.read_bytes())]
+            known = _Code(files, _stamp(files), hashlib.sha256(b"\0".join(content)).hexdigest()[:12])
+            _CODE[file] = known
+        return known.hash
+    except (OSError, TypeError, SyntaxError):
+        return ""
+
+
+class _Code(NamedTuple):
+    files: list[Path]
+    stamp: list[tuple[int, int]]  # when each was changed last, and its size
+    hash: str
+
+
+def _stamp(files: Sequence[Path]) -> list[tuple[int, int]]:
+    return [(stat.st_mtime_ns, stat.st_size) for file in files for stat in [file.stat()]]
+
+
+_CODE: dict[Path, _Code] = {}  # by a method's file
 
 
 @lru_cache(maxsize=4)

@@ -4,9 +4,9 @@
     <results>/checkpoints/<hash>.calibration.npz  of the second fit, where probabilities need one
 
 The hash is that of the result's key without the protocol, since all protocols measure one fit. Methods write
-checkpoints if their `fit` takes a `checkpoint` (`fedrule.federated.checkpoint.Checkpoint`). The interval is no part of the key: a
-resumed run gives the same numbers as an uninterrupted one, except its seconds. Checkpoints are deleted when the results
-are stored. Those of other code are not used.
+checkpoints if their `fit` takes a `checkpoint` (`fedrule.federated.checkpoint.Checkpoint`). The interval is no part of
+the key: a resumed run gives the same numbers as an uninterrupted one, except its seconds. Checkpoints are deleted when
+the results are stored. Those of other code are not used.
 """
 
 from __future__ import annotations

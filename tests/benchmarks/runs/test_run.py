@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,10 +18,12 @@ import benchmarks.runs.run
 import datasets
 from baselines import registry
 from baselines.calibration import Calibration, calibrate
+from baselines.popularity import Popularity
 from baselines.registry import build, code_of
 from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
-from benchmarks.runs.experiment import data_options, make_experiment, make_source, split_options
+from benchmarks.runs import experiment
+from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options
 from benchmarks.runs.scheduler import run, run_all
 from benchmarks.runs.worker import Workers
 from datasets.common import threads
@@ -275,6 +278,15 @@ def test_the_code_of_a_method_changes_with_what_it_uses_of_its_folder_and_with_n
         del sys.modules[name]
     assert codes[0] == codes[1] != ""
     assert len(set(codes)) == 4
+
+
+def test_the_code_of_a_run_is_that_of_its_method_the_evaluation_and_the_data_that_both_use():
+    assert len(code_hash(Popularity)) == 12
+    root = Path(registry.__file__).parents[1]
+    files = experiment._CODE[root / "baselines/popularity.py"].files
+    names = {file.relative_to(root).as_posix() for file in files}
+    assert {"baselines/popularity.py", "benchmarks/evaluation/metrics.py", "datasets/splits.py"} <= names
+    assert not {"baselines/mf.py", "benchmarks/results/store.py"} & names
 
 
 def test_code_without_a_file_is_empty():
