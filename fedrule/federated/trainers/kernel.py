@@ -19,7 +19,6 @@ from datasets.homes import Array, Mask
 from fedrule.federated.algorithm import FedAvg, FedGate, FedProx, FedRule, Scaffold
 from fedrule.federated.client import Task
 from fedrule.federated.optimizers import Precise
-from fedrule.federated.states import StateView
 from fedrule.federated.trainers.kernel_loops import train_clients
 from fedrule.federated.trainers.trainer import ClientChunk, Population
 from fedrule.federated.vectors import Vector
@@ -63,11 +62,22 @@ class Clients(NamedTuple):
     triple_start: Array
     trigger: Array  # [n_triples]
     action: Array  # [n_triples]
-    place: Array  # [n_triples]  of the triple's relation among the client's rows
+    relation: Array  # [n_triples]
     positive: Vector  # [n_triples]  1 for a rule, 0 for a non-rule
     row_start: Array
     row: Array  # [n_rows]  relations, sorted within a client, none twice
     weight: Precise  # [n_clients]  in the sums; NaN: a simulated fault
+
+    def part(self, first: int, end: int) -> Clients:
+        """Clients first to end."""
+        columns, span = [], slice(0, 0)
+        for name, column in zip(self._fields, self, strict=True):
+            if name.endswith("_start"):
+                columns.append(column[first : end + 1] - column[first])
+                span = slice(int(column[first]), int(column[end]))
+            else:
+                columns.append(column[span])
+        return Clients(*columns[:-1], self.weight[first:end])
 
 
 class Training(NamedTuple):
@@ -131,7 +141,7 @@ class Shard(NamedTuple):
     actions: Array
     action: Array
     triple_start: Array
-    place: Array
+    place: Array  # [n_triples]  of the relation among the client's rows
     positive: Vector
     row_start: Array
     row: Array
@@ -153,13 +163,26 @@ class Shard(NamedTuple):
             *_distinct(start, triple, clients.trigger),
             *_distinct(start, triple, clients.action),
             clients.triple_start,
-            clients.place,
+            _places(clients),
             clients.positive,
             clients.row_start,
             clients.row,
             clients.weight,
         )
         return cls(*map(read_only, columns))
+
+
+def _places(clients: Clients) -> Array:
+    """[n_triples]: the place of each triple's relation among the rows of its client."""
+    width = int(max(clients.row.max(initial=0), clients.relation.max(initial=0))) + 1
+    each = np.arange(len(clients.row_start) - 1)
+    rows = np.repeat(each, np.diff(clients.row_start)) * width + clients.row
+    client = np.repeat(each, np.diff(clients.triple_start))
+    wanted = client * width + clients.relation
+    found = np.searchsorted(rows, wanted)
+    if len(wanted) and (found.max() >= len(rows) or (rows[found] != wanted).any()):
+        raise DataError("kernel: relation is not among the client's rows")
+    return found - clients.row_start[client]
 
 
 def _distinct(start: Array, first: Array, device: Array) -> tuple[Array, Array, Array]:
@@ -188,70 +211,65 @@ def check(
     outcome: Outcome,
 ) -> None:
     """An error where the kernel would read or write outside an array: compiled code does not check."""
-    n, dense, rows = len(clients.weight), shape.n_dense, (len(clients.row), shape.units + 1)
-    mean_gradient = shape.size if training.adam and training.by_gradients else 0
-    read: list[tuple[str, npt.NDArray[Any], type[np.generic], tuple[int, ...]]] = [
-        ("model", model, np.float32, (shape.size,)),
-        ("weight", clients.weight, np.float64, (n,)),
-        ("receiver", clients.receiver, np.int64, clients.sender.shape),
-        ("action", clients.action, np.int64, clients.trigger.shape),
-        ("place", clients.place, np.int64, clients.trigger.shape),
-        ("positive", clients.positive, np.float32, clients.trigger.shape),
-        ("shared", correction.shared, np.float32, (len(correction.shared), shape.size if correction.used else 0)),
-        ("group", correction.group, np.int64, (n if correction.used else 0,)),
-    ]
-    written: list[tuple[str, npt.NDArray[Any], type[np.generic], tuple[int, ...]]] = [
-        ("update", outcome.update, np.float64, (shape.size,)),
-        ("mean_gradient", outcome.mean_gradient, np.float64, (mean_gradient,)),
-        ("loss", outcome.loss, np.float32, (n,)),
-        ("finite", outcome.finite, np.bool_, (n,)),
-    ]
-    if correction.used:
-        written.append(("own_dense", correction.own_dense, np.float32, (n, dense)))
-        written.append(("own_rows", correction.own_rows, np.float32, rows))
-    if training.adam and training.kept:
-        for name in ("first", "second"):
-            written.append((f"{name}_dense", getattr(moments, f"{name}_dense"), np.float32, (n, dense)))
-            written.append((f"{name}_rows", getattr(moments, f"{name}_rows"), np.float32, rows))
-        written.append(("steps", moments.steps, np.int64, (n,)))
-    for name, array, dtype, size in read + written:
-        if array.dtype != dtype or array.shape != size:
+    n, n_triples, size = len(clients.weight), len(clients.trigger), shape.size
+    dense, rows = (n, shape.n_dense), (len(clients.row), shape.units + 1)
+    none = (0, 0)
+    kept, used = training.adam and training.kept, correction.used
+    read: dict[str, tuple[npt.NDArray[Any], type[np.generic], tuple[int, ...]]] = {
+        "model": (model, np.float32, (size,)),
+        "weight": (clients.weight, np.float64, (n,)),
+        "receiver": (clients.receiver, np.int64, clients.sender.shape),
+        "action": (clients.action, np.int64, (n_triples,)),
+        "relation": (clients.relation, np.int64, (n_triples,)),
+        "positive": (clients.positive, np.float32, (n_triples,)),
+        "shared": (correction.shared, np.float32, (len(correction.shared), size if used else 0)),
+        "group": (correction.group, np.int64, (n if used else 0,)),
+    }
+    written = {
+        "update": (outcome.update, np.float64, (size,)),
+        "mean_gradient": (outcome.mean_gradient, np.float64, (size if training.adam and training.by_gradients else 0,)),
+        "loss": (outcome.loss, np.float32, (n,)),
+        "finite": (outcome.finite, np.bool_, (n,)),
+        "own_dense": (correction.own_dense, np.float32, dense if used else none),
+        "own_rows": (correction.own_rows, np.float32, rows if used else none),
+        **{
+            name: (getattr(moments, name), np.float32, (dense if name.endswith("dense") else rows) if kept else none)
+            for name in moments._fields[:4]
+        },
+        "steps": (moments.steps, np.int64, (n if kept else 0,)),
+    }
+    for name, (array, dtype, expected) in (read | written).items():
+        if array.dtype != dtype or array.shape != expected:
             raise DataError(
-                f"kernel: {name} must be {np.dtype(dtype)} of shape {size}, got {array.dtype} of {array.shape}"
+                f"kernel: {name} must be {np.dtype(dtype)} of shape {expected}, got {array.dtype} of {array.shape}"
             )
-    for name, array, _, _ in written:
-        if not array.flags.carray:
+        if name in written and not array.flags.carray:
             raise DataError(f"kernel: {name} is written in place and must be contiguous and writable")
     if training.steps < 1:
         raise DataError(f"kernel: local steps must be at least 1, got {training.steps}")
-    _check_ranges(shape, clients, correction)
-
-
-def _check_ranges(shape: Shape, clients: Clients, correction: Correction) -> None:
-    """An error where an index of a device, row, type, relation or shared vector is out of range."""
-    n = len(clients.weight)
-    for name, start, column in (
-        ("device_start", clients.device_start, clients.device_type),
-        ("edge_start", clients.edge_start, clients.sender),
-        ("triple_start", clients.triple_start, clients.trigger),
-        ("row_start", clients.row_start, clients.row),
+    counts = {}
+    for name, column in (
+        ("device", clients.device_type),
+        ("edge", clients.sender),
+        ("triple", clients.trigger),
+        ("row", clients.row),
     ):
+        start = getattr(clients, f"{name}_start")
         ends = start.shape == (n + 1,) and start[0] == 0 and start[-1] == len(column)
         if not ends or (np.diff(start) < 0).any():
-            raise DataError(f"kernel: {name} does not divide {len(column):,} values among {n:,} clients")
-    devices, rows = np.diff(clients.device_start), np.diff(clients.row_start)
-    edges, triples = np.diff(clients.edge_start), np.diff(clients.triple_start)
-    for name, number, limit in (
+            raise DataError(f"kernel: {name}_start does not divide {len(column):,} values among {n:,} clients")
+        counts[name] = np.diff(start)
+    devices = {name: np.repeat(counts["device"], counts[name]) for name in ("edge", "triple")}
+    for name, index, limit in (
         ("device_type", clients.device_type, np.array(shape.n_types)),
         ("row", clients.row, np.array(shape.n_relations)),
-        ("sender", clients.sender, np.repeat(devices, edges)),
-        ("receiver", clients.receiver, np.repeat(devices, edges)),
-        ("trigger", clients.trigger, np.repeat(devices, triples)),
-        ("action", clients.action, np.repeat(devices, triples)),
-        ("place", clients.place, np.repeat(rows, triples)),
+        ("sender", clients.sender, devices["edge"]),
+        ("receiver", clients.receiver, devices["edge"]),
+        ("trigger", clients.trigger, devices["triple"]),
+        ("action", clients.action, devices["triple"]),
         ("group", correction.group + 1, np.array(len(correction.shared) + 1)),  # -1 is none
     ):
-        if (number < 0).any() or (number >= limit).any():
+        if (index < 0).any() or (index >= limit).any():
             raise DataError(f"kernel: {name} is out of range")
 
 
@@ -275,32 +293,16 @@ def train_shard(
     moments = moments if moments and training.adam and training.kept else Moments()
     check(shape, model, clients, training, correction, moments, outcome)
     # numba compiles once for each combination of types: plain numbers, and read-only arrays where nothing is written.
-    train_clients(
-        Shape(*map(int, shape)),
-        read_only(model),
-        Shard.of(clients),
-        Training(
-            int(training.steps),
-            float(training.theta_rate),
-            float(training.phi_rate),
-            float(training.proximal),
-            bool(training.adam),
-            bool(training.kept),
-            bool(training.by_gradients),
-            bool(training.without_base),
-        ),
-        Correction(
-            bool(correction.used),
-            float(correction.theta_lambda),
-            float(correction.phi_lambda),
-            correction.own_dense,
-            correction.own_rows,
-            read_only(correction.shared),
-            read_only(correction.group),
-        ),
-        moments,
-        outcome,
+    numbers = zip((int, float, float, float, bool, bool, bool, bool), training, strict=True)
+    correction = correction._replace(
+        theta_lambda=float(correction.theta_lambda),
+        phi_lambda=float(correction.phi_lambda),
+        shared=read_only(correction.shared),
+        group=read_only(correction.group),
     )
+    training = Training(*(kind(value) for kind, value in numbers))
+    shape, model = Shape(*map(int, shape)), read_only(model)
+    train_clients(shape, model, Shard.of(clients), training, correction, moments, outcome)
 
 
 def fits_kernel(task: Task) -> bool:
@@ -322,12 +324,10 @@ class KernelTrainer(Population):
         return self.task.sampler(self.homes)
 
     def begin(self, number: int, clients: Array, model: Vector) -> KernelRound:
-        task = self.task
+        task, turn = self.task, self.task.turn(number)
         if len(clients) < int((self.rules > 0).sum()):
-            homes = self.homes.subset(clients)
-            examples = task.sampler(homes).draw(task.key(number, clients), score=task.score(model))
+            examples = task.sampler(self.homes.subset(clients)).draw(task.key(number, clients), score=task.score(model))
             return KernelRound.of(task, examples, clients)
-        turn = task.turn(number)
         if turn is not None and turn in self.cache:
             return self.cache[turn]
         everybody = np.arange(self.homes.n_homes)
@@ -340,91 +340,54 @@ class KernelTrainer(Population):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelRound:
-    """A round of `KernelTrainer`: devices, messages and candidates, client after client."""
+    """A round of `KernelTrainer`."""
 
     task: Task
     clients: Array
-    device_start: Array
-    device_type: Array
-    edge_start: Array
-    sender: Array  # devices are numbered by home
-    receiver: Array
-    triple_start: Array
-    trigger: Array
-    action: Array
-    relation: Array
-    positive: Vector
-    row_start: Array
-    row: Array
+    homes: Clients  # with the rows of the relations in their batches, without weights
 
     @classmethod
     def of(cls, task: Task, examples: Examples, clients: Array) -> KernelRound:
         """Of the training examples of these clients; clients without any are left out."""
-        asked = np.unique(examples.candidates.home)
-        if len(asked) < len(clients):
-            examples = examples.subset(asked)
+        trained = np.unique(examples.candidates.home)
+        if len(trained) < len(clients):
+            examples = examples.subset(trained)
         homes, candidates, n_relations = examples.context, examples.candidates, len(examples.context.relations)
         begin, rules = homes.device_start[:-1], homes.rules
-        many = np.arange(len(asked) + 1)
+        each = np.arange(len(trained) + 1)
         touched = np.unique(candidates.home * n_relations + candidates.relation)
-        return cls(
-            task,
-            clients[asked],
+        batches = Clients(
             homes.device_start,
             homes.device_type,
-            np.searchsorted(rules.home, many),
+            np.searchsorted(rules.home, each),
             rules.trigger - begin[rules.home],
             rules.action - begin[rules.home],
-            np.searchsorted(candidates.home, many),
+            np.searchsorted(candidates.home, each),
             candidates.trigger - begin[candidates.home],
             candidates.action - begin[candidates.home],
             candidates.relation,
             examples.positive.astype(np.float32),
-            np.searchsorted(touched, many * n_relations),
+            np.searchsorted(touched, each * n_relations),
             touched % n_relations,
+            np.zeros(len(trained)),
         )
+        return cls(task, clients[trained], batches)
 
     def rows(self, first: int, end: int) -> tuple[Array, Array]:
-        start = self.row_start[first : end + 1]
-        return start - start[0], self.row[start[0] : start[-1]]
+        start = self.homes.row_start[first : end + 1]
+        return start - start[0], self.homes.row[start[0] : start[-1]]
 
     def train(self, chunk: ClientChunk) -> None:
-        h, states, broadcast = chunk.h, chunk.states, chunk.broadcast
-        triples, devices, edges = (
-            slice(int(start[chunk.first]), int(start[chunk.end]))
-            for start in (self.triple_start, self.device_start, self.edge_start)
-        )
-        clients = Clients(
-            _from_zero(self.device_start, chunk),
-            self.device_type[devices],
-            _from_zero(self.edge_start, chunk),
-            self.sender[edges],
-            self.receiver[edges],
-            _from_zero(self.triple_start, chunk),
-            self.trigger[triples],
-            self.action[triples],
-            _places(states, _from_zero(self.triple_start, chunk), self.relation[triples], chunk.layout.n_rows),
-            self.positive[triples],
-            states.row_start,
-            states.row,
-            np.where(chunk.faulty, np.nan, chunk.weight),
-        )
-        network = self.task.scorer.network
+        h, states, broadcast, network = chunk.h, chunk.states, chunk.broadcast, self.task.scorer.network
         assert network is not None
         sizes = network.sizes
-        correction = Correction(
-            h.corrects,
-            h.theta_lambda,
-            h.phi_lambda,
-            states.own.dense,
-            states.own.rows,
-            broadcast.shared,
-            broadcast.group[chunk.first : chunk.end],
-        )
+        first, second = states.first, states.second
         train_shard(
             Shape(sizes.n_types, sizes.hidden, chunk.layout.row_length - 1, sizes.n_relations),
             broadcast.model,
-            clients,
+            self.homes.part(chunk.first, chunk.end)._replace(
+                row_start=states.row_start, row=states.row, weight=np.where(chunk.faulty, np.nan, chunk.weight)
+            ),
             Training(
                 h.steps,
                 h.theta_rate,
@@ -436,22 +399,14 @@ class KernelRound:
                 without_base=h.corrects and h.row_sparse,
             ),
             Outcome(chunk.update, chunk.mean_gradient, chunk.loss, chunk.finite),
-            correction=correction if h.corrects else None,
-            moments=Moments(
-                states.first.dense, states.first.rows, states.second.dense, states.second.rows, states.steps
+            correction=Correction(
+                h.corrects,
+                h.theta_lambda,
+                h.phi_lambda,
+                states.own.dense,
+                states.own.rows,
+                broadcast.shared,
+                broadcast.group[chunk.first : chunk.end],
             ),
+            moments=Moments(first.dense, first.rows, second.dense, second.rows, states.steps),
         )
-
-
-def _from_zero(start: Array, chunk: ClientChunk) -> Array:
-    """Where the clients of a chunk begin, counted from its start."""
-    counted: Array = start[chunk.first : chunk.end + 1] - start[chunk.first]
-    return counted
-
-
-def _places(states: StateView, triple_start: Array, relation: Array, n_rows: int) -> Array:
-    """[n_triples]: the place of each triple's relation among the rows of its client."""
-    client = np.repeat(np.arange(len(triple_start) - 1), np.diff(triple_start))
-    owner = np.repeat(np.arange(len(states.row_start) - 1), np.diff(states.row_start))
-    found = np.searchsorted(owner * n_rows + states.row, client * n_rows + relation)
-    return found - states.row_start[client]

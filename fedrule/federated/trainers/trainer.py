@@ -76,10 +76,10 @@ class ClientChunk:
         self.loss[some], self.finite[some] = sent.loss, finite
         if not finite.any():
             return
-        update, weight = sent.update[finite], self.weight[some][finite, None]
-        if self.h.corrects and self.h.row_sparse and self.layout.n_rows:
-            update = self._without_base(sent.update, some)[finite]
-        self.update[:] += on_grid(weight * update).sum(axis=0)
+        weight = self.weight[some][finite, None]
+        rows_only = self.h.corrects and self.h.row_sparse and self.layout.n_rows > 0
+        update = self._without_base(sent.update, some) if rows_only else sent.update
+        self.update[:] += on_grid(weight * update[finite]).sum(axis=0)
         if len(self.mean_gradient):
             self.mean_gradient[:] += on_grid(weight * sent.mean_gradient[finite]).sum(axis=0)
         if state.own is not None:

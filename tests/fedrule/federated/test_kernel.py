@@ -71,7 +71,7 @@ class Population:
             starts(candidates.home, n),
             candidates.trigger - first[candidates.home],
             candidates.action - first[candidates.home],
-            np.searchsorted(row, candidates.home * n_relations + candidates.relation) - row_start[candidates.home],
+            candidates.relation,
             self.positive.astype(np.float32),
             row_start,
             row % n_relations,
@@ -307,7 +307,7 @@ def taken(clients: Clients, which: Vector) -> Clients:
     owned = {
         "device_start": ("device_type",),
         "edge_start": ("sender", "receiver"),
-        "triple_start": ("trigger", "action", "place", "positive"),
+        "triple_start": ("trigger", "action", "relation", "positive"),
         "row_start": ("row",),
     }
     for name, of_each in owned.items():
@@ -489,7 +489,7 @@ def test_the_shape_is_that_of_the_layout() -> None:
     [
         ({"sender": np.array([0, 1, 0, 3])}, "sender"),
         ({"receiver": np.array([1, 1, 1, -1])}, "receiver"),
-        ({"place": np.array([0, 1, 2, 0, 1, 3])}, "place"),
+        ({"relation": np.array([0, 1, 2, 1, 2, 0])}, "relation"),
         ({"device_type": np.array([1, 0, 0, 1, 0, 2])}, "device_type"),
         ({"row": np.array([0, 1, 2, 1, 2, 4])}, "row"),
         ({"row_start": np.array([0, 3, 5])}, "row_start does not divide 6 values among 2 clients"),
