@@ -70,14 +70,15 @@ class Clients(NamedTuple):
 
     def part(self, first: int, end: int) -> Clients:
         """Clients first to end."""
-        columns, span = [], slice(0, 0)
-        for name, column in zip(self._fields, self, strict=True):
+        columns: dict[str, Any] = self._asdict()
+        span = slice(0, 0)
+        for name, column in self._asdict().items():
             if name.endswith("_start"):
-                columns.append(column[first : end + 1] - column[first])
                 span = slice(int(column[first]), int(column[end]))
+                columns[name] = column[first : end + 1] - column[first]
             else:
-                columns.append(column[span])
-        return Clients(*columns[:-1], self.weight[first:end])
+                columns[name] = column[span]
+        return Clients(**columns | {"weight": self.weight[first:end]})
 
 
 class Training(NamedTuple):
