@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask, Rules
 from datasets.readers.bad_rows import BadRows
-from datasets.readers.csv import TextTable, plain_numbers, read_table, whole_numbers, write_delimited
+from datasets.readers.csv import TextTable, parse_numbers, read_table, whole_numbers, write_delimited
 from datasets.readers.wyze import RULE_PARTS, refuse_text_ids, rule_columns, rule_ids, source_codes
 
 LONGEST = 50
@@ -66,9 +66,9 @@ def read_submission(homes: Homes, path: Path | str, *, on_error: str = "raise") 
         bad_rows=bad_rows,
         show="rank",
     )
-    parts, whole = _parts(table, bad_rows)
+    parts, complete = _parts(table, bad_rows)
     home = pd.Index(homes.users).get_indexer(pd.Index(user))
-    ok &= whole & table.refuse(
+    ok &= complete & table.refuse(
         ok & (home < 0), "the user is not in the data", "leave it out", bad_rows=bad_rows, show="user"
     )
     trigger, action = (_device(homes, home, parts[name]) for name in ("trigger_device", "action_device"))
@@ -117,7 +117,7 @@ def _parts(table: TextTable, bad_rows: BadRows) -> tuple[dict[str, Array], Mask]
     column = pc.fill_null(table["rule"], "")
     four = pc.match_substring_regex(column, r"^[^_]*(_[^_]*){3}$")
     split = pc.split_pattern(pc.if_else(four, column, "0_0_0_0"), "_").flatten()
-    numbers, fit = (values.reshape(-1, len(RULE_PARTS)) for values in plain_numbers(split))
+    numbers, fit = (values.reshape(-1, len(RULE_PARTS)) for values in parse_numbers(split))
     good = fit.all(axis=1) & four.to_numpy(zero_copy_only=False)
     what, remedy = "rule is not four whole numbers joined by _", "write device_state_action_device"
     table.refuse(~good, what, remedy, bad_rows=bad_rows, show="rule")

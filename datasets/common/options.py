@@ -161,14 +161,13 @@ def _meanings(text: str) -> Iterator[object]:
             yield [parse(entry) for entry in entries]
 
 
-def _python_value(value: object) -> object:
+def _python_value(value: Any) -> Any:
     """The value with Python numbers in place of numpy scalars."""
     if isinstance(value, dict):
         return {key: _python_value(entry) for key, entry in value.items()}
-    if isinstance(value, list) or type(value) is tuple:
-        return [_python_value(entry) for entry in value]
-    is_scalar = type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0
-    return value.item() if is_scalar else value  # type: ignore[attr-defined]
+    if type(value) in (list, tuple):
+        return type(value)(_python_value(entry) for entry in value)
+    return value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0 else value
 
 
 @cache

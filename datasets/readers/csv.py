@@ -37,6 +37,11 @@ BINARY = {  # by how the file begins
     b"\xff\xfe": "the file is UTF-16; save it in UTF-8",
     b"\xfe\xff": "the file is UTF-16; save it in UTF-8",
 }
+ABSENT = ["", "nan", "NaN", "NAN"]  # texts that mean a missing value
+WHOLE = r"^(0|-?[1-9][0-9]*)$"  # "007", "-0" and "7.0" are other texts than "7" and "0": as numbers they would collide
+POWERS = 10 ** np.arange(1, 20, dtype=np.uint64)  # the first number of each length from two digits on
+
+Source: TypeAlias = Path | str | pd.DataFrame | pa.Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +197,6 @@ def _long_fields() -> Iterator[None]:
         csv.field_size_limit(limit)
 
 
-ABSENT = ["", "nan", "NaN", "NAN"]
-LONGEST_ABSENT = max(map(len, ABSENT))
-
-Source: TypeAlias = Path | str | pd.DataFrame | pa.Table
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class TextTable:
     """Text columns by the name of their role; a missing value is null."""
@@ -232,7 +231,7 @@ class TextTable:
         return self.text.lines(self.record[rows])
 
     def refuse(self, bad: Mask, what: str, remedy: str, *, bad_rows: BadRows, show: str = "") -> Mask:
-        """Report the bad rows, with their value in column `show`, and give back the mask of the others."""
+        """Report the bad rows, with their value in column `show`, and return the mask of the others."""
         rows = np.flatnonzero(bad)
         if len(rows):
             values = self.columns[show].take(pa.array(rows[:1000])).to_pylist() if show else []
@@ -249,10 +248,10 @@ def read_table(
     if isinstance(source, pd.DataFrame):
         frame = source.set_axis([str(name) for name in source.columns], axis=1)
         wanted = _matched(list(frame.columns), columns, optional, label)
-        return _whole(label, {role: _texts(frame[name], label) for role, name in wanted.items()}, wanted)
+        return _table(label, {role: _texts(frame[name], label) for role, name in wanted.items()}, wanted)
     if isinstance(source, pa.Table):
         wanted = _matched(source.schema.names, columns, optional, label)
-        return _whole(label, _arrow_texts(source, wanted, label), wanted)
+        return _table(label, _arrow_texts(source, wanted, label), wanted)
     if not isinstance(source, str | os.PathLike):
         what = f"{label or 'table'}: {type(source).__name__} is not a table that can be read"
         raise DataError(f"{what}; give the path of a CSV, TSV or Parquet file, a DataFrame or a pyarrow Table")
@@ -279,11 +278,11 @@ def _read_parquet(path: Path, columns: Mapping[str, str], optional: Sequence[str
         arrays = _arrow_texts(pq.read_table(path, columns=_each_once(wanted)), wanted, path.name)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet table ({error})") from error
-    return _whole(path.name, arrays, wanted)
+    return _table(path.name, arrays, wanted)
 
 
 def _on_one_line(table: TextTable, bad_rows: BadRows) -> TextTable:
-    """Without rows whose values hold a line break: between two stray quotes whole rows become one value."""
+    """Without rows whose values contain a line break: two stray quotes turn the rows between them into one value."""
     if table.text is None or not table.text.quoted:
         return table
     broken: Mask = np.zeros(len(table), dtype=bool)
@@ -293,7 +292,7 @@ def _on_one_line(table: TextTable, bad_rows: BadRows) -> TextTable:
     return table.keep(table.refuse(broken, what, remedy, bad_rows=bad_rows))
 
 
-def _whole(label: str, arrays: dict[str, pa.Array], names: Mapping[str, str]) -> TextTable:
+def _table(label: str, arrays: dict[str, pa.Array], names: Mapping[str, str]) -> TextTable:
     rows = len(next(iter(arrays.values())))
     if rows == 0:
         raise DataError(f"{label}: it has columns but no rows")
@@ -313,13 +312,13 @@ def _decoded(table: TextTable, bad_rows: BadRows) -> TextTable:
 
 
 def _matched(names: list[str], columns: Mapping[str, str], optional: Sequence[str], file: str) -> dict[str, str]:
-    """The columns that are there, by role; an error names the missing ones and what was found instead."""
+    """The columns that exist, by role; an error names the missing ones and those found instead."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"{file}: the header names {', '.join(map(repr, twice))} twice; rename one")
     missing = [name for role, name in columns.items() if name not in names and role not in optional]
     if missing:
-        remedy = "rename the columns or say what they are called by columns= (--set columns.ROLE=NAME)"
+        remedy = "rename the columns or map them with columns= (--set columns.ROLE=NAME)"
         if len(names) == 1:
             remedy += "; with one column only, the delimiter may be none of comma, semicolon, tab and bar"
         missed = ", ".join(map(repr, dict.fromkeys(missing)))
@@ -345,9 +344,9 @@ def _arrow_texts(table: pa.Table, wanted: Mapping[str, str], label: str) -> dict
 
 
 def _texts(column: pd.Series, label: str) -> pa.Array:
-    """A column as text; whole numbers that pandas made floats because of gaps stay whole.
+    """A column as text; integers that pandas made floats because of missing values are written as integers.
 
-    Floats that are too large to hold every whole number are refused: two ids may have become one.
+    Floats too large for exact integers are refused: two ids may have become one.
     """
     present = column.notna()
     if pd.api.types.is_float_dtype(column) and bool((column[present] % 1 == 0).all()):
@@ -364,10 +363,10 @@ def _texts(column: pd.Series, label: str) -> pa.Array:
 
 
 def _trimmed(column: pa.Array) -> pa.Array:
-    """Without surrounding spaces; nothing, or the text NaN that pandas writes, is null."""
+    """Without surrounding spaces; an empty text, or NaN as pandas writes it, is null."""
     text = pc.utf8_trim_whitespace(column)
-    if not pc.any(pc.less_equal(pc.binary_length(text), LONGEST_ABSENT)).as_py():
-        return text  # the lengths alone say so, at a fraction of the price
+    if not pc.any(pc.less_equal(pc.binary_length(text), max(map(len, ABSENT)))).as_py():
+        return text  # cheaper than comparing texts
     absent = pc.is_in(text, pa.array(ABSENT))
     return pc.if_else(absent, None, text) if pc.any(absent).as_py() else text
 
@@ -380,13 +379,8 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-WHOLE = r"^(0|-?[1-9][0-9]*)$"  # "007", "-0" and "7.0" are other texts than "7" and "0": as numbers they would collide
-
-POWERS = 10 ** np.arange(1, 20, dtype=np.uint64)  # the first number of each length from two digits on
-
-
 def whole_numbers(table: TextTable, role: str, bad_rows: BadRows) -> tuple[Array, Mask]:
-    """A column of whole numbers; rows with anything else are reported and come back as 0 and False."""
+    """A column of whole numbers, and which rows have one; the others are reported and 0."""
     column, name = table[role], table.names[role]
     numbers = _as_numbers(column)
     if numbers is not None:
@@ -398,21 +392,21 @@ def whole_numbers(table: TextTable, role: str, bad_rows: BadRows) -> tuple[Array
     good &= table.refuse(~whole & ~absent, f"{name} is not a whole number", remedy, bad_rows=bad_rows, show=role)
     remedy = "renumber the ids, or use the `tables` data set, where ids may be any text"
     good &= table.refuse(good & ~fits, f"{name} does not fit into 64 bits", remedy, bad_rows=bad_rows, show=role)
-    return plain_numbers(pc.if_else(pa.array(good), column, "0"))[0], good
+    return parse_numbers(pc.if_else(pa.array(good), column, "0"))[0], good
 
 
 def ids_of_one_kind(columns: Sequence[pa.Array]) -> list[Ids]:
-    """Columns that name the same things, all as whole numbers if every value is one, otherwise all as text."""
+    """Columns of ids of the same things: all as whole numbers if every value is one, otherwise all as text."""
     numbers = [_as_numbers(column.drop_null()) for column in columns]
     if any(n is None for n in numbers):
-        return [texts(column) for column in columns]
+        return [text_ids(column) for column in columns]
     filled = [_as_numbers(pc.fill_null(column, "0")) for column in columns]
     return [column for column in filled if column is not None]
 
 
-def texts(column: pa.Array) -> Ids:
+def text_ids(column: pa.Array) -> Ids:
     """A text column as an array of shared strings; null becomes the empty text."""
-    return np.asarray(names(column), dtype=object)
+    return np.asarray(categories(column), dtype=object)
 
 
 def id_column(ids: Ids) -> pa.Array:
@@ -420,15 +414,15 @@ def id_column(ids: Ids) -> pa.Array:
     return pa.array(ids) if ids.dtype.kind == "i" else pa.array(ids.tolist(), pa.string())
 
 
-def names(column: pa.Array) -> pd.Categorical:
+def categories(column: pa.Array) -> pd.Categorical:
     """A text column of few distinct values, as numbers of these; null becomes the empty text."""
     coded = pc.fill_null(column, "").dictionary_encode()
     words = pd.Index(coded.dictionary.to_pylist(), dtype=object)
     return pd.Categorical.from_codes(coded.indices.to_numpy(), categories=words)
 
 
-def plain_numbers(column: pa.Array) -> tuple[Array, Mask]:
-    """A text column as whole numbers, 0 and False where a text is none or does not fit into 64 bits."""
+def parse_numbers(column: pa.Array) -> tuple[Array, Mask]:
+    """A text column as whole numbers, and which texts are ones that fit into 64 bits; the others are 0."""
     _, fits = _is_whole(column)
     numbers = _as_numbers(pc.if_else(pa.array(fits), column, "0"))
     assert numbers is not None
@@ -446,7 +440,7 @@ def _is_whole(column: pa.Array) -> tuple[Mask, Mask]:
     """Which texts are whole numbers, and which of those fit into 64 bits."""
     whole = _mask(pc.match_substring_regex(column, WHOLE))
     fits = whole.copy()
-    # Up to 18 digits surely fit; the others are decided one by one, there are few.
+    # Up to 18 digits always fit; the few others are checked one by one.
     long = np.flatnonzero(whole & _mask(pc.greater(pc.utf8_length(column), 18)))
     fits[long] = [-(2**63) <= int(value) < 2**63 for value in column.take(pa.array(long)).to_pylist()]
     return whole, fits

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Ids, Mask, Provenance, Relation, Rules
 from datasets.readers.bad_rows import BadRows
-from datasets.readers.csv import TextTable, ids_of_one_kind, names, refuse_missing, whole_numbers
+from datasets.readers.csv import TextTable, categories, ids_of_one_kind, refuse_missing, whole_numbers
 
 SPARSE = 4  # whole numbers that leave at most so many gaps to each value are counted instead of hashed
 
@@ -170,8 +170,8 @@ def join(
         RuleColumns(
             tables.rule_user[kept],
             tables.end["trigger_device"][kept],
-            names(rules["trigger_state"])[kept],
-            names(rules["action"])[kept],
+            categories(rules["trigger_state"])[kept],
+            categories(rules["action"])[kept],
             tables.end["action_device"][kept],
             None if group is None else group[kept],
         ),
@@ -223,13 +223,13 @@ class _Tables:
         }
 
     def _number_types(self) -> None:
-        said = {end: names(self.rules[role]) for end, role in ENDS.items() if role in self.rules}
-        columns = [names(self.devices["type"]), *said.values()]
+        given = {end: categories(self.rules[role]) for end, role in ENDS.items() if role in self.rules}
+        columns = [categories(self.devices["type"]), *given.values()]
         self.types = sorted({word for column in columns for word in column.categories} - {""})
-        number = {word: i for i, word in enumerate(self.types)} | {"": -1}  # -1: it is not said
+        number = {word: i for i, word in enumerate(self.types)} | {"": -1}  # -1: not given
         codes = [np.array([number[w] for w in c.categories], dtype=np.int64)[c.codes] for c in columns]
         self.device_type = codes[0]
-        self.end_type = dict.fromkeys(ENDS, np.full(len(self.rules), -1)) | dict(zip(said, codes[1:], strict=True))
+        self.end_type = dict.fromkeys(ENDS, np.full(len(self.rules), -1)) | dict(zip(given, codes[1:], strict=True))
 
     def named(self, type_: Array) -> pd.Categorical:
         """Types by their words."""

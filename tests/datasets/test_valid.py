@@ -97,7 +97,7 @@ def test_a_large_tensor_stays_sparse_and_refuses_to_be_dense() -> None:
     assert DENSE_CELLS < 95_685_680
     assert not valid.contains(177, 177, 3019)
     assert valid.start.nbytes + valid.cell.nbytes < 1_000_000
-    with pytest.raises(DataError, match="178 x 178 x 3020 has more than 50,000,000 cells; ask `contains`"):
+    with pytest.raises(DataError, match="178 x 178 x 3020 has more than 50,000,000 cells; use `contains`"):
         valid.dense()
 
 

@@ -52,7 +52,7 @@ def test_columns_are_mapped_by_name():
 def test_a_role_or_a_column_that_does_not_exist_is_named():
     with pytest.raises(DataError, match="unknown column role 'usr'; did you mean 'user'"):
         from_tables(DEVICES, RULES, columns={"usr": "household"})
-    with pytest.raises(DataError, match=r"devices: missing 'kind'.*by columns="):
+    with pytest.raises(DataError, match=r"devices: missing 'kind'.*with columns="):
         from_tables(DEVICES, RULES, columns={"type": "kind"})
     with pytest.raises(DataError, match="rules: missing 'automation'"):
         from_tables(DEVICES, RULES, columns={"group": "automation"})
