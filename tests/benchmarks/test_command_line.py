@@ -208,7 +208,7 @@ def test_compare_names_a_data_set_where_a_name_is_unclear_and_compares_on_the_ot
     assert main(["compare", "a", "b", "--metric", "mrr", "--results", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "instances, holdout, ranking: mrr\n" in out
-    assert "not compared: wyze-synthetic (preset=None), 2 homes, types, holdout, ranking: b was run with several" in out
+    assert "not compared: wyze-synthetic, 2 homes, types, holdout, ranking: b was run with several" in out
 
 
 def test_a_list_names_the_runs_that_failed(capsys, tmp_path):

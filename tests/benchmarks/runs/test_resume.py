@@ -113,7 +113,7 @@ def test_a_killed_run_of_a_suite_goes_on_when_the_command_is_given_again(tmp_pat
     monkeypatch.setenv("MORTAL_KILLED", "1/5")
     assert main(command) == 1
     assert mortal() == [1, 2, 3, 4, 5]
-    assert "ended by SIGKILL" in load_failures(tmp_path / "killed")[0].error
+    assert "killed by SIGKILL" in load_failures(tmp_path / "killed")[0].error
     assert len(checkpoints(tmp_path / "killed")) == 1
     monkeypatch.delenv("MORTAL_KILLED")
     caplog.set_level("INFO")
