@@ -17,12 +17,14 @@ from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from baselines import registry
 from baselines.contract import check_method
 from benchmarks.runs.suite import read_suite, suites
 from datasets import load
+from fedrule.federated import algorithm
 from fedrule.inference import HomeRequest
 from reports.inputs import Inputs
 from reports.output_types import Missing, Table
@@ -54,7 +56,7 @@ def run_python(code: str, folder: Path) -> str:
 def test_every_python_block_is_run_by_a_test_of_this_file():
     found = {page: len(blocks(page, "python")) for page in PAGES if blocks(page, "python")}
     assert found == {
-        "CONTRIBUTING.md": 1,
+        "CONTRIBUTING.md": 2,
         "README.md": 1,
         "docs/data.md": 1,
         "docs/federated.md": 1,
@@ -119,22 +121,47 @@ def test_the_pipeline_reads_the_databases_that_its_file_describes(tmp_path):
     run_python(environment + only_block("docs/pipeline.md", "python") + checks, tmp_path)
 
 
-def test_the_method_of_the_readme_keeps_the_contract(tmp_path, monkeypatch):
+@pytest.fixture
+def registered(tmp_path, monkeypatch):
+    """A function that imports a block as a module of somebody else and gives the name of the method it registers."""
     monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
-    before = set(registry.names())
-    (tmp_path / "my_method.py").write_text(only_block("README.md", "python"))
+    monkeypatch.setattr(algorithm, "ALGORITHMS", dict(algorithm.ALGORITHMS))
     monkeypatch.syspath_prepend(tmp_path)
-    importlib.import_module("my_method")
-    (name,) = set(registry.names()) - before
+
+    def import_block(code: str, module: str) -> str:
+        before = set(registry.names())
+        (tmp_path / f"{module}.py").write_text(code)
+        importlib.import_module(module)
+        (name,) = set(registry.names()) - before
+        return name
+
+    return import_block
+
+
+def test_the_method_of_the_readme_keeps_the_contract(registered):
+    name = registered(only_block("README.md", "python"), "my_method")
     assert registry.summary(name)
     assert all(parameter.meaning for parameter in registry.parameters(name))
     assert check_method(name) == []
     assert len(only_block("README.md", "python").splitlines()) <= 25
 
 
+def test_the_algorithm_of_the_contributing_page_trains(registered):
+    name = registered(blocks("CONTRIBUTING.md", "python")[1], "my_algorithm")
+    homes, trigger, action = load("wyze-synthetic", homes=20), np.array([0, 0]), np.array([0, 1])
+    clipped, plain = (
+        registry.build(method, rounds=2, learning_rate=100.0)
+        .fit(homes, rng=np.random.default_rng(0))
+        .score_pairs(homes, trigger, action)
+        for method in (name, "fedgnn")
+    )
+    assert np.isfinite(clipped).any()
+    assert not np.array_equal(clipped, plain, equal_nan=True)
+
+
 def test_the_table_of_the_contributing_page_is_made_from_runs():
     module: dict[str, Callable[[Inputs], Table]] = {}
-    exec(only_block("CONTRIBUTING.md", "python"), module)
+    exec(blocks("CONTRIBUTING.md", "python")[0], module)
     table = module["fit_seconds"](Inputs((run("ease", seconds={"fit": 2.0}), run("mf", seconds={"fit": 0.5}))))
     assert [[cell.text for cell in row] for row in table.rows] == [["ease", "2.0"], ["mf", "0.5"]]
     assert table.about.caption == "ease took 2.0 s."
