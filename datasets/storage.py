@@ -87,7 +87,7 @@ def _homes(table: pa.Table, card: dict[str, Any]) -> Homes:
     home = np.repeat(np.arange(table.num_rows), np.diff(rule_start))
     types = tuple(card["types"])
     relations = tuple(Relation(*r) for r in card["relations"])
-    # A relation is stored as its two names; numbering all pairs of names turns them back into a position.
+    # A relation is stored as its two names; a table of all pairs of names maps them back to a position.
     triggers = sorted({r.trigger for r in relations})
     actions = sorted({r.action for r in relations})
     code = {(r.trigger, r.action): i for i, r in enumerate(relations)}

@@ -102,7 +102,7 @@ class _Numbers:
             "action": np.array([codes["action"][r.action] for r in homes.relations], dtype=np.int64),
         }
         self.index = pd.MultiIndex.from_arrays(list(columns.values()))
-        self.shared: Mask = self.index.duplicated(keep=False)  # [n_relations]  the numbers do not tell them apart
+        self.shared: Mask = self.index.duplicated(keep=False)  # [n_relations]  the numbers are not unique
 
     def relation(self, state: Array, action: Array) -> tuple[Array, Mask]:
         """The relation that is written so, -1 where there is none, and whether there are several."""

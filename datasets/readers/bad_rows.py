@@ -11,7 +11,7 @@ from datasets.common.errors import DataError, unknown
 
 log = logging.getLogger(__name__)
 
-SHOWN = 10  # bad lines spelled out in an error; more would bury the first
+SHOWN = 10  # bad lines listed in an error
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class BadRows:
         return tuple(fault.skipped() for fault in self.found)
 
     def _first(self) -> list[str]:
-        """The sentences of the first bad lines in the order of files and lines; only these are spelled out."""
+        """The sentences of the first bad lines in the order of files and lines; only these are put into words."""
         placed = [(self.files.index(fault.file), *pair) for fault in self.found for pair in fault.first(SHOWN)]
         return [sentence for _, _, sentence in sorted(placed, key=lambda entry: entry[:2])[:SHOWN]]
 

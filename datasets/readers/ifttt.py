@@ -54,7 +54,7 @@ def _load(name: str, path: Path, min_pair_count: int, part: str, on_error: str) 
         raise DataError(f"{path} holds no recipe that can be used" + "".join(f"; {sentence}" for sentence in skipped))
     homes = to_homes(name, recipes, min_pair_count=min_pair_count, skipped=skipped)
     notes = differences(homes, recipes, min_pair_count)
-    published = PAPER if _is_recrules(recipes) else ""  # the paper took these files and no crawl
+    published = PAPER if _is_recrules(recipes) else ""  # the paper used these files and no crawl
     return replace(homes, provenance=replace(homes.provenance, notes=notes, published=published))
 
 
@@ -64,7 +64,7 @@ def differences(homes: Homes, recipes: Recipes, min_pair_count: int) -> tuple[st
     why = _reasons(seen)
     notes = []
     if not _is_recrules(recipes):
-        notes.append(f"The paper took RecRules' selection; this is {recipes.source}.")
+        notes.append(f"The paper used RecRules' selection; this is {recipes.source}.")
     if min_pair_count > 1:
         notes.append(
             f"Only trigger-action pairs seen more than {min_pair_count - 1} times stay: {number(homes.n_rules)} rules "

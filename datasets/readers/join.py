@@ -41,7 +41,7 @@ def encode(values: Ids | pd.Categorical) -> tuple[Ids, Array]:
 
 
 def _counted(values: Ids, low: int, high: int) -> tuple[Ids, Array]:
-    """The same for whole numbers that lie close together: a table over their range, no hashing and no sorting."""
+    """The same for whole numbers in a small range: a table over it, no hashing and no sorting."""
     there = np.zeros(high - low + 1, dtype=bool)
     there[values - low] = True
     position = np.cumsum(there) - 1
@@ -72,7 +72,7 @@ class RuleColumns:
 def assemble(name: str, devices: DeviceColumns, rules: RuleColumns, provenance: Provenance) -> Homes:
     """Homes from columns whose rows are known to be good. The order of rows does not matter, but for rules in a home.
 
-    Users and devices come out sorted by id, types and relations by name. A rule that a home has twice is kept once and
+    Users and devices are sorted by id, types and relations by name. A rule that a home has twice is kept once and
     counted in the provenance as "duplicate rules".
     """
     users, number = encode(np.concatenate([devices.user, rules.user]))

@@ -32,7 +32,7 @@ def pick_along(total: Floats, start: Array, stop: Array, rng: np.random.Generato
 
 
 def flatten_runs(start: Array, stop: Array) -> tuple[Array, Array, Array]:
-    """All options of all choosers in one column: whose they are, where they stand, and where each run then ends.
+    """All options of all choosers in one column: the chooser of each, its position, and the end of each run.
 
     >>> flatten_runs(np.array([5, 0]), np.array([7, 1]))
     (array([0, 0, 1]), array([5, 6, 0]), array([2, 3]))

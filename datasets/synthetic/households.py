@@ -17,7 +17,7 @@ PROFILE_INTENT = 0.5  # share of homes whose main intent is what their profile s
 ZONE_INTENT = (0.55, 0.30)  # share of zones that follow the home's main intent, its second; the rest any
 ROOMS_PER_DEVICE = (0.2, 0.55)  # a home has one room and between these for every further device
 ANYWHERE = -1  # the zone of Cloud, which is near everything
-BUSY = 0.9  # spread (in logs) of how much a device is used beside others of its type
+BUSY = 0.9  # spread (in logs) of how much a device is used relative to others of its type
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def draw_households(
 
 
 def _intents(profile: Array, rng: np.random.Generator) -> Array:
-    """[n_homes]: the main intent, half the time one that goes with the profile."""
+    """[n_homes]: the main intent, half the time one that matches the profile."""
     suggested = np.array([[intent in p.intents.split() for intent in INTENTS] for p in PROFILES]).astype(float)
     begin = profile * len(INTENTS)
     by_profile = pick(suggested.ravel(), begin, begin + len(INTENTS), rng) - begin

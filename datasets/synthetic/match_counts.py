@@ -16,12 +16,12 @@ from datasets.synthetic.draws import Floats, any_of, flatten_runs
 from datasets.synthetic.households import ANYWHERE
 from datasets.synthetic.wiring import Draft, RuleSampler, relate
 
-FITS = 3  # the later ones aim beside the target by what the first missed because of rules drawn anew
+FITS = 3  # the later ones correct for what the first missed because of rules drawn again
 PASSES = 3  # of a fit over all rules
-PUSH = 1.5  # by which power of a miss popularity is moved: more than 1, as companions and copies answer slowly
-PRIOR = 2_000  # rules that what the catalogue holds likely counts for, beside those drawn
-DOUBT = 5.0  # rules by which target and outcome are both padded, so that rare relations are not fitted to noise
-ROUNDS = 8  # of drawing anew what a home has already, before its remaining choices are listed
+PUSH = 1.5  # power of the correction of popularity: more than 1, as companions and copies react slowly
+PRIOR = 2_000  # weight of the catalogue's likelihoods, in rules, relative to the rules drawn
+DOUBT = 5.0  # added to target and outcome, so that rare relations are not fitted to noise
+ROUNDS = 8  # of drawing duplicates again, before the remaining choices of a home are listed
 
 
 def resolve_duplicates(sampler: RuleSampler, draft: Draft, by_rank: Floats) -> tuple[RuleSampler, Draft]:
@@ -32,7 +32,7 @@ def resolve_duplicates(sampler: RuleSampler, draft: Draft, by_rank: Floats) -> t
     """
     likely = np.bincount(sampler.catalogue.relation, sampler.catalogue.likely, len(by_rank))
     rule = relate(sampler, draft)
-    natural = _seen(sampler, rule[_stand(sampler, draft, rule)]) + PRIOR * likely / likely.sum()
+    natural = _seen(sampler, rule[_is_valid(sampler, draft, rule)]) + PRIOR * likely / likely.sum()
     target = np.empty(len(by_rank))
     target[np.argsort(-natural, kind="stable")] = by_rank
     sampler = replace(sampler, popularity=target / target.sum() / (natural / natural.sum()))
@@ -40,23 +40,23 @@ def resolve_duplicates(sampler: RuleSampler, draft: Draft, by_rank: Floats) -> t
     for _ in range(FITS):
         sampler = _fit_popularity(sampler, draft, aim)
         rule = relate(sampler, draft)
-        resolved = redraw(sampler, replace(draft, rule=rule), np.flatnonzero(~_stand(sampler, draft, rule)))
+        resolved = redraw(sampler, replace(draft, rule=rule), np.flatnonzero(~_is_valid(sampler, draft, rule)))
         aim = aim * (target + DOUBT) / (_seen(sampler, resolved.rule) + DOUBT)
     return sampler, resolved
 
 
 def _fit_popularity(sampler: RuleSampler, draft: Draft, aim: Floats) -> RuleSampler:
-    """The sampler with which relations that are not repeats come out in proportion to `aim`."""
+    """The sampler whose relations, without repeats, are in proportion to `aim`."""
     for _ in range(PASSES):
         rule = relate(sampler, draft)
-        stands = _stand(sampler, draft, rule)
-        seen = _seen(sampler, rule[stands]) * (len(rule) / max(int(stands.sum()), 1))
+        valid = _is_valid(sampler, draft, rule)
+        seen = _seen(sampler, rule[valid]) * (len(rule) / max(int(valid.sum()), 1))
         sampler = replace(sampler, popularity=sampler.popularity * ((aim + DOUBT) / (seen + DOUBT)) ** PUSH)
     return sampler
 
 
-def _stand(sampler: RuleSampler, draft: Draft, rule: Array) -> Mask:
-    """[n_rules]: which rules of a draft make sense and are not in their home before."""
+def _is_valid(sampler: RuleSampler, draft: Draft, rule: Array) -> Mask:
+    """[n_rules]: which rules of a draft make sense and are the first of their kind in the home."""
     return ~_repeats(sampler, draft.trigger, draft.action, rule, np.zeros(0, dtype=np.int64))
 
 
@@ -71,8 +71,8 @@ def redraw(sampler: RuleSampler, draft: Draft, rows: Array) -> Draft:
     for _ in range(ROUNDS):
         if not len(rows):
             break
-        stands = _others(rows, len(rule))
-        taken = np.sort(_keys(sampler, trigger[stands], action[stands], rule[stands]))
+        others = _others(rows, len(rule))
+        taken = np.sort(_keys(sampler, trigger[others], action[others], rule[others]))
         trigger[rows], action[rows], intent = sampler.pairs(draft.home[rows])
         rule[rows] = sampler.rules(trigger[rows], action[rows], intent)
         rows = rows[_repeats(sampler, trigger[rows], action[rows], rule[rows], taken)]
@@ -97,8 +97,8 @@ def _list_choices(sampler: RuleSampler, draft: Draft, rows: Array) -> Draft:
     pair = households.device_type[trigger] * households.n_types + households.device_type[action]
     whose, rule, _ = flatten_runs(cat.pair_start[pair], cat.pair_start[pair + 1])
     chooser, trigger, action = chooser[whose], trigger[whose], action[whose]
-    stands = _others(rows, len(draft.home))
-    taken = np.sort(_keys(sampler, draft.trigger[stands], draft.action[stands], draft.rule[stands]))
+    others = _others(rows, len(draft.home))
+    taken = np.sort(_keys(sampler, draft.trigger[others], draft.action[others], draft.rule[others]))
     free = ~_repeats(sampler, trigger, action, rule, taken)
     chooser, trigger, action, rule = chooser[free], trigger[free], action[free], rule[free]
     wanted = np.array(INTENT_USE) @ cat.appeal * sampler.popularity[cat.relation]
@@ -122,7 +122,7 @@ def _keys(sampler: RuleSampler, trigger: Array, action: Array, rule: Array) -> A
 
 
 def _repeats(sampler: RuleSampler, trigger: Array, action: Array, rule: Array, taken: Array) -> Mask:
-    """Which rules stand before among these or among the `taken` keys (sorted), or make no sense on one device."""
+    """Which rules occur earlier among these or among the `taken` keys (sorted), or make no sense on one device."""
     key = _keys(sampler, trigger, action, rule)
     order = np.argsort(key, kind="stable")
     repeats: Mask = np.zeros(len(key), dtype=bool)
@@ -154,7 +154,7 @@ def often_seen(sampler: RuleSampler, draft: Draft, n_often: int, most: int) -> D
     often[np.lexsort((-count, stay < SEEN))[:n_often]] = True
     middling = (count > 50 * SEEN) & (count < 0.9 * most)
     common = replace(sampler, popularity=np.where(middling, sampler.popularity, 1e-9))
-    for _ in range(TRIES):  # a home of odd devices may answer with another rare relation
+    for _ in range(TRIES):  # a home of unusual devices may get another rare relation
         draft = redraw(common, draft, _too_many(sampler, draft, np.where(often, most, SEEN - 1)))
 
     count = np.bincount(cat.relation[draft.rule], minlength=len(cat.relations))
@@ -187,7 +187,7 @@ def _may_go(sampler: RuleSampler, draft: Draft) -> Mask:
 def _plant(sampler: RuleSampler, draft: Draft, wanted: Array) -> Draft:
     """Put each wanted typed rule into a home that owns its types and lacks it, in place of a common rule.
 
-    Where too few homes can take one in, the counts that were promised cannot be met, which is an error.
+    Too few such homes are an error: the published counts cannot be met.
     """
     households, cat, rng = sampler.households, sampler.catalogue, sampler.rng
     trigger, action, rule = draft.trigger.copy(), draft.action.copy(), draft.rule.copy()
@@ -220,6 +220,6 @@ def _no_host(sampler: RuleSampler, typed: int, times: int, hosts: int) -> str:
     state, action = cat.relations[cat.relation[typed]]
     rule = f"{cat.types[cat.trigger_type[typed]]}, {state} -> {action}, {cat.types[cat.action_type[typed]]}"
     return (
-        f"wyze-synthetic: <{rule}> must occur {times} more times and only {hosts} homes can take it in; "
-        "choose another seed, or another number of homes, for which no counts are promised"
+        f"wyze-synthetic: <{rule}> must occur {times} more times and only {hosts} homes can have it; "
+        "choose another seed, or another number of homes, for which counts are not matched"
     )

@@ -14,7 +14,7 @@ from datasets.synthetic.draws import Floats, accumulate, flatten_runs, pick, pic
 from datasets.synthetic.households import ANYWHERE, Households
 
 SAME_ZONE = 7.0  # how much likelier a device acts on one in its own zone than on the same thing elsewhere
-ITSELF = 0.6  # how readily a device acts on itself, as a camera does that records what it sees, beside its zone
+ITSELF = 0.6  # how readily a device acts on itself (a camera that records what it sees), relative to its zone
 SELDOM = 1e-4  # the least wish for a rule between two types, relative to the greatest: whatever is possible happens
 RULE_INTENT = (0.70, 0.18)  # share of rules that serve their zone's intent, the home's; the rest serve any
 MAIN, SECOND = 0.60, 0.25  # how far the home's first and second intent decide which devices start rules
@@ -33,7 +33,7 @@ class Draft:
     action: Array
     rule: Array
     intent: Array
-    after: Array  # [n_rules]  the rule that it follows from; itself where it starts from a wish
+    after: Array  # [n_rules]  the rule that it follows from; itself where it starts from an intent
     copies: Array  # [n_rules]  1 where it repeats the relation of `after` with another device
 
 
@@ -104,12 +104,12 @@ class RuleSampler:
         found = pick(weight, np.concatenate([[0], end[:-1]]), end, self.rng)
         return np.where(found >= 0, device[found], -1)
 
-    def siblings(self, device: Array, beside: Array) -> Array:
-        """Another device of the same home and type for each, rather in the zone of `beside`; -1 if there is none."""
+    def siblings(self, device: Array, near_to: Array) -> Array:
+        """Another device of the same home and type for each, rather in the zone of `near_to`; -1 if there is none."""
         households = self.households
         key = households.device_home[device] * households.n_types + households.device_type[device]
         chooser, other, end = flatten_runs(households.type_start[key], households.type_start[key + 1])
-        near = households.zone[other] == households.zone[beside][chooser]
+        near = households.zone[other] == households.zone[near_to][chooser]
         weight = np.where(other == device[chooser], 0.0, np.where(near, SAME_ZONE, 1.0))
         found = pick(weight, np.concatenate([[0], end[:-1]]), end, self.rng)
         return np.where(found >= 0, other[found], -1)
@@ -165,8 +165,8 @@ def relate(sampler: RuleSampler, draft: Draft) -> Array:
     seeds = draft.after == np.arange(len(rule))
     rule[seeds] = sampler.rules(draft.trigger[seeds], draft.action[seeds], draft.intent[seeds])
     rule = rule[draft.after]
-    asks = ~seeds & (draft.copies == 0)
-    rule[asks] = sampler.companions(rule[asks])
+    follows = ~seeds & (draft.copies == 0)
+    rule[follows] = sampler.companions(rule[follows])
     return rule
 
 

@@ -49,7 +49,7 @@ class Counts:
     """A distribution of whole numbers given by a few points of it: the share of homes with at most so many.
 
     Between two points log P(X > x) is straight in log x, as in a power law; beyond the last one the tail bends as much
-    as the total asks for and ends at `largest`.
+    as the total requires and ends at `largest`.
     """
 
     at_most: dict[int, float]  # rising; the first number is the smallest count
@@ -96,14 +96,14 @@ def _adjust_to_total(counts: Array, total: int, smallest: int, fixed: int) -> Ar
 
 
 def paired(first: Array, second: Array, correlation: float, rng: np.random.Generator) -> Array:
-    """The rising counts of `second` put in an order that goes with `first`: correlation 0 is random, 1 by rank."""
+    """The rising counts of `second` ordered to correlate with `first`: correlation 0 is random, 1 by rank."""
     order = np.argsort(np.argsort(first + rng.random(len(first)))) / max(len(first), 1)
     score: Floats = correlation * order + (1 - correlation) * rng.random(len(first))
     return second[np.argsort(np.argsort(score))]
 
 
 BOTH = "Camera ContactSensor Light Lock MeshLight MotionSensor OutdoorPlug Plug Thermostat"  # in either set
-SIZE_AND_RULES = 0.6  # how closely the number of rules goes with the number of devices
+SIZE_AND_RULES = 0.6  # correlation of the numbers of rules and of devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def rules_by_rank(preset: Preset) -> Floats:
 
 
 NAME = "wyze-synthetic"
-MOST_HOMES = 10_000_000  # beyond this, numbers that stand for (device, device, relation) would not fit 63 bits
+MOST_HOMES = 10_000_000  # beyond this, keys of (device, device, relation) would not fit into 63 bits
 ALONE = 5  # rules that a type must be able to have with itself to be the first device of a home
 
 

@@ -152,7 +152,7 @@ def test_counts_that_cannot_be_met_are_an_error_and_not_silently_missed(monkeypa
     # 762 homes with 2,019 rules called a full set: far too few for all 1,207 rules of the catalogue to find a host
     few = replace(PRESETS["paper"], homes=762, rules=2_019, devices=3_049, homes_with_several_rules=419)
     monkeypatch.setitem(PRESETS, "few", few)
-    with pytest.raises(DataError, match=r"<.+, .+ -> .+, .+> must occur 1 more times and only 0 homes can take it in"):
+    with pytest.raises(DataError, match=r"<.+, .+ -> .+, .+> must occur 1 more times and only 0 homes can have it"):
         wyze_synthetic(preset="few")
     assert wyze_synthetic(preset="few", homes=700).n_homes == 700  # no counts are promised
 
