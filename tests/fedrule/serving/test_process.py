@@ -111,7 +111,7 @@ def test_a_port_in_use_is_one_message_and_exit_code_1(tmp_path):
     ("arguments", "complaint"),
     [
         (("missing.safetensors",), "missing.safetensors: no such model"),
-        (("garbage.safetensors",), "garbage.safetensors: it is no model of fedrule"),
+        (("garbage.safetensors",), "garbage.safetensors: not a fedrule model"),
         (("model.safetensors", "--max-devices", "0"), "--max-devices must be at least 1, got 0"),
         (("model.safetensors", "--port", "65536"), "--port must be in 0..65535"),
         (("model.safetensors", "--token-file", "missing"), "cannot read it (No such file or directory)"),
