@@ -1,15 +1,16 @@
-"""What every method has to keep, as a check that anyone can run on theirs.
+"""The contract of methods, as a check that anyone can run on theirs.
 
     from baselines.contract import check_method
     assert check_method("my-method") == []
 
-A method may say in attributes, all of them optional, what cannot be seen from outside:
-`learns: ClassVar[bool] = False` where it does not learn from rules at all and need not find the planted one;
-`log_odds: ClassVar[bool] = True` where its scores are the log-odds of a rule against a sampled non-rule, as many of
-each, so that their loss needs no calibration; it is read from the method as built, and is a property where it depends
-on parameters; `sees_answers = True`, read likewise, where training asks for rules that the model is shown at the same
-time. That a rule is not shown is then a sign against it, and such a method need not find the planted one, which is not
-shown; `SPACE` with the ranges in which its parameters are tuned.
+Optional attributes of a method say what cannot be seen from outside; those that depend on parameters are properties:
+
+- `learns = False`: it does not learn from rules at all and need not find the planted one.
+- `log_odds = True`: its scores are the log-odds of a rule against a sampled non-rule, as many of each, so that their
+  loss needs no calibration.
+- `sees_answers = True`: in training its target rules are part of its input. That a rule is missing there is then
+  evidence against it, so it need not find the planted one.
+- `SPACE`: the ranges in which its parameters are tuned.
 """
 
 from __future__ import annotations
@@ -24,14 +25,12 @@ from baselines.method import Fitted, Method, OnRound, Scores, ignore
 from baselines.registry import build
 from datasets.homes import Array, Homes, Relation, Rules
 
-# --- Toy homes for the contract of methods: small enough to read, with one rule planted to be found.
-
 TYPES = ("ContactSensor", "Light", "MotionSensor", "Plug", "Siren")
 RELATIONS = (
     Relation("Open", "Power On"),
     Relation("Motion", "Power On"),
     Relation("No Motion", "Power Off"),
-    Relation("Open", "Ring"),  # that no home uses
+    Relation("Open", "Ring"),  # no home uses it
 )
 PLANTED = ("ContactSensor", 0, "Light")
 N_HOMES = 30
@@ -40,7 +39,7 @@ Typed = tuple[str, int, str]  # trigger type, relation, action type
 
 
 class ToyHome(NamedTuple):
-    """What one home owns and has automated; a rule joins the first devices of its types."""
+    """The devices and rules of one home; a rule joins the first devices of its types."""
 
     user: int | str
     owned: tuple[str, ...]
@@ -48,7 +47,7 @@ class ToyHome(NamedTuple):
 
 
 def toy_homes(homes: Sequence[ToyHome]) -> Homes:
-    """These few homes as flat arrays, all with the same vocabularies."""
+    """These homes as flat arrays, all with the same vocabularies."""
     device_home: list[int] = []
     device_type: list[int] = []
     device_ids: list[int] = []
@@ -75,7 +74,7 @@ def toy_homes(homes: Sequence[ToyHome]) -> Homes:
 
 
 def planted_homes() -> Homes:
-    """Every home with a ContactSensor and a Light has Open -> Power On between them, only the first home has not.
+    """Every home with a ContactSensor and a Light has Open -> Power On between them, except the first home.
 
     All with a MotionSensor and a Light have Motion -> Power On, the first home too; of the homes with a Plug, every
     other one has No Motion -> Power Off. Nobody owns a Siren, and nobody uses Open -> Ring.
@@ -84,7 +83,7 @@ def planted_homes() -> Homes:
 
 
 def other_homes() -> Homes:
-    """The same households with other rules: what a method would show that remembers an earlier fit."""
+    """The same homes with other rules, to detect a method that keeps something of an earlier fit."""
     return toy_homes([_home(number, planted=False, motion=number % 2 == 0) for number in range(N_HOMES)])
 
 
@@ -122,16 +121,16 @@ Findings: TypeAlias = Iterator[str]
 
 
 def check_method(method: str | Method) -> list[str]:
-    """Everything that a method (or the one registered under a name, with its defaults) does against the contract.
+    """How a method (or the one registered under a name, with its defaults) violates the contract.
 
-    One sentence for each point that failed; empty if all is well.
+    One sentence for each violation; empty if there is none.
     """
     method = build(method) if isinstance(method, str) else method
     findings: list[str] = []
     for clause in CLAUSES:
         try:
             findings += clause(method)
-        except Exception as error:  # whatever it is, it is the method's, and the other clauses are still of interest
+        except Exception as error:  # any error is the method's; the other clauses still run
             findings.append(f"{(clause.__doc__ or '').rstrip('.')}: raised {type(error).__name__}: {error}")
     return findings
 
@@ -144,7 +143,7 @@ def _is_its_parameters(method: Method) -> Findings:
     known = {field.name for field in dataclasses.fields(method)}
     for name, (kind, *bounds) in getattr(type(method), "SPACE", {}).items():
         if name not in known:
-            yield f"SPACE has {name!r}, which is no parameter; there are: {', '.join(sorted(known))}"
+            yield f"SPACE has {name!r}, which is not a parameter; there are: {', '.join(sorted(known))}"
         elif kind not in ("int", "float", "log", "choice"):
             yield f"SPACE has {kind!r} for {name}; use int, float, log or choice"
         elif kind != "choice" and not (len(bounds) == 2 and bounds[0] < bounds[1]):
@@ -157,11 +156,11 @@ def _scores_are_well_formed(method: Method) -> Findings:
     fitted = _fit(method, train)
     yield from _malformed(_scores(fitted, train), train, "training homes")
     if np.isnan(_scores(fitted, train)).all():
-        yield "not one score for the homes that it was trained on: everything is NaN"
+        yield "it has no score for the homes that it was trained on: everything is NaN"
     none = np.zeros(0, dtype=np.int64)
     nothing = fitted.score_pairs(train, none, none)
     if nothing.shape != (0, len(train.relations)):
-        yield f"asked about no pair, scores have shape {nothing.shape} instead of {(0, len(train.relations))}"
+        yield f"for no pairs, scores have shape {nothing.shape} instead of {(0, len(train.relations))}"
 
 
 def _same_seed_same_bits(method: Method) -> Findings:
@@ -169,9 +168,9 @@ def _same_seed_same_bits(method: Method) -> Findings:
     train = planted_homes()
     first = _scores(_fit(method, train), train)
     if not _same(first, _scores(_fit(method, train), train)):
-        yield "the same seed gave other scores: all randomness has to come from rng, and threads must not race"
-    elif not _same(first, _scores(_fit(method, train, on_round=_listen), train)):
-        yield "scores changed because somebody listened to its rounds (on_round)"
+        yield "the same seed gave different scores: all randomness must come from rng, and threads must not race"
+    elif not _same(first, _scores(_fit(method, train, on_round=_use_model), train)):
+        yield "scores changed because on_round was given"
 
 
 def _fits_do_not_leak(method: Method) -> Findings:
@@ -186,7 +185,7 @@ def _fits_do_not_leak(method: Method) -> Findings:
     if not _same(scores, _scores(first, train)):
         yield "a fitted model changed its scores when the method was fitted to other homes"
     if not _same(scores, _scores(_fit(method, train), train)):
-        yield "fitted to A, to B and to A again, it scores A differently: something of a fit stayed behind"
+        yield "fitted to A, to B and to A again, it scores A differently: something of a fit was kept"
 
 
 def _keeps_its_input(method: Method) -> Findings:
@@ -205,8 +204,8 @@ def _keeps_its_input(method: Method) -> Findings:
         yield "score_pairs changed the pairs that it was given"
 
 
-def _asks_one_at_a_time(method: Method) -> Findings:
-    """A score does not depend on what else is asked in the same call."""
+def _scores_are_independent(method: Method) -> Findings:
+    """A score does not depend on what else is scored in the same call."""
     train = planted_homes()
     fitted = _fit(method, train)
     together = _scores(fitted, train)
@@ -214,13 +213,13 @@ def _asks_one_at_a_time(method: Method) -> Findings:
     home = train.device_home[trigger]
     alone = np.concatenate([_scores(fitted, train.subset(np.array([h]))) for h in np.unique(home)])
     if not np.allclose(together, alone, equal_nan=True, **CLOSE):
-        yield "the scores of a home depend on which other homes are there when it is scored"
+        yield "the scores of a home depend on which other homes are scored with it"
     backwards = fitted.score_pairs(train, trigger[::-1], action[::-1])[::-1]
     if not np.allclose(together, backwards, equal_nan=True, **CLOSE):
-        yield "the scores of a pair depend on the order in which pairs are asked"
+        yield "the scores of a pair depend on the order of pairs"
     few = np.arange(0, len(trigger), 3)
     if not np.allclose(together[few], fitted.score_pairs(train, trigger[few], action[few]), equal_nan=True, **CLOSE):
-        yield "the scores of a pair depend on which other pairs are asked in the same call"
+        yield "the scores of a pair depend on which other pairs are scored in the same call"
 
 
 def _works_on_one_home(method: Method) -> Findings:
@@ -246,8 +245,8 @@ def _works_with_text_ids(method: Method) -> Findings:
     yield from _fit_and_score(method, homes, "users as text")
 
 
-def _answers_new_homes(method: Method) -> Findings:
-    """Scores homes that were not there in training: with rules, without, and with a type that no rule has."""
+def _scores_new_homes(method: Method) -> Findings:
+    """Scores homes that were not in the training data: with rules, without, and with a type that no rule has."""
     fitted = _fit(method, planted_homes())
     for home, words in (
         (ToyHome(1, (*CONTACT_LIGHT, "MotionSensor"), (MOTION_RULE,)), "a new home"),
@@ -273,10 +272,10 @@ def _finds_the_planted_rule(method: Method) -> Findings:
     unused = np.ones(scores.shape, dtype=np.bool_)
     for trigger_type, action_type, relation in np.unique(used, axis=0):
         unused[(of_pair == (trigger_type, action_type)).all(axis=1), relation] = False
-    asked = (of_pair == (TYPES.index(PLANTED[0]), TYPES.index(PLANTED[2]))).all(axis=1)
-    (planted,) = scores[asked, PLANTED[1]]
+    planted_pair = (of_pair == (TYPES.index(PLANTED[0]), TYPES.index(PLANTED[2]))).all(axis=1)
+    (planted,) = scores[planted_pair, PLANTED[1]]
     if np.isnan(planted):
-        yield "it cannot answer for the rule that every other home with the same devices has"
+        yield "it has no score for the rule that every other home with the same devices has"
     elif (above := int(np.count_nonzero(scores[unused] >= planted))) > 0:
         yield f"{above} of {unused.sum()} rules that no home has score no lower than the one that every other home has"
 
@@ -287,12 +286,12 @@ CLAUSES: tuple[Callable[[Method], Findings], ...] = (
     _same_seed_same_bits,
     _fits_do_not_leak,
     _keeps_its_input,
-    _asks_one_at_a_time,
+    _scores_are_independent,
     _works_on_one_home,
     _works_on_one_rule,
     _works_without_rules,
     _works_with_text_ids,
-    _answers_new_homes,
+    _scores_new_homes,
     _finds_the_planted_rule,
 )
 
@@ -302,7 +301,7 @@ def _fit(method: Method, train: Homes, on_round: OnRound = ignore) -> Fitted:
 
 
 def _scores(fitted: Fitted, homes: Homes) -> Scores:
-    """All pairs of all homes; a copy, so that a model that hands out its own array shows."""
+    """All pairs of all homes; a copy, to detect a model that returns the same array twice."""
     return np.array(fitted.score_pairs(homes, *all_pairs(homes)))
 
 
@@ -318,16 +317,16 @@ def _malformed(scores: Scores, homes: Homes, words: str) -> Findings:
     if scores.shape != shape:
         yield f"{words}: scores have shape {scores.shape} instead of {shape}, [n_pairs, n_relations]"
     if np.isinf(scores).any():
-        yield f"{words}: a score is infinite; finite, or NaN where it cannot answer"
+        yield f"{words}: a score is infinite; give a finite one, or NaN for no score"
 
 
 def _same(one: Scores, other: Scores) -> bool:
     return one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
-def _listen(done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:
-    """Somebody who listens, and asks the model as it stands."""
+def _use_model(done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:
+    """An `on_round` that uses the model of each round."""
     if not 0 < done <= of:
-        raise ValueError(f"on_round was told that {done} of {of} rounds are over")
+        raise ValueError(f"on_round was called with round {done} of {of}")
     _scores(fitted, planted_homes())
     dict(values)

@@ -3,7 +3,7 @@
 Steck (2019), "Embarrassingly shallow autoencoders for sparse data", WWW: minimise |X - X B|^2 + lambda |B|^2 with
 diag(B) = 0, so that no rule predicts itself. With P = (X^T X + lambda I)^-1 the answer is B_ij = -P_ij / P_jj off the
 diagonal. `dropout` adds the term of Steck (2020), "Autoencoders that don't overfit towards the identity", NeurIPS:
-training on rules of which each is forgotten with probability p is p / (1 - p) * diag(X^T X) more regularization.
+training on rules of which each is dropped with probability p is p / (1 - p) * diag(X^T X) more regularization.
 `ownership` is ours: a home without the devices of a rule cannot have it, so its 0 in X says little against the rule.
 """
 
@@ -17,18 +17,9 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from baselines.items import Items, UserItemModel, homes_with_both
-from baselines.method import Fitted, OnRound, ignore
+from baselines.method import Fitted, OnRound, check_range, ignore
 from baselines.registry import register
-from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
-
-# --- Which rules go together: the linear model of EASE (baselines/ease.py has the formulas), for homes in and out of it.
-#
-# With the matrix X [n_homes, n_items] of who has what and P = (X^T X + diagonal)^-1, the weight from rule i to rule j is
-# -P_ij / P_jj, and none from a rule to itself. Whoever learns from scores of training homes needs them as if the home had
-# not been there. For a home with the rules x, Sherman and Morrison's formula gives the inverse without it,
-# P + u u^T / (1 - c) with u = P x and c = x^T u. (What the home adds to the diagonal by `dropout` stays; with dropout 0
-# the scores are exactly those of a fit without the home.)
 
 CELLS = 1 << 22  # scores at a time: 32 MB
 
@@ -37,7 +28,13 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cooccurrence:
-    """The inverse P, and how many homes could have each rule."""
+    """Which rules go together: the inverse P, and how many homes could have each rule.
+
+    To learn from the scores of training homes one needs them as if the home had not been there. For a home with the
+    rules x, the Sherman-Morrison formula gives the inverse without it, P + u u^T / (1 - c) with u = P x and c = x^T u.
+    (What the home adds to the diagonal by `dropout` stays; with dropout 0 the scores are exactly those of a fit without
+    the home.)
+    """
 
     items: Items
     inverse: Matrix  # [n_items, n_items]
@@ -55,7 +52,7 @@ class Cooccurrence:
     def counted(
         cls,
         items: Items,
-        together: Matrix,  # [n_items, n_items]  X^T X: homes with both rules; written over
+        together: Matrix,  # [n_items, n_items]  X^T X: homes with both rules; overwritten
         both: Matrix,  # [n_types ** 2]  homes that own both types
         n_homes: int,
         *,
@@ -70,7 +67,7 @@ class Cooccurrence:
 
     @property
     def weight(self) -> Matrix:
-        """[n_items, n_items]: from the rule that is there to the rule that may come."""
+        """[n_items, n_items]: -P_ij / P_jj, from the rule that a home has to the one that it may want."""
         diagonal = np.diag_indices_from(self.inverse)
         weight = -self.inverse / self.inverse[diagonal]
         weight[diagonal] = 0.0
@@ -80,14 +77,14 @@ class Cooccurrence:
         """Of items (-1: 0) for homes, given the other rules that each has; `home` is sorted.
 
         `leave_out` are the same homes with all rules that they had in training: each is scored as if it had not been
-        there.
+        in the training data.
         """
         count = len(home)
         known = self.items.matrix(homes)
         own = None if leave_out is None else self.items.matrix(leave_out)
-        asked = np.flatnonzero(item >= 0)
-        home, item = home[asked], item[asked]
-        found = np.zeros(len(asked))
+        known_items = np.flatnonzero(item >= 0)
+        home, item = home[known_items], item[known_items]
+        found = np.zeros(len(known_items))
         which = np.flatnonzero(np.bincount(home, minlength=homes.n_homes))
         step = max(CELLS // max(len(self.items), 1), 1)
         for first in range(0, len(which), step):
@@ -96,7 +93,7 @@ class Cooccurrence:
             row = np.searchsorted(some, home[here])
             found[here] = self._scores(known[some], None if own is None else own[some], row, item[here])
         scores = np.zeros(count)
-        scores[asked] = found
+        scores[known_items] = found
         return scores
 
     def _scores(self, known: csr_array, own: csr_array | None, row: Array, item: Array) -> Matrix:
@@ -118,9 +115,9 @@ class Cooccurrence:
 class Ease:
     """Which rules go together, as one regularized linear model (Steck 2019)."""
 
-    regularization: float = 30.0  # lambda: the larger, the nearer to what rules have in common with the common ones
+    regularization: float = 30.0  # lambda
     dropout: float = 0.5  # p: the regularization of often used rules grows with their use; 0 is the plain model
-    ownership: float = 0.25  # scores are divided by this power of the share of homes with both devices; 0: they are not
+    ownership: float = 0.25  # scores are divided by this power of the share of homes with both types; 0: not
 
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
         "regularization": ("log", 1.0, 3000.0),
@@ -129,12 +126,9 @@ class Ease:
     }
 
     def __post_init__(self) -> None:
-        if not self.regularization > 0:
-            raise DataError(f"ease: regularization {self.regularization} is not above 0, e.g. 30.0")
-        if not 0 <= self.dropout < 1:
-            raise DataError(f"ease: dropout {self.dropout} is not in [0, 1), e.g. 0.5")
-        if not 0 <= self.ownership <= 1:
-            raise DataError(f"ease: ownership {self.ownership} is not in [0, 1], e.g. 0.25")
+        check_range("ease", self, "above 0", "regularization")
+        check_range("ease", self, "in [0, 1)", "dropout")
+        check_range("ease", self, "in [0, 1]", "ownership")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """Invert one matrix of items x items; its cost does not grow with the homes."""
@@ -146,14 +140,14 @@ class Ease:
 
 
 class EaseModel(UserItemModel):
-    """Scores are the sums of the weights from the rules that a home has; a home without any is not answered."""
+    """Scores are sums of the weights from the rules that a home has; a home without rules gets none."""
 
     def __init__(self, items: Items, train: Homes, weight: npt.NDArray[np.float64]) -> None:
         super().__init__(items, train)
-        self.weight = weight  # [n_items, n_items]  from the rule that is there to the rule that may come
+        self.weight = weight  # [n_items, n_items]  from a rule that the home has
 
     def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
-        """X B, one home at a time inside a sparse product, so that no score depends on who else is asked about."""
+        """X B as a sparse product, home by home, so that no score depends on which other homes are scored."""
         have = self.items.matrix(homes)[which]
         scores = np.asarray(have @ self.weight)
         scores[np.diff(have.indptr) == 0] = np.nan

@@ -5,8 +5,10 @@ Ratings are two levels here: has the rule, or a sampled non-rule. A home's embed
 and not of weights of its own, so homes never seen in training are folded in by the rules they have.
 
 Two things differ from the paper. There every rating sends messages and is predicted at once; where only the rules that
-homes have are known, the model then learns to repeat what it is told. `hidden` keeps part of the rules from sending and
-asks for those (0 is the paper). And non-rules have to be drawn, since nobody states which rules they do not want.
+homes have are known, the model then learns to repeat its input. `hidden` keeps part of the rules from sending messages
+and predicts those (0 is the paper). And non-rules have to be drawn, since nobody states which rules they do not want.
+
+All initial weights come from the generator that is passed in; torch's global random state is never touched.
 """
 
 from __future__ import annotations
@@ -26,15 +28,10 @@ from torch.nn.functional import softplus
 from torch_geometric.nn import MessagePassing
 
 from baselines.items import Items, NonRules, UserItemModel
-from baselines.method import OnRound, ignore
+from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes
-
-# --- The layers of GC-MC: per-level messages over a bipartite graph, a dense layer, and a bilinear decoder.
-#
-# R. van den Berg, T. Kipf and M. Welling, Graph Convolutional Matrix Completion, 2017, https://arxiv.org/abs/1706.02263.
-# All initial weights come from the generator that is handed in; torch's own random state is never touched.
 
 LEVELS = 2  # 0: a sampled non-rule, 1: has the rule
 Accumulation: TypeAlias = Literal["stack", "sum"]
@@ -152,9 +149,6 @@ def glorot(*shape: int, rng: Generator) -> Tensor:
     return (torch.rand(*shape, generator=rng) * 2 - 1) * bound
 
 
-# --- The graph of homes and rules, and the network of GC-MC upon it: an encoder each way and one decoder.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
     """The bipartite graph: an edge between a home and an item for each rule and for some non-rules."""
@@ -178,13 +172,13 @@ class Graph:
 
     @classmethod
     def expected(cls, rules: csr_array, candidates: csr_array, per_rule: int, item_degree: Tensor) -> Graph:
-        """Of homes to answer for: their non-rules are not drawn, but each has its expected number of draws.
+        """For homes to score: their non-rules are not drawn, but each has its expected number of draws.
 
-        So a home's answer hangs neither on generator nor on which other homes are asked about. `item_degree` is that of
-        the graph the items' embeddings come from.
+        So a home's scores depend neither on chance nor on which other homes are scored. `item_degree` is that of the
+        graph that the items' embeddings come from.
         """
         n_rules, n_free = np.diff(rules.indptr), np.diff(candidates.indptr)
-        # A draw hits each candidate alike, the rules among them too, and is then left out.
+        # A draw hits every candidate with equal probability; one that hits a rule is dropped.
         rate = per_rule * n_rules / np.maximum(n_rules + n_free, 1)
         non_rule_home = np.repeat(np.arange(len(n_free)), n_free)
         home = np.concatenate([non_rule_home, np.repeat(np.arange(len(n_rules)), n_rules)])
@@ -254,9 +248,9 @@ def device_features(homes: Homes) -> Tensor:
 
 
 def automations(homes: Homes, items: Items) -> Array:
-    """[n_entries of the matrix of rules]: entries of one automation share a number; without groups each is its own.
+    """[n_entries of the matrix of rules]: entries of one automation share a number; without groups each has its own.
 
-    An entry that several automations make is of the first one. Numbers are from 0 on without a gap.
+    An entry of several automations belongs to the first one. Numbers are consecutive from 0.
     """
     rules = homes.rules
     entry, first = np.unique(rules.home * len(items) + items.number(homes), return_index=True)
@@ -266,7 +260,7 @@ def automations(homes: Homes, items: Items) -> Array:
     return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-HOMES_AT_ONCE = 512  # when answering: a few hundred messages of non-rules for each, in memory at the same time
+HOMES_AT_ONCE = 512  # scored at a time: each has a few hundred messages of non-rules
 
 
 @register("gcmc")
@@ -294,14 +288,16 @@ class Gcmc:
     channels: int = 32  # size of the messages; with "stack" each of the two levels has half
     dimension: int = 16  # size of the embeddings that the decoder compares
     bases: int = 2  # matrices that the decoder's levels share
-    accumulation: Accumulation = "sum"  # how the levels' messages come together: "stack" side by side, or "sum"
+    accumulation: Accumulation = "sum"  # how the levels' messages are combined: "stack" (concatenated) or "sum"
     normalisation: Normalisation = "left"  # messages divided by the receiver's degree; "symmetric": by the root of both
     node_dropout: float = 0.2  # share of nodes whose messages an epoch drops
-    hidden: float = 0.5  # share of rules, by automation, that an epoch hides and asks for; 0: all send and are asked
-    non_rules: int = 5  # non-rules asked for beside each rule asked for, drawn anew each epoch
+    hidden: float = (
+        0.5  # share of rules, by automation, that an epoch hides and predicts; 0: all send and all are predicted
+    )
+    non_rules: int = 5  # non-rules for each predicted rule, drawn anew each epoch
     non_rule_messages: int = 1  # non-rules that send messages for each rule that does; 0: only rules do
     owned: bool = True  # draw non-rules only among rules whose entity types the home owns
-    features: bool = True  # the home's device counts by type as side features; then homes without a rule are answered
+    features: bool = True  # the home's device counts by type as side features; then homes without rules get scores
     epochs: int = 200  # steps of Adam, each on all homes
     learning_rate: float = 0.02  # of Adam
     weight_decay: float = 0.0  # of Adam: pull of all weights towards zero
@@ -313,8 +309,7 @@ class Gcmc:
             raise unknown("normalisation of gcmc", self.normalisation, get_args(Normalisation))
         if self.accumulation == "stack" and self.channels % LEVELS:
             raise DataError(f"gcmc: {self.channels} channels cannot be halved; use an even number, or sum")
-        if not (0 <= self.node_dropout < 1 and 0 <= self.hidden < 1):
-            raise DataError(f"gcmc: node_dropout {self.node_dropout} and hidden {self.hidden} must be in [0, 1)")
+        check_range("gcmc", self, "in [0, 1)", "node_dropout", "hidden")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> GcmcModel:
         """Full-batch Adam on the cross entropy of rules and non-rules, the two weighing the same."""
@@ -331,26 +326,26 @@ class Gcmc:
 
         def graph(sends: Array) -> Graph:
             """Messages of these rules, and of non-rules drawn among all that are not in them."""
-            asked = np.repeat(home[sends], self.non_rule_messages)
-            place, drawn = non_rules.draw(asked, rng, rules=non_rules.rule[sends])
-            return Graph.of(train.n_homes, len(items), (home[sends], item[sends]), (asked[place], drawn))
+            repeated = np.repeat(home[sends], self.non_rule_messages)
+            place, drawn = non_rules.draw(repeated, rng, rules=non_rules.rule[sends])
+            return Graph.of(train.n_homes, len(items), (home[sends], item[sends]), (repeated[place], drawn))
 
-        # What rules' embeddings are made of when answering: all rules, and one draw of non-rules.
+        # What rules' embeddings are made of when scoring: all rules, and one draw of non-rules.
         whole = graph(np.arange(len(home)))
         optimizer = torch.optim.Adam(
             network.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay, fused=True
         )
         for epoch in range(self.epochs if len(items) else 0):
             hidden = (rng.random(len(home)) < self.hidden)[automation]
-            asked = np.flatnonzero(hidden) if self.hidden else np.arange(len(home))
-            beside = np.repeat(home[asked], self.non_rules)
+            target = np.flatnonzero(hidden) if self.hidden else np.arange(len(home))
+            beside = np.repeat(home[target], self.non_rules)
             place, drawn = non_rules.draw(beside, rng)
             seen = graph(np.flatnonzero(~hidden))
             homes = network.homes(seen, features, self._kept(len(items), generator))
             rules = network.items(seen, self._kept(train.n_homes, generator))
-            has = network.decoder.pairs(homes, rules, torch.from_numpy(home[asked]), torch.from_numpy(item[asked]))
+            has = network.decoder.pairs(homes, rules, torch.from_numpy(home[target]), torch.from_numpy(item[target]))
             has_not = network.decoder.pairs(homes, rules, torch.from_numpy(beside[place]), torch.from_numpy(drawn))
-            # Each level by its own number, so that scores are log-odds against as many non-rules as rules.
+            # Each level divided by its own count, so that scores are log-odds against as many non-rules as rules.
             loss = softplus(-has).sum() / max(len(has), 1) + softplus(has_not).sum() / max(len(has_not), 1)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -372,12 +367,12 @@ class GcmcModel(UserItemModel):
 
     def __init__(self, items: Items, train: Homes, method: Gcmc, network: Network, graph: Graph) -> None:
         super().__init__(items, train)
-        # Answers in float64: in the float32 of scores it then does not matter which homes share a product.
+        # In float64: rounded to float32 the scores do not depend on which homes share a product.
         self.method, self.network, self._graph = method, network.double(), graph
 
     @cached_property
     def rules(self) -> Tensor:
-        """[n_items, dimension]; made when first asked for, since most rounds are only counted."""
+        """[n_items, dimension]; computed on first use, since models of most rounds are never used."""
         with torch.no_grad():
             return self.network.items(self._graph)
 

@@ -1,4 +1,4 @@
-"""Item-based neighbours: rules that the same homes have are alike, and a home may want what is like its own.
+"""Item-based neighbours: rules that the same homes have are similar, and a home may want what is similar to its own.
 
 Sarwar, Karypis, Konstan and Riedl (2001), "Item-based collaborative filtering recommendation algorithms", WWW;
 Deshpande and Karypis (2004), "Item-based top-N recommendation algorithms", ACM TOIS 22(1), for lists from yes-or-no
@@ -17,16 +17,15 @@ import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
 from baselines.items import Items, UserItemModel
-from baselines.method import Fitted, OnRound, ignore
+from baselines.method import Fitted, OnRound, check_range, ignore
 from baselines.registry import register
-from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 
 
 @register("itemknn")
 @dataclass(frozen=True)
 class ItemNeighbours:
-    """Rules like those the home has, by the homes that have both (Sarwar et al. 2001, Deshpande and Karypis 2004)."""
+    """Rules similar to those the home has, by homes that have both (Sarwar et al. 2001, Deshpande and Karypis 2004)."""
 
     neighbours: int = 100  # k: how many similar rules each rule keeps
     shrinkage: float = 20.0  # added to the denominator of the cosine; 0 is the plain cosine
@@ -37,10 +36,8 @@ class ItemNeighbours:
     }
 
     def __post_init__(self) -> None:
-        if self.neighbours < 1:
-            raise DataError(f"itemknn: {self.neighbours} neighbours; give at least 1")
-        if not self.shrinkage >= 0:
-            raise DataError(f"itemknn: shrinkage {self.shrinkage} is negative; 0 is the plain cosine")
+        check_range("itemknn", self, "at least 1", "neighbours")
+        check_range("itemknn", self, "at least 0", "shrinkage")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """Count the homes of every two rules, then keep the k largest similarities of each."""
@@ -51,22 +48,22 @@ class ItemNeighbours:
         pairs = (have.T @ have).tocoo()
         other = pairs.row != pairs.col
         known, wanted, both = pairs.row[other], pairs.col[other], pairs.data[other]
-        alike = both / (np.sqrt(homes[known] * homes[wanted]) + self.shrinkage)
-        order = np.lexsort((known, -alike, wanted))  # equally similar rules in the order of their numbers
+        similarity = both / (np.sqrt(homes[known] * homes[wanted]) + self.shrinkage)
+        order = np.lexsort((known, -similarity, wanted))  # ties in the order of rules
         place = np.arange(len(order)) - np.searchsorted(wanted[order], wanted[order])
         kept = order[place < self.neighbours]
-        similarity = coo_array((alike[kept], (known[kept], wanted[kept])), shape=(len(items), len(items))).tocsr()
-        fitted = ItemNeighboursModel(items, train, similarity)
+        table = coo_array((similarity[kept], (known[kept], wanted[kept])), shape=(len(items), len(items))).tocsr()
+        fitted = ItemNeighboursModel(items, train, table)
         on_round(1, 1, fitted, {})
         return fitted
 
 
 class ItemNeighboursModel(UserItemModel):
-    """Scores are sums of similarities to the rules that a home has; a home without any is not answered."""
+    """Scores are sums of similarities to the rules that a home has; a home without rules gets none."""
 
     def __init__(self, items: Items, train: Homes, similarity: csr_array) -> None:
         super().__init__(items, train)
-        self.similarity = similarity  # [n_items, n_items]  from the rule that is there to the rule that may come
+        self.similarity = similarity  # [n_items, n_items]  from a rule that the home has
 
     def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
         """The sums, 0 where none of the home's rules is among the most similar ones."""

@@ -68,7 +68,7 @@ class UserItemModel(ABC):
 
     @abstractmethod
     def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
-        """[len(which), n_items] for these homes, given their rules; a row of NaN for a home it cannot answer."""
+        """[len(which), n_items] for these homes, given their rules; a row of NaN for a home that it cannot score."""
 
     def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
         """Logits of the items that the devices' types make of each relation; NaN where training had no such item."""
@@ -84,36 +84,32 @@ class UserItemModel(ABC):
         return self._users.get_indexer(pd.Index(homes.users[which])).astype(np.int64)
 
 
-# --- Who could have a rule at all: homes that own a device of its trigger type and one of its action type.
-
-
 def homes_with_both(homes: Homes) -> npt.NDArray[np.float64]:
-    """[n_types ** 2]: how many homes own devices of both types of each ordered pair; one device of a type is enough."""
+    """[n_types ** 2]: how many homes own devices of both types of each ordered pair, so that they could have a rule."""
     place = homes.device_home, homes.device_type
     owns = csr_array((np.ones(homes.n_devices), place), shape=(homes.n_homes, len(homes.types)))
     owns.data[:] = 1.0
     return np.asarray((owns.T @ owns).todense(), dtype=np.float64).ravel()
 
 
-# --- Rules that a home does not have, drawn as items to stand against those it has.
-#
-# Within a home a draw is uniform over its candidates: the items whose two entity types it owns, which are what it will be
-# asked about, or all items. A draw that hits a rule of the home is left out, so a home that has nearly all gets fewer.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class NonRules:
-    """The candidates of every home as one run each, and the rules to keep clear of."""
+    """Draws negative items for homes: rules that they do not have.
+
+    Within a home a draw is uniform over its candidates: the items whose two entity types it owns, which are those that
+    it will be scored on, or all items. A draw that hits a rule of the home is dropped, so a home that has nearly all
+    gets fewer.
+    """
 
     n_items: int
     rule: Array  # [n_rules]  home * n_items + item, sorted
     start: Array  # [n_homes]  where the run of each home begins
     length: Array  # [n_homes]
-    candidate: npt.NDArray[np.int32]  # items, home by home; all items once where any may be drawn
+    candidate: npt.NDArray[np.int32]  # items, home by home; all items once if any may be drawn
 
     @classmethod
     def of(cls, homes: Homes, items: Items, *, owned: bool = True) -> NonRules:
-        """Of these homes and their rules; `owned` draws only items whose entity types the home owns."""
+        """For these homes and their rules; `owned` draws only items whose entity types the home owns."""
         known = items.matrix(homes)
         home = np.repeat(np.arange(homes.n_homes), np.diff(known.indptr))
         rule = np.sort(home * len(items) + known.indices)
@@ -123,9 +119,9 @@ class NonRules:
         return cls(len(items), rule, none, none + len(items), np.arange(len(items), dtype=np.int32))
 
     def draw(self, home: Array, rng: np.random.Generator, *, rules: Array | None = None) -> tuple[Array, Array]:
-        """One draw for each of these homes, each of which has a candidate: the places in `home` that got one, its item.
+        """One draw for each of these homes, which all have candidates: the positions in `home` that got one, its item.
 
-        `rules` are the keys (home * n_items + item, sorted) to keep clear of in place of all rules.
+        `rules` are the keys (home * n_items + item, sorted) to avoid instead of all rules.
         """
         rules = self.rule if rules is None else rules
         item = self.candidate[self.start[home] + rng.integers(0, self.length[home])].astype(np.int64)

@@ -6,7 +6,7 @@ root of both degrees, and its embedding is the mean of layers 0 to K. The propag
 BPR: a rule of the home before a sampled non-rule.
 
 A home in layer k + 1 is made of rules in layer k. So a home is folded in by its rules as they were trained: one never
-seen in training has layer 0 = 0, and one of the training data its own and thereby just its trained embedding.
+seen in training has layer 0 = 0, and one of the training data its own and so its trained embedding.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from torch.nn.functional import softplus
 from torch_geometric.nn.models import LightGCN
 
 from baselines.items import Items, NonRules, UserItemModel
-from baselines.method import OnRound, ignore
+from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
-from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 
 Vectors: TypeAlias = npt.NDArray[np.float64]
@@ -55,9 +54,7 @@ class LightGraphConvolution:
     regularization: float = 0.05  # on the squared length of the embeddings in layer 0 that a step uses
 
     def __post_init__(self) -> None:
-        for name in ("dimension", "layers", "non_rules", "epochs"):
-            if getattr(self, name) < 1:
-                raise DataError(f"lightgcn: {name} {getattr(self, name)} is not at least 1")
+        check_range("lightgcn", self, "at least 1", "dimension", "layers", "non_rules", "epochs")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> LightGcnModel:
         """Full-batch Adam on the ranking loss."""
@@ -65,9 +62,9 @@ class LightGraphConvolution:
         known = items.matrix(train)
         home, item = np.repeat(np.arange(train.n_homes), np.diff(known.indptr)), known.indices.astype(np.int64)
         non_rules = NonRules.of(train, items, owned=self.owned)
-        with torch.random.fork_rng(devices=[]):  # LightGCN draws from torch's own random state, which is put back
+        with torch.random.fork_rng(devices=[]):  # LightGCN draws from torch's global random state
             torch.manual_seed(int(rng.integers(2**63)))
-            # Weights of edges are worked out once, here, and not in every layer.
+            # Edge weights are computed once, here, and not in every layer.
             model = LightGCN(train.n_homes + len(items), self.dimension, self.layers, normalize=False)
         edges, weights = graph(known)
         optimizer = torch.optim.Adam(model.parameters(), lr=self.learning_rate, fused=True)
@@ -90,7 +87,7 @@ class LightGraphConvolution:
         return LightGcnModel(items, train, model, known)
 
     def _penalty(self, weight: Tensor, nodes: tuple[Tensor, ...]) -> Tensor:
-        """Mean over the triples of half the squared length of their embeddings: each node as often as it is used."""
+        """Mean over the triples of half the squared length of their embeddings."""
         used = torch.bincount(torch.cat(nodes), minlength=len(weight))
         return (used * weight.square().sum(dim=1)).sum() / (2 * max(len(nodes[0]), 1))
 
@@ -116,17 +113,17 @@ def propagated(model: LightGCN, known: csr_array) -> list[Tensor]:
 
 
 class LightGcnModel(UserItemModel):
-    """The trained embeddings; a home without a known rule is not answered."""
+    """The trained embeddings; a home without rules gets no scores."""
 
     def __init__(self, items: Items, train: Homes, model: LightGCN, known: csr_array) -> None:
         super().__init__(items, train)
-        # In float64, so that in the float32 of scores it does not matter which homes share a product.
+        # In float64: rounded to float32 the scores do not depend on which homes share a product.
         layers = [layer.double().numpy() / (model.num_layers + 1) for layer in propagated(model, known)]
         rules = [layer[train.n_homes :] for layer in layers]
         degree = np.maximum(np.bincount(known.indices, minlength=len(items)), 1)
         self.rules: Vectors = np.sum(rules, axis=0)  # [n_items, dimension]
-        self.first: Vectors = layers[0][: train.n_homes].copy()  # [n_homes, dimension]  what a home brings itself
-        # [n_items, dimension]  what a home gathers of a rule that it has, but for the home's own degree
+        self.first: Vectors = layers[0][: train.n_homes].copy()  # [n_homes, dimension]  the home's own part
+        # [n_items, dimension]  what a home gathers from a rule that it has, before dividing by its own degree
         self.sent: Vectors = np.sum(rules[:-1], axis=0) / np.sqrt(degree)[:, None]
 
     def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:

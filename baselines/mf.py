@@ -9,9 +9,13 @@
   feedback", UAI: the rules of a home above sampled others.
 - logistic: Johnson (2014), "Logistic matrix factorization for implicit feedback data", NIPS workshop.
 
-Factors of a home that was not in training, or whose known rules have changed since, are worked out from its rules with
-the factors of the rules held fixed (fold-in, see baselines/mf.py); with als those of all homes are. One thread,
-since with more the order of additions, and with it the last bits, would change from run to run.
+Factors of a home that was not in training, or whose known rules have changed since, are computed from its rules with
+the factors of the rules held fixed (fold-in); with als those of all homes are. One thread, since with more the order of
+additions, and with it the last bits, would change from run to run.
+
+Least squares has its fold-in in closed form. For the two solvers that take steps on sampled rules, a home repeats the
+solver's own steps from zero with the expectation in place of the sample: nothing is drawn, so the result depends on the
+home's rules alone. Both problems are convex in the home's factors, and the steps end where those of training do.
 """
 
 from __future__ import annotations
@@ -34,16 +38,10 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from baselines.items import Items, UserItemModel
-from baselines.method import Fitted, OnRound, ignore
+from baselines.method import Fitted, OnRound, check_range, ignore
 from baselines.registry import register
-from datasets.common.errors import DataError, unknown
+from datasets.common.errors import unknown
 from datasets.homes import Array, Homes
-
-# --- The factors of a home from its known rules, the factors of the rules held fixed.
-#
-# Least squares has its fold-in in closed form. For the two solvers that take steps on sampled rules, a home repeats the
-# solver's own steps from zero with the expectation in place of the sample: nothing is drawn, so the answer depends on
-# the home's rules alone. Both problems are convex in the home's factors, and the steps end where those of training do.
 
 Factors = npt.NDArray[np.float64]
 
@@ -56,7 +54,7 @@ def ranking_fold_in(
 ) -> Factors:
     """BPR's steps: sum over rules i of the home of E_j[sigmoid(s_j - s_i) (y_i - y_j) - regularization x].
 
-    j is drawn by `popularity` [n_items] and passed over if the home has it. The last column of `items` is a bias.
+    j is drawn by `popularity` [n_items] and skipped if the home has it. The last column of `items` is a bias.
     """
     vectors, bias = items[:, :-1], items[:, -1]
     homes = np.ones((have.shape[0], items.shape[1]))
@@ -102,7 +100,7 @@ def logistic_fold_in(
 
 
 def _runs(rows: npt.NDArray[np.integer], n_items: int) -> list[slice]:
-    """Neighbouring homes whose rows [each n_items long] fit into memory together; a larger home stands alone."""
+    """Consecutive homes whose rows [each n_items long] fit into CELLS; a larger home is alone."""
     number = np.cumsum(rows) * n_items // CELLS
     bounds = [*np.flatnonzero(np.diff(number, prepend=-1)), len(rows)]
     return [slice(first, end) for first, end in pairwise(bounds)]
@@ -114,12 +112,12 @@ FoldIn: TypeAlias = Callable[[csr_array], Factors]
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What a solver did best with on validation data, over all of the data sets together."""
+    """The best hyper-parameters of a solver on validation data, over all data sets."""
 
     factors: int
     regularization: float
     iterations: int
-    learning_rate: float = 0.0  # als takes none
+    learning_rate: float = 0.0  # als has none
 
 
 TUNED = {
@@ -135,13 +133,13 @@ class MatrixFactorization:
     """Homes and rules as short vectors whose product says how well they go together (implicit's ALS, BPR, logistic)."""
 
     solver: Solver = "als"  # the loss
-    factors: int = 0  # length of the vectors; 0, here and below: what the solver does best with, see TUNED
+    factors: int = 0  # length of the vectors; 0, here and below: the tuned value, see TUNED
     regularization: float = 0.0  # on the squared length of the vectors; als: times sqrt(homes x rules)
     iterations: int = 0  # rounds
-    alpha: float = 50.0  # als: weight of a rule that a home has, against 1 for one that it has not
+    alpha: float = 50.0  # als: weight of a rule that a home has, against 1 for one that it lacks
     learning_rate: float = 0.0  # bpr and logistic: size of a step
 
-    # Of als; the others have their own scales, so `solver` is chosen by hand.
+    # Of als; the others have scales of their own, so `solver` is chosen by hand.
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
         "factors": ("int", 8, 128),
         "regularization": ("log", 0.01, 0.3),
@@ -153,21 +151,19 @@ class MatrixFactorization:
         if self.solver not in TUNED:
             raise unknown("solver of mf", self.solver, TUNED)
         for name in ("factors", "regularization", "iterations", "learning_rate"):
-            if not getattr(self, name) >= 0:
-                raise DataError(f"mf: {name} {getattr(self, name)} is negative")
-            if getattr(self, name) == 0:  # written down in full: the parameters are the key of a result
+            check_range("mf", self, "at least 0", name)
+            if getattr(self, name) == 0:  # stored in full: the parameters are the key of a result
                 object.__setattr__(self, name, getattr(TUNED[self.solver], name))
-        if not self.alpha > 0:
-            raise DataError(f"mf: alpha {self.alpha} is not above 0, e.g. 50.0")
+        check_range("mf", self, "above 0", "alpha")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
-        """Factorize; `on_round` sees the model as it stands after every round."""
+        """Factorize; `on_round` gets the model after every round."""
         items = Items.of(train)
         have = items.matrix(train)
         seed = int(rng.integers(2**31))
-        if not len(items):  # the solvers draw from the rules and would read beyond an empty list
+        if not len(items):  # the solvers would read beyond an empty list of rules
             return MatrixFactorizationModel(items, train, np.zeros((0, 1)), lambda own: np.zeros((own.shape[0], 1)))
-        # ALS is many small products: threads of the BLAS below would slow it down, and implicit warns of them.
+        # ALS is many small products: BLAS threads would slow it down, and implicit warns about them.
         with threadpool_limits(1, "blas"):
             model = self._solver(have, seed)
 
@@ -192,7 +188,7 @@ class MatrixFactorization:
         return solver(learning_rate=self.learning_rate, **options)
 
     def _fitted(self, items: Items, train: Homes, have: csr_array, model: MatrixFactorizationBase) -> Fitted:
-        """What a solver has found so far, copied: it goes on changing its own."""
+        """The current state of a solver, copied, since the solver overwrites its own."""
         factors = np.array(model.item_factors, np.float64)
         if self.solver == "als":
             solved = self._solver(have, seed=0)
@@ -216,14 +212,14 @@ class MatrixFactorization:
 
 
 class Trained(NamedTuple):
-    """The training homes: what they had and the factors that came of it."""
+    """The training homes: their rules and the resulting factors."""
 
     have: csr_array  # [n_homes, n_items]
     factors: Factors  # [n_homes, n_factors]
 
 
 class MatrixFactorizationModel(UserItemModel):
-    """Scores are products of the rules' factors with those of the home; a home without a known rule has none."""
+    """Scores are products of the rules' factors with those of the home; a home without rules gets none."""
 
     def __init__(
         self, items: Items, train: Homes, factors: Factors, fold_in: FoldIn, trained: Trained | None = None
@@ -234,7 +230,7 @@ class MatrixFactorizationModel(UserItemModel):
         self.trained = trained  # None: every home is folded in
 
     def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
-        """In float64, so that in the float32 of scores it does not matter which homes share a product."""
+        """In float64: rounded to float32 the scores do not depend on which homes share a product."""
         have = self.items.matrix(homes)[which]
         scores = self._home_factors(homes, which, have) @ self.factors.T
         scores[np.diff(have.indptr) == 0] = np.nan
@@ -252,7 +248,7 @@ class MatrixFactorizationModel(UserItemModel):
 
 
 def _for_implicit(have: csr_array) -> csr_matrix:
-    """The only kind of sparse matrix that implicit takes, with its number types."""
+    """The only kind of sparse matrix that implicit accepts, with its number types."""
     return csr_matrix(
         (have.data.astype(np.float32), have.indices.astype(np.int32), have.indptr.astype(np.int32)), have.shape
     )

@@ -1,4 +1,4 @@
-"""The most used rules: the floor that every method has to clear.
+"""The most used rules: the baseline that every method has to beat.
 
 Cremonesi, Koren and Turrin (2010), "Performance of recommender algorithms on top-N recommendation tasks", RecSys, show
 how hard to beat it is on the list that a person sees.
@@ -15,13 +15,13 @@ from scipy.sparse import csr_array
 from scipy.special import logit
 
 from baselines.items import homes_with_both
-from baselines.method import Fitted, OnRound, Scores, ignore
+from baselines.method import Fitted, OnRound, Scores, check_range, ignore
 from baselines.registry import register
-from datasets.common.errors import DataError, unknown
+from datasets.common.errors import unknown
 from datasets.homes import Array, Homes
 
 By: TypeAlias = Literal["owners", "type_pair", "global"]
-Shares: TypeAlias = npt.NDArray[np.float64]
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 @register("popularity")
@@ -30,7 +30,7 @@ class Popularity:
     """The share of homes that already use a relation between devices of these two types."""
 
     by: By = "owners"  # of homes with both types; type_pair: of all homes; global: of all, whatever the types
-    smoothing: float = 5.0  # so many more homes, which use the relation as often as is usual over all types
+    smoothing: float = 5.0  # pseudo-count of homes that use the relation as often as over all types
 
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
         "by": ("choice", "owners", "type_pair", "global"),
@@ -40,11 +40,10 @@ class Popularity:
     def __post_init__(self) -> None:
         if self.by not in get_args(By):
             raise unknown("by of popularity", self.by, get_args(By))
-        if not self.smoothing > 0:
-            raise DataError(f"popularity: smoothing {self.smoothing} is not above 0, e.g. 1.0")
+        check_range("popularity", self, "above 0", "smoothing")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
-        """Count homes, not devices: several rules of one kind in a home count once."""
+        """Count homes, not devices: equal rules of a home count once."""
         del rng
         n_types, n_relations = len(train.types), len(train.relations)
         trigger_type, relation, action_type = train.typed()
@@ -59,12 +58,12 @@ class Popularity:
 
 
 class PopularityModel:
-    """The same list for every home, with known rules or none; a rule that no home has is answered by the smoothing."""
+    """The same list for every home; a rule that no home has gets the score of the smoothing."""
 
-    def __init__(self, used: csr_array, homes: Shares, rate: Shares, smoothing: float) -> None:
+    def __init__(self, used: csr_array, homes: Floats, rate: Floats, smoothing: float) -> None:
         self._used = used  # [n_types ** 2, n_relations]  homes that use the relation from a type to another
-        self._homes = homes  # [n_types ** 2]  of how many
-        self._rate = rate  # [n_relations]  the same share over all pairs of types together
+        self._homes = homes  # [n_types ** 2]  out of so many
+        self._rate = rate  # [n_relations]  the same share over all pairs of types
         self._smoothing = smoothing
 
     def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:

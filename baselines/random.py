@@ -1,4 +1,4 @@
-"""Rules in random order: what a list is worth that knows nothing. Every method has to clear it by far."""
+"""Rules in random order: what a list without any knowledge is worth."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RandomOrder:
     learns: ClassVar[bool] = False
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
-        """Only the seed; the homes teach it nothing."""
+        """Only the seed matters; nothing is learned from the homes."""
         del train
         fitted = RandomOrderModel(int(rng.integers(2**63)))
         on_round(1, 1, fitted, {})
@@ -32,7 +32,7 @@ class RandomOrder:
 
 
 class RandomOrderModel:
-    """Scores by hashing (seed, user, trigger, action, relation): the same whatever else is asked along with them."""
+    """Scores by hashing (seed, user, trigger, action, relation): independent of what else is scored."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -46,7 +46,7 @@ class RandomOrderModel:
             pair = _mix(pair ^ part)
         relation = _mix(np.arange(len(homes.relations), dtype=np.uint64))
         cell = _mix(pair[:, None] ^ relation)
-        return (cell >> np.uint64(40)).astype(np.float32) / np.float32(2**24)  # 24 bits are what float32 can tell apart
+        return (cell >> np.uint64(40)).astype(np.float32) / np.float32(2**24)  # the 24 bits that float32 distinguishes
 
 
 def _bits(ids: Ids) -> Bits:

@@ -1,8 +1,8 @@
-"""GraphRule as a loop over homes, one small graph after the other: what the packed batch is timed against.
+"""GraphRule as a loop over homes, one small graph after the other: the reference that `GraphBatch` is timed against.
 
-This is how the authors' public code goes about it: each home's graph passes through two GraphSAGE layers, the predictor
-gives all relations of the pairs that are asked about, the losses of all homes are added up, and one step of Adam
-follows. Written with torch-geometric's layers, so that it also checks our own.
+This is what the authors' public code does: each home's graph passes through two GraphSAGE layers, the predictor scores
+all relations of the candidates' pairs, the losses of all homes are added up, and one step of Adam follows. Written with
+torch-geometric's layers, so that it also checks our own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedrule.training.examples import Examples
 
 
 class HomeGraph(NamedTuple):
-    """One home: its devices, the rules that send messages, and what is asked about."""
+    """One home: its devices, the rules that send messages, and the candidates to score."""
 
     features: Tensor  # [n_devices, n_types]
     messages: Tensor  # [2, n_rules]  from trigger to action
@@ -64,7 +64,7 @@ class HomeByHome:
 
 
 def home_graphs(examples: Examples, most: int) -> list[HomeGraph]:
-    """The first homes of which something is asked, each as a graph of its own."""
+    """The first homes with candidates, each as a graph of its own."""
     homes, candidates = examples.context, examples.candidates
     found = []
     for home in np.unique(candidates.home)[:most].tolist():
@@ -78,7 +78,7 @@ def home_graphs(examples: Examples, most: int) -> list[HomeGraph]:
 
 
 def whole_homes(homes: Homes, most: int, *, self_pairs: bool) -> list[HomeGraph]:
-    """The first homes, asked about all pairs of their devices."""
+    """The first homes, with all pairs of their devices as candidates."""
     found = []
     for home in range(min(most, homes.n_homes)):
         features, messages = _graph(homes, home)
@@ -92,8 +92,8 @@ def whole_homes(homes: Homes, most: int, *, self_pairs: bool) -> list[HomeGraph]
 def _graph(homes: Homes, home: int) -> tuple[Tensor, Tensor]:
     """Features and messages of one home."""
     first, end = homes.device_start[home : home + 2].tolist()
-    begin, behind = homes.rule_start[home : home + 2].tolist()
-    ends = np.stack([homes.rules.trigger[begin:behind], homes.rules.action[begin:behind]]) - first
+    first_rule, end_rule = homes.rule_start[home : home + 2].tolist()
+    ends = np.stack([column[first_rule:end_rule] for column in (homes.rules.trigger, homes.rules.action)]) - first
     features = one_hot(torch.tensor(homes.device_type[first:end]), len(homes.types))
     return features.float(), torch.tensor(ends)
 

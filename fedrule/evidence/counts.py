@@ -1,8 +1,13 @@
-"""How often combinations of values occur in some rows, and how often each of other rows would find its own there.
+"""Pattern counts: how many rules, and how many homes, agree with a candidate in some of its columns.
 
-Several choices of columns are counted at once. Those that begin alike share the work, and a row whose beginning never
-occurs is done with: combinations are numbered column by column, the new number of (a, b, c) being that of
-(number of (a, b), c) among those that occur.
+A rule <trigger, (state, act), action> has two devices, their types, and a relation of two halves: the state of the
+trigger that sets it off and what is done to the action device. A pattern names the columns in which two rules agree.
+What a home already does with this trigger, in this state, to devices of that type, is a pattern; so is how many homes
+open a door to switch on a light.
+
+Several patterns are counted at once. Those with a common prefix share the work, and a row whose prefix never occurs
+needs no more: combinations are numbered column by column, the number of (a, b, c) being that of (number of (a, b), c)
+among those that occur.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from baselines.items import homes_with_both
 from datasets.homes import Array, Homes, Mask, Rules
 from datasets.valid import typed_cells
 
-DENSE = 1 << 19  # combinations up to which each has its number in a table; beyond, those that occur are searched
+DENSE = 1 << 19  # up to so many combinations numbers are in a table; beyond, they are searched for
 
 Pattern: TypeAlias = tuple[str, ...]  # names of columns
 
@@ -36,24 +41,24 @@ Columns: TypeAlias = Mapping[str, Column]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """The combinations of a pattern that occur, numbered from 1; 0 is any other."""
+    """The combinations of a pattern that occur, numbered from 1; 0 is any other one."""
 
     size: int  # of the last column
     table: Array | None  # [numbers before the last column, size]  flat; None where it would be large
-    key: Array  # [n_occurring]  sorted places in that table
+    key: Array  # [n_occurring]  sorted positions in that table
     count: Array  # [n_occurring + 1]  rows by number; none of number 0
 
     @classmethod
-    def of(cls, before: Array, many_before: int, column: Column) -> Level:
-        """Beneath the numbers that the columns before have given to the same rows."""
+    def of(cls, before: Array, n_before: int, column: Column) -> Level:
+        """From the numbers of the same rows by the columns before."""
         place = before * column.size + column.values
         ordered = np.sort(place)  # `np.unique` hashes, which takes far longer
         first: Mask = np.diff(ordered, prepend=-1) != 0
         key = ordered[first]
         count = np.diff(np.flatnonzero(np.append(first, True)), prepend=0)  # begins with 0, for number 0
         table = None
-        if many_before * column.size <= DENSE:
-            table = np.zeros(many_before * column.size, dtype=np.int64)
+        if n_before * column.size <= DENSE:
+            table = np.zeros(n_before * column.size, dtype=np.int64)
             table[key] = np.arange(1, len(key) + 1)
         return cls(column.size, table, key, count)
 
@@ -73,31 +78,31 @@ class Level:
 class PatternCounts:
     """The combinations of several patterns in some rows."""
 
-    levels: Mapping[Pattern, Level]  # of the patterns and of all that they begin with, which comes before them
+    levels: Mapping[Pattern, Level]  # of the patterns and of all their prefixes, which come before them
 
     @classmethod
     def of(cls, rows: Columns, patterns: Iterable[Pattern]) -> PatternCounts:
-        """Count what these rows have; a pattern names one column at least."""
+        """Count these rows; a pattern names one column at least."""
         levels: dict[Pattern, Level] = {}
-        number: dict[Pattern, Array] = {(): _all_alike(rows)}
-        for pattern in _beginnings(patterns):
+        number: dict[Pattern, Array] = {(): _ones(rows)}
+        for pattern in _prefixes(patterns):
             if pattern not in levels:
                 before, column = pattern[:-1], rows[pattern[-1]]
-                many_before = len(levels[before].count) if before else 2
-                levels[pattern] = Level.of(number[before], many_before, column)
+                n_before = len(levels[before].count) if before else 2
+                levels[pattern] = Level.of(number[before], n_before, column)
                 number[pattern] = levels[pattern].find(number[before], column.values)
         return cls(levels)
 
     def find(self, rows: Columns) -> dict[Pattern, Array]:
         """For each pattern the number of each row's combination, by columns of the same names and sizes."""
-        number: dict[Pattern, Array] = {(): _all_alike(rows)}
+        number: dict[Pattern, Array] = {(): _ones(rows)}
         for pattern, level in self.levels.items():
             number[pattern] = level.find(number[pattern[:-1]], rows[pattern[-1]].values)
         return number
 
     def only(self, patterns: Iterable[Pattern]) -> PatternCounts:
         """The same for some of the patterns."""
-        kept = set(_beginnings(patterns))
+        kept = set(_prefixes(patterns))
         return PatternCounts({pattern: level for pattern, level in self.levels.items() if pattern in kept})
 
     def count(self, pattern: Pattern) -> Array:
@@ -110,25 +115,18 @@ class PatternCounts:
         return np.bincount(level.key // max(level.size, 1), minlength=len(self.count(pattern[:-1])))
 
 
-def _beginnings(patterns: Iterable[Pattern]) -> list[Pattern]:
-    """The first column of each pattern, its first two, and so on to itself."""
+def _prefixes(patterns: Iterable[Pattern]) -> list[Pattern]:
+    """The first column of each pattern, its first two, and so on up to itself."""
     return [pattern[:end] for pattern in patterns for end in range(1, len(pattern) + 1)]
 
 
-def _all_alike(rows: Columns) -> Array:
-    """The number 1 for each row: before the first column they do not differ."""
+def _ones(rows: Columns) -> Array:
+    """The number 1 for each row: before the first column all are equal."""
     return np.ones(len(next(iter(rows.values())).values), dtype=np.int64)
 
 
-# --- Rules as rows of named columns, and the patterns in which a candidate may agree with the rules that are there.
-#
-# A rule <trigger, (state, act), action> has two devices, their types, and a relation of two halves: the state of the
-# trigger that sets it off and what is done to the action device. A pattern names the columns in which two rules agree.
-# What a home already does with this trigger, in this state, to devices of that type, is a pattern; so is how many homes
-# open a door to switch on a light.
-
 # Patterns among the rules of one home. `place` is the action device counted within its home: with a trigger it says the
-# same as `action`, in far fewer combinations. What begins alike is counted together (fedrule/evidence/counts.py).
+# same as `action`, in far fewer combinations.
 OF_HOME: tuple[Pattern, ...] = (
     ("home",),
     ("home", "relation"),
@@ -160,9 +158,9 @@ OF_HOME: tuple[Pattern, ...] = (
     ("trigger", "place", "state"),
     ("trigger", "place", "act"),
 )
-# The same with the candidate turned round: what its action device triggers, what acts on its trigger device, and both.
-TURNED: tuple[Pattern, ...] = (("trigger",), ("action",), ("trigger", "place"))
-# Patterns among all homes, and whom to compare with: homes that own the type of the trigger, of the action, or both.
+# The same for the reversed candidate: what its action device triggers, what acts on its trigger device, and both.
+REVERSED: tuple[Pattern, ...] = (("trigger",), ("action",), ("trigger", "place"))
+# Patterns among all homes, and the homes to compare with: those that own the type of the trigger, the action, or both.
 OF_ALL_HOMES: tuple[tuple[Pattern, str], ...] = (
     (("trigger_type", "action_type", "relation"), "both"),
     (("trigger_type", "action_type", "state"), "both"),
@@ -178,7 +176,7 @@ OF_ALL_HOMES: tuple[tuple[Pattern, str], ...] = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """How rules of some homes, or candidates, are read as columns."""
+    """How rules or candidates of some homes are read as columns."""
 
     homes: Homes
     state: Column  # [n_relations]
@@ -187,8 +185,8 @@ class Reading:
 
     @classmethod
     def of(cls, homes: Homes) -> Reading:
-        state = _numbered([relation.trigger for relation in homes.relations])
-        act = _numbered([relation.action for relation in homes.relations])
+        state = _encoded([relation.trigger for relation in homes.relations])
+        act = _encoded([relation.action for relation in homes.relations])
         start = homes.device_start
         place = np.arange(homes.n_devices) - start[homes.device_home]
         return cls(homes, state, act, Column(place, int(np.diff(start).max(initial=1))))
@@ -205,8 +203,8 @@ class Reading:
             **self.typed(trigger_type, relation, action_type),
         }
 
-    def turned(self, rules: Rules) -> Columns:
-        """The columns of TURNED, of these rules with trigger and action exchanged."""
+    def reversed(self, rules: Rules) -> Columns:
+        """The columns of REVERSED, of these rules with trigger and action exchanged."""
         return {
             "trigger": Column(rules.action, self.homes.n_devices),
             "action": Column(rules.trigger, self.homes.n_devices),
@@ -214,7 +212,7 @@ class Reading:
         }
 
     def typed(self, trigger_type: Array, relation: Array, action_type: Array) -> Columns:
-        """The columns that do not tell devices of one type apart, of any home's rules."""
+        """The columns that do not distinguish devices of one type, of any home's rules."""
         return {
             "trigger_type": Column(trigger_type, len(self.homes.types)),
             "action_type": Column(action_type, len(self.homes.types)),
@@ -224,19 +222,13 @@ class Reading:
         }
 
 
-def _numbered(words: list[str]) -> Column:
-    """The same number for the same word."""
+def _encoded(words: list[str]) -> Column:
+    """Equal words have equal numbers."""
     number = {word: n for n, word in enumerate(sorted(set(words)))}
     return Column(np.array([number[word] for word in words], dtype=np.int64), len(number))
 
 
-# --- Of the homes that could have a rule like a candidate, how many have one.
-#
-# What is like a rule is a pattern of types and relation (fedrule/evidence/counts.py), so that the answer is the same for all
-# candidates of one typed rule, whichever home asks. In training a home does not count for its own candidates. All that it
-# changes is whether one home less has the pattern: both answers are worked out for each typed rule.
-
-HAVE, COULD = 0.3, 3.0  # added to both counts of a share: what nobody has is rare and not impossible
+HAVE, COULD = 0.3, 3.0  # added to both counts of a frequency: what no home has is rare and not impossible
 PATTERNS = tuple(pattern for pattern, _ in OF_ALL_HOMES)
 NAMES = (
     *(f"share of homes, same {', '.join(pattern)}" for pattern in PATTERNS),
@@ -248,10 +240,15 @@ OF_NAMES = (*PATTERNS, PATTERNS[0], PATTERNS[0])  # the pattern that decides whe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HomeFrequencies:
-    """What was counted over all training homes."""
+    """Of the training homes that could have a rule like a candidate, how many have one.
+
+    Rules are alike by a pattern of types and relation, so that the answer is the same for all candidates of one typed
+    rule in any home. In training a home does not count for its own candidates: then one home less may have the
+    pattern, and both answers are computed for each typed rule.
+    """
 
     n_homes: int
-    tallies: PatternCounts  # of the patterns
+    counts: PatternCounts
     have: tuple[Array, ...]  # for each of them the homes with a combination, by its number
     both: npt.NDArray[np.float64]  # [n_types, n_types]  homes that own devices of both types
 
@@ -259,20 +256,20 @@ class HomeFrequencies:
     def of(cls, train: Homes) -> HomeFrequencies:
         """Count; a home counts once for a combination, however many of its rules have it."""
         by_home = [(*pattern, "home") for pattern in PATTERNS]
-        tallies = PatternCounts.of(Reading.of(train).columns(train.rules), by_home)
-        have = tuple(tallies.distinct(pattern) for pattern in by_home)
+        counts = PatternCounts.of(Reading.of(train).columns(train.rules), by_home)
+        have = tuple(counts.distinct(pattern) for pattern in by_home)
         both = homes_with_both(train).reshape(len(train.types), len(train.types))
-        return cls(train.n_homes, tallies.only(PATTERNS), have, both)
+        return cls(train.n_homes, counts.only(PATTERNS), have, both)
 
     def table(self, reading: Reading, cell: Array, *, less: int) -> npt.NDArray[np.float32]:
         """[n_names, 2, n_cells]: logarithms for typed rules, given as cells of the valid-rule tensor.
 
-        First as counted, then with one home less that has each pattern; with one home `less` that could, in both.
+        First as counted, then with one home less that has each pattern; in both with `less` homes less that could.
         """
         homes = reading.homes
         trigger_type, action_type, relation = typed_cells(cell, len(homes.types), len(homes.relations))
-        number = self.tallies.find(reading.typed(trigger_type, relation, action_type))
-        # Below 0 is what no home asks about, for it would be one of those that could.
+        number = self.counts.find(reading.typed(trigger_type, relation, action_type))
+        # Below 0 only for types that no home owns, which has no candidates then.
         both, owners = np.maximum(self.both - less, 0), np.maximum(np.diag(self.both) - less, 0)
         could: dict[str, npt.NDArray[np.float64]] = {
             "both": both[trigger_type, action_type],
@@ -281,10 +278,10 @@ class HomeFrequencies:
             "all": np.full(len(cell), float(self.n_homes - less)),
         }
         table = np.empty((len(NAMES), 2, len(cell)), dtype=np.float32)
-        for at, ((pattern, whom), by_number) in enumerate(zip(OF_ALL_HOMES, self.have, strict=True)):
+        for at, ((pattern, owners_of), by_number) in enumerate(zip(OF_ALL_HOMES, self.have, strict=True)):
             have = by_number[number[pattern]]
             have = np.stack([have, np.maximum(have - 1, 0)])
-            table[at] = np.log((have + HAVE) / (could[whom] + COULD))
+            table[at] = np.log((have + HAVE) / (could[owners_of] + COULD))
             if at == 0:
                 table[-2] = np.log1p(have)
         table[-1] = np.log1p(could["both"])

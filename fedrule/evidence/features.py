@@ -1,9 +1,9 @@
-"""Plain graph features of a candidate: what its home and all homes already do that is like it.
+"""Plain graph features of a candidate: what its home and all homes already do that is similar.
 
 Counts, as logarithms, of rules of the home that agree with the candidate in a pattern, of homes with a rule of the
 pattern against homes that could have one, of devices, and of paths through the home's rules from its trigger to its
 action; how well the candidate goes with the home's other rules (EASE); and whether it acts on itself. In training, all
-that is counted over homes leaves the candidate's own home out.
+counts over homes leave out the candidate's own home.
 """
 
 from __future__ import annotations
@@ -18,18 +18,8 @@ from scipy.sparse import csr_array, diags_array
 from baselines.ease import Cooccurrence
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
-from fedrule.evidence import counts as shares
-from fedrule.evidence.counts import OF_HOME, TURNED, Column, HomeFrequencies, Pattern, PatternCounts, Reading
-
-# --- Paths through a home's rules that would lead where a candidate leads.
-#
-# With A the matrix [n_devices, n_devices] of who acts on whom, a candidate i -> j is compared with
-#
-#     A A        i acts on something that acts on j,
-#     A^T A      something acts on both,
-#     A A^T      both act on something,
-#     A A^T A    i acts on what others act on who also act on j: what a recommender does with users and items, with the
-#                home's triggers as users and its actions as items; once counted, and once with every step a mean.
+from fedrule.evidence import counts
+from fedrule.evidence.counts import OF_HOME, REVERSED, Column, HomeFrequencies, Pattern, PatternCounts, Reading
 
 PATH_NAMES = (
     "by one device",
@@ -38,13 +28,22 @@ PATH_NAMES = (
     "by three rules",
     "by three rules, in the mean",
 )
-MEAN_SCALE = 5.0  # the means are small; so their logarithm still tells them apart
+MEAN_SCALE = 5.0  # the means are small; scaled, log1p still spreads them
 
 Counts = npt.NDArray[np.float64]
 
 
 def path_features(homes: Homes, candidates: Rules) -> npt.NDArray[np.float32]:
-    """[n_candidates, 5]: logarithms of the numbers of paths, given the rules that the homes have."""
+    """[n_candidates, 5]: logarithms of the numbers of paths through a home's rules that lead where a candidate leads.
+
+    With A the matrix [n_devices, n_devices] of who acts on whom, for a candidate i -> j:
+
+        A A        i acts on something that acts on j,
+        A^T A      something acts on both,
+        A A^T      both act on something,
+        A A^T A    i acts on what others act on who also act on j: what a recommender does with users and items, with
+                   the home's triggers as users and its actions as items; once counted, and once with every step a mean.
+    """
     n = homes.n_devices
     acts = csr_array((np.ones(homes.n_rules), (homes.rules.trigger, homes.rules.action)), shape=(n, n))
     acts.sum_duplicates()
@@ -71,25 +70,25 @@ def _mean(matrix: csr_array) -> csr_array:
 
 
 def _cells(matrix: csr_array, candidates: Rules) -> Counts:
-    """The cell [trigger, action] of each candidate. Its own indexing takes longer than a search in sorted numbers."""
+    """The cell [trigger, action] of each candidate; scipy's own indexing takes longer than this search."""
     matrix.sort_indices()
     n = matrix.shape[0]
     number = np.append(np.repeat(np.arange(n), np.diff(matrix.indptr)) * n + matrix.indices, n * n)
-    asked = candidates.trigger * n + candidates.action
-    place = np.searchsorted(number, asked)
-    return np.where(number[place] == asked, np.append(matrix.data, 0.0)[place], 0.0)
+    wanted = candidates.trigger * n + candidates.action
+    place = np.searchsorted(number, wanted)
+    return np.where(number[place] == wanted, np.append(matrix.data, 0.0)[place], 0.0)
 
 
 Features = npt.NDArray[np.float32]
 
-SHARE_OF_OWNERS = 0.25  # as in `ease`: the power of the share of homes that could have a rule, which divides its score
+OWNERSHIP = 0.25  # as in `ease`: scores are divided by this power of the share of homes that could have the rule
 EASE_SCALE = 5.0  # brings the scores, mostly below 0.3, to the size of the other features
-AT_ONCE = 1 << 13  # candidates whose features are worked out at a time: few enough for a cache
+AT_ONCE = 1 << 13  # candidates at a time: few enough for a cache
 
 NAMES = (
     *(f"rules of the home, same {', '.join(pattern)}" for pattern in OF_HOME),
-    *(f"turned round, same {', '.join(pattern)}" for pattern in TURNED),
-    *shares.NAMES,
+    *(f"reversed, same {', '.join(pattern)}" for pattern in REVERSED),
+    *counts.NAMES,
     "devices",
     "devices of the trigger's type",
     "devices of the action's type",
@@ -104,7 +103,7 @@ N_PATHS = len(PATH_NAMES)
 class Evidence:
     """What was counted over all training homes."""
 
-    shares: HomeFrequencies
+    frequencies: HomeFrequencies
     together: Cooccurrence
 
     @classmethod
@@ -119,70 +118,70 @@ class Evidence:
     def features(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Features:
         """[n_candidates, n_features] of candidates sorted by home, given the rules that the homes have.
 
-        `leave_out` is given for homes of the training data: the same homes with all their training rules, so that
-        nothing that they added to the counts shows.
+        `leave_out` is given for homes of the training data: the same homes with all their training rules, whose
+        contribution to the counts is left out.
         """
-        item, kind, cell = _kinds(self.valid, homes, candidates)
+        item, typed, cell = _typed_rules(self.valid, homes, candidates)
         score = self.together.scores(homes, candidates.home, item, leave_out=leave_out)
-        able = np.append(self.together.able**SHARE_OF_OWNERS, 1.0)
-        look = _Look.of(self.shares, homes, cell, leave_out)
+        able = np.append(self.together.able**OWNERSHIP, 1.0)
+        tables = _Tables.of(self.frequencies, homes, cell, leave_out)
         table = np.empty((len(candidates), len(NAMES)), dtype=np.float32)
         table[:, -1 - N_PATHS] = EASE_SCALE * score / able[item]
         table[:, -N_PATHS:] = path_features(homes, candidates)
         for first in range(0, len(candidates), AT_ONCE):
             some = slice(first, first + AT_ONCE)
             columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation)
-            look.fill(table[some, : -1 - N_PATHS], Rules(*(column[some] for column in columns)), kind[some])
+            tables.fill(table[some, : -1 - N_PATHS], Rules(*(column[some] for column in columns)), typed[some])
         return table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Look:
-    """What candidates of some homes find there, in tables that are made once for all of them."""
+class _Tables:
+    """What features are looked up in, computed once for all candidates of some homes."""
 
     reading: Reading
     rules: PatternCounts  # of the homes, by OF_HOME
     log_count: Mapping[Pattern, Features]  # by the number of the combination
-    own: PatternCounts | None  # of what each home has added to the shares
-    shares: Features  # [n_names, 2, n_kinds]
+    own: PatternCounts | None  # of what each home has added to the frequencies
+    frequencies: Features  # [n_names, 2, n_typed_rules]
     log_devices: Features  # [n_homes]
-    log_alike: Features  # [n_devices]  how many of its type its home has
+    log_same_type: Features  # [n_devices]  how many of its type its home has
 
     @classmethod
-    def of(cls, counted: HomeFrequencies, homes: Homes, cell: Array, leave_out: Homes | None) -> _Look:
+    def of(cls, counted: HomeFrequencies, homes: Homes, cell: Array, leave_out: Homes | None) -> _Tables:
         reading = Reading.of(homes)
         rules = PatternCounts.of(reading.columns(homes.rules), OF_HOME)
         log_count = {pattern: np.log1p(rules.count(pattern)).astype(np.float32) for pattern in OF_HOME}
         own = None
         if leave_out is not None:
             own = PatternCounts.of(
-                reading.columns(leave_out.rules), (("home", *pattern) for pattern in shares.PATTERNS)
+                reading.columns(leave_out.rules), (("home", *pattern) for pattern in counts.PATTERNS)
             )
         log_devices = np.log(np.maximum(np.diff(homes.device_start), 1)).astype(np.float32)
-        of_kinds = counted.table(reading, cell, less=0 if own is None else 1)
-        return cls(reading, rules, log_count, own, of_kinds, log_devices, _log_alike(homes))
+        frequencies = counted.table(reading, cell, less=0 if own is None else 1)
+        return cls(reading, rules, log_count, own, frequencies, log_devices, _log_same_type(homes))
 
-    def fill(self, table: Features, asked: Rules, kind: Array) -> None:
+    def fill(self, table: Features, candidates: Rules, typed: Array) -> None:
         """The features of some candidates, all but EASE's and the paths."""
-        rows = self.reading.columns(asked)
-        forth, back = self.rules.find(rows), self.rules.only(TURNED).find(self.reading.turned(asked))
-        places = iter(table.T)
+        rows = self.reading.columns(candidates)
+        forth, back = self.rules.find(rows), self.rules.only(REVERSED).find(self.reading.reversed(candidates))
+        column = iter(table.T)
         for pattern in OF_HOME:
-            next(places)[:] = self.log_count[pattern][forth[pattern]]
-        for pattern in TURNED:
-            next(places)[:] = self.log_count[pattern][back[pattern]]
+            next(column)[:] = self.log_count[pattern][forth[pattern]]
+        for pattern in REVERSED:
+            next(column)[:] = self.log_count[pattern][back[pattern]]
         has = {} if self.own is None else self.own.find(rows)
-        for pattern, of_kind in zip(shares.OF_NAMES, self.shares, strict=True):
+        for pattern, frequency in zip(counts.OF_NAMES, self.frequencies, strict=True):
             which = has[("home", *pattern)] > 0 if has else 0
-            next(places)[:] = of_kind.reshape(-1)[kind + which * of_kind.shape[1]]
-        next(places)[:] = self.log_devices[asked.home]
-        next(places)[:] = self.log_alike[asked.trigger]
-        next(places)[:] = self.log_alike[asked.action]
-        next(places)[:] = asked.trigger == asked.action
+            next(column)[:] = frequency.reshape(-1)[typed + which * frequency.shape[1]]
+        next(column)[:] = self.log_devices[candidates.home]
+        next(column)[:] = self.log_same_type[candidates.trigger]
+        next(column)[:] = self.log_same_type[candidates.action]
+        next(column)[:] = candidates.trigger == candidates.action
 
 
-def _kinds(valid: ValidRules, homes: Homes, candidates: Rules) -> tuple[Array, Array, Array]:
-    """The item of each candidate, -1 without one; its number among all typed rules in question; and their cells."""
+def _typed_rules(valid: ValidRules, homes: Homes, candidates: Rules) -> tuple[Array, Array, Array]:
+    """The item of each candidate, -1 without one; its number among all typed rules of candidates; and their cells."""
     trigger_type, relation, action_type = homes.typed(candidates)
     item = valid.number(trigger_type, action_type, relation)
     unseen = np.flatnonzero(item < 0)
@@ -190,15 +189,15 @@ def _kinds(valid: ValidRules, homes: Homes, candidates: Rules) -> tuple[Array, A
         return item, item, valid.cell
     cell = (trigger_type[unseen] * valid.n_types + action_type[unseen]) * valid.n_relations + relation[unseen]
     more, number = np.unique(cell, return_inverse=True)
-    kind = item.copy()
-    kind[unseen] = len(valid) + number
-    return item, kind, np.concatenate([valid.cell, more])
+    typed = item.copy()
+    typed[unseen] = len(valid) + number
+    return item, typed, np.concatenate([valid.cell, more])
 
 
-def _log_alike(homes: Homes) -> Features:
+def _log_same_type(homes: Homes) -> Features:
     both: Pattern = ("home", "type")
     home, kind = Column(homes.device_home, homes.n_homes), Column(homes.device_type, len(homes.types))
     devices = {"home": home, "type": kind}
-    tallies = PatternCounts.of(devices, [both])
-    log_count = np.log(np.maximum(tallies.count(both), 1)).astype(np.float32)
-    return log_count[tallies.find(devices)[both]]
+    found = PatternCounts.of(devices, [both])
+    log_count = np.log(np.maximum(found.count(both), 1)).astype(np.float32)
+    return log_count[found.find(devices)[both]]

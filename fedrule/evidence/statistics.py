@@ -1,10 +1,10 @@
-"""What evidence counts over all homes, as a sum of what each home adds: no home has to show what it has.
+"""What evidence counts over all homes, as a sum of what each home adds: no home has to disclose its rules.
 
 First homes add up who has which typed rule, a vector of zeros and ones from each: what is not zero in the sum are the
-valid rules, and everybody is told. Then they add up the rest, again zeros and ones from each: which types it owns
-together, which patterns its rules have, which pairs of typed rules it has. Sums of such vectors can be had by secure
+valid rules, which are sent to all. Then they add up the rest, again zeros and ones from each: which types a home owns
+together, which patterns its rules have, which pairs of typed rules it has. Such vectors can be summed by secure
 aggregation (Bonawitz et al. 2017, CCS), by which the server learns the sum and no addend. A home knows what it has
-added and leaves itself out of what it is told (`leave_out` of `fedrule.evidence.features`) by itself.
+added and leaves itself out of the sums (`leave_out` of `fedrule.evidence.features`) by itself.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Statistics:
     both: Matrix  # [n_types ** 2]  homes that own both types
     have: tuple[Array, ...]  # for each pattern the homes with a combination, by its number
     itself: Array  # [n_valid]  homes with a valid rule by which a device acts on itself; evidence does not need it
-    together: csr_array | None  # [n_items, n_items]  homes with both typed rules; None where nobody asked for it
+    together: csr_array | None  # [n_items, n_items]  homes with both typed rules; None where not counted
 
     @classmethod
     def of(cls, homes: Homes, valid: ValidRules, *, whole: bool = True) -> Statistics:
         """What these homes, one or many, add; their rules are among the valid ones.
 
-        Not `whole`: the first pattern alone, homes by typed rule, and nothing of which rules go together.
+        Without `whole` only the first pattern, homes by typed rule, and not which rules go together.
         """
         reading = Reading.of(homes)
         names = PATTERNS if whole else PATTERNS[:1]
@@ -93,24 +93,24 @@ class Statistics:
         if len(self.valid) > MOST_RULES:
             raise DataError(
                 f"evidence of {len(self.valid):,} valid rules, more than {MOST_RULES:,}, would not fit into memory; "
-                "take a method without evidence, e.g. graphrule, or name fewer types and relations"
+                "use a method without evidence, e.g. graphrule, or fewer types and relations"
             )
         both = self.both.reshape(self.valid.n_types, self.valid.n_types)
-        shares = HomeFrequencies(self.n_homes, self.patterns, self.have, both)
+        frequencies = HomeFrequencies(self.n_homes, self.patterns, self.have, both)
         together = Cooccurrence.counted(Items(self.valid), self.counted_together().toarray(), self.both, self.n_homes)
-        return Evidence(shares, together)
+        return Evidence(frequencies, together)
 
 
 def sent_bytes(evidence: Evidence) -> int:
-    """By each home in both sums, zeros and all: with secure aggregation nobody may show where they are.
+    """Bytes that each home sends for both sums, zeros included: with secure aggregation their places stay hidden.
 
-    A count for each cell of the valid-rule tensor; for each combination of a pattern but the first, whose are the valid
+    A count for each cell of the valid-rule tensor; for each combination of a pattern but the first, which are the valid
     rules again; for each pair of types, and of valid rules.
     """
-    valid, shares = evidence.valid, evidence.shares
+    valid, frequencies = evidence.valid, evidence.frequencies
     types, items = valid.n_types, len(valid)
     cells = types**2 * valid.n_relations
-    combinations = sum(len(have) - 1 for have in shares.have[1:])
+    combinations = sum(len(have) - 1 for have in frequencies.have[1:])
     return BYTES * (cells + combinations + types * (types + 1) // 2 + items * (items - 1) // 2)
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar, get_args
 import numpy as np
 import torch
 
-from baselines.method import OnRound, ignore
+from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.candidates import has_self_rules
 from datasets.common.errors import DataError, unknown
@@ -27,7 +27,7 @@ from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
 from fedrule.federated.trainers.torch import TorchTrainer
 from fedrule.federated.trainers.trainer import Trainer
 from fedrule.federated.vectors import Layout, Vector
-from fedrule.methods.graph_method import GraphMethod, Prepared, check_range
+from fedrule.methods.graph_method import GraphMethod, Prepared
 from fedrule.model.score import GraphModel
 from fedrule.training.loop import EarlyStopping, WarmStart
 
@@ -58,8 +58,8 @@ class Federated(GraphMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range(self, "at least 0", "predictor_rate")
-        check_range(self, "above 0", "learning_rate", "server_rate")
+        check_range(self.NAME, self, "at least 0", "predictor_rate")
+        check_range(self.NAME, self, "above 0", "learning_rate", "server_rate")
         try:
             self._check_clients()
             h = self.engine().hyperparameters
@@ -205,7 +205,7 @@ class FedProx(Federated):
     proximal: float = 0.1  # mu, the strength of the pull
 
     def __post_init__(self) -> None:
-        check_range(self, "above 0", "proximal")
+        check_range(self.NAME, self, "above 0", "proximal")
         super().__post_init__()
 
     def hyperparameters(self) -> Hyperparameters:

@@ -19,13 +19,13 @@ Edge cases:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
 
+from baselines.method import check_range
 from datasets import negatives
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Homes
@@ -70,9 +70,9 @@ class GraphMethod(ModelOptions):
         for name, value in PRESETS[self.preset]._asdict().items():
             if getattr(self, name) == -1:  # stored in full: the parameters are the key of a result
                 object.__setattr__(self, name, value)
-        check_range(self, "at least 1", "rounds", "per_rule")
-        check_range(self, "at least 0", "candidates", "context", "draws", "evidence", "patience")
-        check_range(self, "in [0, 1)", "dropout", "hidden_rules", "validation")
+        check_range(self.NAME, self, "at least 1", "rounds", "per_rule")
+        check_range(self.NAME, self, "at least 0", "candidates", "context", "draws", "evidence", "patience")
+        check_range(self.NAME, self, "in [0, 1)", "dropout", "hidden_rules", "validation")
         if self.patience and not self.validation:
             raise DataError(f"{self.NAME}: patience {self.patience} needs a validation loss; set validation, e.g. 0.1")
         if self.non_rules == "hard" and self.draws:
@@ -152,21 +152,6 @@ class GraphMethod(ModelOptions):
         if counts is not None and self.evidence:
             terms.append(EvidenceNetwork(counts.evidence(), self.evidence, self.dropout))
         return tuple(terms)
-
-
-RANGES: dict[str, Callable[[float], bool]] = {
-    "at least 1": lambda value: value >= 1,
-    "at least 0": lambda value: value >= 0,
-    "above 0": lambda value: value > 0,
-    "in [0, 1)": lambda value: 0 <= value < 1,
-}
-
-
-def check_range(method: GraphMethod, expected: str, *names: str) -> None:
-    """An error for the first of these options that is not in the range, one of RANGES; NaN is in none."""
-    for name in names:
-        if not RANGES[expected](getattr(method, name)):
-            raise DataError(f"{method.NAME}: {name} must be {expected}, got {getattr(method, name)}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from baselines.method import Fitted, OnRound, Scores, ignore
+from baselines.method import Fitted, OnRound, Scores, check_range, ignore
 from baselines.registry import register
-from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask, Rules
 from fedrule.evidence.features import NAMES, Evidence, Features
 from fedrule.model.score import check_vocabulary, homes_of_pairs
@@ -55,16 +54,11 @@ class GraphFeatures:
     }
 
     def __post_init__(self) -> None:
-        if not 0 < self.hidden_rules < 1:
-            raise DataError(f"graphfeatures: hidden_rules must be in (0, 1), got {self.hidden_rules}")
-        if not self.learning_rate > 0:
-            raise DataError(f"graphfeatures: learning_rate must be above 0, got {self.learning_rate}")
-        if not self.l2 >= 0:
-            raise DataError(f"graphfeatures: l2 must be at least 0, got {self.l2}")
-        least = {"folds": 2, "draws": 1, "candidates": 1, "max_iter": 1, "max_leaf_nodes": 2, "min_samples_leaf": 1}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise DataError(f"graphfeatures: {name} must be at least {bound}, got {getattr(self, name)}")
+        check_range("graphfeatures", self, "in (0, 1)", "hidden_rules")
+        check_range("graphfeatures", self, "above 0", "learning_rate")
+        check_range("graphfeatures", self, "at least 0", "l2")
+        check_range("graphfeatures", self, "at least 1", "draws", "candidates", "max_iter", "min_samples_leaf")
+        check_range("graphfeatures", self, "at least 2", "folds", "max_leaf_nodes")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""

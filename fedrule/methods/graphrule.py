@@ -14,10 +14,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from baselines.method import OnRound, ignore
+from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.homes import Homes, Rules
-from fedrule.methods.graph_method import GraphMethod, check_range
+from fedrule.methods.graph_method import GraphMethod
 from fedrule.model.encoders import Parameters
 from fedrule.model.score import GraphModel
 from fedrule.training.examples import Examples, ExampleSampler
@@ -47,8 +47,8 @@ class GraphRule(GraphMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range(self, "at least 0", "homes_per_draw", "batch_size", "weight_decay")
-        check_range(self, "above 0", "learning_rate")
+        check_range(self.NAME, self, "at least 0", "homes_per_draw", "batch_size", "weight_decay")
+        check_range(self.NAME, self, "above 0", "learning_rate")
 
     def fit(
         self,

@@ -306,7 +306,7 @@ class Thawed:
 
 BROKEN = [
     (Thawed(), "is not a frozen dataclass"),
-    (WrongSpace(), "SPACE has 'factor', which is no parameter"),
+    (WrongSpace(), "SPACE has 'factor', which is not a parameter"),
     (WrongSpace(), "SPACE has 'integer' for factors"),
     (EmptyRange(), "give the lowest and the highest value"),
     (WrongShape(), "training homes: scores have shape"),
@@ -314,27 +314,27 @@ BROKEN = [
     (Infinite(), "a score is infinite"),
     (Silent(), "everything is NaN"),
     (FailsOnNothing(), "finite or NaN: raised ValueError"),
-    (OwnRandomness(), "the same seed gave other scores"),
-    (ListenersChangeIt(), "somebody listened"),
+    (OwnRandomness(), "the same seed gave different scores"),
+    (ListenersChangeIt(), "because on_round was given"),
     (Remembers(), "fitted to A, to B and to A again"),
     (SharesItsModel(), "a fitted model changed its scores"),
     (KeepsParameters(), "fitting changed its parameters"),
     (WritesWhileFitting(), "fit changed the homes"),
     (WritesIntoPairs(), "score_pairs changed the pairs"),
-    (ComparesHomes(), "which other homes are there"),
-    (ComparesPairs(), "which other pairs are asked"),
-    (CountsPairs(), "the order in which pairs are asked"),
+    (ComparesHomes(), "which other homes are scored"),
+    (ComparesPairs(), "which other pairs are scored"),
+    (CountsPairs(), "the order of pairs"),
     (NeedsManyHomes(), "one home: raised ValueError"),
     (NeedsManyRules(), "one rule among them: raised ValueError"),
     (NeedsRules(), "without a rule: raised ZeroDivisionError"),
     (NeedsNumbers(), "whose users are text: raised"),
     (
         KnowsOnlyTrainingHomes(),
-        "not there in training: with rules, without, and with a type that no rule has: raised KeyError",
+        "not in the training data: with rules, without, and with a type that no rule has: raised KeyError",
     ),
     (KnowsOnlySeenTypes(), "with a type that no rule has: raised IndexError"),
     (Upside(), "score no lower than the one that every other home has"),
-    (CannotSay(), "cannot answer for the rule that every other home"),
+    (CannotSay(), "no score for the rule that every other home"),
 ]
 
 

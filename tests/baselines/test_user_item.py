@@ -315,15 +315,15 @@ def test_devices_of_one_type_share_their_score(method, mf):
     ("name", "parameters", "words"),
     [
         ("popularity", {"by": "owner"}, "did you mean 'owners'"),
-        ("popularity", {"smoothing": 0.0}, "smoothing 0.0 is not above 0"),
-        ("itemknn", {"neighbours": 0}, "give at least 1"),
-        ("itemknn", {"shrinkage": -1.0}, "0 is the plain cosine"),
-        ("ease", {"regularization": 0.0}, "regularization 0.0 is not above 0"),
-        ("ease", {"dropout": 1.0}, r"is not in \[0, 1\)"),
-        ("ease", {"ownership": -0.5}, r"is not in \[0, 1\]"),
+        ("popularity", {"smoothing": 0.0}, "smoothing must be above 0, got 0.0"),
+        ("itemknn", {"neighbours": 0}, "neighbours must be at least 1"),
+        ("itemknn", {"shrinkage": -1.0}, "shrinkage must be at least 0, got -1.0"),
+        ("ease", {"regularization": 0.0}, "regularization must be above 0, got 0.0"),
+        ("ease", {"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
+        ("ease", {"ownership": -0.5}, r"ownership must be in \[0, 1\], got -0.5"),
         ("mf", {"solver": "asl"}, "did you mean 'als'"),
-        ("mf", {"factors": -1}, "factors -1 is negative"),
-        ("mf", {"alpha": 0.0}, "alpha 0.0 is not above 0"),
+        ("mf", {"factors": -1}, "factors must be at least 0, got -1"),
+        ("mf", {"alpha": 0.0}, "alpha must be above 0, got 0.0"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(name, parameters, words):

@@ -31,11 +31,11 @@ def of(row, pattern):
 def test_every_row_finds_how_often_its_combination_occurs(dense, known, asked):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fedrule.evidence.counts, "DENSE", dense)
-        tallies = PatternCounts.of(columns(known), PATTERNS)
-    number = tallies.find(columns(asked))
+        counted = PatternCounts.of(columns(known), PATTERNS)
+    number = counted.find(columns(asked))
     for pattern in PATTERNS:
         counts = Counter(of(row, pattern) for row in known)
-        assert tallies.count(pattern)[number[pattern]].tolist() == [counts[of(row, pattern)] for row in asked]
+        assert counted.count(pattern)[number[pattern]].tolist() == [counts[of(row, pattern)] for row in asked]
 
 
 @given(known=ROWS, asked=ROWS)
@@ -51,24 +51,24 @@ def test_tables_and_searches_give_the_same_numbers(known, asked):
 
 @given(known=ROWS)
 def test_distinct_values_of_the_last_column_are_counted_once(known):
-    tallies = PatternCounts.of(columns(known), [("a", "b")])
-    number = tallies.find(columns(known))[("a",)]
+    counted = PatternCounts.of(columns(known), [("a", "b")])
+    number = counted.find(columns(known))[("a",)]
     values = {a: {row[1] for row in known if row[0] == a} for a, _, _ in known}
-    assert tallies.distinct(("a", "b"))[number].tolist() == [len(values[a]) for a, _, _ in known]
+    assert counted.distinct(("a", "b"))[number].tolist() == [len(values[a]) for a, _, _ in known]
 
 
 @given(known=ROWS, asked=ROWS)
 def test_some_of_the_patterns_find_what_all_of_them_find(known, asked):
-    tallies = PatternCounts.of(columns(known), PATTERNS)
-    some = tallies.only([("b", "a")])
+    counted = PatternCounts.of(columns(known), PATTERNS)
+    some = counted.only([("b", "a")])
     assert set(some.levels) == {("b",), ("b", "a")}
-    assert some.find(columns(asked))[("b", "a")].tolist() == tallies.find(columns(asked))[("b", "a")].tolist()
+    assert some.find(columns(asked))[("b", "a")].tolist() == counted.find(columns(asked))[("b", "a")].tolist()
 
 
 def test_numbers_beyond_32_bits_are_told_apart():
     # 3 rows of columns with 2 ** 40 values each: the numbers of the combinations stay small, their places do not.
     sizes = {"a": 2**40, "b": 2**40}
     rows = columns([(2**39, 5), (2**39, 2**39), (7, 5)], sizes)
-    tallies = PatternCounts.of(rows, [("a", "b")])
+    counted = PatternCounts.of(rows, [("a", "b")])
     asked = columns([(2**39, 5), (7, 2**39), (7, 5), (0, 0)], sizes)
-    assert tallies.count(("a", "b"))[tallies.find(asked)["a", "b"]].tolist() == [1, 0, 1, 0]
+    assert counted.count(("a", "b"))[counted.find(asked)["a", "b"]].tolist() == [1, 0, 1, 0]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import fedrule.evidence.features
 from baselines.contract import planted_homes
 from datasets import Rules
-from fedrule.evidence.counts import OF_ALL_HOMES, OF_HOME, TURNED
+from fedrule.evidence.counts import OF_ALL_HOMES, OF_HOME, REVERSED
 from fedrule.evidence.features import NAMES, Evidence
 from tests.support.plain_paths import walked
 from tests.support.strategies import every_candidate, homes, triples
@@ -76,7 +76,7 @@ def plain_features(train, context, candidate, left_out):
     known = [row(context, rule) for rule in triples(context.rules) if rule[0] == home]
     back = row(context, (home, action, trigger, relation))
     found = [math.log1p(sum(agree(rule, asked, pattern) for rule in known)) for pattern in OF_HOME]
-    found += [math.log1p(sum(agree(rule, back, pattern) for rule in known)) for pattern in TURNED]
+    found += [math.log1p(sum(agree(rule, back, pattern) for rule in known)) for pattern in REVERSED]
 
     counted = [h for h in range(train.n_homes) if not (left_out and h == home)]
     rules = [row(train, rule) for rule in triples(train.rules) if rule[0] in counted]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from datasets import Rules
-from fedrule.evidence.counts import OF_ALL_HOMES, OF_HOME, TURNED, Reading
+from fedrule.evidence.counts import OF_ALL_HOMES, OF_HOME, REVERSED, Reading
 from tests.support.strategies import homes
 
 
@@ -58,9 +58,9 @@ def test_values_are_below_their_sizes_and_halves_are_words(some):
 def test_turned_rules_are_rules_with_trigger_and_action_exchanged(some):
     reading, rules = Reading.of(some), some.rules
     exchanged = reading.columns(Rules(rules.home, rules.action, rules.trigger, rules.relation))
-    turned = reading.turned(rules)
-    assert values(turned) == {name: exchanged[name].values.tolist() for name in turned}
-    assert {name for pattern in TURNED for name in pattern} <= set(turned)
+    backwards = reading.reversed(rules)
+    assert values(backwards) == {name: exchanged[name].values.tolist() for name in backwards}
+    assert {name for pattern in REVERSED for name in pattern} <= set(backwards)
 
 
 def test_a_trigger_and_a_place_say_which_device_acts(two):
@@ -69,7 +69,7 @@ def test_a_trigger_and_a_place_say_which_device_acts(two):
     assert (two.device_start[two.device_home[pairs[0]]] + read["place"].values).tolist() == pairs[1].tolist()
 
 
-@pytest.mark.parametrize("pattern", [*OF_HOME, *TURNED, *(pattern for pattern, _ in OF_ALL_HOMES)], ids="-".join)
+@pytest.mark.parametrize("pattern", [*OF_HOME, *REVERSED, *(pattern for pattern, _ in OF_ALL_HOMES)], ids="-".join)
 def test_every_pattern_names_columns_each_once(two, pattern):
     assert set(pattern) <= set(Reading.of(two).columns(two.rules))
     assert len(set(pattern)) == len(pattern)

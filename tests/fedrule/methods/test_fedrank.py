@@ -44,9 +44,9 @@ def test_the_counts_of_evidence_are_sums_of_what_each_home_adds(train):
     candidates = every_candidate(train)
     for parts in (each, each[::-1], [Statistics.of(train, valid)]):
         summed = functools.reduce(operator.add, parts).evidence()
-        assert summed.shares.n_homes == expected.shares.n_homes
-        assert summed.shares.both.tobytes() == expected.shares.both.tobytes()
-        for ours, theirs in zip(summed.shares.have, expected.shares.have, strict=True):
+        assert summed.frequencies.n_homes == expected.frequencies.n_homes
+        assert summed.frequencies.both.tobytes() == expected.frequencies.both.tobytes()
+        for ours, theirs in zip(summed.frequencies.have, expected.frequencies.have, strict=True):
             assert ours.tolist() == theirs.tolist()
         assert summed.together.inverse.tobytes() == expected.together.inverse.tobytes()
         assert summed.together.able.tobytes() == expected.together.able.tobytes()

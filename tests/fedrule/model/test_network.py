@@ -183,5 +183,5 @@ def test_an_unknown_encoder_is_refused_with_a_guess():
 def test_sizes_are_refused_when_the_network_is_described():
     with pytest.raises(DataError, match="encoder 'gcn' has no messages"):
         Network(Sizes(2, 3, messages="relation"), "gcn")
-    with pytest.raises(DataError, match="predictor_hidden must be at least 0 .*, got -1"):
+    with pytest.raises(DataError, match=r"predictor_hidden must be at least 0 .*, got -1"):
         Network(Sizes(2, 3), predictor_hidden=-1)
