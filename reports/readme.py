@@ -38,10 +38,14 @@ def readme_files(inputs: Inputs, root: Path) -> dict[Path, bytes]:
     if not found:
         reason = " ".join(refused) or "no finished run"
         raise DataError(f"README.md: no leaderboard to show ({reason}). To get one: {RUN}")
+    from reports.drawing.layout import draw, render
+
     drawing = _drawing(inputs)
     runs = [run for each in found for _, run in each.board.runs]
     block = _block(found, runs, drawing.about.caption)
-    files = {FIGURE: _svg(drawing), FULL_TABLE: _full_table(found, runs).encode()}
+    everything = as_markdown(_table(found, {row.label for each in found for row in each.rows}))
+    full = f"# Leaderboard\n\n{_how(found, runs)}\n\n{everything}"
+    files = {FIGURE: render(draw(drawing.layout), ".svg"), FULL_TABLE: full.encode()}
     sources = {FIGURE: drawing.about.sources, FULL_TABLE: run_files(runs)}
     manifest = {
         "README.md": {"sources": list(run_files(runs)), "digest": digest(block.encode())},
@@ -77,14 +81,10 @@ def digest(content: bytes) -> str:
 def _block(found: Sequence[MainList], runs: Sequence[Result], caption: str) -> str:
     """The best methods and the paper's, side by side on all leaderboards, and the figure."""
     table = as_markdown(_table(found, _chosen(found))).rstrip()
-    picture = f"![{_alt(caption)}]({FOLDER}/{FIGURE})"
+    alt = " ".join(caption.replace("[", "(").replace("]", ")").split())  # brackets would end it
+    picture = f"![{alt}]({FOLDER}/{FIGURE})"
     more = f"All methods: [{FOLDER}/{FULL_TABLE}]({FOLDER}/{FULL_TABLE}). {_how(found, runs)}"
     return "\n" + "\n\n".join([table, picture, more]) + "\n"
-
-
-def _full_table(found: Sequence[MainList], runs: Sequence[Result]) -> str:
-    everything = {row.label for each in found for row in each.rows}
-    return f"# Leaderboard\n\n{_how(found, runs)}\n\n{as_markdown(_table(found, everything))}"
 
 
 def _how(found: Sequence[MainList], runs: Sequence[Result]) -> str:
@@ -134,14 +134,3 @@ def _drawing(inputs: Inputs) -> Drawing:
     if not isinstance(content, Drawing):
         raise TypeError(f"{OUTPUT} is not a figure")
     return content
-
-
-def _svg(drawing: Drawing) -> bytes:
-    from reports.drawing.layout import draw, render
-
-    return render(draw(drawing.layout), ".svg")
-
-
-def _alt(text: str) -> str:
-    """Without the brackets that would end the alternative text in Markdown."""
-    return " ".join(text.replace("[", "(").replace("]", ")").split())

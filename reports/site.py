@@ -140,8 +140,8 @@ def _build(output: Output, inputs: Inputs, bar: Progress) -> BuiltOutput:
         return BuiltOutput(output, Missing(str(error), f"{BUILD} --results DIR"), {}, refused=True)
     except (LookupError, ArithmeticError, ValueError) as error:  # results that nobody has foreseen
         log.exception("%s", output.name)
-        missing = Missing(f"it cannot handle these results ({error!r})", f"{BUILD} --results DIR")
-        return BuiltOutput(output, missing, {}, refused=True)
+        unforeseen = Missing(f"it cannot handle these results ({error!r})", f"{BUILD} --results DIR")
+        return BuiltOutput(output, unforeseen, {}, refused=True)
     finally:
         bar.step()
 

@@ -94,13 +94,13 @@ def _write(axes: Axes, point: Label, spot: tuple[float, float], box: Box, *, far
 
 
 def _spot(axes: Axes, point: Label) -> tuple[float, float]:
-    """Where a point is on the sheet, in points."""
+    """Where a point is on the figure, in points."""
     x, y = axes.transData.transform((point.x, point.y)) * 72 / axes.figure.dpi
     return float(x), float(y)
 
 
 def _room(axes: Axes) -> Box:
-    """The panel on the sheet, in points."""
+    """The panel on the figure, in points."""
     scale = 72 / axes.figure.dpi
     box = axes.get_window_extent()
     return box.x0 * scale, box.y0 * scale, box.x1 * scale, box.y1 * scale

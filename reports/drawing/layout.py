@@ -130,8 +130,8 @@ def draw(layout: Layout, *, phone: bool = False) -> Figure:
         for block, heading, title, taken in zip(layout.blocks, headings, titled, tall, strict=True):
             place = top - len(heading) * HEADING - ABOVE  # upper edge of the block's first row
             if heading:
-                font = {"fontsize": TYPE + 2, "weight": "bold", "va": "top", "linespacing": 1.3}
-                figure.text(RIGHT / width, (top - 0.07) / height, "\n".join(heading), **font)
+                text = figure.text(RIGHT / width, (top - 0.07) / height, "\n".join(heading), va="top", linespacing=1.3)
+                text.set(fontsize=TYPE + 2, weight="bold")
             for number, panel in enumerate(block.panels):
                 row, column = divmod(number, columns)
                 bottom = place - (row + 1) * (title + layout.height + BELOW) + BELOW

@@ -64,7 +64,11 @@ def encoders(inputs: Inputs) -> Drawing:
     there = {str(run.key.parameters["encoder"]) for run in best}
     if len(there) < 2:
         raise Missing("no curves by round of graphrule with different encoders", "python -m benchmarks run gnn")
-    named = {inputs.label(run): _encoder(run) for run in best}
+    named = {
+        inputs.label(run): ENCODERS[str(run.key.parameters["encoder"])]
+        + (", self loops" if run.key.parameters.get("self_loops") else "")
+        for run in best
+    }
     absent = [name for encoder, name in ENCODERS.items() if encoder not in there]
     return _drawing(RunGroup(tuple(best)), named.__getitem__, [f"Not run: {', '.join(absent)}."] if absent else [])
 
@@ -116,11 +120,6 @@ def _is_measured(run: Result, methods: Sequence[str]) -> bool:
     return bool(run.key.curves) and run.key.method in methods and any("test_auc" in row for row in run.history)
 
 
-def _encoder(run: Result) -> str:
-    loops = run.key.parameters.get("self_loops")
-    return ENCODERS[str(run.key.parameters["encoder"])] + (", self loops" if loops else "")
-
-
 def learning_rates(inputs: Inputs) -> Drawing:
     """Test loss, AUC and mean rank on smart homes and recipes, with everything else at the defaults."""
     swept = _swept_runs(inputs)
@@ -139,7 +138,7 @@ def learning_rates(inputs: Inputs) -> Drawing:
     styles = marker_styles(sorted({method for _, ends in shown for method in ends}))
     blocks = [
         Block(
-            heading(board, _seeds(ends)),
+            heading(board, seed_count(len(at) for each in ends.values() for at in _by_rate(each).values())),
             tuple(Panel(partial(_rates_panel, ends=ends, metric=metric, styles=styles)) for metric in METRICS),
         )
         for board, ends in shown
@@ -154,7 +153,13 @@ def learning_rates(inputs: Inputs) -> Drawing:
 def _swept_runs(inputs: Inputs) -> set[int]:
     """The runs, by identity, of methods that were run with several rates on the same data, all else at the defaults."""
     found: set[int] = set()
-    for group in group_runs([run for run in inputs.runs if _is_candidate(run)]):
+    candidates = [
+        run
+        for run in inputs.runs
+        if run.key.protocol == "paper" and sends(run)
+        if run.overrides.parameters.keys() <= {RATE} and math.isfinite(_rate(run))
+    ]
+    for group in group_runs(candidates):
         rates: dict[tuple[str, int], dict[float, list[int]]] = {}
         for run in group.runs:
             rates.setdefault((run.key.method, run.key.curves), {}).setdefault(_rate(run), []).append(id(run))
@@ -162,11 +167,6 @@ def _swept_runs(inputs: Inputs) -> set[int]:
             if len(by_rate) > 1:
                 found |= {each for runs in by_rate.values() for each in runs}
     return found
-
-
-def _is_candidate(run: Result) -> bool:
-    is_sweep = run.overrides.parameters.keys() <= {RATE} and math.isfinite(_rate(run))
-    return is_sweep and run.key.protocol == "paper" and sends(run)
 
 
 def _rate(run: Result) -> float:
@@ -276,8 +276,3 @@ def _by_rate(ends: Sequence[End]) -> dict[float, list[End]]:
 
 def _is_finite(seeds: Sequence[End], metric: str) -> bool:
     return all(math.isfinite(end.values[metric]) for end in seeds)
-
-
-def _seeds(ends: Ends) -> str:
-    """How many seeds a point is the mean of."""
-    return seed_count(len(each) for by_rate in map(_by_rate, ends.values()) for each in by_rate.values())

@@ -122,8 +122,8 @@ def _panel(axes: Axes, *, board: PanelBoard) -> None:
         first, last = groups.index(group), len(groups) - 1 - groups[::-1].index(group)
         if group % 2:
             axes.axhspan(first - 0.5, last + 0.5, color="#eef1f5", linewidth=0, zorder=0)
-        place = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
-        axes.text(0.985, (first + last) / 2, str(group), fontsize=9, color=INK, **place)
+        number = axes.text(0.985, (first + last) / 2, str(group), transform=axes.get_yaxis_transform(), color=INK)
+        number.set(fontsize=9, ha="right", va="center")
     for row, (label, (mean, low, high)) in enumerate(zip(table["method"], numbers, strict=True)):
         style = FAMILY_STYLES[board.families[label]]
         axes.plot([low, high], [row, row], color=style.colour, linewidth=1.6, solid_capstyle="butt")

@@ -147,7 +147,13 @@ def sizes(inputs: Inputs) -> Drawing:
     """Reciprocal rank by slice of the formulations, on smart homes and recipes."""
     shown, notes = [], []
     for role in (WYZE, IFTTT):
-        board, absent = defaults_of(role, inputs, FORMULATIONS, measured=_is_sliced, what="results by home size")
+        board, absent = defaults_of(
+            role,
+            inputs,
+            FORMULATIONS,
+            measured=lambda run: any(name.startswith(SIZE) for name in run.summary),
+            what="results by home size",
+        )
         if board is None:
             notes.append(f"{role.title}: none of {', '.join(FORMULATIONS)} was ranked on {' or '.join(role.data)}.")
             continue
@@ -161,10 +167,6 @@ def sizes(inputs: Inputs) -> Drawing:
     layout = Layout(tuple(blocks), styles, NOTE, columns=2, height=2.4, left=0.75)
     sources = run_files([run for board in shown for _, run in board.runs])
     return Drawing(layout, About(" ".join(map(_caption, shown)), sources, RUN, tuple(notes)))
-
-
-def _is_sliced(run: Result) -> bool:
-    return any(name.startswith(SIZE) for name in run.summary)
 
 
 def _panels(board: Board, styles: Mapping[str, LineStyle]) -> list[Panel]:

@@ -131,23 +131,15 @@ def _scaling_lines(
     lines: dict[str, list[Point]], sources: tuple[str, ...], command: str, notes: list[str]
 ) -> ScalingLines:
     ordered = {label: sorted(lines[label], key=lambda point: point.homes) for label in sorted(lines)}
-    warnings = {
-        "Sizes less than ten times apart, so the factor is extrapolated": _is_narrow,
-        f"With times below {1000 * BRIEF:g} ms, which are mostly noise": _is_brief,
-    }
-    for words, is_so in warnings.items():
-        if named := [label for label, line in ordered.items() if is_so(line)]:
-            notes = [*notes, f"{words}: {', '.join(named) if len(named) < len(ordered) else 'all lines'}."]
+    narrow = [label for label, line in ordered.items() if 1 < line[-1].homes / line[0].homes < 10]
+    brief = [label for label, line in ordered.items() if any(point.seconds < BRIEF for point in line)]
+    for warning, labels in (
+        ("Sizes less than ten times apart, so the factor is extrapolated", narrow),
+        (f"With times below {1000 * BRIEF:g} ms, which are mostly noise", brief),
+    ):
+        if labels:
+            notes = [*notes, f"{warning}: {', '.join(labels) if len(labels) < len(ordered) else 'all lines'}."]
     return ScalingLines(ordered, sources, command, tuple(notes))
-
-
-def _is_narrow(line: Sequence[Point]) -> bool:
-    """Whether a factor per ten times the homes is extrapolated; a single size has no factor."""
-    return 1 < line[-1].homes / line[0].homes < 10
-
-
-def _is_brief(line: Sequence[Point]) -> bool:
-    return any(point.seconds < BRIEF for point in line)
 
 
 HEADINGS = {

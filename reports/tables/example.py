@@ -97,8 +97,13 @@ def _rule(rule: HomeRule, mark: str = "") -> tuple[Cell, ...]:
 def _about(examples: Sequence[Example], methods: Sequence[tuple[str, MethodLists]]) -> About:
     rule = examples[0].hidden
     words = f"{rule.trigger.type}: {rule.trigger_state} → {rule.action}: {rule.action_device.type}"
-    ranks = ", ".join(f"{title} {_rank_text(each)}" for title, each in methods)
-    cannot = ", ".join(f"{title} {_impossible(each)} of {len(each.seen.top)}" for title, each in methods)
+    lists = {title: each.seen for title, each in methods}
+    ranks = ", ".join(
+        f"{title} {'has no score for it' if seen.rank is None else f'{seen.rank:g} of {seen.candidates:,}'}"
+        for title, seen in lists.items()
+    )
+    lacking = {title: sum(not entry.owned for entry in seen.top) for title, seen in lists.items()}
+    cannot = ", ".join(f"{title} {count} of {len(lists[title].top)}" for title, count in lacking.items())
     caption = f"Rank of the hidden rule ({words}): {ranks}. Recommended although the home lacks the devices: {cannot}."
     notes = [
         "In brackets: the probability. Lists have the valid filter, like the leaderboard: rules that some training "
@@ -117,17 +122,6 @@ def _about(examples: Sequence[Example], methods: Sequence[tuple[str, MethodLists
     if short:
         notes.append(f"Fewer than {LONGEST} candidates have a score: {', '.join(short)}.")
     return About(caption, _sources(examples), BUILD, tuple(notes))
-
-
-def _rank_text(recommended: MethodLists) -> str:
-    seen = recommended.seen
-    if seen.rank is None:
-        return "has no score for it"
-    return f"{seen.rank:g} of {seen.candidates:,}"
-
-
-def _impossible(recommended: MethodLists) -> int:
-    return sum(not entry.owned for entry in recommended.seen.top)
 
 
 def _sources(examples: Sequence[Example]) -> tuple[str, ...]:

@@ -76,7 +76,11 @@ COST: dict[str, Callable[[Row], Cell]] = {
 
 def final_results(inputs: Inputs, role: Role) -> Table:
     """The paper's table of final results for the data of a role."""
-    board = _board(role, inputs)
+    group = select_runs(role, inputs, lambda run: _is_wanted(run) and inputs.is_default(run))
+    if group is None:
+        wanted = ", ".join(PAPER_RESULTS.get(role.name, ()))
+        raise Missing(f"no results of {wanted} by the protocol paper on {' or '.join(role.data)}", RUN)
+    board = group.board("paper")
     tables = _tables(inputs, board)
     published = PAPER_RESULTS.get(role.name, {})
     ordered = [m for m in published if m in board.methods()]
@@ -89,17 +93,11 @@ def final_results(inputs: Inputs, role: Role) -> Table:
     rows += [_paper(method, values) for method, values in published.items() if method not in ordered]
     columns = ("method", "numbers of", *(title for title, _ in TITLES.values()), "mr_paper", "seeds")
     runs = [run for _, run in board.runs]
-    notes = (*_notes(role, inputs, board, published), *_no_interval_notes(tables))
+    notes = _notes(role, inputs, board, published)
+    if gone := [title for metric, (title, _) in TITLES.items() if metric not in tables]:
+        notes += (f"No intervals, since some home of some run has no finite value: {', '.join(gone)}.",)
     about = About(_caption(board, published), run_files(runs), RUN, notes)
     return Table(columns, tuple(rows), about)
-
-
-def _board(role: Role, inputs: Inputs) -> Board:
-    group = select_runs(role, inputs, lambda run: _is_wanted(run) and inputs.is_default(run))
-    if group is None:
-        wanted = ", ".join(PAPER_RESULTS.get(role.name, ()))
-        raise Missing(f"no results of {wanted} by the protocol paper on {' or '.join(role.data)}", RUN)
-    return group.board("paper")
 
 
 def _tables(inputs: Inputs, board: Board) -> dict[str, pd.DataFrame]:
@@ -111,11 +109,6 @@ def _tables(inputs: Inputs, board: Board) -> dict[str, pd.DataFrame]:
         except DataError:  # e.g. the loss of a run that diverged is NaN in some homes
             continue
     return tables
-
-
-def _no_interval_notes(tables: Mapping[str, pd.DataFrame]) -> list[str]:
-    gone = [title for metric, (title, _) in TITLES.items() if metric not in tables]
-    return [f"No intervals, since some home of some run has no finite value: {', '.join(gone)}."] if gone else []
 
 
 def _is_wanted(run: Result) -> bool:
@@ -221,6 +214,7 @@ def _leaderboard(
     if not lists:
         raise Missing(" ".join([f"no results by the protocol {protocol}.", *left_out]), RUN)
     shown = {**columns, **COST}
+    single = [each.board.title for each in lists if (each.table["seeds"] == 1).all()]
     rows = [row for each in lists for row in _rows(each, shown)]
     notes = [
         f"{headline} [{CONFIDENCE} interval over homes], mean over seeds; {note}.",
@@ -228,7 +222,7 @@ def _leaderboard(
         "hidden rules that a method gives no score.",
         *left_out,
         *(f"{each.board.title}: {warning}." for each in lists for warning in each.board.warnings()),
-        *_one_seed(lists),
+        *([f"One seed only, another may give another order: {'; '.join(single)}."] if single else []),
         *failure_notes([run for run in inputs.failed if run.key.protocol == protocol and not run.key.curves]),
     ]
     runs = [run for each in lists for _, run in each.board.runs]
@@ -274,8 +268,3 @@ def _leaders_caption(lists: Sequence[RankedBoard], headline: str) -> str:
         leaders.append(f"{best['method']} {best[each.metric]:.3f} on {board_label(board)} ({tied})")
     which = "" if len(chosen) == len(lists) else f" The {len(chosen)} longest of {len(lists)} lists."
     return f"Best {headline}: {'; '.join(leaders)}.{which}"
-
-
-def _one_seed(lists: Sequence[RankedBoard]) -> list[str]:
-    single = [each.board.title for each in lists if (each.table["seeds"] == 1).all()]
-    return [f"One seed only, another may give another order: {'; '.join(single)}."] if single else []

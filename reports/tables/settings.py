@@ -67,7 +67,11 @@ def tuning(inputs: Inputs) -> Table:
         "The best of many trials on the same validation rules looks better than it is; the leaderboard is on test "
         "rules. Parameters are those that differ from the defaults.",
     ]
-    failed = [f"{study.method} on {', '.join(study.data)}: {many}" for study in studies if (many := _failed(study))]
+    failed = [
+        f"{study.method} on {', '.join(study.data)}: {many}"
+        for study in studies
+        if (many := len(study.trials) - len(study.answered))
+    ]
     if failed:
         notes.append(f"Trials that failed: {'; '.join(failed)}.")
     columns = ("method", "data", "metric", "seeds", "trials", "defaults", "best", "gain", "parameters of the best")
@@ -84,20 +88,19 @@ def _parameters(inputs: Inputs, method: str, runs: Sequence[Result]) -> list[tup
         others: dict[str, None] = {}
         for settings, values in labelled:
             if name in values:
-                (others if _named(name, settings) else usual)[_spelled(values[name])] = None
+                named = f"({name}=" in settings or f", {name}=" in settings  # "(a=1, b=[2, 3])"
+                (others if named else usual)[_spelled(values[name])] = None
         also = ", ".join(sorted(others))
         rows.append((Cell(method), Cell(name), Cell(", ".join(usual) or NONE), Cell(also, strong=bool(also))))
     return rows
 
 
-def _named(name: str, settings: str) -> bool:
-    """Whether a label's settings, "(a=1, b=[2, 3])", have this one."""
-    return f"({name}=" in settings or f", {name}=" in settings
-
-
 def _study(study: Study) -> tuple[Cell, ...]:
     default, best = study.of_defaults, next(iter(study.answered), None)
     gain = _gain(study)
+    changed = (
+        {name: value for name, value in best.parameters.items() if study.defaults.get(name) != value} if best else {}
+    )
     return (
         Cell(study.method + _settings(study.fixed)),
         Cell(", ".join(study.data)),
@@ -107,7 +110,7 @@ def _study(study: Study) -> tuple[Cell, ...]:
         number_cell(_value(default.value if default else None)),
         number_cell(_value(best.value if best else None), strong=gain > 0),
         number_cell(gain),
-        Cell(_changed(study, best.parameters) if best else NONE),
+        Cell((_settings(changed).strip(" ()") or "the defaults") if best else NONE),
     )
 
 
@@ -118,18 +121,9 @@ def _gain(study: Study) -> float:
     return _value(study.answered[0].value) - _value(study.of_defaults.value)
 
 
-def _changed(study: Study, parameters: Mapping[str, object]) -> str:
-    changed = {name: value for name, value in parameters.items() if study.defaults.get(name) != value}
-    return _settings(changed).strip(" ()") or "the defaults"
-
-
 def _settings(values: Mapping[str, object]) -> str:
     shown = ", ".join(f"{name}={_spelled(value)}" for name, value in values.items())
     return f" ({shown})" if shown else ""
-
-
-def _failed(study: Study) -> int:
-    return len(study.trials) - len(study.answered)
 
 
 def _spelled(value: object) -> str:

@@ -94,7 +94,10 @@ def as_latex(table: Table) -> str:
         max(len(name), *(len(cell_text(row[column])) for row in table.rows)) if table.rows else len(name)
         for column, name in enumerate(table.columns)
     ]
-    kinds = "".join(_kind(width, right) for width, right in zip(widths, numeric(table), strict=True))
+    kinds = "".join(
+        "r" if right else r">{\raggedright\arraybackslash}p{4.2cm}" if width > WRAPPED else "l"
+        for width, right in zip(widths, numeric(table), strict=True)
+    )
     wide = sum(min(width, WRAPPED) for width in widths) > WIDE
     caption = rf"\caption{{{latex_text(table.about.caption)}}}"
     head = _line([latex_text(name) for name in table.columns])
@@ -121,12 +124,6 @@ def _long(kinds: str, caption: str, head: str, body: list[str], wide: bool) -> l
     return [*begin, head, r"\midrule", r"\endhead", r"\bottomrule", r"\endfoot", *body, r"\end{longtable}", "}"]
 
 
-def _kind(width: int, right: bool) -> str:
-    if right:
-        return "r"
-    return r">{\raggedright\arraybackslash}p{4.2cm}" if width > WRAPPED else "l"
-
-
 def _line(cells: list[str]) -> str:
     """A row; a bracket or star at its beginning would be read as an option of the line before it."""
     text = " & ".join(cells) + r" \\"
@@ -147,7 +144,7 @@ def as_csv(table: Table) -> str:
     wide = [any(isinstance(row[c], Interval) for row in table.rows) for c in range(len(table.columns))]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    lines: list[list[tuple[float | str, ...]]] = [[_names(name) for name in table.columns]]
+    lines: list[list[tuple[float | str, ...]]] = [[(name, f"{name} low", f"{name} high") for name in table.columns]]
     lines += [[_values(cell) for cell in row] for row in table.rows]
     for fields in lines:
         writer.writerow(
@@ -182,10 +179,6 @@ FORMATS: dict[str, Callable[[Table], str]] = {
     ".tex": as_latex,
     ".html": as_html,
 }
-
-
-def _names(column: str) -> tuple[str, ...]:
-    return column, f"{column} low", f"{column} high"
 
 
 def _values(cell: Cell) -> tuple[float | str, ...]:
