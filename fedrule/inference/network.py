@@ -122,7 +122,7 @@ class _Messages(NamedTuple):
     sender: Array  # [n_rules]
     relation: Array  # [n_rules]
     start: Array  # [n_receivers]  the first message of each receiver
-    count: Matrix  # [n_receivers, 1]
+    degree: Matrix  # [n_receivers, 1]
     receiver: Array  # [n_receivers]
 
     @classmethod
@@ -132,15 +132,15 @@ class _Messages(NamedTuple):
         order = np.argsort(receiver, kind="stable")
         sorted_ = receiver[order]
         bounds = np.array([0, *(np.flatnonzero(sorted_[1:] != sorted_[:-1]) + 1).tolist(), len(order)])
-        count = (bounds[1:] - bounds[:-1]).astype(np.float64)[:, None]
-        return cls(edge, sender[order], graph.relation[order], bounds[:-1], count, sorted_[bounds[:-1]])
+        degree = (bounds[1:] - bounds[:-1]).astype(np.float64)[:, None]
+        return cls(edge, sender[order], graph.relation[order], bounds[:-1], degree, sorted_[bounds[:-1]])
 
     def add_mean(self, out: Matrix, layer: dict[str, Matrix], state: Matrix) -> None:
         """Add to each device the mean of the messages that it receives; `state` is what each device sends."""
         message = state[self.sender]
         if (relation := layer.get(f"relation_{self.edge}")) is not None:
             message += relation[self.relation]
-        out[self.receiver] += np.add.reduceat(message, self.start, axis=0) / self.count
+        out[self.receiver] += np.add.reduceat(message, self.start, axis=0) / self.degree
 
 
 def _parameters(saved: SavedModel) -> dict[str, Matrix]:
