@@ -8,13 +8,13 @@ A method says in its class attribute SPACE what may be varied:
     }
 
 The first trial is the method's defaults, the others are Optuna's (tree-structured Parzen estimator, seeded). Every
-trial is kept as it ends; the same study called again repeats the choices and takes the kept values, so going on after
-an interruption gives what an uninterrupted study would have.
+trial is stored as it ends; the same study called again repeats the choices and takes the stored values, so a resumed
+study gives what an uninterrupted one would have.
 
 A trial never sees the rules that its own split hides for test. The splits of other seeds cut the same homes elsewhere,
 though: the validation rules of one seed are partly test rules of another. So tuning takes seeds of its own (from
-FIRST_SEED on), which are never reported, and a method that is tuned has still been told a little about the homes that
-it is reported on. Where that matters, tune on other homes: another data set, or `wyze-synthetic` with another seed.
+FIRST_SEED on), which are never reported, and still a tuned method knows a little about the homes that it is reported
+on. Where that matters, tune on other homes: another data set, or `wyze-synthetic` with another seed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What is tuned on what; all of it decides where the trials are kept."""
+    """What is tuned on what; all of it decides the file of the trials."""
 
     method: str
     fixed: dict[str, object]  # parameters that are set and not varied
@@ -87,11 +87,11 @@ class Study:
     seed: int = 0  # of the choices
 
     def space(self) -> Space:
-        """What the method lets vary, less what is fixed."""
+        """The parameters that vary: the method's SPACE without the fixed ones."""
         space: Space = getattr(get(self.method), "SPACE", {})
         left = {name: entry for name, entry in space.items() if name not in self.fixed}
         if not left:
-            raise DataError(f"{self.method} has nothing to tune: no parameter in its SPACE is left to vary")
+            raise DataError(f"{self.method} has nothing to tune: its SPACE has no parameter that is not fixed")
         for name, (kind, *_) in left.items():
             if kind not in KINDS:
                 raise unknown(f"kind of range in SPACE of {self.method}, {name}:", str(kind), KINDS)
@@ -115,11 +115,11 @@ class Study:
 
 
 def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Tuned:
-    """Run (or go on with) a study of this many trials."""
+    """Run, or resume, a study of this many trials."""
     if importlib.util.find_spec("optuna") is None:
         raise DataError('tuning needs the extra tune: pip install "fedrule[tune]"')
     if trials < 1:
-        raise DataError(f"--trials {trials}: at least 1, the defaults")
+        raise DataError(f"--trials must be at least 1, got {trials}")
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -159,7 +159,7 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Tun
 
 
 def run_command(method: str, parameters: Mapping[str, object], *, modules: Sequence[str] = ()) -> str:
-    """What to paste into a shell to run a method with these parameters."""
+    """The shell command that runs a method with these parameters."""
     words = ["python", "-m", "benchmarks", "run", "default", "--methods", method]
     words += [word for module in modules for word in ("--import", module)]
     words += [word for name, value in parameters.items() for word in ("--set", f"{method}.{name}={_spelled(value)}")]
@@ -178,7 +178,7 @@ def _parts(study: Study, source: Source, seed: int) -> Split:
 
 
 def _try(study: Study, parameters: Parameters, parts: Mapping[tuple[int, int], Split]) -> Trial:
-    """Fit on train and look at validation; what this split hides for test stays out of sight."""
+    """Fit on train and evaluate on validation; test is never touched."""
     begin = time.perf_counter()
     values: list[float] = []
     try:
@@ -186,7 +186,7 @@ def _try(study: Study, parameters: Parameters, parts: Mapping[tuple[int, int], S
             asked = study.experiment(study.sources[s], parameters, seed)
             fitted, _ = fit(asked, part.train)
             values.append(evaluate(fitted, part, "ranking", part="validation", seed=seed).summary[METRIC])
-    except Exception:  # settings that a method cannot work with are a finding
+    except Exception:  # settings that a method cannot work with are a finding too
         trial = Trial(parameters, None, values, time.perf_counter() - begin, traceback.format_exc())
     else:
         trial = Trial(parameters, sum(values) / len(values), values, time.perf_counter() - begin)
@@ -230,7 +230,7 @@ def _kept(path: Path, key: Json) -> dict[str, Trial]:
         trials = [Trial(**entry) for entry in content["trials"]]
         same = content["key"] == key
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} cannot be read ({error}); move it away to begin this study again") from None
+        raise DataError(f"{path} cannot be read ({error}); move it away to start this study again") from None
     if not same:
         raise DataError(f"{path} belongs to another study; move it away")
     return {_text(trial.parameters): trial for trial in trials if trial.value is not None}

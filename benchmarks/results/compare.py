@@ -1,6 +1,6 @@
 """Is one method really better than another? Paired statistics over homes.
 
-Homes are drawn, not rules: the rules of one home are alike, so a home counts with all of its hidden rules and all seeds
+Homes are resampled, not rules: the rules of one home are similar, so a home counts with all its hidden rules and seeds
 (a cluster bootstrap; Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8). Every method is
 measured on the same draws, which makes differences paired.
 """
@@ -23,7 +23,7 @@ from datasets.common.random import Stream, generator
 
 Floats = npt.NDArray[np.float64]
 
-ALPHA = 0.05  # below which two methods are told apart
+ALPHA = 0.05  # significance level
 RESAMPLES = 10_000  # at least; see `resamples_for`
 LOWER_IS_BETTER = frozenset({"loss", "mr", "mr_rt"})
 OVER_HOMES = frozenset({"loss", "auc", "auc_feasible"})  # means over homes; all others are over hidden rules
@@ -57,7 +57,7 @@ class Panel:
         labelled = [(label, result.key.seed) for label, result in runs]
         for label, seed in labelled:
             if labelled.count((label, seed)) > 1:
-                raise DataError(f"{label}, seed {seed} is there twice on {runs[0][1].key.data}; a seed counts once")
+                raise DataError(f"{label}, seed {seed} is there twice on {runs[0][1].key.data}; each seed counts once")
         for seed in set(seeds):
             columns = [column for column, each in enumerate(seeds) if each == seed]
             if (weights[:, columns] != weights[:, columns[:1]]).any():
@@ -65,7 +65,7 @@ class Panel:
                 lacking = ", ".join(runs[c][0] for c, weight in zip(columns, few, strict=True) if weight < few.max())
                 raise DataError(
                     f"{runs[0][1].key.data}, seed {seed}: the runs were not tested on the same hidden rules"
-                    + (f", or {metric} is no number in some homes of {lacking}" if lacking else "")
+                    + (f", or {metric} is NaN or infinite in some homes of {lacking}" if lacking else "")
                 )
         return cls(tuple(label for label, _ in runs), seeds, totals, weights)
 
@@ -95,7 +95,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Method a against method b in one metric: the difference a - b, its interval and how likely chance alone is."""
+    """Method a against method b in one metric: the difference a - b, its interval and its p value."""
 
     a: str
     b: str
@@ -105,13 +105,13 @@ class Comparison:
     low: float  # the middle 95 % of the differences on resampled homes
     high: float
     p_bootstrap: float
-    p_wilcoxon: float  # signed ranks of the homes' differences; NaN where nobody asked
+    p_wilcoxon: float  # signed ranks of the homes' differences; NaN where it was not computed
     homes: int
     seeds: tuple[int, ...]
 
 
 def resamples_for(comparisons: int) -> int:
-    """How many resamples let each of so many comparisons be told apart after Holm.
+    """The resamples needed for any of so many comparisons to be significant after Holm.
 
     The least p of R resamples is 2 / (R + 1), and the first of m comparisons needs m p < ALPHA: R > 2 m / ALPHA. Twice
     that, so that one draw on the wrong side does not decide.
@@ -134,7 +134,7 @@ def compare(
 ) -> Comparison:
     """Compare two methods of a panel over the seeds that both have; `resampled` saves drawing again.
 
-    Wilcoxon's test permutes the signs of few homes thousands of times, which is most of the time of a list.
+    Wilcoxon's test permutes the signs of few homes thousands of times, which takes most of a leaderboard's time.
     """
     mine, theirs = panel.columns(a), panel.columns(b)
     seeds = tuple(sorted(mine.keys() & theirs.keys()))
@@ -197,7 +197,7 @@ def mean_over_seeds(draws: Floats) -> Floats:
 
 
 def refuse_mixed(results: Sequence[Result]) -> None:
-    """An error where runs on one data set were not given the same data."""
+    """An error where runs on one data set had different data."""
     prints: dict[str, str] = {}
     for result in results:
         prints.setdefault(result.key.fingerprint, f"{result.key.method} ({result.written})")
@@ -212,22 +212,22 @@ def refuse_mixed(results: Sequence[Result]) -> None:
 def per_home(result: Result, metric: str) -> pd.DataFrame:
     """User, total and weight of each home: the metric of the run is the sum of totals over the sum of weights.
 
-    Most metrics weigh a home by its hidden rules; `loss`, `auc` and "<metric>_home" weigh all homes alike.
+    Most metrics weight a home by its hidden rules; `loss`, `auc` and "<metric>_home" weight all homes equally.
     """
     table = result.homes()
     column, known = base_name(metric), metrics_of(result, table)
     if column not in known:
         raise unknown(f"metric per home of protocol {result.key.protocol}", metric, known)
-    alike = metric in OVER_HOMES or column != metric
+    equal = metric in OVER_HOMES or column != metric
     value = table[column].to_numpy(dtype=np.float64)
-    weight = np.ones(len(table)) if alike else table["n_hidden"].to_numpy(dtype=np.float64)
+    weight = np.ones(len(table)) if equal else table["n_hidden"].to_numpy(dtype=np.float64)
     there = np.isfinite(value)
     columns = {"user": table["user"][there], "total": (value * weight)[there], "weight": weight[there]}
     return pd.DataFrame(columns)
 
 
 def no_metric(metric: str, results: Sequence[Result]) -> DataError:
-    """The error for a metric that none of these runs, one for each list, can be ranked by."""
+    """The error for a metric that none of these runs, one of each leaderboard, can be ranked by."""
     known = {result.key.protocol: metrics_of(result) for result in results}
     listed = "; ".join(
         f"{protocol}: {', '.join(map(quote, sorted(names)))}" for protocol, names in sorted(known.items())
@@ -241,7 +241,7 @@ def no_metric(metric: str, results: Sequence[Result]) -> DataError:
 
 
 def metrics_of(result: Result, table: pd.DataFrame | None = None) -> list[str]:
-    """What methods can be compared by: what each home has a value of, but for counts."""
+    """The metrics that methods can be compared by: those with a value per home, without counts."""
     columns = (result.homes() if table is None else table).columns
     return [name for name in columns if name in result.summary and name not in COUNTS]
 

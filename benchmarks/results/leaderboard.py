@@ -1,7 +1,7 @@
-"""The methods on one data set, best first, in groups that the data cannot tell apart.
+"""The methods on one data set, best first, in groups without significant differences.
 
 The best method leads group 1. Going down the list, a method that differs from its group's leader (paired bootstrap over
-homes, Holm over all pairs of the list, p < ALPHA) leads the next group. One list is one family of comparisons.
+homes, Holm over all pairs of the list, p < ALPHA) leads the next group. One leaderboard is one family of comparisons.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _with(name: str, settings: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Runs that may stand in one list: the same data, track, split and protocol, whatever the method and the seed."""
+    """Runs of one leaderboard: the same data, track, split and protocol, any method and seed."""
 
     title: str  # what was measured on what, e.g. "wyze-synthetic, 500 homes, types, holdout, ranking"
     protocol: str
@@ -106,12 +106,12 @@ class Board:
 
     @property
     def data(self) -> str:
-        """The data set with those of its options that are not the defaults."""
+        """The data set with the options that are not the defaults."""
         return data_of(self.runs[0][1])
 
     @property
     def split(self) -> str:
-        """How rules are hidden, with those of the split's options that are not the defaults."""
+        """How rules are hidden, with the options of the split that are not the defaults."""
         return split_of(self.runs[0][1])
 
     def methods(self) -> list[str]:
@@ -119,13 +119,13 @@ class Board:
         return list(dict.fromkeys(label for label, _ in self.runs))
 
     def has(self, metric: str) -> bool:
-        """Whether its methods can be compared by a metric."""
+        """Whether its methods can be compared by this metric."""
         return base_name(metric) in metrics_of(self.runs[0][1])
 
     def label(self, name: str) -> str | None:
-        """The row that a name means: the row itself, else the only one of the method; None where there is none.
+        """The label that a name stands for: itself, else the only one of the method; None where there is none.
 
-        A bare name is the row of the method's defaults, where these were run.
+        A bare name is the row of the method's defaults, if there is one.
         """
         if name in self.methods():
             return name
@@ -136,14 +136,14 @@ class Board:
         return same[0] if same else None
 
     def warnings(self) -> list[str]:
-        """What a reader of the list should know before believing it."""
-        return [*self._circumstances(), *self._seeds(), *self._silence()]
+        """What a reader should know before trusting the leaderboard."""
+        return [*self._environment(), *self._seeds(), *self._unscored()]
 
-    def _circumstances(self) -> list[str]:
-        """Where its runs were not made under the same circumstances: another commit, another version of a package."""
+    def _environment(self) -> list[str]:
+        """Where its runs were made by different commits or versions of packages."""
         found: dict[str, set[str]] = {"commit": {result.commit for _, result in self.runs}}
         for _, result in self.runs:
-            for package, version in result.versions.items():  # of what the run had loaded; a method may need more
+            for package, version in result.versions.items():  # of packages that the run imported
                 found.setdefault(package, set()).add(version)
         return [
             f"the runs differ in {name}: {', '.join(sorted(value or 'unknown' for value in values))}"
@@ -162,12 +162,12 @@ class Board:
         )
         return [f"the rows are of different seeds ({listed})"] if len(rows) > 1 else []
 
-    def _silence(self) -> list[str]:
-        """Where a method has no answer for what it is asked."""
+    def _unscored(self) -> list[str]:
+        """Where a method has no scores."""
         found = []
-        mute = [m for m in sorted(self.methods()) if self._unanswered(m, "unanswered", "hidden") == 1]
-        if mute:
-            found.append(f"answered none of the hidden rules: {', '.join(mute)}")
+        none = [m for m in sorted(self.methods()) if self._unanswered(m, "unanswered", "hidden") == 1]
+        if none:
+            found.append(f"answered none of the hidden rules: {', '.join(none)}")
         few = [m for m in sorted(self.methods()) if self._unanswered(m, "unanswered_non_rules", "non_rules") > 1 / 2]
         if few and self.protocol == "paper":
             found.append(
@@ -181,7 +181,7 @@ class Board:
 
 
 def boards(results: Sequence[Result]) -> list[Board]:
-    """Results sorted into lists, one for each data set (by what it holds), track, split and protocol."""
+    """The leaderboards of results, one for each data set (by content), track, split and protocol."""
     found: dict[tuple[str, ...], list[Result]] = {}
     for result in results:
         key = result.key
@@ -246,7 +246,7 @@ def all_pairs(panel: Panel, draws: Floats, ordered: Sequence[str]) -> Pairs:
 
 
 def tie_groups(pairs: Pairs, ordered: Sequence[str]) -> list[int]:
-    """The group of each method, given best first; two methods without a common seed are not told apart."""
+    """The group of each method, given best first; two methods without a common seed are tied."""
     p = holm([each.p_bootstrap for each in pairs.values()])
     adjusted = dict(zip(pairs, p, strict=True))
     groups: list[int] = []
@@ -266,7 +266,7 @@ def _share(result: Result, part: str, whole: str) -> float | None:
 
 
 def _mean(values: Iterable[float | None]) -> float:
-    """Of what was measured; infinite where one is: the others alone would look too good."""
+    """Mean of what was measured; infinite where one is: the others alone would look too good."""
     there = [value for value in values if value is not None and not math.isnan(value)]
     return float(np.mean(there)) if there else float("nan")
 

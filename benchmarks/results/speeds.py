@@ -1,9 +1,9 @@
-"""What `pytest benchmarks/` has measured: the saved runs of pytest-benchmark, read for reports.
+"""Measurements of `pytest benchmarks/`: the saved runs of pytest-benchmark, read for reports.
 
     <results>/speed/<machine>/<number>_<scale>.json
 
-Of several runs the newest measurement of each benchmark at each scale on each machine counts. Files that are no such
-runs, or not whole ones, are named with the reason and left alone.
+Of several runs the newest measurement of each benchmark at each scale on each machine counts. Other files, and
+incomplete ones, are reported with the reason and left alone.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Speed:
     seconds_min: float
     seconds_median: float
     rounds: int
-    extra_info: dict[str, Json]  # what the benchmark notes: ratio, homes, peak_megabytes, metrics, ...
+    extra_info: dict[str, Json]  # as noted by the benchmark: ratio, homes, peak_megabytes, metrics, ...
     file: str  # below the folder of saved runs
     made: str  # date and time, as ISO 8601 with the zone
     machine: str  # in words
-    commit: str  # marked where files differed from it; empty outside of version control
+    commit: str  # marked if files differed from it; empty outside of git
 
     @property
     def scale(self) -> str:

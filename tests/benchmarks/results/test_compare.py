@@ -252,7 +252,7 @@ def test_a_count_is_nothing_to_be_better_by(tmp_path, metric):
 
 def test_the_same_run_never_counts_as_another_seed(tmp_path):
     made = keep(tmp_path, "a", [0.1], seed=3)
-    with pytest.raises(DataError, match="a, seed 3 is there twice on wyze-synthetic; a seed counts once"):
+    with pytest.raises(DataError, match="a, seed 3 is there twice on wyze-synthetic; each seed counts once"):
         Panel.of([("a", made), ("a", made)], "mrr")
 
 

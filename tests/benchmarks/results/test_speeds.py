@@ -45,7 +45,7 @@ def save(folder, file, made, *entries, **more):
     return path
 
 
-def test_a_measurement_comes_with_its_circumstances(tmp_path):
+def test_a_measurement_comes_with_its_environment(tmp_path):
     save(tmp_path, "m/0001_smoke.json", "2026-01-02T03:04:05.678+00:00", measurement("a", 0.5, scale="smoke", ratio=7))
     (speed,), unreadable = load_speeds(tmp_path)
     assert unreadable == []

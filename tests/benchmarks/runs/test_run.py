@@ -443,7 +443,7 @@ def test_less_than_one_thread_is_refused():
         threads.environment(0)
 
 
-def test_the_circumstances_of_this_process_are_plausible():
+def test_the_environment_of_this_process_is_plausible():
     assert versions()["numpy"] == np.__version__
     assert peak_megabytes() > 10
     assert commit() == "" or len(commit().split()[0]) == 40
