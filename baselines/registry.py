@@ -60,9 +60,9 @@ def listed() -> dict[str, Declaration]:
 
 def _declarations(file: Path, module: str) -> Iterator[Declaration]:
     source = file.read_text(encoding="utf-8")
-    classes = ast.walk(ast.parse(source, filename=str(file))) if "register(" in source else ()
-    for node in classes:
-        for call in node.decorator_list if isinstance(node, ast.ClassDef) else ():
+    nodes = ast.walk(ast.parse(source, filename=str(file))) if "register(" in source else ()
+    for node in (each for each in nodes if isinstance(each, ast.ClassDef)):
+        for call in node.decorator_list:
             if (
                 isinstance(call, ast.Call)
                 and getattr(call.func, "id", getattr(call.func, "attr", "")) == "register"
