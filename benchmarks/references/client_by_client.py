@@ -1,8 +1,7 @@
-"""Local training as a plain torch loop over clients, what the engine's rounds are timed against.
+"""Algorithm 2 as a plain torch loop over clients: the reference for the speed of federated rounds.
 
-As one would write Algorithm 2 down: every client copies the model, takes its steps along corrected gradients and hands
-in the difference. Plain tensor operations throughout; modules and optimizers would make the loop slower than it has to
-be.
+Plain tensor operations only, since modules and optimizers would make the loop slower. The algorithm as it is used is
+fedrule/federated/algorithm.py.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ class ClientByClient:
         """Algorithm 2 with lambda 1, or FedAvg."""
         updates = [self._local(k, home) for k, home in enumerate(self.homes)]
         mean = [torch.stack(parts).mean(dim=0) for parts in zip(*updates, strict=True)]
-        for value, moved in zip(self.model.values(), mean, strict=True):
-            value -= moved
+        for value, update in zip(self.model.values(), mean, strict=True):
+            value -= update
         scale = 1 / (self.rate * self.steps)
         for k, update in enumerate(updates if self.correct else []):
             pairs = zip(self.delta[k], update, mean, strict=True)
@@ -39,20 +38,20 @@ class ClientByClient:
         """Delta_k."""
         own = {name: value.clone().requires_grad_() for name, value in self.model.items()}
         for _ in range(self.steps):
-            slopes = torch.autograd.grad(loss(own, home), list(own.values()))
+            gradients = torch.autograd.grad(loss(own, home), list(own.values()))
             with torch.no_grad():
-                for i, (value, slope) in enumerate(zip(own.values(), slopes, strict=True)):
-                    value -= self.rate * (slope - self.delta[k][i] if self.correct else slope)
+                for i, (value, g) in enumerate(zip(own.values(), gradients, strict=True)):
+                    value -= self.rate * (g - self.delta[k][i] if self.correct else g)
         return [before - after.detach() for before, after in zip(self.model.values(), own.values(), strict=True)]
 
 
 def loss(own: Parameters, home: HomeGraph) -> Tensor:
     """L_k: mean binary cross entropy of the home's candidates."""
     sender, receiver = home.messages
-    many = torch.bincount(receiver, minlength=len(home.features)).clamp(min=1)[:, None]
+    messages = torch.bincount(receiver, minlength=len(home.features)).clamp(min=1)[:, None]
 
     def layer(state: Tensor, number: int) -> Tensor:
-        heard = torch.zeros_like(state).index_add(0, receiver, state[sender]) / many
+        heard = torch.zeros_like(state).index_add(0, receiver, state[sender]) / messages
         return state @ own[f"theta.self{number}"] + heard @ own[f"theta.in{number}"] + own[f"theta.bias{number}"]
 
     z = layer(layer(home.features, 1).relu(), 2)

@@ -1,7 +1,7 @@
-"""Federated rounds against a plain torch loop over clients, their growth with the clients, and 100 in a row.
+"""Speed of federated rounds: against a plain torch loop over clients, by number of clients, and of 100 rounds.
 
 The workload is the paper's: homes of 2 to 8 devices and 2.65 rules, 11 types, 163 relations, GraphSAGE 16-16, a
-predictor of 163 units, three local steps of SGD, everybody takes part. Candidates are drawn once, for the engine as for
+predictor of 163 units, three local steps of SGD, full participation. Candidates are drawn once, for the rounds as for
 the loop, except where a name says otherwise.
 """
 
@@ -33,7 +33,7 @@ from datasets.homes import Homes
 from fedrule.federated.vectors import Layout
 from fedrule.methods.federated import Federated, FedGnn, FedRule, Scaffold, trainer_of
 
-SAMPLE = {"smoke": 100, "default": 100, "paper": 300}  # clients that the loop goes through
+SAMPLE = {"smoke": 100, "default": 100, "paper": 300}  # clients of the loop
 CLIENTS = {"smoke": 1_000, "default": 10_000, "paper": 10_000}
 FULL = 76_218  # homes of the paper
 # Clients; growth is measured from the first.
@@ -59,7 +59,7 @@ method.fit(
     on_round=lambda done, of, fitted, values: curves.due(done, of) and curves.measure(fitted),
 )
 """
-FEW = 4  # rounds after which memory has been asked for all that it will be
+FEW = 4  # rounds after which memory no longer grows
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -69,7 +69,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def measured() -> dict[int, dict[str, float]]:
-    """Clients -> seconds of a round and megabytes, as they come in; sizes grow."""
+    """Clients -> seconds of a round and megabytes, of the sizes measured so far."""
     return {}
 
 
@@ -81,12 +81,12 @@ def two_threads() -> Iterator[None]:
 
 
 def as_in_the_paper(method: type[Federated], draws: int) -> Federated:
-    """SGD in the homes, a server that takes the mean, 100 rounds."""
+    """SGD in the homes, plain averaging on the server."""
     return method(server_optimizer="plain", server_rate=1.0, learning_rate=0.1, draws=draws)
 
 
 class Rounds:
-    """Rounds of a method one after the other, as its `fit` makes them."""
+    """Rounds of a method, as in its `fit`."""
 
     def __init__(self, method: Federated, homes: Homes) -> None:
         prepared = method.prepare(homes, np.random.default_rng(0))
@@ -104,7 +104,7 @@ class Rounds:
 def test_federated_round(benchmark: BenchmarkFixture, saved: SavedHomes, scale: str, method: str, draws: int) -> None:
     homes = datasets.load("saved", path=saved(CLIENTS[scale]))
     rounds = Rounds(as_in_the_paper(METHODS[method], draws), homes)
-    rounds()  # compiles, and fills what clients remember
+    rounds()  # compiles, and fills the client states
     benchmark.pedantic(rounds, rounds=10 if scale == "paper" else 5, warmup_rounds=1)
     examples = rounds.task.sampler(homes.subset(np.arange(1_000))).draw(np.random.default_rng(0))
     sample = home_graphs(examples, SAMPLE[scale])
@@ -121,14 +121,14 @@ def test_growth_of_a_fedrule_round(
     scale: str,
     size: int,
 ) -> None:
-    """Drawn anew each round, as by default."""
+    """With new candidates each round, as by default."""
     rounds = Rounds(as_in_the_paper(FedRule, 0), datasets.load("saved", path=saved(size)))
     rounds()
     benchmark.pedantic(rounds, rounds=3 if size >= FULL else 10)
     if benchmark.stats is None:  # --benchmark-disable: nothing was measured
         return
     clients = rounds.report.clients
-    del rounds  # what 300,000 clients remember is 9 GB, and the measuring process needs as much
+    del rounds  # the states of 300,000 clients take 9 GB, and the measuring process needs as much
     held = peak(PROGRAM.format(threads=1, path=str(saved(size)), method="fedrule", rounds=FEW))
     measured[size] = {"seconds": benchmark.stats["min"], **held}
     benchmark.extra_info |= {"homes": size, "clients per second": clients / benchmark.stats["min"], **held}
@@ -142,7 +142,7 @@ def test_growth_of_a_fedrule_round(
 def test_hundred_rounds_of_the_paper(
     benchmark: BenchmarkFixture, saved: SavedHomes, peak: Peak, scale: str, method: str
 ) -> None:
-    """100 rounds of 3 steps over all homes, drawn anew each round, measured every 10 rounds, on two threads."""
+    """100 rounds of 3 steps over all homes, new candidates each round, measured every 10 rounds, on two threads."""
     path = saved(LONG[scale])
     split = datasets.split(datasets.load("saved", path=path), "holdout", seed=0, validation=True)
     curves = Curves.of(split, every=10, seed=0, log_odds=True)

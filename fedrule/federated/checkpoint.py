@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from datasets.common.errors import DataError
+from datasets.common.files import atomic_file
 from fedrule.federated.states import AnyArray, ServerState
 from fedrule.federated.vectors import Vector
 from fedrule.training.loop import DivergenceGuard, EarlyStopping
@@ -203,21 +204,15 @@ def _like(array: AnyArray, wanted: Mapping[str, AnyArray], name: str, path: Path
 
 
 def _write(path: Path, about: Mapping[str, object], arrays: Mapping[str, AnyArray]) -> None:
-    """Array by array, so that none is copied."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                archive.writestr(ABOUT, json.dumps(about, indent=1))
-                for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(member, array, allow_pickle=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Array by array, so that none is copied; synced to the disk."""
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr(ABOUT, json.dumps(about, indent=1))
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+        file.flush()
+        os.fsync(file.fileno())
     with suppress(OSError):  # not on every system; there the old file may come back after a power failure
         folder = os.open(path.parent, os.O_RDONLY)
         try:

@@ -93,7 +93,7 @@ ROUND = 1.5 * 2.0**22  # the last bit of a float64 of this size is STEP: adding 
 LARGEST = 2.0**22  # larger sums are rounded
 
 
-def on_grid(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+def exact_addends(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     """The nearest multiples of STEP."""
     rounded: npt.NDArray[np.float64] = (np.asarray(values, dtype=np.float64) + ROUND) - ROUND
     return rounded

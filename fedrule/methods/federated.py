@@ -58,6 +58,7 @@ class Federated(GraphMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_range(self.NAME, self, "at least 1", "local_steps")
         check_range(self.NAME, self, "at least 0", "predictor_rate")
         check_range(self.NAME, self, "above 0", "learning_rate", "server_rate")
         try:
@@ -76,8 +77,6 @@ class Federated(GraphMethod):
         for name, known in (("client_optimizer", get_args(ClientOptimizer)), ("control", get_args(Control))):
             if (value := getattr(self, name, known[0])) not in known:
                 raise unknown(name, value, known)
-        if self.local_steps < 1:
-            raise DataError(f"local_steps must be at least 1, got {self.local_steps}")
         for name in ("learning_rate", "predictor_rate", "proximal", "gnn_lambda", "predictor_lambda"):
             if not 0 <= (value := getattr(self, name, 0)) < math.inf:
                 raise DataError(f"{name} must be non-negative and finite, got {value}")

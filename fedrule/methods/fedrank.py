@@ -1,18 +1,17 @@
 """FedRank: `graphrank`, the graph method we recommend, trained in the homes.
 
-What leaves a home are addends, and what the server uses of them are sums:
+A home sends addends, of which the server uses only the sums:
 
 - once, before training, the counts over homes that evidence needs (fedrule/evidence/statistics.py), in two sums;
-- in each round that the home takes part in, an update of the 7,733 weights, of which the server takes the mean.
+- in each round in which it takes part, an update of the 7,733 weights, of which the server takes the mean.
 
-Both could be had by secure aggregation, which is not part of this project, so that the server learns how many homes
-have a typed rule, two of them together, or devices of two types, and the mean update of a cohort, and of no home what
-it has. What sums over few homes give away is another question: a count of 1 is one home's. The counts are sent once and
-are many more than the weights; `fit` logs their bytes and hands them to `on_round` in the first round as
-`statistics_bytes`. Everybody is told the sums, as many bytes again, and a home leaves out of them what it has added
-itself.
+Both fit secure aggregation, which is not part of this project: the server would learn how many homes have a typed rule,
+two of them together, or devices of two types, and the mean update of a cohort, but nothing of a single home. Sums over
+few homes still give something away: a count of 1 is one home's. The counts are larger than the weights; `fit` logs
+their bytes and passes them to `on_round` in the first round as `statistics_bytes`. Every home receives the sums, as
+many bytes again, and subtracts its own part.
 
-The server's Adam and cohorts of a few homes make it nearly the minibatch training of `graphrank`.
+With the server's Adam and small cohorts it is nearly the minibatch training of `graphrank`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ log = logging.getLogger(__name__)
 @register("fedrank")
 @dataclass(frozen=True)
 class FedRank(RankingOptions, Federated):
-    """Ranks what a home could automate as `graphrank` does, and is trained in the homes, which send addends of sums."""
+    """Ranks possible rules as `graphrank` does, trained in the homes, which send only addends of sums."""
 
     NAME: ClassVar[str] = "fedrank"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
@@ -48,11 +47,11 @@ class FedRank(RankingOptions, Federated):
 
     rounds: int = 400
     local_steps: int = 3
-    learning_rate: float = 0.03  # of clients; the server's Adam is blind to it but for how far clients drift apart
+    learning_rate: float = 0.03  # of clients; with the server's Adam it only decides how far clients drift apart
     server_rate: float = 0.005
     decay: bool = True
-    cohort: int = 64  # homes of a round
-    weighting: Weighting = "roots"  # as a home of n rules counts in the loss of `graphrank`
+    cohort: int = 64  # homes in a round
+    weighting: Weighting = "roots"  # as homes count in the loss of `graphrank`
 
     def sent_before(self, prepared: Prepared) -> dict[str, float]:
         evidence = (term.evidence for term in prepared.scorer.terms if isinstance(term, EvidenceNetwork))

@@ -80,8 +80,7 @@ class Batches:
         """With the batches of these clients in round `number`; each depends on its own client only."""
         key, score = task.key(number, clients), task.score(model)
         examples = task.sampler(homes.subset(clients)).draw(key, score=score)
-        lesson = TrainingBatch.of(task.scorer, examples)
-        (observed,) = lesson.query.observed
+        (observed,) = TrainingBatch.of(task.scorer, examples).query.observed
         counts = np.bincount(examples.candidates.home, minlength=len(clients))
         all_begin, all_counts = self.begin.copy(), self.counts.copy()
         all_begin[clients] = len(self.positive) + np.cumsum(counts) - counts

@@ -14,7 +14,7 @@ from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparamete
 from fedrule.federated.client import Task
 from fedrule.federated.optimizers import Moments, Precise
 from fedrule.federated.states import ClientVectors, StateView
-from fedrule.federated.vectors import Layout, Vector, on_grid
+from fedrule.federated.vectors import Layout, Vector, exact_addends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,9 +79,9 @@ class ClientChunk:
         weight = self.weight[some][finite, None]
         rows_only = self.h.corrects and self.h.row_sparse and self.layout.n_rows > 0
         update = self._without_base(sent.update, some) if rows_only else sent.update
-        self.update[:] += on_grid(weight * update[finite]).sum(axis=0)
+        self.update[:] += exact_addends(weight * update[finite]).sum(axis=0)
         if len(self.mean_gradient):
-            self.mean_gradient[:] += on_grid(weight * sent.mean_gradient[finite]).sum(axis=0)
+            self.mean_gradient[:] += exact_addends(weight * sent.mean_gradient[finite]).sum(axis=0)
         if state.own is not None:
             self._store(state.own, self.states.own, some, finite)
         if state.moments is not None:

@@ -22,7 +22,7 @@ from datasets import DataError, Homes, Rules
 from datasets.homes import Mask, runs, starts
 from datasets.valid import ValidRules
 from fedrule.federated.trainers.kernel import Clients, Correction, Moments, Outcome, Shape, Training, train_shard
-from fedrule.federated.vectors import Layout, on_grid
+from fedrule.federated.vectors import Layout, exact_addends
 from fedrule.model.encoders import Sizes
 from fedrule.model.network import Network
 from fedrule.model.score import Scorer
@@ -355,7 +355,7 @@ def test_addends_are_rounded_for_exact_sums() -> None:
     # Thirds are no multiples of 2^-30, which their sum is; 1e-12 of an update below 1 is less than half of 2^-30.
     assert sums[0].any()
     assert np.array_equal(sums[0] * 2**30, np.round(sums[0] * 2**30))
-    assert np.array_equal(on_grid(sums[0]), sums[0])
+    assert np.array_equal(exact_addends(sums[0]), sums[0])
     assert not sums[1].any()
 
 

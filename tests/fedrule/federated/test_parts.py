@@ -21,7 +21,7 @@ from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import OptimizerState, ServerOptimizer
 from fedrule.federated.states import ClientStates, ServerState, view_states, write_back
-from fedrule.federated.vectors import STEP, Layout, on_grid
+from fedrule.federated.vectors import STEP, Layout, exact_addends
 from fedrule.model.encoders import Sizes
 from fedrule.model.network import Network
 from tests.support.added_algorithm import PULLED
@@ -319,7 +319,7 @@ def test_the_memory_that_the_error_names_is_that_of_the_vectors(monkeypatch):
 
 @given(st.lists(st.floats(-1000, 1000, width=32), min_size=1, max_size=50), st.randoms(use_true_random=False))
 def test_exact_sums_are_the_same_in_every_order(values, chance):
-    addends = on_grid(np.array(values))
+    addends = exact_addends(np.array(values))
     shuffled = addends.copy()
     chance.shuffle(shuffled)
     assert float(np.cumsum(addends)[-1]) == float(np.cumsum(shuffled)[-1])

@@ -26,7 +26,7 @@ from fedrule.federated.rounds import Engine, Report
 from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
 from fedrule.federated.trainers.torch import TorchTrainer
-from fedrule.federated.vectors import on_grid
+from fedrule.federated.vectors import exact_addends
 from fedrule.methods.federated import trainer_of
 from tests.support.added_algorithm import PULLED
 from tests.support.plain_federated import Server
@@ -308,7 +308,7 @@ def test_the_clients_part_alone_is_what_the_engine_does_with_it_among_others():
         assert own[touched].tobytes() == whole(after, layout, k)[touched].tobytes()
         # What is not kept is zero but for rounding.
         np.testing.assert_allclose(own, whole(after, layout, k), rtol=0, atol=1e-7)
-        update += on_grid(sent.update[0])
+        update += exact_addends(sent.update[0])
     np.testing.assert_allclose(after.model, state.model - update / len(clients), rtol=0, atol=1e-6)
 
 
