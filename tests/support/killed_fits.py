@@ -37,22 +37,22 @@ KILLS = 3
 def fits(folder: Path) -> dict[str, list[int]]:
     """By variant the first round of each try, of which only the last one is not killed."""
     homes = datasets.load("wyze-synthetic", homes=200)
-    chance, report = random.Random(5), {}
+    rng, report = random.Random(5), {}
     for name, more in VARIANTS.items():
         method = build("fedrule", **SMALL | more)
         times: list[float] = []
         _fit(method, homes, folder / f"{name}-whole.npz", partial(_note, times))
         killed = partial(_fit, method, homes, folder / f"{name}-killed.npz")
-        firsts = [_killed(killed, chance.uniform(0, 2) * float(np.median(np.diff(times)))) for _ in range(KILLS)]
+        firsts = [_killed(killed, rng.uniform(0, 2) * float(np.median(np.diff(times)))) for _ in range(KILLS)]
         rounds: list[int] = []
         killed(rounds.append)
         report[name] = [*firsts, rounds[0]]
     return report
 
 
-def _fit(method, homes: Homes, path: Path, told) -> None:
+def _fit(method, homes: Homes, path: Path, on_round) -> None:
     checkpoint = Checkpoint(path, every=1)
-    method.fit(homes, rng=np.random.default_rng(0), on_round=lambda done, *_: told(done), checkpoint=checkpoint)
+    method.fit(homes, rng=np.random.default_rng(0), on_round=lambda done, *_: on_round(done), checkpoint=checkpoint)
 
 
 def _note(times: list[float], done: int) -> None:
@@ -66,12 +66,12 @@ def _killed(fit, seconds: float) -> int:
     child = os.fork()
     if not child:
         os.close(reads)
-        told: list[int] = []
+        on_round: list[int] = []
 
         def tell(done: int) -> None:
-            told.append(done)
+            on_round.append(done)
             os.write(writes, f"{done}\n".encode())
-            if len(told) == 4:
+            if len(on_round) == 4:
                 time.sleep(3600)  # the parent may be late on a busy machine
 
         fit(tell)

@@ -207,10 +207,10 @@ def test_a_byte_that_changed_anywhere_is_noticed_or_does_no_harm(tmp_path):
     kept = Checkpoint(tmp_path / "run.npz")
     kept.save(small_state(), last=True)
     whole, refused = kept.path.read_bytes(), 0
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for place in range(0, len(whole), 11):
         damaged = bytearray(whole)
-        damaged[place] ^= int(chance.integers(1, 256))
+        damaged[place] ^= int(rng.integers(1, 256))
         kept.path.write_bytes(damaged)
         try:
             assert same(kept.load(small_state()), small_state())  # e.g. the date of a member
@@ -372,7 +372,7 @@ class Killed(Exception):
 @pytest.mark.parametrize("stop", [2, 3, 4])
 def test_a_run_that_goes_on_and_then_runs_away_keeps_the_model_that_it_would_have_kept(tmp_path, caplog, stop):
     # The losses are those of the models before rounds 1 to 4. The last one is beyond 1e4 times the first, so the model
-    # after round 3 has run away, and the one after round 2, whose loss is 1, is kept: 0 + 2.
+    # after round 3 has diverged, and the one after round 2, whose loss is 1, is kept: 0 + 2.
     run, kept = Run("fedrule", 9, seed=0), Checkpoint(tmp_path / "run.npz", every=1)
     engine, begun = Scripted((1.0, 1.0, 1.0, 2e4)), replace(small_state(), round=0, model=zeros(11))
 
@@ -386,7 +386,7 @@ def test_a_run_that_goes_on_and_then_runs_away_keeps_the_model_that_it_would_hav
         train(engine, None, run, begun, killing, kept)
     assert about(kept.path)["round"] == stop - 1
     assert train(engine, None, run, begun, lambda *_: False, kept).tolist() == [2.0] * 11
-    # Said by both runs that end, and by the one that is killed when round 4 has run away already.
+    # Said by both runs that end, and by the one that is killed when round 4 has diverged already.
     assert caplog.text.count("the model after round 2 is kept") == (3 if stop == 4 else 2)
 
 

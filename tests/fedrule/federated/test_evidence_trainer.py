@@ -143,13 +143,13 @@ def test_with_the_same_dropout_they_are_trained_as_by_torch(seed):
     many = played(EvidenceTrainer(homes, task), Engine(h))
     used = {}  # how many words a generator has given so far, by the generator
 
-    def dropout(hidden, share, chance):
-        n, (_, first) = hidden.numel(), used.get(id(chance), (chance, 0))
-        used[id(chance)] = (chance, first + n)
-        seed = np.array([chance.initial_seed()], dtype=np.uint64)
+    def dropout(hidden, rate, generator):
+        n, (_, first) = hidden.numel(), used.get(id(generator), (generator, 0))
+        used[id(generator)] = (generator, first + n)
+        seed = np.array([generator.initial_seed()], dtype=np.uint64)
         words = output(seed, np.arange(first, first + n, dtype=np.uint64)) >> np.uint64(32)
-        kept = words >= np.uint64(np.ceil(share * 2**32))
-        return hidden * torch.from_numpy(kept.reshape(hidden.shape)) / (1 - share)
+        kept = words >= np.uint64(np.ceil(rate * 2**32))
+        return hidden * torch.from_numpy(kept.reshape(hidden.shape)) / (1 - rate)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fedrule.model.terms, "dropout", dropout)

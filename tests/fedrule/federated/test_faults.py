@@ -1,4 +1,4 @@
-"""Nobody there, nothing to learn from, clients that fail, rates that run away, and options that are wrong."""
+"""Empty rounds, nothing to train on, clients that fail, training that diverges, and wrong options."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def fitted(method: str, homes=PLANTED, **options):
     return build(method, **(short | options)).fit(homes, rng=np.random.default_rng(1))
 
 
-# Nobody there, or nothing to learn from
+# Empty rounds, or nothing to train on
 
 
 @trainers
 @all_hyperparameters
-def test_a_round_of_nobody_leaves_the_model_and_says_which_it_was(trainer, h, caplog):
+def test_an_empty_round_leaves_the_model_and_says_which_it_was(trainer, h, caplog):
     setting = Setting(population(1), Engine(h, cohorts=Cohorts(1e-9, "poisson")))
     clients = trainer(setting.homes, setting.task)
     before = setting.engine.begin(clients, setting.start)
@@ -76,7 +76,7 @@ def test_a_round_of_nobody_leaves_the_model_and_says_which_it_was(trainer, h, ca
     assert {name for name, a in state.arrays().items() if a.tobytes() != before.arrays()[name].tobytes()} == {"round"}
 
 
-def test_rounds_of_nobody_between_others_change_nothing_but_their_number():
+def test_empty_rounds_between_others_change_nothing_but_their_number():
     setting = Setting(population(1), Engine(HYPERPARAMETERS["sparse"], cohorts=Cohorts(0.15, "poisson")))
     _, reports = setting.played(KernelTrainer(setting.homes, setting.task), 12)
     assert {report.clients > 0 for report in reports} == {True, False}
@@ -140,13 +140,13 @@ def test_clients_that_fail_are_counted_and_left_out_and_keep_their_state(trainer
             for k in range(25)
         ]
         assert same == [k not in good for k in range(25)]
-        told_the_same = [
+        same_control = [
             control(before, clean.task.layout, k, h.algorithm).tobytes()
             == control(after, clean.task.layout, k, h.algorithm).tobytes()
             for k in range(25)
             if k not in good
         ]
-        assert all(told_the_same)
+        assert all(same_control)
     if h.optimizer == "kept-adam":
         moved = (before.clients.second.dense != after.clients.second.dense).any(axis=1)
         assert moved.tolist() == [k in good for k in range(25)]
@@ -202,7 +202,7 @@ def test_numbers_too_large_to_work_with_are_refused_as_well(curvature, optimizer
         assert finite(state)
 
 
-# Rates that run away
+# Divergence
 
 
 def diverging(
@@ -240,7 +240,7 @@ def test_where_nothing_was_learned_divergence_is_an_error():
         diverging(a=3e4)
 
 
-def test_a_loss_diverges_also_after_a_first_round_of_nobody(caplog):
+def test_a_loss_diverges_also_after_an_empty_first_round(caplog):
     # Found by the loss, before it is infinite: nobody is there in the first round of this seed.
     cohorts = Cohorts(0.4, "poisson")
     assert not len(cohorts.of(np.arange(2), seed=1, number=0).present)

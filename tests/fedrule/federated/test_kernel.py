@@ -422,7 +422,7 @@ def test_a_client_that_is_not_finite_sends_nothing_and_keeps_its_state(cause: st
 
 
 @pytest.mark.parametrize("adam", [False, True])
-def test_clients_whose_steps_run_away_send_nothing(adam: bool) -> None:
+def test_clients_whose_steps_diverge_send_nothing(adam: bool) -> None:
     population = neighbours()
     outcome, model = outcome_of(population), model_of(population, np.random.default_rng(9))
     train_shard(population.shape, model, population.clients(np.ones(2)), Training(3, 3e38, 3e38, adam=adam), outcome)

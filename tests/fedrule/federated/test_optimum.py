@@ -94,8 +94,8 @@ def test_weights_move_the_optimum_to_the_weighted_mean():
             np.testing.assert_allclose(state.model, end, atol=1e-3)
 
 
-# Three clients of which two take part in a round, lambda 1. Let s_k be what client k was told last, g_k its last mean
-# gradient: delta_k = g_k - s_k, and it sends p_k = g_k(new) - delta_k = s_k + g_k(new) - g_k. Who takes part is told
+# Three clients of which two take part in a round, lambda 1. Let s_k be the last shared_k of client k, g_k its last mean
+# gradient: delta_k = g_k - s_k, and it sends p_k = g_k(new) - delta_k = s_k + g_k(new) - g_k. Who takes part gets
 # the mean of these p_k, so that the sum of all s_k changes by just what the sum of all g_k does, and as both begin with
 # 0 they stay the same. Training stands still where all s_k are 0, and there the gradients of *all* clients add up to 0,
 # whoever took part last. The server's c of scaffold is the mean of all c_k likewise.
@@ -122,9 +122,9 @@ def test_what_is_shared_sums_up_to_the_gradients_whoever_takes_part():
     for rounds in (1, 2, 5, 11):
         state, _ = descended(algorithm, three, rounds)
         there = np.flatnonzero(state.clients.last >= 0)
-        told = state.shared[np.searchsorted(state.shared_round, state.clients.last[there]), : LAYOUT.n_dense]
+        shared = state.shared[np.searchsorted(state.shared_round, state.clients.last[there]), : LAYOUT.n_dense]
         own = state.clients.own.dense[there]  # lambda 1: the mean gradient of the last round
-        np.testing.assert_allclose(told.sum(axis=0), own.sum(axis=0), atol=1e-5)
+        np.testing.assert_allclose(shared.sum(axis=0), own.sum(axis=0), atol=1e-5)
 
 
 def test_clients_that_fail_now_and_then_do_not_move_the_optimum():

@@ -135,7 +135,7 @@ def test_a_share_of_one_is_everybody_in_order():
 
 
 @given(st.integers(1, 40), st.sampled_from([0.01, 0.25, 0.5, 0.99]), st.integers(0, 2**62), st.integers(0, 100))
-def test_uniform_sampling_takes_the_share_and_never_nobody(n_clients, share, seed, number):
+def test_uniform_sampling_takes_the_share_and_at_least_one(n_clients, share, seed, number):
     clients = CLIENTS[:n_clients]
     present = Cohorts(share).of(clients, seed=seed, number=number).present
     assert len(present) == max(round(share * n_clients), 1)
@@ -144,7 +144,7 @@ def test_uniform_sampling_takes_the_share_and_never_nobody(n_clients, share, see
 
 
 def test_all_clients_are_equally_likely_in_either_sampling():
-    # 300 rounds, each of 20 clients in it with chance 0.3: 90 times, with a deviation of sqrt(300 * 0.21) = 7.9.
+    # 300 rounds, each of 20 clients in it with probability 0.3: 90 times, with a deviation of sqrt(300 * 0.21) = 7.9.
     for sampling in ("uniform", "poisson"):
         cohorts = Cohorts(0.3, sampling)
         seen = np.concatenate([cohorts.of(CLIENTS[:20], seed=5, number=n).present for n in range(300)])
@@ -161,7 +161,7 @@ def test_in_poisson_sampling_a_client_is_in_or_out_by_itself():
 
 
 def test_faults_have_their_shares_and_leave_the_others_as_they_are():
-    # Of 1,000: 300 vanish, 100 are late, 100 of the 600 that are left send what is no number; deviations of at most 15.
+    # Of 1,000: 300 drop out, 100 are late, 100 of the 600 that are left send NaN; deviations of at most 15.
     clean = Cohorts(0.9).of(CLIENTS, seed=2, number=3)
     faulty = Cohorts(0.9, drop_out=0.3, late=0.1, broken=0.1).of(CLIENTS, seed=2, number=3)
     assert set(faulty.present) < set(clean.present)
@@ -171,7 +171,7 @@ def test_faults_have_their_shares_and_leave_the_others_as_they_are():
     assert abs(int(faulty.broken.sum()) - 90) < 38
 
 
-def test_nobody_is_a_cohort_of_nobody():
+def test_without_clients_the_cohort_is_empty():
     none = np.zeros(0, dtype=np.int64)
     for cohorts in (Cohorts(), Cohorts(0.5), Cohorts(0.5, "poisson", 0.1, 0.1, 0.1)):
         assert not len(cohorts.of(none, seed=0, number=0).present)
@@ -318,10 +318,10 @@ def test_the_memory_that_the_error_names_is_that_of_the_vectors(monkeypatch):
 
 
 @given(st.lists(st.floats(-1000, 1000, width=32), min_size=1, max_size=50), st.randoms(use_true_random=False))
-def test_exact_sums_are_the_same_in_every_order(values, chance):
+def test_exact_sums_are_the_same_in_every_order(values, shuffler):
     addends = exact_addends(np.array(values))
     shuffled = addends.copy()
-    chance.shuffle(shuffled)
+    shuffler.shuffle(shuffled)
     assert float(np.cumsum(addends)[-1]) == float(np.cumsum(shuffled)[-1])
     assert np.abs(addends - values).max() <= STEP / 2
     assert (addends / STEP == np.round(addends / STEP)).all()
