@@ -89,8 +89,8 @@ class DatabaseRows(TextTable):
                 ", ".join(f"{name} {_shown(value)}" for name, value in zip(names, row, strict=True)) for row in values
             ]
             bad_rows.reading(self.file)
-            lines = tuple(line + 1 for line in self.record[rows].tolist())
-            bad_rows.found.append(RowFault(self.file, lines, what, remedy, tuple(examples), "row"))
+            lines = [line + 1 for line in self.record[rows].tolist()]
+            bad_rows.found.append(RowFault(self.file, lines, what, remedy, examples, "row"))
         return ~bad
 
 
