@@ -1,1 +1,1 @@
-"""Figures: each a function from the material to a drawing."""
+"""Figures: each a function from the inputs to a drawing."""

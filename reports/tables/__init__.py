@@ -1,1 +1,1 @@
-"""Tables: each a function from the material to a table."""
+"""Tables: each a function from the inputs to a table."""
