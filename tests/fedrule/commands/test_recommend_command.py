@@ -90,7 +90,7 @@ def test_what_is_unknown_is_refused_or_left_out_and_named(model, asked, capsys):
 def test_a_home_without_a_candidate_is_told_so(model, asked, capsys):
     asked.write_text(json.dumps({"devices": [{"id": 1, "type": "Light"}]}))
     assert main(["recommend", str(model), str(asked)]) == 0
-    assert capsys.readouterr().out == "Nothing that this home lacks is known.\n"
+    assert capsys.readouterr().out == "No recommendations for this home.\n"
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
@@ -151,11 +151,11 @@ def test_homes_of_a_database_are_asked_part_by_part(many, tmp_path, capsys, monk
         (["MODEL", "HOME", "--out", "x.csv"], "--all DATA and --out FILE belong together"),
         (["MODEL", "--all", "ifttt-synthetic", "--out", "x.xls"], "x.xls: name a file that ends with .parquet"),
         (["MODEL", "--all", "ifttt-synthetik", "--out", "x.csv"], "did you mean 'ifttt-synthetic'?"),
-        (["MODEL", "--all", "ifttt-synthetic", "--out", "x.csv", "--jobs", "0"], "jobs 0: use 1 or more"),
+        (["MODEL", "--all", "ifttt-synthetic", "--out", "x.csv", "--jobs", "0"], "jobs must be at least 1, got 0"),
         (["MODEL", "HOME", "-k", "0"], "k must be an integer of at least 1, got 0"),
         (["MODEL", "nothing.json"], "nothing.json: cannot be read (No such file or directory)"),
         (["nothing.safetensors", "HOME"], "nothing.safetensors: no such model; train one with"),
-        (["HOME", "HOME"], "it is no model of fedrule"),
+        (["HOME", "HOME"], "not a fedrule model"),
     ],
 )
 def test_bad_input_is_one_message(model, asked, arguments, message, capsys, monkeypatch, tmp_path):
@@ -173,7 +173,7 @@ def test_show_tells_what_a_model_is_in_a_few_lines(model, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("graphrule, ")
     assert lines[1] == "7 types, 6 relations, 9 valid rules"
-    assert lines[2].startswith("learned from 100 homes of toy (0000000000000000), 0 rounds, seed 0")
+    assert lines[2].startswith("trained on 100 homes of toy (0000000000000000), 0 rounds, seed 0")
     assert lines[3] == "ranking: mrr 0.25"
 
 
