@@ -95,7 +95,7 @@ def test_a_model_is_trained_saved_used_and_trained_further(tmp_path):
 
 def test_the_home_of_the_page_on_models_is_a_home():
     home = HomeRequest.from_json(json.loads(only_block("docs/models.md", "json")))
-    assert [device.called for device in home.devices] == ["Front door", "Hall light"]
+    assert [device.display_name for device in home.devices] == ["Front door", "Hall light"]
 
 
 def test_the_pipeline_reads_the_databases_that_its_file_describes(tmp_path):
