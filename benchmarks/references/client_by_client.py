@@ -27,8 +27,8 @@ class ClientByClient:
         """Algorithm 2 with lambda 1, or FedAvg."""
         updates = [self._local(k, home) for k, home in enumerate(self.homes)]
         mean = [torch.stack(parts).mean(dim=0) for parts in zip(*updates, strict=True)]
-        for value, update in zip(self.model.values(), mean, strict=True):
-            value -= update
+        for value, change in zip(self.model.values(), mean, strict=True):
+            value -= change
         scale = 1 / (self.rate * self.steps)
         for k, update in enumerate(updates if self.correct else []):
             pairs = zip(self.delta[k], update, mean, strict=True)
