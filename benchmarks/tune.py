@@ -33,9 +33,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from baselines.registry import get
 from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.results.records import as_json
+from benchmarks.results.records import STUDIES, Trial, as_json
 from benchmarks.results.store import Store
-from benchmarks.results.tuning import FOLDER, Trial
 from benchmarks.runs.experiment import Experiment, Source, make_experiment
 from benchmarks.runs.run import fit
 from datasets.common.environment import commit, versions
@@ -125,7 +124,7 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Tun
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     key = study.key()
     text = json.dumps(key, sort_keys=True)
-    path = store.folder / FOLDER / f"{study.method}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    path = store.folder / STUDIES / f"{study.method}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     kept = _kept(path, key)
     space = study.space()
     parts = {(s, seed): _parts(study, source, seed) for s, source in enumerate(study.sources) for seed in study.seeds}

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from benchmarks.results.dataset_summary import DatasetSummary, load_summaries
-from benchmarks.results.examples import Example, load_examples
 from benchmarks.results.leaderboard import Board, boards
+from benchmarks.results.records import DatasetSummary, Example, Study, load_examples, load_studies, load_summaries
 from benchmarks.results.speeds import SPEED, Speed, load_speeds
 from benchmarks.results.store import Result, load_runs, results_folder
-from benchmarks.results.tuning import Study, load_studies
 
 
 @dataclass(frozen=True, eq=False)

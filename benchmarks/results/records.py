@@ -1,14 +1,25 @@
-"""A record is a dataclass of plain values stored as one JSON file; the same records give the same bytes."""
+"""JSON files among the results beside the runs: dataset summaries, examples, and the studies of `tune`.
+
+    data/<hash>.json             what a data set holds in numbers, and one home of it (the paper's figure 1)
+    examples/<hash>.json         one home with one rule left out, and what each method recommends to it
+    tuning/<method>-<hash>.json  the trials of one method's parameters
+
+A summary is named by the hash of the data set and its options; the fingerprints inside say whether the data is still
+the same. `benchmarks.runs.dataset_summary`, `benchmarks.runs.examples` and `benchmarks.tune` make them. A record is a
+dataclass of plain values; the same record gives the same bytes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import BeforeValidator
 
 from datasets.common.errors import DataError
 from datasets.common.files import Json, write_json
@@ -16,6 +27,12 @@ from datasets.common.options import read
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+SUMMARIES, EXAMPLES, STUDIES = "data", "examples", "tuning"  # folders of the results
+SUMMARY_FORMAT = 2  # goes up when a summary of the same data would look different
+EXAMPLE_FORMAT = 2  # goes up when an example by the same methods would look different
+LONGEST = 20  # entries of an example's list
+NOT_A_STUDY = "not a study of `python -m benchmarks tune`"
 
 R = TypeVar("R")
 
@@ -104,3 +121,247 @@ def read_records(folder: Path, kind: type[R], format: int) -> tuple[list[R], lis
         except ValueError as error:
             problems.append((f"{folder.name}/{path.name}", str(error)))
     return found, problems
+
+
+def _whole_keys(value: object) -> object:
+    """JSON has keys as text."""
+    return {int(name): entry for name, entry in value.items()} if isinstance(value, dict) else value
+
+
+Histogram: TypeAlias = Annotated[dict[int, int], BeforeValidator(_whole_keys)]  # value -> homes with it
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """A home in the excerpt of the user-item matrix."""
+
+    user: int | str
+    has: tuple[bool, ...]  # [n_items]
+    rules: int  # of the home in all, including those without a column here
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleHome:
+    """A home as a graph, and an excerpt of the user-item matrix around its row."""
+
+    user: int | str
+    devices: tuple[OwnedDevice, ...]
+    rules: tuple[HomeRule, ...]
+    items: tuple[TypedRule, ...]
+    rows: tuple[MatrixRow, ...]  # the example home first
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """A number of `datasets.describe` beside the published one."""
+
+    name: str
+    ours: float
+    published: float | None  # None where none is published
+    verdict: str = ""  # of made-up data: "met" or "off"; empty where there is nothing to compare with
+
+
+@dataclass(frozen=True, slots=True)
+class EntityType:
+    """An entity type and how often it is used."""
+
+    name: str
+    devices: int
+    homes: int
+    as_trigger: int  # rules
+    as_action: int  # rules
+
+
+@dataclass(frozen=True, slots=True)
+class RelationUse:
+    """A trigger-action pair and how often it is used."""
+
+    trigger_state: str
+    action: str
+    rules: int
+    homes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSummary:
+    """All that reports show of a data set; counts are of the track `instances`, where every device is a node."""
+
+    data: str
+    options: dict[str, object]  # all of them
+    fingerprints: dict[str, str]  # of the homes in the tracks "types" and "instances"
+    statistics: tuple[Statistic, ...]
+    source: str  # of the published numbers; empty where there are none
+    notes: tuple[str, ...]  # of the data set itself, e.g. how it differs from the paper's
+    fidelity: tuple[Statistic, ...]  # of synthetic data against what it imitates; empty for real data
+    rules_per_home: Histogram
+    devices_per_home: Histogram
+    types: tuple[EntityType, ...]  # most devices first
+    relations: tuple[RelationUse, ...]  # most rules first
+    example: ExampleHome | None  # None where no home has a rule
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return summary_file(self.data, self.options)
+
+
+def summary_file(data: str, options: dict[str, object]) -> str:
+    """The name of the summary of a data set with these options, defaults included."""
+    return hash_of({"data": data, "options": options}) + ".json"
+
+
+def load_summaries(results: Path) -> tuple[list[DatasetSummary], list[tuple[str, str]]]:
+    """The summaries among results; name and reason of each file that cannot be used."""
+    found, problems = read_records(results / SUMMARIES, DatasetSummary, SUMMARY_FORMAT)
+    return sorted(found, key=lambda each: (each.data, each.file)), problems
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A recommended rule."""
+
+    trigger_type: str
+    trigger_id: int | str | None  # None for a type of which the home has no device
+    trigger_state: str
+    action: str
+    action_type: str
+    action_id: int | str | None
+    probability: float
+    owned: bool  # the home has the devices for it
+    seen: bool  # some home has this typed rule in training
+    hidden: bool  # it is the rule that was left out
+
+
+@dataclass(frozen=True, slots=True)
+class RankedList:
+    """The top of a list, its length, and the rank of the hidden rule."""
+
+    rank: float | None  # None where the hidden rule is not in the list or has no score
+    candidates: int
+    top: tuple[Entry, ...]  # 20, or fewer where fewer have a score
+
+
+@dataclass(frozen=True, slots=True)
+class MethodLists:
+    """What one method recommends."""
+
+    method: str
+    parameters: dict[str, object]  # all of them
+    formulation: str  # "items": from all items; "graph": between the home's own devices
+    calibrated: bool  # probabilities were fitted on validation data, since the scores are not log-odds
+    seen: RankedList  # of typed rules that occur in training: the filter of the leaderboard
+    every: RankedList  # of all candidates
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A home, the rule that was left out, and the lists of the methods."""
+
+    data: str
+    options: dict[str, object]  # all of them
+    fingerprint: str  # of the homes in the track `types`
+    seed: int
+    codes: dict[str, str]  # method -> hash of its code
+    user: int | str
+    devices: tuple[OwnedDevice, ...]
+    known: tuple[HomeRule, ...]
+    hidden: HomeRule
+    homes_with_hidden: int  # other homes that have the typed rule
+    methods: tuple[MethodLists, ...]
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        methods = [(each.method, each.parameters) for each in self.methods]
+        return example_file(self.data, self.options, self.fingerprint, self.seed, methods)
+
+
+def example_file(
+    data: str,
+    options: Mapping[str, object],
+    fingerprint: str,
+    seed: int,
+    methods: Sequence[tuple[str, Mapping[str, object]]],
+) -> str:
+    """The name of an example, from its data, seed, and methods with their parameters."""
+    about = {"data": data, "options": options, "fingerprint": fingerprint, "seed": seed, "methods": methods}
+    return hash_of(about) + ".json"
+
+
+def load_examples(results: Path) -> tuple[list[Example], list[tuple[str, str]]]:
+    """The examples among results; name and reason of each file that cannot be used."""
+    return read_records(results / EXAMPLES, Example, EXAMPLE_FORMAT)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One choice of parameters and its score on validation data."""
+
+    parameters: dict[str, Json]  # none for the defaults
+    value: float | None  # the mean over data sets and seeds; None if it failed
+    values: list[float]  # of each data set and seed
+    seconds: float
+    error: str = ""
+    commit: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Trials of one method's settings on validation rules."""
+
+    method: str
+    data: tuple[str, ...]  # that the settings were tried on
+    split: str
+    seeds: tuple[int, ...]
+    metric: str
+    fixed: dict[str, Json]  # parameters that were set and not varied
+    varied: tuple[str, ...]  # names of parameters
+    defaults: dict[str, Json]  # all parameters
+    trials: tuple[Trial, ...]  # those without parameters are of the defaults
+    file: str  # below the folder of studies
+
+    @property
+    def answered(self) -> list[Trial]:
+        """The trials that did not fail, best first; the earlier of equal ones before the later."""
+        there = [trial for trial in self.trials if trial.value is not None and math.isfinite(trial.value)]
+        return sorted(there, key=lambda trial: -(trial.value or 0.0))
+
+    @property
+    def of_defaults(self) -> Trial | None:
+        """The trial of the method's defaults; None where it failed or is not there."""
+        return next((trial for trial in self.answered if not trial.parameters), None)
+
+
+def load_studies(results: Path) -> tuple[list[Study], list[tuple[str, str]]]:
+    """The studies among results by method and file; name and reason of each file that cannot be used."""
+    found: list[Study] = []
+    problems: list[tuple[str, str]] = []
+    for path in sorted((results / STUDIES).glob("*.json")):
+        try:
+            found.append(_study(path))
+        except KeyError as error:
+            problems.append((f"{STUDIES}/{path.name}", f"{NOT_A_STUDY}: it has no {error}"))
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            problems.append((f"{STUDIES}/{path.name}", f"{NOT_A_STUDY}: {error}"))
+    return sorted(found, key=lambda study: (study.method, study.data, study.file)), problems
+
+
+def _study(path: Path) -> Study:
+    content = json.loads(path.read_text("utf-8"))
+    key, trials = content["key"], tuple(Trial(**trial) for trial in content["trials"])
+    for trial in trials:
+        if not isinstance(trial.parameters, dict) or not isinstance(trial.value, float | int | None):
+            raise ValueError(f"a trial with the value {trial.value!r} and the parameters {trial.parameters!r:.60}")
+    return Study(
+        method=str(key["method"]),
+        data=tuple(str(source["data"]) for source in key["data"]),
+        split=str(key["split"]),
+        seeds=tuple(int(seed) for seed in key["seeds"]),
+        metric=str(key["metric"]),
+        fixed=dict(key["fixed"]),
+        varied=tuple(map(str, key["space"])),
+        defaults=dict(key["defaults"]),
+        trials=trials,
+        file=path.name,
+    )

@@ -15,18 +15,20 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from baselines.items import Items
-from benchmarks.results.dataset_summary import (
-    FOLDER,
-    FORMAT,
+from benchmarks.results.records import (
+    SUMMARIES,
+    SUMMARY_FORMAT,
     DatasetSummary,
     EntityType,
     ExampleHome,
     MatrixRow,
     RelationUse,
     Statistic,
+    as_json,
+    read_record,
     summary_file,
+    write_record,
 )
-from benchmarks.results.records import as_json, read_record, write_record
 from benchmarks.runs.examples import distance, owned_devices, rules_in_words, typed_rule
 from benchmarks.runs.experiment import Source
 from datasets import Homes
@@ -133,16 +135,16 @@ def summarize(source: Source) -> DatasetSummary:
 
 def save_summary(summary: DatasetSummary, results: Path) -> Path:
     """Store a summary among results; its file."""
-    path = results / FOLDER / summary.file
-    write_record(path, summary, FORMAT)
+    path = results / SUMMARIES / summary.file
+    write_record(path, summary, SUMMARY_FORMAT)
     return path
 
 
 def is_current(source: Source, results: Path) -> bool:
     """Whether results have a summary of exactly this data."""
-    path = results / FOLDER / summary_file(source.data, source.options)
+    path = results / SUMMARIES / summary_file(source.data, source.options)
     try:
-        return read_record(path, DatasetSummary, FORMAT).fingerprints == _fingerprints(source)
+        return read_record(path, DatasetSummary, SUMMARY_FORMAT).fingerprints == _fingerprints(source)
     except ValueError:
         return False
 

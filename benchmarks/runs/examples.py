@@ -24,8 +24,22 @@ from baselines.calibration import Calibration
 from baselines.items import Items, UserItemModel
 from baselines.method import Fitted, Scores
 from baselines.scoring import CHUNK, score, score_examples
-from benchmarks.results.examples import FOLDER, FORMAT, LONGEST, Entry, Example, MethodLists, RankedList, example_file
-from benchmarks.results.records import HomeRule, OwnedDevice, TypedRule, as_json, read_record, write_record
+from benchmarks.results.records import (
+    EXAMPLE_FORMAT,
+    EXAMPLES,
+    LONGEST,
+    Entry,
+    Example,
+    HomeRule,
+    MethodLists,
+    OwnedDevice,
+    RankedList,
+    TypedRule,
+    as_json,
+    example_file,
+    read_record,
+    write_record,
+)
 from benchmarks.runs.experiment import Experiment, Source
 from benchmarks.runs.run import fit, has_log_odds
 from datasets.candidates import Pairs, has_self_rules
@@ -70,7 +84,7 @@ class ExampleSpec:
     def is_current(self, results: Path) -> bool:
         """Whether results have this example, made by today's code."""
         try:
-            return read_record(results / FOLDER / self.file, Example, FORMAT).codes == self.codes
+            return read_record(results / EXAMPLES / self.file, Example, EXAMPLE_FORMAT).codes == self.codes
         except ValueError:
             return False
 
@@ -112,8 +126,8 @@ def make_example(spec: ExampleSpec, *, bar: Progress | None = None) -> Example:
 
 def save_example(example: Example, results: Path) -> Path:
     """Store an example among results; its file."""
-    path = results / FOLDER / example.file
-    write_record(path, example, FORMAT)
+    path = results / EXAMPLES / example.file
+    write_record(path, example, EXAMPLE_FORMAT)
     return path
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchmarks.results.dataset_summary import summary_file
+from benchmarks.results.records import summary_file
 from benchmarks.results.store import Store
 from benchmarks.runs.dataset_summary import is_current, save_summary, summarize
 from benchmarks.runs.examples import ExampleSpec, make_example, save_example

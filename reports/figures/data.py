@@ -17,8 +17,7 @@ from matplotlib.patches import Circle, FancyBboxPatch, PathPatch, Polygon, Recta
 from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from benchmarks.results.dataset_summary import FOLDER, DatasetSummary, ExampleHome
-from benchmarks.results.records import OwnedDevice, TypedRule
+from benchmarks.results.records import SUMMARIES, DatasetSummary, ExampleHome, OwnedDevice, TypedRule
 from reports.drawing.layout import Block, Layout, Panel, fitted
 from reports.drawing.styles import FAINT, INK, LineStyle, line_styles
 from reports.inputs import Inputs
@@ -69,7 +68,7 @@ def example_home(inputs: Inputs) -> Drawing:
         "that the home lacks. Right: numbers refer to rows; dashed: a recommendation."
     )
     layout = Layout((Block("", panels),), note=note, columns=2, height=tall, left=0.15)
-    about = About(_caption(summary, home, edges), (f"{FOLDER}/{summary.file}",), BUILD, _notes(home, edges))
+    about = About(_caption(summary, home, edges), (f"{SUMMARIES}/{summary.file}",), BUILD, _notes(home, edges))
     return Drawing(layout, about)
 
 
@@ -88,7 +87,7 @@ def home_counts(inputs: Inputs) -> Drawing:
     )
     note = "Line: share of homes with at most so many. Farther right: larger homes."
     layout = Layout((Block("", panels),), styles, note, columns=2, height=2.4, left=0.7)
-    sources = tuple(sorted(f"{FOLDER}/{summary.file}" for summary in shown))
+    sources = tuple(sorted(f"{SUMMARIES}/{summary.file}" for summary in shown))
     return Drawing(layout, About(_sizes_caption(shown), sources, BUILD))
 
 

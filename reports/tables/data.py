@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from benchmarks.results.dataset_summary import FOLDER, DatasetSummary
+from benchmarks.results.records import SUMMARIES, DatasetSummary
 from reports.inputs import Inputs
 from reports.output_types import BUILD, About, Cell, Missing, Table
 from reports.text.formats import NONE, count_cell, format_number
@@ -130,8 +130,8 @@ def _cut_note(title: str, summary: DatasetSummary, total: int, what: str) -> lis
     """A note where not all rows are shown: all numbers are in a file of the results."""
     if total <= MAX_ROWS:
         return []
-    return [f"{title}: the {MAX_ROWS} of {total} {what}. All are in {FOLDER}/{summary.file} of the results."]
+    return [f"{title}: the {MAX_ROWS} of {total} {what}. All are in {SUMMARIES}/{summary.file} of the results."]
 
 
 def _sources(shown: Iterable[tuple[str, DatasetSummary]]) -> tuple[str, ...]:
-    return tuple(sorted({f"{FOLDER}/{summary.file}" for _, summary in shown}))
+    return tuple(sorted({f"{SUMMARIES}/{summary.file}" for _, summary in shown}))

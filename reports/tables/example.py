@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from benchmarks.results.examples import FOLDER, LONGEST, Entry, Example, MethodLists
-from benchmarks.results.records import HomeRule
+from benchmarks.results.records import EXAMPLES, LONGEST, Entry, Example, HomeRule, MethodLists
 from reports.inputs import Inputs
 from reports.output_types import BUILD, About, Cell, Missing, Table
 from reports.selection import IFTTT, WYZE
@@ -125,4 +124,4 @@ def _about(examples: Sequence[Example], methods: Sequence[tuple[str, MethodLists
 
 
 def _sources(examples: Sequence[Example]) -> tuple[str, ...]:
-    return tuple(sorted(f"{FOLDER}/{each.file}" for each in examples))
+    return tuple(sorted(f"{EXAMPLES}/{each.file}" for each in examples))

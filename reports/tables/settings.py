@@ -7,9 +7,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from benchmarks.results.records import STUDIES, Study
 from benchmarks.results.speeds import SPEED, Speed
 from benchmarks.results.store import Result
-from benchmarks.results.tuning import FOLDER, Study
 from reports.inputs import Inputs
 from reports.output_types import BUILD, RUN, About, Cell, Missing, Table, run_files
 from reports.text.formats import NONE, count_cell, number_cell
@@ -75,7 +75,7 @@ def tuning(inputs: Inputs) -> Table:
     if failed:
         notes.append(f"Trials that failed: {'; '.join(failed)}.")
     columns = ("method", "data", "metric", "seeds", "trials", "defaults", "best", "gain", "parameters of the best")
-    sources = tuple(sorted(f"{FOLDER}/{study.file}" for study in studies))
+    sources = tuple(sorted(f"{STUDIES}/{study.file}" for study in studies))
     return Table(columns, tuple(rows), About(caption, sources, TUNE, tuple(notes)), sortable=True)
 
 

@@ -18,8 +18,8 @@ from baselines import registry
 from benchmarks.__main__ import main
 from benchmarks.commands import show_board
 from benchmarks.results.leaderboard import Board
+from benchmarks.results.records import Trial
 from benchmarks.results.store import Result, Store, load_failures, load_results
-from benchmarks.results.tuning import Trial
 from benchmarks.tune import Tuned
 from datasets.common import progress as module
 from datasets.common.errors import DataError

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.results.dataset_summary import FOLDER, load_summaries
+from benchmarks.results.records import SUMMARIES, load_summaries
 from benchmarks.runs.dataset_summary import (
     DEVICES,
     ITEMS,
@@ -157,7 +157,7 @@ def test_a_summary_of_other_data_or_a_damaged_one_is_not_current(tmp_path, small
 
 def test_damaged_and_older_files_are_named_and_stay_and_the_others_are_read(tmp_path, summary):
     content = json.loads(save_summary(summary, tmp_path).read_text())
-    folder = tmp_path / FOLDER
+    folder = tmp_path / SUMMARIES
     del content["types"]
     (folder / "a.json").write_text(json.dumps(content))
     (folder / "b.json").write_text('{"format": 0}')

@@ -6,8 +6,7 @@ import logging
 
 import pytest
 
-from benchmarks.results.dataset_summary import load_summaries
-from benchmarks.results.examples import load_examples
+from benchmarks.results.records import load_examples, load_summaries
 from benchmarks.results.store import Store, load_results
 from benchmarks.runs.report_inputs import make_report_inputs
 from datasets.common.errors import DataError

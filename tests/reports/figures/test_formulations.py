@@ -10,8 +10,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import PathPatch, Rectangle
 
-from benchmarks.results.dataset_summary import ExampleHome, MatrixRow
-from benchmarks.results.records import HomeRule, OwnedDevice, TypedRule
+from benchmarks.results.records import ExampleHome, HomeRule, MatrixRow, OwnedDevice, TypedRule
 from benchmarks.runs.dataset_summary import save_summary, summarize
 from benchmarks.runs.experiment import make_source
 from reports.drawing.layout import draw, render

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.results.dataset_summary import DatasetSummary
+from benchmarks.results.records import DatasetSummary
 from reports.drawing.layout import draw
 from reports.figures.data import home_counts
 from reports.inputs import Inputs

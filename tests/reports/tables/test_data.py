@@ -6,9 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.results.dataset_summary import DatasetSummary, EntityType, RelationUse, Statistic
-from benchmarks.results.examples import Entry, Example, MethodLists, RankedList
-from benchmarks.results.records import HomeRule, OwnedDevice
+from benchmarks.results.records import (
+    DatasetSummary,
+    EntityType,
+    Entry,
+    Example,
+    HomeRule,
+    MethodLists,
+    OwnedDevice,
+    RankedList,
+    RelationUse,
+    Statistic,
+)
 from benchmarks.runs.examples import ExampleSpec, make_example, save_example
 from benchmarks.runs.experiment import make_experiment, make_source
 from reports.inputs import Inputs

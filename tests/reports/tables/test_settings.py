@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import pytest
 
+from benchmarks.results.records import Trial
 from benchmarks.results.speeds import Speed
-from benchmarks.results.tuning import Trial
 from reports.inputs import Inputs, load_studies
 from reports.output_types import Missing
 from reports.tables.settings import environment, parameters, tuning
