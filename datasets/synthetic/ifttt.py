@@ -18,7 +18,10 @@ item-item ranking with the real RecRules data; no graph model was used.
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
@@ -27,177 +30,19 @@ from datasets.readers.join import DeviceColumns, RuleColumns, assemble
 from datasets.registry import dataset
 from datasets.synthetic.draws import LARGEST_SEED, Floats, check_integer
 
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.split(", "))
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
-# What services are used for; a person with an interest likes its services.
-INTERESTS: dict[str, tuple[str, ...]] = {
-    "social": ("Facebook", "Twitter", "Instagram", "Tumblr", "Reddit", "Pinterest"),
-    "publishing": ("Facebook Pages", "Linkedin", "Blogger", "WordPress", "Medium", "Buffer", "Feed"),
-    "photos": ("Instagram", "Flickr", "500px", "iOS Photos", "Android Photos", "Dropbox"),
-    "music and video": ("YouTube", "Vimeo", "SoundCloud", "Spotify"),
-    "reading": ("Pocket", "Instapaper", "Feedly", "Feed", "The New York Times", "Reddit", "Medium"),
-    "office": _names(
-        "Gmail, Google Calendar, Google Drive, OneDrive, Evernote, OneNote, Todoist, Trello, Slack, iOS Reminders"
-    ),
-    "home": ("Philips Hue", "Nest Thermostat", "SmartThings", "Wemo Switch", "Amazon Alexa", "Weather"),
-    "phone": _names(
-        "Android Device, Android Location, Android SMS, iOS Location, Sms, Email, Notifications, "
-        "Pushbullet, Date & Time, Weather"
-    ),
-    "fitness": ("Fitbit", "Up by Jawbone"),
-}
+def _expand(table: dict[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    """The lists of a table, with the members of a group in place of its @name."""
+    groups = {f"@{name}": members for name, members in _TABLES["groups"].items()}
+    return {key: tuple(chain.from_iterable(groups.get(name, [name]) for name in names)) for key, names in table.items()}
 
-# Services that nearly everybody had an account with.
-WIDESPREAD = _names(
-    "Facebook, Twitter, Instagram, YouTube, Gmail, Email, Dropbox, Google Drive, Evernote, "
-    "Notifications, Weather, Feed, Pocket"
-)
 
-# People carry one kind of phone; services that need the other are rarely of use to them.
-PHONES: dict[str, tuple[str, ...]] = {
-    "Android": ("Android Device", "Android Location", "Android Photos", "Android SMS"),
-    "iOS": ("iOS Location", "iOS Photos", "iOS Reminders"),
-}
-
-_BLOGS = ("Blogger", "WordPress", "Tumblr", "Medium")
-_WALLS = ("Facebook", "Facebook Pages", "Linkedin")
-_NETWORKS = ("Twitter", "Instagram", "Reddit", "Pinterest")
-_PICTURES = ("Flickr", "500px")
-_CAMERAS = ("iOS Photos", "Android Photos")
-_VIDEOS = ("YouTube", "Vimeo")
-_READERS = ("Pocket", "Instapaper", "Feedly")
-_NOTEBOOKS = ("Evernote", "OneNote")
-_DISKS = ("Dropbox", "Google Drive", "OneDrive")
-_SWITCHES = ("Philips Hue", "SmartThings", "Wemo Switch")
-_TRACKERS = ("Fitbit", "Up by Jawbone")
-_PLACES = ("Android Location", "iOS Location")
-_TASKS = ("Todoist", "Trello", "iOS Reminders")
-
-# Which services have which trigger.
-TRIGGERS: dict[str, tuple[str, ...]] = {
-    "New Post": (*_BLOGS, *_WALLS, *_NETWORKS, "Feed", "Buffer"),
-    "New Post from Search": (*_NETWORKS, *_PICTURES, *_VIDEOS, "Tumblr", "Feed", "The New York Times", "SoundCloud"),
-    "New Article": ("Feed", "Feedly", "The New York Times", "Reddit", *_BLOGS),
-    "New Like": (
-        *_NETWORKS,
-        *_PICTURES,
-        *_names("Tumblr, Facebook, Medium, SoundCloud, Pocket, Instapaper, Feedly"),
-    ),
-    "New Liked Video": (*_VIDEOS, "Instagram", "Facebook", "Tumblr"),
-    "New Video": (*_VIDEOS, *_DISKS, "Instagram", "Facebook", "Facebook Pages", "Tumblr"),
-    "New Photo": (*_PICTURES, *_CAMERAS, *_DISKS, "Instagram", "Pinterest", "Facebook", "Facebook Pages", "Tumblr"),
-    "New Screenshot": _CAMERAS,
-    "New Follower": (*_NETWORKS, *_BLOGS, "Facebook Pages", "SoundCloud"),
-    "You Are Mentioned": (*_NETWORKS, *_WALLS, "Slack", "Trello"),
-    "New Saved Item": (*_VIDEOS, *_READERS, "Reddit", "Pinterest", "Evernote", "Spotify", "SoundCloud"),
-    "New Track": ("Spotify", "SoundCloud", "Amazon Alexa"),
-    "New Email": ("Gmail", "Email"),
-    "New File": (*_DISKS, "Gmail", "Slack"),
-    "New Note": _NOTEBOOKS,
-    "New Task": (*_TASKS, "Amazon Alexa"),
-    "Task Completed": (*_TASKS, "Amazon Alexa"),
-    "Event Starts": ("Google Calendar",),
-    "You Enter an Area": _PLACES,
-    "You Exit an Area": _PLACES,
-    "New Sms": ("Android SMS", "Sms"),
-    "Battery Low": ("Android Device", "SmartThings", "Fitbit"),
-    "Connects to Wifi": ("Android Device",),
-    "Every Day at": ("Date & Time",),
-    "Sunset": ("Weather",),
-    "Weather Report": ("Weather",),
-    "Temperature Drops Below": ("Weather", "Nest Thermostat"),
-    "Nobody Is Home": ("Nest Thermostat", "SmartThings"),
-    "Motion Detected": ("SmartThings", "Wemo Switch"),
-    "Say a Phrase": ("Amazon Alexa",),
-    "Goal Achieved": _TRACKERS,
-    "New Workout": _TRACKERS,
-}
-
-# Which services have which action, by what people want.
-ACTIONS: dict[str, dict[str, tuple[str, ...]]] = {
-    "share": {
-        "Share a Link": (*_WALLS, "Twitter", "Reddit", "Pinterest", "Buffer", "Tumblr", "WordPress", "Slack"),
-        "Create a Post": (*_BLOGS, *_WALLS, "Reddit", "Buffer"),
-        "Post a Tweet": ("Twitter", "Buffer"),
-        "Upload a Photo": (
-            *_PICTURES,
-            *_names("Facebook, Facebook Pages, Twitter, Pinterest, Tumblr, WordPress, Blogger"),
-        ),
-    },
-    "archive": {
-        "Add File from Url": (*_DISKS, *_NOTEBOOKS, "Trello"),
-        "Add Row to Spreadsheet": ("Google Drive", "OneDrive"),
-        "Append to a Note": (*_NOTEBOOKS, *_DISKS, "Trello"),
-        "Save for Later": (*_READERS, *_NOTEBOOKS, "Pinterest", "Todoist"),
-    },
-    "plan": {
-        "Create a Task": (*_TASKS, "Evernote", "Google Calendar"),
-        "Add Event to Calendar": ("Google Calendar",),
-    },
-    "tell me": {
-        "Send Me an Email": ("Email", "Gmail"),
-        "Send a Notification": ("Notifications", "Pushbullet", "Slack", "Android Device"),
-        "Send an Sms": ("Sms", "Android SMS"),
-        "Post a Message": ("Slack", "Pushbullet", "Facebook", "Twitter"),
-    },
-    "control": {
-        "Set Temperature": ("Nest Thermostat",),
-        "Turn On": _SWITCHES,
-        "Turn Off": _SWITCHES,
-        "Change Color": ("Philips Hue",),
-        "Mute Ringtone": ("Android Device",),
-        "Update Wallpaper": ("Android Device",),
-    },
-}
-
-_SPREAD = ("Share a Link", "Create a Post", "Post a Tweet")
-_KEEP = ("Append to a Note", "Add Row to Spreadsheet", "Save for Later")
-
-# Which actions make sense for which trigger.
-PAIRS: dict[str, tuple[str, ...]] = {
-    "New Post": (*_SPREAD, *_KEEP, "Send Me an Email", "Send a Notification", "Post a Message"),
-    "New Post from Search": (*_SPREAD, *_KEEP, "Send Me an Email", "Send a Notification", "Post a Message"),
-    "New Article": (
-        *_SPREAD,
-        *_names("Append to a Note, Save for Later, Send Me an Email, Send a Notification, Post a Message"),
-    ),
-    "New Like": (*_SPREAD, *_KEEP, "Add File from Url", "Send Me an Email"),
-    "New Liked Video": (*_SPREAD, *_KEEP, "Send Me an Email"),
-    "New Video": (*_SPREAD, "Add File from Url", "Save for Later", "Send Me an Email"),
-    "New Photo": _names(
-        "Upload a Photo, Create a Post, Post a Tweet, Add File from Url, Append to a Note, "
-        "Send Me an Email, Update Wallpaper"
-    ),
-    "New Screenshot": ("Add File from Url", "Send Me an Email", "Post a Message"),
-    "New Follower": ("Post a Tweet", "Add Row to Spreadsheet", "Send Me an Email", "Send a Notification"),
-    "You Are Mentioned": ("Append to a Note", "Add Row to Spreadsheet", "Send Me an Email", "Send a Notification"),
-    "New Saved Item": (*_SPREAD, *_KEEP, "Create a Task", "Send Me an Email", "Post a Message"),
-    "New Track": (*_SPREAD, "Append to a Note", "Add Row to Spreadsheet"),
-    "New Email": ("Create a Task", "Append to a Note", "Add File from Url", "Send a Notification", "Send an Sms"),
-    "New File": ("Send Me an Email", "Send a Notification", "Post a Message"),
-    "New Note": ("Create a Task", "Create a Post", "Send Me an Email", "Add Event to Calendar"),
-    "New Task": ("Add Event to Calendar", "Add Row to Spreadsheet", "Create a Task"),
-    "Task Completed": ("Add Row to Spreadsheet", "Append to a Note", "Post a Message"),
-    "Event Starts": ("Send a Notification", "Send an Sms", "Mute Ringtone"),
-    "You Enter an Area": ("Turn On", "Set Temperature", "Send an Sms", "Add Row to Spreadsheet"),
-    "You Exit an Area": ("Turn Off", "Set Temperature", "Send an Sms"),
-    "New Sms": ("Append to a Note", "Add Row to Spreadsheet"),
-    "Battery Low": ("Send an Sms", "Send a Notification"),
-    "Connects to Wifi": ("Turn On",),
-    "Every Day at": ("Send Me an Email", "Send a Notification", "Turn On"),
-    "Sunset": ("Turn On", "Change Color"),
-    "Weather Report": ("Send Me an Email", "Send a Notification"),
-    "Temperature Drops Below": ("Set Temperature", "Send a Notification"),
-    "Nobody Is Home": ("Turn Off", "Set Temperature"),
-    "Motion Detected": ("Turn On", "Send a Notification"),
-    "Say a Phrase": ("Turn On", "Turn Off", "Create a Task"),
-    "Goal Achieved": ("Post a Tweet", "Send a Notification"),
-    "New Workout": ("Add Row to Spreadsheet", "Add Event to Calendar"),
-}
-
+WIDESPREAD: tuple[str, ...] = tuple(_TABLES["widespread"])
+INTERESTS, PHONES = _expand(_TABLES["interests"]), _expand(_TABLES["phones"])
+TRIGGERS, PAIRS = _expand(_TABLES["triggers"]), _expand(_TABLES["pairs"])
+ACTIONS = {wish: _expand(actions) for wish, actions in _TABLES["actions"].items()}
 
 NAME = "ifttt-synthetic"
 USERS, RULES, IN_CIRCULATION = 144, 8_729, 3_020  # the paper, section 4.1
