@@ -1,29 +1,47 @@
 """Many runs: finished ones are skipped, the others run one after the other or several at the same time.
 
-Each run has a subprocess and stores its own results, so an interruption loses only what is running, and a second
+Each run has a subprocess of its own: its memory figure is its own, and a crash is a failed run and nothing more. The
+subprocess gets the homes as a file and the experiment as JSON on its standard input, stores the results itself, and
+reports its rounds, a line each, on its standard output. So an interruption loses only what is running, and a second
 process on the same folder takes what the first has not started.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import logging
-from collections.abc import Mapping, Sequence
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
+from threading import Lock
+from typing import IO, TypeAlias
 
+from baselines.registry import get
 from benchmarks.evaluation.evaluate import PROTOCOLS
+from benchmarks.results.records import as_json
 from benchmarks.results.store import Result, Store, results_folder
-from benchmarks.runs.experiment import Experiment, make_experiment, make_source, refuse_bad_interval
+from benchmarks.runs.experiment import Experiment, Source, make_experiment, make_source, refuse_bad_interval
+from benchmarks.runs.history import OnProgress, ignore_progress
 from benchmarks.runs.resume import RunCheckpoints
-from benchmarks.runs.run import run_once
-from benchmarks.runs.worker import Workers, write_homes
+from benchmarks.runs.run import failed, run_once
 from datasets.common.errors import DataError
 from datasets.common.progress import Progress, progress
-from datasets.common.threads import set_threads
+from datasets.common.threads import environment, set_threads
+from datasets.storage import load_file
 
 log = logging.getLogger(__name__)
+
+TAIL = 4000  # characters of a crashed process's last output
+
+_Done: TypeAlias = tuple[list[Result], list[Result]]  # finished by another process meanwhile, and made
 
 
 @dataclass(slots=True)
@@ -34,18 +52,6 @@ class Outcome:
     made: int = 0  # of the finished, those of now
     failed: list[Result] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)  # running in another process
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    experiment: Experiment  # with the protocols that are missing
-    homes: Path
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    found: list[Result]  # finished by another process meanwhile
-    made: list[Result]
 
 
 def run_all(
@@ -67,10 +73,11 @@ def run_all(
     outcome = Outcome()
     with TemporaryDirectory() as folder:
         seen: set[str] = set()
-        tasks = [task for each in experiments if (task := _missing(each, store, Path(folder), outcome, seen))]
+        found = [_missing(each, store, outcome, seen) for each in experiments]
+        tasks = [(each, write_homes(each.source, Path(folder))) for each in found if each.protocols]
         workers = Workers()
         with progress(len(tasks), "run", quiet=quiet) as bar, ThreadPoolExecutor(max(jobs, 1)) as pool:
-            futures = [pool.submit(_run, task, workers, store, threads, checkpoints, bar) for task in tasks]
+            futures = [pool.submit(_run, *task, workers, store, threads, checkpoints, bar) for task in tasks]
             try:
                 _collect(futures, bar, outcome)
             except BaseException:
@@ -81,11 +88,8 @@ def run_all(
     return outcome
 
 
-def _missing(experiment: Experiment, store: Store, folder: Path, outcome: Outcome, seen: set[str]) -> _Task | None:
-    """The part of an experiment that is not finished, with its homes in a file; None if nothing is missing.
-
-    `seen` are the hashes of earlier experiments: the same run counts once.
-    """
+def _missing(experiment: Experiment, store: Store, outcome: Outcome, seen: set[str]) -> Experiment:
+    """The experiment with the protocols that are not finished and not in `seen`, the hashes of earlier experiments."""
     missing, code = [], experiment.code
     for protocol, key in experiment.keys(experiment.source.fingerprint()).items():
         if key.hash in seen:
@@ -96,12 +100,13 @@ def _missing(experiment: Experiment, store: Store, folder: Path, outcome: Outcom
             missing.append(protocol)
         else:
             outcome.finished.append(found)
-    return _Task(experiment.only(missing), write_homes(experiment.source, folder)) if missing else None
+    return experiment.only(missing)
 
 
-def _run(task: _Task, workers: Workers, store: Store, threads: int, checkpoints: int, bar: Progress) -> _Done | str:
-    """The results of a task, or the name of the run where another process is running it."""
-    experiment = task.experiment
+def _run(
+    experiment: Experiment, homes: Path, workers: Workers, store: Store, threads: int, checkpoints: int, bar: Progress
+) -> _Done | str:
+    """The results of a run, or its name where another process is running it."""
     fingerprint = experiment.source.fingerprint()
     keys, code = experiment.keys(fingerprint), experiment.code
     with store.claim(next(iter(keys.values()))) as ours:
@@ -111,18 +116,18 @@ def _run(task: _Task, workers: Workers, store: Store, threads: int, checkpoints:
         found = {protocol: result for protocol, key in keys.items() if (result := store.find(key, code))}
         missing = experiment.only([protocol for protocol in keys if protocol not in found])
         if not missing.protocols:
-            return _Done(list(found.values()), [])
+            return list(found.values()), []
         RunCheckpoints.of(missing, fingerprint, store, checkpoints).log_resumed(str(experiment))
         bar.note(str(experiment))
         made = workers.run(
             missing,
-            task.homes,
+            homes,
             store=store,
             threads=threads,
             on_progress=lambda done, of: bar.note(f"{experiment}: round {done} of {of}"),
             checkpoints=checkpoints,
         )
-        return _Done(list(found.values()), made)
+        return list(found.values()), made
 
 
 def _collect(futures: Sequence[Future[_Done | str]], bar: Progress, outcome: Outcome) -> None:
@@ -132,8 +137,9 @@ def _collect(futures: Sequence[Future[_Done | str]], bar: Progress, outcome: Out
         if isinstance(done, str):
             outcome.elsewhere.append(done)
             continue
-        outcome.finished += done.found
-        for result in done.made:
+        found, made = done
+        outcome.finished += found
+        for result in made:
             if result.status == "done":
                 outcome.finished.append(result)
                 outcome.made += 1
@@ -194,3 +200,141 @@ def run(
             made = run_once(missing, source.load(), store=results, threads=threads, checkpoints=checkpoints)
     found |= {result.key.protocol: result for result in made}
     return [found[protocol] for protocol in protocols]
+
+
+@dataclass(eq=False)
+class Workers:
+    """The subprocesses of runs, started from any thread, so that all of them can be stopped."""
+
+    stopped: bool = False
+    _running: set[subprocess.Popen[str]] = field(default_factory=set)
+    _lock: Lock = field(default_factory=Lock)
+
+    def run(
+        self,
+        experiment: Experiment,
+        homes: Path,
+        *,
+        store: Store,
+        threads: int,
+        on_progress: OnProgress = ignore_progress,
+        checkpoints: int = 0,
+    ) -> list[Result]:
+        """Run an experiment on the homes of a file and wait for it; a stopped one has no results."""
+        job = _job(experiment, homes, store, threads=threads, checkpoints=checkpoints)
+        with TemporaryFile("w+", errors="replace") as errors:
+            with self._started(errors, threads) as process:
+                exit_code = _wait(process, job, on_progress)
+            if self.stopped:
+                return []
+            errors.seek(0)
+            tail = errors.read()[-TAIL:]
+        keys, code = experiment.keys(experiment.source.fingerprint()).values(), experiment.code
+        if exit_code == 0:
+            return [store.outcome(key, code) for key in keys]
+        error = f"{_describe_exit(exit_code)}\n{tail}".strip()
+        return [
+            store.find(key, code) or store.fail(failed(experiment, key, error, threads=threads, code=code))
+            for key in keys
+        ]
+
+    def stop(self) -> None:
+        """End every subprocess; their runs are lost."""
+        with self._lock:
+            self.stopped = True
+            for process in self._running:
+                process.kill()
+
+    @contextmanager
+    def _started(self, errors: IO[str], threads: int) -> Iterator[subprocess.Popen[str]]:
+        paths = os.pathsep.join(path for path in sys.path if path)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.runs.scheduler"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=os.environ | environment(threads) | {"PYTHONPATH": paths, "PYTHONHASHSEED": "0"},
+            text=True,
+            start_new_session=True,  # Ctrl-C reaches only this process, which stops the others
+        )
+        with process:
+            with self._lock:
+                self._running.add(process)
+                if self.stopped:
+                    process.kill()
+            try:
+                yield process
+            finally:
+                process.kill()  # no effect if it has ended by itself
+                with self._lock:
+                    self._running.discard(process)
+
+
+def write_homes(source: Source, folder: Path) -> Path:
+    """The homes of a source as a file for subprocesses; written once."""
+    path = folder / f"{source.fingerprint()}.parquet"
+    if not path.exists():
+        source.load().save(path)
+    return path
+
+
+def main() -> int:
+    """The subprocess: run one experiment and store its results."""
+    job = json.load(sys.stdin)
+    lines = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print is not taken for rounds
+    set_threads(job["threads"])
+    importlib.import_module(job["module"])
+    given = job["experiment"]
+    given["options"] = given.pop("split_options")
+    experiment = make_experiment(given.pop("method"), Source(**given.pop("source")), **given)
+
+    def report(done: int, of: int) -> None:
+        try:
+            lines.write(f"{done} {of}\n")
+        except BrokenPipeError:  # the parent process is gone, which is no failure of the method
+            os._exit(1)
+
+    run_once(
+        experiment,
+        load_file(job["homes"]),
+        store=Store(Path(job["store"])),
+        threads=job["threads"],
+        on_progress=report,
+        checkpoints=job["checkpoints"],
+    )
+    return 0
+
+
+def _job(experiment: Experiment, homes: Path, store: Store, *, threads: int, checkpoints: int) -> str:
+    module = get(experiment.method).__module__
+    if module == "__main__":
+        raise DataError(
+            f"{experiment.method} is defined in the script itself; move it to a module or use isolate=False"
+        )
+    job = {"experiment": as_json(asdict(experiment), experiment.method), "module": module, "homes": str(homes)}
+    return json.dumps({**job, "store": str(store.folder.absolute()), "threads": threads, "checkpoints": checkpoints})
+
+
+def _wait(process: subprocess.Popen[str], job: str, on_progress: OnProgress) -> int:
+    """Send the job, pass on the rounds, and return the exit code."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(BrokenPipeError):  # it ended before it had read; its exit code says why
+        process.stdin.write(job)
+        process.stdin.close()
+    for line in process.stdout:
+        done, _, of = line.partition(" ")
+        on_progress(int(done), int(of))
+    return process.wait()
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"its process ended with code {code}"
+    name = signal.Signals(-code).name
+    return f"its process was killed by {name}" + (", perhaps out of memory" if name == "SIGKILL" else "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -24,8 +24,7 @@ import torch
 
 from baselines.method import Fitted
 from benchmarks.conftest import Peak, SavedHomes
-from benchmarks.references.client_by_client import ClientByClient
-from benchmarks.references.home_by_home import home_graphs
+from benchmarks.references.home_by_home import ClientByClient, home_graphs
 from benchmarks.runs.history import Curves
 from benchmarks.speed.measure import note_growth, note_ratio, seconds
 from datasets.common.threads import set_threads

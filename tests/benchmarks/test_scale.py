@@ -79,7 +79,7 @@ def test_one_run_gives_quality_and_speed(tmp_path):
 
 @pytest.mark.parametrize(
     ("suite", "which"),
-    [("test_split.py", "test_split and holdout"), pytest.param(QUALITY, "popularity and wyze", marks=pytest.mark.slow)],
+    [("test_data.py", "test_split and holdout"), pytest.param(QUALITY, "popularity and wyze", marks=pytest.mark.slow)],
 )
 def test_nothing_is_kept_where_nothing_is_measured(tmp_path, suite, which):
     code, said, files = benchmarks(suite, "--benchmark-disable", "-k", which, cwd=tmp_path)
@@ -89,7 +89,7 @@ def test_nothing_is_kept_where_nothing_is_measured(tmp_path, suite, which):
 
 def test_who_says_where_to_save_is_heard(tmp_path):
     options = ("--benchmark-only", "--benchmark-json", "mine.json", "--results", "other")
-    code, said, files = benchmarks("test_split.py", *options, "-k", "test_split and holdout", cwd=tmp_path)
+    code, said, files = benchmarks("test_data.py", *options, "-k", "test_split and holdout", cwd=tmp_path)
     assert code == 0, said
     assert files == [Path("mine.json")]
 

@@ -12,8 +12,7 @@ pytest.importorskip("numba", reason="the kernel needs the extra graph")
 
 import torch
 
-from benchmarks.references.client_by_client import ClientByClient
-from benchmarks.references.home_by_home import home_graphs
+from benchmarks.references.home_by_home import ClientByClient, home_graphs
 from fedrule.federated.vectors import Layout
 from fedrule.methods.federated import FedGnn, FedRule, trainer_of
 

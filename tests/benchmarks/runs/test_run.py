@@ -24,8 +24,7 @@ from benchmarks.evaluation.evaluate import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs import experiment
 from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options
-from benchmarks.runs.scheduler import run, run_all
-from benchmarks.runs.worker import Workers
+from benchmarks.runs.scheduler import Workers, run, run_all
 from datasets.common import threads
 from datasets.common.environment import commit, peak_megabytes, versions
 from datasets.common.errors import DataError
