@@ -17,15 +17,24 @@ from benchmarks.results.compare import ALPHA, LEVEL, Comparison
 from benchmarks.results.leaderboard import Board, Pairs, ranked
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
-from reports.inputs import Inputs
-from reports.selection import ROLES, Role, RunGroup, group_runs, is_ranking, select_runs
-from reports.text.phrases import counted, seed_count
+from reports.inputs import ROLES, Inputs, Role, RunGroup, group_runs, is_ranking, select_runs
+from reports.text.formats import counted, seed_count
 
 HEADLINE = {"ranking": "mrr", "paper": "auc"}  # protocol -> what a board is sorted by
 CONFIDENCE = f"{100 * LEVEL:g} %"
 TIE_TEST = f"paired bootstrap over homes, Holm-corrected over all pairs of a list, p < {ALPHA:g}"
 MAIN_METRICS = {"ranking": ("mrr",), "paper": ("auc", "loss")}  # the first that a board has
 NAMES = {"mrr": "MRR", "auc": "AUC"}
+# Families of known methods; a method whose history says how many bytes clients send is federated, any other is OTHER.
+FEDERATED = "federated"
+OTHER = "other"
+FAMILIES = {
+    "graph": ("graphrule", "graphrank", "graphfeatures"),
+    FEDERATED: ("fedgnn", "fedrule", "fedprox", "fedgate", "scaffold", "fedrank"),
+    "user-item": ("mf", "gcmc", "lightgcn", "ease", "itemknn"),
+    "floor": ("popularity", "random"),
+}
+PAPER_METHODS = ("graphrule", "fedgnn", "fedrule")  # of its curves by round, final results and federated hit rates
 MAX_LISTS = 3  # where no data set of the paper was run
 
 
@@ -166,6 +175,18 @@ def heading(board: Board, seeds: str) -> str:
 def seeds_of(board: Board) -> str:
     """How many seeds its rows are the mean of, in words."""
     return seed_count(len(runs_of(board, label)) for label in board.methods())
+
+
+def family_of(run: Result) -> str:
+    """Its own where it is a known method; a result has the name of its method and not its code."""
+    if sends(run):
+        return FEDERATED
+    return next((family for family, methods in FAMILIES.items() if run.key.method in methods), OTHER)
+
+
+def sends(run: Result) -> bool:
+    """Whether its history says what a home sends."""
+    return any("sent_bytes" in row for row in run.history)
 
 
 @dataclass(frozen=True, slots=True)

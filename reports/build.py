@@ -10,12 +10,17 @@ import argparse
 import logging
 import subprocess
 import sys
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from datasets.common import cli
 from datasets.common.threads import set_threads
+
+if TYPE_CHECKING:
+    from benchmarks.results.store import Store
+    from benchmarks.runs.scheduler import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +41,7 @@ def _build(chosen: argparse.Namespace) -> int:
     """Run what is missing, build the files, and write them or compare them with those on disk."""
     from benchmarks.results.store import results_folder
     from datasets.common.errors import DataError
+    from datasets.common.files import atomic_file
     from reports.inputs import Inputs
     from reports.outputs import chosen_outputs
     from reports.readme import README, readme_files
@@ -58,11 +64,11 @@ def _build(chosen: argparse.Namespace) -> int:
         files |= readme_files(inputs, Path.cwd())
     for name, missing in built.missing.items():
         log.warning("%s is missing: %s. To get it: %s", name, missing.what, missing.command)
-    if chosen.check:
-        stale = _stale(files)
-    else:
-        stale = []
-        _write(files)
+    stale = _stale(files) if chosen.check else []
+    if not chosen.check:
+        for path, content in files.items():
+            with atomic_file(path) as temporary:
+                temporary.write_bytes(content)
         next_step = "the page was not built" if chosen.only else f"open {chosen.out / 'index.html'}"
         log.info("%d files in %s; %s", len(files), chosen.out, next_step)
     # The page says what is missing; a missing output that was asked for by name is an error.
@@ -71,13 +77,57 @@ def _build(chosen: argparse.Namespace) -> int:
 
 def _make_runs(chosen: argparse.Namespace, folder: Path) -> None:
     from benchmarks.results.store import Store
-    from benchmarks.runs.report_inputs import make_report_inputs
 
-    made = make_report_inputs(chosen.suite, store=Store(folder), jobs=chosen.jobs, quiet=chosen.quiet)
-    there = len(made.runs.finished) - made.runs.made
-    log.info("%d results made, %d were there, in %s", made.runs.made, there, folder)
-    for run in made.runs.elsewhere:
+    runs = make_report_inputs(chosen.suite, store=Store(folder), jobs=chosen.jobs, quiet=chosen.quiet).runs
+    log.info("%d results made, %d were there, in %s", runs.made, len(runs.finished) - runs.made, folder)
+    for run in runs.elsewhere:
         log.warning("running in another process: %s", run)
+
+
+@dataclass(slots=True)
+class ReportInputs:
+    """The outcome of the runs, and what else was made by this call."""
+
+    runs: Outcome
+    summaries: int = 0
+    examples: int = 0
+    failed: list[tuple[str, str]] = field(default_factory=list)  # examples that could not be made, and why
+
+
+def make_report_inputs(suite: str, *, store: Store, jobs: int = 1, quiet: bool = False) -> ReportInputs:
+    """Make the runs of a suite, a summary of each of its data sets and its examples, where they are missing.
+
+    An example that fails is logged and the rest is made.
+    """
+    from benchmarks.results.records import summary_file
+    from benchmarks.runs.dataset_summary import is_current, save_summary, summarize
+    from benchmarks.runs.examples import ExampleSpec, make_example, save_example
+    from benchmarks.runs.scheduler import run_all
+    from benchmarks.runs.suite import read_examples, read_suite
+    from datasets.common.progress import progress
+
+    experiments = read_suite(suite)
+    specs = [ExampleSpec(example[0].source, tuple(example)) for example in read_examples(suite)]
+    made = ReportInputs(run_all(experiments, store=store, jobs=jobs, quiet=quiet))
+    sources = {summary_file(each.source.data, each.source.options): each.source for each in experiments}
+    missing = [source for source in sources.values() if not is_current(source, store.folder)]
+    with progress(len(missing), "data set", quiet=quiet) as bar:
+        for source in missing:
+            bar.note(source.data)
+            save_summary(summarize(source), store.folder)
+            made.summaries += 1
+            bar.step()
+    set_threads(1)  # examples are fitted in this process, like runs in theirs
+    specs = [spec for spec in specs if not spec.is_current(store.folder)]
+    with progress(sum(len(spec.methods) for spec in specs), "method", quiet=quiet) as bar:
+        for spec in specs:
+            try:
+                save_example(make_example(spec, bar=bar), store.folder)
+                made.examples += 1
+            except Exception as error:  # whatever a third-party method raises
+                log.warning("failed: %s: %s", spec, error)
+                made.failed.append((str(spec), str(error)))
+    return made
 
 
 def _measure_speed(scale: str, folder: Path) -> None:
@@ -106,15 +156,7 @@ def _measure_speed(scale: str, folder: Path) -> None:
         log.warning("some measurements of speed failed:\n%s", "\n".join(done.stdout.splitlines()[-20:]))
 
 
-def _write(files: Mapping[Path, bytes]) -> None:
-    from datasets.common.files import atomic_file
-
-    for path, content in files.items():
-        with atomic_file(path) as temporary:
-            temporary.write_bytes(content)
-
-
-def _stale(files: Mapping[Path, bytes]) -> list[Path]:
+def _stale(files: dict[Path, bytes]) -> list[Path]:
     """The files on disk that are not what the results give now."""
     stale = [path for path, content in files.items() if not path.is_file() or path.read_bytes() != content]
     for path in stale:

@@ -1,16 +1,80 @@
-"""Every figure and table in the order of the page; a new one is a function and a line here."""
+"""What a report is made of: types of figures and tables, and the list of all of them, read from outputs.toml.
+
+A new output is a function in reports/figures or reports/tables and a line in outputs.toml.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
+from benchmarks.results.store import Result
 from datasets.common.errors import unknown
-from reports.inputs import Inputs
-from reports.output_types import Drawing, Table
-from reports.selection import IFTTT, INSTANCES, WYZE, Role
+from reports.inputs import ROLES, Inputs
+
+if TYPE_CHECKING:  # tables do without matplotlib
+    from reports.drawing.layout import Layout
+
+RUN = "python -m benchmarks run default"  # makes the runs of most outputs
+BUILD = "python -m reports.build"  # makes dataset summaries and examples as well
+
+
+class Missing(Exception):
+    """An output that cannot be made from these results: what is missing, and the command that makes it."""
+
+    def __init__(self, what: str, command: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.command = command
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The caption of a figure or table, and where it comes from."""
+
+    caption: str  # what there is to see, with the numbers that are shown
+    sources: tuple[str, ...]  # files of the results folder
+    command: str  # makes such files
+    notes: tuple[str, ...] = ()  # what is missing, and where and why it differs from the paper
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawing:
+    """A figure."""
+
+    layout: Layout
+    about: About
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of a table."""
+
+    text: str  # as people read it
+    value: float | str | None = None  # as programs read it, in CSV; the text where it is None
+    strong: bool = False  # the best of its column
+    underlined: bool = False  # cannot be told apart from the best
+    mark: str = ""  # a CSS class, e.g. "hidden" or "impossible"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; every row has a cell for each column."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    about: About
+    sortable: bool = field(default=False, kw_only=True)  # on the page, and filtered by a text
+
+
+def run_files(runs: Sequence[Result]) -> tuple[str, ...]:
+    """The files of these runs, each once."""
+    return tuple(sorted({f"{run.key.hash}.json" for run in runs}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,63 +88,33 @@ class Output:
     make: Callable[[Inputs], Drawing | Table]  # raises `Missing` where the results do not have what it needs
 
 
-def _output(name: str, title: str, section: str, path: str, *arguments: Role) -> Output:
-    """Made by a function of reports/figures or reports/tables that is imported then: tables need no matplotlib."""
+@cache
+def all_outputs() -> tuple[Output, ...]:
+    """Every figure and table in the order of the page."""
+    sections = tomllib.loads(Path(__file__).with_name("outputs.toml").read_text("utf-8"))
+    return tuple(
+        Output(name, title, section, "figure" if path.startswith("figures.") else "table", _maker(path, *roles))
+        for section, entries in sections.items()
+        for name, (title, path, *roles) in entries.items()
+    )
+
+
+def _maker(path: str, *roles: str) -> Callable[[Inputs], Drawing | Table]:
+    """A function of reports/figures or reports/tables that is imported when called: tables need no matplotlib."""
 
     def make(inputs: Inputs) -> Drawing | Table:
         module, _, function = path.rpartition(".")
         found: Callable[..., Drawing | Table] = getattr(import_module(f"reports.{module}"), function)
-        return found(inputs, *arguments)
+        return found(inputs, *(role for role in ROLES if role.name in roles))
 
-    return Output(name, title, section, "figure" if path.startswith("figures.") else "table", make)
-
-
-RANKING = "Leaderboard"
-FORMULATIONS = "Two formulations"
-LISTS = "The recommendation list"
-ROUNDS = "Training by round"
-SYSTEM = "Time, memory and bytes"
-DATA = "The data"
-DETAILS = "Settings and environment"
-
-OUTPUTS: tuple[Output, ...] = (
-    _output("leaderboard", "Leaderboard", RANKING, "tables.results.leaderboard"),
-    _output("example-home", "A home as a row and as a graph", FORMULATIONS, "figures.data.example_home"),
-    _output("example-rules", "One home and its rules", FORMULATIONS, "tables.example.example_rules"),
-    _output("recommendations", "What each method recommends to it", FORMULATIONS, "tables.example.recommendations"),
-    _output("leaderboard-intervals", "Leaders and ties", LISTS, "figures.leaderboard.intervals"),
-    _output("hit-rate", "Hit rate of the formulations", LISTS, "figures.ranking.formulations"),
-    _output("hit-rate-wyze", "Hit rate in smart homes", LISTS, "figures.ranking.federated", WYZE),
-    _output("hit-rate-ifttt", "Hit rate for recipes", LISTS, "figures.ranking.federated", IFTTT),
-    _output("hit-rate-instances", "Hit rate among single devices", LISTS, "figures.ranking.federated", INSTANCES),
-    _output("home-sizes", "By home size, seen and unseen rules", LISTS, "figures.ranking.sizes"),
-    _output("results-wyze", "Final results in smart homes", ROUNDS, "tables.results.final_results", WYZE),
-    _output("rounds-wyze", "Smart homes by round", ROUNDS, "figures.by_round.federated", WYZE),
-    _output("results-ifttt", "Final results for recipes", ROUNDS, "tables.results.final_results", IFTTT),
-    _output("rounds-ifttt", "Recipes by round", ROUNDS, "figures.by_round.federated", IFTTT),
-    _output("rounds-instances", "Single devices by round", ROUNDS, "figures.by_round.federated", INSTANCES),
-    _output("rounds-gnn", "GraphSAGE, GCN and GAT by round", ROUNDS, "figures.by_round.encoders"),
-    _output("learning-rates", "Learning rates of the clients", ROUNDS, "figures.by_round.learning_rates"),
-    _output("leaderboard-paper", "The paper's measures", ROUNDS, "tables.results.paper_protocol"),
-    _output("time", "Accuracy against training time", SYSTEM, "figures.tradeoffs.time"),
-    _output("bytes", "Accuracy against bytes sent", SYSTEM, "figures.tradeoffs.bytes_sent"),
-    _output("scaling", "Time and memory against number of homes", SYSTEM, "figures.scaling.scaling"),
-    _output("inference-time", "Inference time against home size", SYSTEM, "figures.inference.delay"),
-    _output("inference-memory", "Memory of inference", SYSTEM, "figures.inference.memory"),
-    _output("data", "Data sets and published numbers", DATA, "tables.data.statistics"),
-    _output("home-counts", "Sizes of homes", DATA, "figures.data.home_counts"),
-    _output("entities", "Entity types", DATA, "tables.data.entities"),
-    _output("pairs", "Trigger-action pairs", DATA, "tables.data.pairs"),
-    _output("parameters", "Parameters", DETAILS, "tables.settings.parameters"),
-    _output("tuning", "Tuning", DETAILS, "tables.settings.tuning"),
-    _output("environment", "Environment", DETAILS, "tables.settings.environment"),
-)
+    return make
 
 
 def chosen_outputs(names: Sequence[str], besides: Sequence[str] = ()) -> list[Output]:
     """The named outputs in the order of the page, or all; `besides` are other names to accept."""
-    known = [output.name for output in OUTPUTS]
+    outputs = all_outputs()
+    known = (*(output.name for output in outputs), *besides)
     for name in names:
-        if name not in (*known, *besides):
-            raise unknown("output", name, (*known, *besides))
-    return [output for output in OUTPUTS if not names or output.name in names]
+        if name not in known:
+            raise unknown("output", name, known)
+    return [output for output in outputs if not names or output.name in names]

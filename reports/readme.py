@@ -13,12 +13,10 @@ from pathlib import Path
 
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
-from reports.boards import TIE_TEST, MainList, Row, main_lists, seeds_of
+from reports.boards import PAPER_METHODS, TIE_TEST, MainList, Row, main_lists, seeds_of
 from reports.inputs import Inputs
-from reports.output_types import RUN, About, Cell, Drawing, Missing, Table, run_files
-from reports.outputs import chosen_outputs
+from reports.outputs import RUN, About, Cell, Drawing, Missing, Table, chosen_outputs, run_files
 from reports.text.formats import NONE, as_markdown, number_cell
-from reports.text.phrases import PAPER_METHODS
 from reports.text.summary import BRACKETS
 
 README = "readme"

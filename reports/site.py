@@ -21,10 +21,8 @@ from datasets.common.errors import DataError
 from datasets.common.progress import Progress, progress
 from reports.boards import main_lists
 from reports.inputs import Inputs
-from reports.output_types import BUILD, About, Drawing, Missing, Table
-from reports.outputs import Output
-from reports.text.formats import FORMATS, as_html
-from reports.text.phrases import counted, join_names, last_line
+from reports.outputs import BUILD, About, Drawing, Missing, Output, Table
+from reports.text.formats import FORMATS, as_html, counted, join_names, last_line
 from reports.text.summary import summary
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from datasets import load
 from fedrule.federated import algorithm
 from fedrule.inference import HomeRequest
 from reports.inputs import Inputs
-from reports.output_types import Missing, Table
+from reports.outputs import Missing, Table
 from tests.support.made_runs import run
 from tests.support.real_data import needs_real
 

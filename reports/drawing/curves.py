@@ -24,7 +24,7 @@ from benchmarks.results.store import Result
 from datasets.common.errors import DataError, unknown
 from reports.drawing.layout import Block, Layout, Panel
 from reports.drawing.styles import FAINT, LineStyle, line_styles
-from reports.text.phrases import seed_count
+from reports.text.formats import seed_count
 
 Floats = npt.NDArray[np.float64]
 

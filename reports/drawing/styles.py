@@ -1,8 +1,4 @@
-"""Line styles: the colour is the method's, dashes and markers are its settings'; families of methods have markers.
-
-A result has the name of its method and not its code, so the families of known methods are listed here. A method whose
-history says how many bytes clients send is federated; any other method that is not listed is in the family "other".
-"""
+"""Line styles: the colour is the method's, dashes and markers are its settings'; families of methods have markers."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from benchmarks.results.store import Result
+from reports.boards import FEDERATED, OTHER
 
 Dash: TypeAlias = tuple[float, Sequence[float]]  # offset; points drawn, left out, drawn, ...
 
@@ -70,14 +66,6 @@ def marker_styles(methods: Iterable[str], dash: Dash | None = None) -> dict[str,
     }
 
 
-FEDERATED = "federated"
-OTHER = "other"
-METHODS = {
-    "graph": ("graphrule", "graphrank", "graphfeatures"),
-    FEDERATED: ("fedgnn", "fedrule", "fedprox", "fedgate", "scaffold", "fedrank"),
-    "user-item": ("mf", "gcmc", "lightgcn", "ease", "itemknn"),
-    "floor": ("popularity", "random"),
-}
 FAMILY_STYLES = {
     "graph": LineStyle("#000000", NO_LINE, "o", 5.5),
     FEDERATED: LineStyle("#D55E00", NO_LINE, "^", 6),
@@ -85,18 +73,6 @@ FAMILY_STYLES = {
     "floor": LineStyle(FAINT, NO_LINE, "D", 4.5),
     OTHER: LineStyle("#CC79A7", NO_LINE, "P", 6),
 }
-
-
-def family_of(run: Result) -> str:
-    """One of LOOKS."""
-    if sends(run):
-        return FEDERATED
-    return next((family for family, methods in METHODS.items() if run.key.method in methods), OTHER)
-
-
-def sends(run: Result) -> bool:
-    """Whether its history says what a home sends."""
-    return any("sent_bytes" in row for row in run.history)
 
 
 def legend(families: Iterable[str]) -> dict[str, LineStyle]:

@@ -12,14 +12,13 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from benchmarks.results.leaderboard import Board, boards
 from benchmarks.results.store import Result
-from reports.boards import data_name, heading
+from reports.boards import PAPER_METHODS, data_name, heading, sends
 from reports.drawing.curves import LOG_METRICS, MARGIN, METRICS, Row, curves_layout, draw_cross, logarithmic, rows
 from reports.drawing.layout import Block, Layout, Panel
-from reports.drawing.styles import FAINT, LineStyle, marker_styles, sends
-from reports.inputs import Inputs, finite_or_nan
-from reports.output_types import RUN, About, Drawing, Missing, run_files
-from reports.selection import IFTTT, WYZE, Role, RunGroup, group_runs, select_runs
-from reports.text.phrases import PAPER_METHODS, join_names, seed_count
+from reports.drawing.styles import FAINT, LineStyle, marker_styles
+from reports.inputs import IFTTT, WYZE, Inputs, Role, RunGroup, finite_or_nan, group_runs, select_runs
+from reports.outputs import RUN, About, Drawing, Missing, run_files
+from reports.text.formats import join_names, seed_count
 
 ENCODERS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
 PARTS = ("train", "test")

@@ -20,10 +20,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from benchmarks.results.records import SUMMARIES, DatasetSummary, ExampleHome, OwnedDevice, TypedRule
 from reports.drawing.layout import Block, Layout, Panel, fitted
 from reports.drawing.styles import FAINT, INK, LineStyle, line_styles
-from reports.inputs import Inputs
-from reports.output_types import BUILD, About, Drawing, Missing
-from reports.selection import WYZE
-from reports.text.phrases import counted
+from reports.inputs import WYZE, Inputs
+from reports.outputs import BUILD, About, Drawing, Missing
+from reports.text.formats import counted
 
 THIS, RECOMMENDED = "#0072B2", "#D55E00"  # colours of the home and its rules, and of recommendations
 # Inches.

@@ -16,6 +16,7 @@ from reports.boards import (
     TIE_TEST,
     RankedBoard,
     data_name,
+    family_of,
     main_rows,
     ranked_board,
     runs_of,
@@ -24,10 +25,9 @@ from reports.boards import (
     with_rows,
 )
 from reports.drawing.layout import Block, Layout, Panel, inches, wrap_label
-from reports.drawing.styles import FAINT, FAMILY_STYLES, INK, family_of, legend
-from reports.inputs import Inputs
-from reports.output_types import RUN, About, Drawing, Missing, run_files
-from reports.selection import IFTTT, WYZE, RunGroup, group_runs, is_ranking, select_runs
+from reports.drawing.styles import FAINT, FAMILY_STYLES, INK, legend
+from reports.inputs import IFTTT, WYZE, Inputs, RunGroup, group_runs, is_ranking, select_runs
+from reports.outputs import RUN, About, Drawing, Missing, run_files
 
 METRIC = "mrr"
 MAX_PANELS = 4

@@ -19,12 +19,12 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from benchmarks.results.compare import refuse_mixed
 from benchmarks.results.speeds import Speed
 from benchmarks.results.store import Result
+from reports.boards import FAMILIES, FEDERATED
 from reports.drawing.layout import Block, Layout, Panel, fitted
-from reports.drawing.styles import FAINT, FEDERATED, INK, METHODS, LineStyle, line_styles
-from reports.inputs import Inputs, comparable, extra_number, measured_on, speed_files
-from reports.output_types import About, Drawing, Missing, run_files
-from reports.selection import group_runs
-from reports.text.phrases import short_number
+from reports.drawing.styles import FAINT, INK, LineStyle, line_styles
+from reports.inputs import Inputs, comparable, extra_number, group_runs, measured_on, speed_files
+from reports.outputs import About, Drawing, Missing, run_files
+from reports.text.formats import short_number
 
 COMMAND = "pytest benchmarks/ --benchmark-only --scale default"
 FIT, ROUND = "benchmarks/speed/test_fit.py::", "benchmarks/speed/test_federated.py::test_growth_of_a_fedrule_round"
@@ -182,7 +182,7 @@ def _method(label: str) -> str:
 
 def _families(labels: Iterable[str]) -> list[tuple[str, list[str]]]:
     """Headings with their lines, at most MAX_LABELS each."""
-    of = {method: HEADINGS.get(family, OTHERS) for family, methods in METHODS.items() for method in methods}
+    of = {method: HEADINGS.get(family, OTHERS) for family, methods in FAMILIES.items() for method in methods}
     found: dict[str, list[str]] = {heading: [] for heading in (*HEADINGS.values(), OTHERS)}
     for label in labels:
         found[of.get(_method(label), OTHERS)].append(label)

@@ -12,14 +12,23 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
-from reports.boards import data_name, main_rows, ranking_of, runs_of, seeds_of, short_title, with_rows
-from reports.drawing.labels import Label, add_labels
-from reports.drawing.layout import Block, Layout, Panel, wrap_label
-from reports.drawing.styles import DASHES, FAMILY_STYLES, FEDERATED, LineStyle, family_of, legend, sends
-from reports.inputs import Inputs
-from reports.output_types import RUN, About, Drawing, Missing, run_files
-from reports.selection import IFTTT, WYZE, Role, select_runs
-from reports.text.phrases import seed_count, short_number
+from reports.boards import (
+    FEDERATED,
+    data_name,
+    family_of,
+    main_rows,
+    ranking_of,
+    runs_of,
+    seeds_of,
+    sends,
+    short_title,
+    with_rows,
+)
+from reports.drawing.layout import Block, Label, Layout, Panel, add_labels, wrap_label
+from reports.drawing.styles import DASHES, FAMILY_STYLES, LineStyle, legend
+from reports.inputs import IFTTT, WYZE, Inputs, Role, select_runs
+from reports.outputs import RUN, About, Drawing, Missing, run_files
+from reports.text.formats import seed_count, short_number
 
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}

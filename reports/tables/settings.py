@@ -11,9 +11,8 @@ from benchmarks.results.records import STUDIES, Study
 from benchmarks.results.speeds import SPEED, Speed
 from benchmarks.results.store import Result
 from reports.inputs import Inputs
-from reports.output_types import BUILD, RUN, About, Cell, Missing, Table, run_files
-from reports.text.formats import NONE, count_cell, number_cell
-from reports.text.phrases import counted, failure_notes
+from reports.outputs import BUILD, RUN, About, Cell, Missing, Table, run_files
+from reports.text.formats import NONE, count_cell, counted, failure_notes, number_cell
 
 TUNE = "python -m benchmarks tune ease"
 UNKNOWN = "unknown"

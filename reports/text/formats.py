@@ -1,4 +1,4 @@
-"""Tables as CSV, Markdown, LaTeX and HTML.
+"""Numbers, names and failures as text; tables as CSV, Markdown, LaTeX and HTML.
 
 An interval is one cell for people, "0.2826 [0.2643, 0.3016]", and three columns in CSV. LaTeX needs booktabs: long text
 wraps, a wide table is shrunk to the text width, and one that is longer than a page becomes a longtable.
@@ -10,14 +10,74 @@ import csv
 import html
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
-from reports.output_types import Cell, Table
-from reports.text.phrases import SCIENTIFIC
+from benchmarks.results.store import Result
+from reports.outputs import Cell, Table
 
+SCIENTIFIC = 1e6  # numbers from here on have a power of ten: a loss that diverged may have hundreds of digits
+MAX_FAILURES = 5  # that are named; the others are counted
 NONE = "–"  # noqa: RUF001
 WORDS = {"hidden": "hidden rule", "impossible": "not possible here"}  # marks, for readers without colours
+
+
+def counted(number: int, noun: str) -> str:
+    """1 home, 2 homes."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def join_names(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def seed_count(counts: Iterable[int]) -> str:
+    """How many seeds lines, points or rows are the mean of; empty where there are none."""
+    found = sorted(counts)
+    if not found:
+        return ""
+    return f"{found[0]} to {found[-1]} seeds" if found[0] < found[-1] else counted(found[-1], "seed")
+
+
+def short_number(value: float, significant: int = 2) -> str:
+    """With so many significant digits, and all of those before the decimal point: 0.012, 5, 99, 1,234."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else str(value).replace("inf", "infinity")
+    if abs(value) >= SCIENTIFIC:
+        return f"{value:.{significant - 1}e}"
+    if abs(value) >= 10**significant:
+        return f"{value:,.0f}"
+    return f"{Decimal(f'{value:.{significant}g}'):,f}"  # which has no exponents: 99.9 is 100, and 0.00001 stays so
+
+
+def round_number(value: float, significant: int = 3) -> str:
+    """With so many significant digits, trailing zeros included: 0.300, 12.0."""
+    if not math.isfinite(value):
+        return "unknown" if math.isnan(value) else str(value).replace("inf", "infinity")
+    if abs(value) < 0.5e-4:
+        return "0"
+    if abs(value) >= 10 ** (significant - 1):
+        return f"{value:,.0f}"
+    shown = f"{value:#.{significant}g}"
+    return f"{value:.4f}" if "e" in shown or abs(value) < 1e-3 else shown
+
+
+def failure_notes(failed: Sequence[Result]) -> tuple[str, ...]:
+    """One note that names the failed runs with the last line of each error; none where nothing failed."""
+    if not failed:
+        return ()
+    named = [f"{run.key}: {last_line(run.error)}" for run in failed[:MAX_FAILURES]]
+    more = f"; and {len(failed) - MAX_FAILURES} more" if len(failed) > MAX_FAILURES else ""
+    return (
+        f"Failed runs, left out of the numbers: {'; '.join(named)}{more}. `python -m benchmarks run` tries them again.",
+    )
+
+
+def last_line(error: str) -> str:
+    """Of a traceback: what went wrong."""
+    return ([line.strip() for line in error.splitlines() if line.strip()] or ["no message"])[-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.results.compare import Comparison, lower_is_better
-from reports.boards import CONFIDENCE, NAMES, TIE_TEST, MainList, Row, seeds_of
-from reports.drawing.styles import METHODS
-from reports.text.phrases import counted, join_names, round_number
+from reports.boards import CONFIDENCE, FAMILIES, NAMES, TIE_TEST, MainList, Row, seeds_of
+from reports.text.formats import counted, join_names, round_number
 
-USER_ITEM = METHODS["user-item"]
+USER_ITEM = FAMILIES["user-item"]
 FLOOR = "popularity"
 FEDERATED = {"fedrank": "graphrank", "fedrule": "graphrule"}  # and the same method with all data in one place
 SHARE_OF = "mrr"  # a share of an AUC, which is 1/2 by chance, or of a loss means nothing

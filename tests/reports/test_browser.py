@@ -9,8 +9,7 @@ import pytest
 from reports.figures import leaderboard as leaderboards
 from reports.figures import ranking as hit_rates
 from reports.inputs import Inputs
-from reports.output_types import About, Cell, Missing, Table
-from reports.outputs import Output
+from reports.outputs import About, Cell, Missing, Output, Table
 from reports.site import site
 from reports.tables.results import leaderboard
 from tests.support.browser import chromium, needs_chromium, sized

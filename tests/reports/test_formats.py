@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from reports.output_types import About, Cell, Table
+from reports.outputs import About, Cell, Table
 from reports.text.formats import (
     FORMATS,
     LONG,

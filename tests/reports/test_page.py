@@ -10,8 +10,7 @@ import pytest
 
 from reports.figures import ranking as hit_rates
 from reports.inputs import Inputs
-from reports.output_types import About, Cell, Missing, Table
-from reports.outputs import Output
+from reports.outputs import About, Cell, Missing, Output, Table
 from reports.site import render_page, site
 from tests.support.made_runs import small_results
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from reports.text.phrases import join_names, seed_count, short_number
+from reports.text.formats import join_names, seed_count, short_number
 
 
 @pytest.mark.parametrize(

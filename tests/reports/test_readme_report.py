@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 def figures(monkeypatch):
     """The figure by its name, whatever else is registered."""
     shown = (Output("leaderboard-intervals", "Intervals", "The list", "figure", leaderboards.intervals),)
-    monkeypatch.setattr(outputs, "OUTPUTS", shown)
+    monkeypatch.setattr(outputs, "all_outputs", lambda: shown)
 
 
 @pytest.fixture

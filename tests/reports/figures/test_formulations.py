@@ -16,7 +16,7 @@ from benchmarks.runs.experiment import make_source
 from reports.drawing.layout import draw, render
 from reports.figures.data import MAX_EDGES, NODE, NODE_TALL, example_home
 from reports.inputs import Inputs
-from reports.output_types import Missing
+from reports.outputs import Missing
 
 CAMERA, TWIN, DOOR = OwnedDevice(1, "Camera"), OwnedDevice(2, "Camera"), OwnedDevice(3, "ContactSensor")
 LIGHT, MOTION, IDLE = OwnedDevice(4, "Light"), OwnedDevice(5, "MotionSensor"), OwnedDevice(6, "Thermostat")

@@ -7,9 +7,8 @@ from functools import partial
 import pytest
 
 from reports.figures.ranking import LONGEST, federated, formulations
-from reports.inputs import Inputs
-from reports.output_types import Missing
-from reports.selection import WYZE
+from reports.inputs import WYZE, Inputs
+from reports.outputs import Missing
 from tests.support.made_runs import run
 from tests.support.seen import panels
 

@@ -11,7 +11,7 @@ from benchmarks.results.records import DatasetSummary
 from reports.drawing.layout import draw
 from reports.figures.data import home_counts
 from reports.inputs import Inputs
-from reports.output_types import Missing
+from reports.outputs import Missing
 
 SMALL = DatasetSummary(
     data="toy",

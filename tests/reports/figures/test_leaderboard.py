@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from datasets.common.errors import DataError
+from reports.boards import family_of
 from reports.drawing.layout import draw, render
-from reports.drawing.styles import FAMILY_STYLES, family_of
+from reports.drawing.styles import FAMILY_STYLES
 from reports.figures import leaderboard as leaderboards
 from reports.figures import ranking as breakdown
 from reports.figures import tradeoffs
 from reports.inputs import Inputs
-from reports.output_types import Missing
+from reports.outputs import Missing
 from tests.support.made_runs import keep, rounds, run, sliced
 from tests.support.seen import dots, inscriptions, panels
 

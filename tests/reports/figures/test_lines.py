@@ -9,9 +9,8 @@ from benchmarks.runs.experiment import method_parameters
 from reports.drawing.layout import draw
 from reports.figures import by_round
 from reports.figures import ranking as hit_rates
-from reports.inputs import Inputs
-from reports.output_types import Missing
-from reports.selection import INSTANCES, WYZE
+from reports.inputs import INSTANCES, WYZE, Inputs
+from reports.outputs import Missing
 from tests.support.made_runs import run
 
 

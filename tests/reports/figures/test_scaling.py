@@ -15,7 +15,7 @@ from reports.drawing.layout import draw, render
 from reports.figures.inference import delay, memory
 from reports.figures.scaling import MAX_LABELS, scaling
 from reports.inputs import Inputs
-from reports.output_types import Missing
+from reports.outputs import Missing
 from tests.support import made_runs
 
 GRAPH = "Graph methods, centralized"

@@ -11,7 +11,7 @@ from benchmarks.results.store import Overrides
 from reports.drawing.layout import draw, render
 from reports.figures.by_round import learning_rates
 from reports.inputs import Inputs
-from reports.output_types import Missing
+from reports.outputs import Missing
 from tests.support import made_runs
 
 PLANNED = 20

@@ -8,8 +8,7 @@ import pytest
 from matplotlib.text import Text
 
 from benchmarks.results.leaderboard import boards
-from reports.drawing.labels import Label, add_labels
-from reports.drawing.layout import Block, Layout, Panel, draw, wrap_label
+from reports.drawing.layout import Block, Label, Layout, Panel, add_labels, draw, wrap_label
 from reports.figures import tradeoffs
 from reports.figures.tradeoffs import Point, front, in_bytes, in_seconds, points, seconds, sent
 from reports.inputs import Inputs

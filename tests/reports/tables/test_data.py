@@ -21,9 +21,8 @@ from benchmarks.results.records import (
 from benchmarks.runs.examples import ExampleSpec, make_example, save_example
 from benchmarks.runs.experiment import make_experiment, make_source
 from reports.inputs import Inputs
-from reports.output_types import Missing
-from reports.tables.data import MAX_ROWS, entities, pairs, statistics
-from reports.tables.example import example_rules, recommendations
+from reports.outputs import Missing
+from reports.tables.data import MAX_ROWS, entities, example_rules, pairs, recommendations, statistics
 from reports.text.formats import FORMATS, NONE
 from tests.support.seen import texts
 

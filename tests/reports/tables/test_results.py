@@ -7,11 +7,9 @@ from functools import partial
 import pytest
 
 from benchmarks.results.compare import ALPHA, LEVEL
-from reports.boards import main_lists, ranked_board, ranked_boards, ranking_of, with_rows
-from reports.drawing.styles import FEDERATED, METHODS
-from reports.inputs import Inputs
-from reports.output_types import Missing
-from reports.selection import IFTTT, WYZE
+from reports.boards import FAMILIES, FEDERATED, main_lists, ranked_board, ranked_boards, ranking_of, with_rows
+from reports.inputs import IFTTT, WYZE, Inputs
+from reports.outputs import Missing
 from reports.tables.results import final_results, leaderboard, paper_protocol
 from reports.text.formats import NONE
 from tests.support.made_runs import HOMES, keep, keep_failure
@@ -245,10 +243,10 @@ def test_differences_from_the_paper_are_said_with_their_reasons(federated):
 
 
 def test_every_method_of_the_federated_family_is_shown(tmp_path):
-    for method in METHODS[FEDERATED]:
+    for method in FAMILIES[FEDERATED]:
         paper(tmp_path, method)
     table = final_results(Inputs.read(tmp_path), IFTTT)
-    assert {row[0] for row in texts(table) if row[1] == "here"} == set(METHODS[FEDERATED])
+    assert {row[0] for row in texts(table) if row[1] == "here"} == set(FAMILIES[FEDERATED])
 
 
 def test_a_number_that_one_seed_lacks_is_a_dash_and_no_mean_of_the_others(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.results.records import Trial
 from benchmarks.results.speeds import Speed
 from reports.inputs import Inputs, load_studies
-from reports.output_types import Missing
+from reports.outputs import Missing
 from reports.tables.settings import environment, parameters, tuning
 from reports.text.formats import NONE
 from tests.support.made_runs import HOMES, keep, keep_failure

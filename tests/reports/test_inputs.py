@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from datasets.common.errors import DataError
-from reports.inputs import Inputs
-from reports.selection import IFTTT, INSTANCES, WYZE, group_runs, select_runs
+from reports.inputs import IFTTT, INSTANCES, WYZE, Inputs, group_runs, select_runs
 from tests.support import made_runs
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.results.records import load_examples, load_summaries
 from benchmarks.results.store import Store, load_results
-from benchmarks.runs.report_inputs import make_report_inputs
 from datasets.common.errors import DataError
+from reports.build import make_report_inputs
 from tests.support.toys import toys
 
 assert toys  # a fixture
