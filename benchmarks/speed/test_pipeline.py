@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,7 +15,10 @@ import datasets
 from benchmarks.conftest import Peak
 from benchmarks.speed.measure import note_ratio, seconds
 from benchmarks.speed.postgres_server import MISSING, programs, running
-from datasets.homes import Array, Homes, Ids, Relation, Rules
+from datasets.homes import Homes, Relation, Rules
+
+if TYPE_CHECKING:
+    from fedrule.pipeline import Pipeline
 
 ROUNDS = 2  # of each; the fastest counts
 SIZES = {"smoke": 5_000, "default": 50_000, "paper": 272_664}  # homes; the last is the size of the public data
@@ -23,23 +26,14 @@ PART = 10_000  # users at a time
 EVERY = 10  # with users=, every tenth user
 POSTGRESQL = "postgresql://"
 TABLES = {
-    "devices": {"user": "bigint", "device": "bigint", "type": "text"},
-    "rules": {
-        "user": "bigint",
-        "trigger_device": "bigint",
-        "trigger_state": "text",
-        "action": "text",
-        "action_device": "bigint",
-    },
+    "devices": '"user" bigint, device bigint, type text',
+    "rules": '"user" bigint, trigger_device bigint, trigger_state text, action text, action_device bigint',
 }
 PIPELINE = """
 from fedrule.pipeline import Pipeline, TableConfig
 pipeline = Pipeline(TableConfig({url!r}), TableConfig())
 """
 REFERENCE = "from benchmarks.speed.test_pipeline import row_by_row\nhomes = row_by_row({url!r})"
-
-
-Row: TypeAlias = tuple[Any, ...]  # of a driver
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +59,22 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield server.url()
 
 
-def test_load_from_a_database(benchmark: BenchmarkFixture, peak: Peak, url: str) -> None:
-    """All homes at once."""
-    from fedrule.pipeline import Pipeline, TableConfig
+@pytest.fixture
+def pipeline(url: str) -> Pipeline:
+    from fedrule.pipeline import Pipeline, TableConfig  # an extra
 
-    pipeline = Pipeline(TableConfig(url), TableConfig())
+    return Pipeline(TableConfig(url), TableConfig())
+
+
+def test_load_from_a_database(benchmark: BenchmarkFixture, peak: Peak, url: str, pipeline: Pipeline) -> None:
+    """All homes at once."""
     homes: Homes = benchmark.pedantic(pipeline.load, rounds=ROUNDS)
     assert homes.fingerprint == row_by_row(url).fingerprint
     note(benchmark, peak, url, homes.n_devices + homes.n_rules, "pipeline.load()")
 
 
-def test_load_in_batches(benchmark: BenchmarkFixture, peak: Peak, url: str) -> None:
+def test_load_in_batches(benchmark: BenchmarkFixture, peak: Peak, url: str, pipeline: Pipeline) -> None:
     """Homes of 10,000 users at a time: memory does not grow with the database."""
-    from fedrule.pipeline import Pipeline, TableConfig
-
-    pipeline = Pipeline(TableConfig(url), TableConfig())
 
     def parts() -> int:
         return sum(part.n_devices + part.n_rules for part in pipeline.batches(PART))
@@ -88,11 +83,8 @@ def test_load_in_batches(benchmark: BenchmarkFixture, peak: Peak, url: str) -> N
     note(benchmark, peak, url, rows, f"for _ in pipeline.batches({PART}): pass")
 
 
-def test_load_some_users(benchmark: BenchmarkFixture, peak: Peak, url: str, homes: Homes) -> None:
+def test_load_some_users(benchmark: BenchmarkFixture, peak: Peak, url: str, homes: Homes, pipeline: Pipeline) -> None:
     """A tenth of the users; the reference reads everything, so times are per row of the whole database."""
-    from fedrule.pipeline import Pipeline, TableConfig
-
-    pipeline = Pipeline(TableConfig(url), TableConfig())
     users = homes.users[::EVERY].tolist()
     some: Homes = benchmark.pedantic(lambda: pipeline.load(users=users), rounds=ROUNDS)
     assert some.n_homes == len(users)
@@ -103,10 +95,8 @@ def test_load_some_users(benchmark: BenchmarkFixture, peak: Peak, url: str, home
 def note(benchmark: BenchmarkFixture, peak: Peak, url: str, rows: int, work: str) -> None:
     """Record the ratio to the reference, and the memory of both."""
     reference = seconds(lambda: row_by_row(url), repeats=ROUNDS) / rows
-    memory = peak(PIPELINE.format(url=url) + work)
-    slow = peak(REFERENCE.format(url=url))
-    memory |= {f"{what} of the reference": megabytes for what, megabytes in slow.items()}
-    note_ratio(benchmark, rows, reference, **memory)
+    slow = {f"{what} of the reference": megabytes for what, megabytes in peak(REFERENCE.format(url=url)).items()}
+    note_ratio(benchmark, rows, reference, **peak(PIPELINE.format(url=url) + work), **slow)
 
 
 def row_by_row(url: str) -> Homes:
@@ -137,69 +127,39 @@ def row_by_row(url: str) -> Homes:
     return Homes("pipeline", tuple(types), tuple(pairs), all_users, device_home, device_type, ids, Rules(*columns))
 
 
-def fetched(url: str, table: str) -> Sequence[Row]:
-    """All rows, by the driver only."""
-    names = ", ".join(f'"{name}"' for name in TABLES[table])
-    query = f"select {names} from {table}"
-    if url.startswith(POSTGRESQL):
-        import psycopg
+def connect(url: str) -> AbstractContextManager[Any]:
+    """A connection of the driver."""
+    if not url.startswith(POSTGRESQL):
+        return closing(sqlite3.connect(url))
+    import psycopg  # an extra
 
-        with psycopg.connect(url) as server:
-            return server.execute(query.encode()).fetchall()
-    with closing(sqlite3.connect(url)) as file:
-        return file.execute(query).fetchall()
+    return closing(psycopg.connect(url))
+
+
+def fetched(url: str, table: str) -> Sequence[tuple[Any, ...]]:
+    """All rows, by the driver only."""
+    with connect(url) as database:
+        return list(database.execute(f"select * from {table}"))
 
 
 def fill(url: str, homes: Homes) -> None:
     """Write homes as two tables, rows in random order and without any index."""
-    rules, rng = homes.rules, np.random.default_rng(0)
-    states, actions = zip(*homes.relations, strict=True)
-    one, other = rng.permutation(homes.n_devices), rng.permutation(homes.n_rules)
-    columns: dict[str, list[Iterator[object]]] = {
-        "devices": [
-            each(homes.users, homes.device_home[one]),
-            each(homes.device_ids, one),
-            each(homes.types, homes.device_type[one]),
-        ],
-        "rules": [
-            each(homes.users, rules.home[other]),
-            each(homes.device_ids, rules.trigger[other]),
-            each(states, rules.relation[other]),
-            each(actions, rules.relation[other]),
-            each(homes.device_ids, rules.action[other]),
-        ],
+    rng, users, ids, types = np.random.default_rng(0), homes.users, homes.device_ids, np.array(homes.types)
+    one, rules = rng.permutation(homes.n_devices), homes.rules.take(rng.permutation(homes.n_rules))
+    states, actions = np.array(homes.relations)[rules.relation].T
+    columns = {
+        "devices": [users[homes.device_home[one]], ids[one], types[homes.device_type[one]]],
+        "rules": [users[rules.home], ids[rules.trigger], states, actions, ids[rules.action]],
     }
-    write: Callable[[str, str, Iterator[tuple[object, ...]]], None]
-    write = to_server if url.startswith(POSTGRESQL) else to_file
-    for table, values in columns.items():
-        write(url, table, zip(*values, strict=True))
-
-
-def to_file(path: str, table: str, rows: Iterator[tuple[object, ...]]) -> None:
-    """A new table of an SQLite file."""
-    with closing(sqlite3.connect(path)) as file, file:
-        file.execute(f"create table {table} ({declared(table)})")
-        file.executemany(f"insert into {table} values ({', '.join('?' for _ in TABLES[table])})", rows)
-
-
-def to_server(url: str, table: str, rows: Iterator[tuple[object, ...]]) -> None:
-    """A new table of a PostgreSQL database."""
-    import psycopg
-
-    with psycopg.connect(url) as server, server.cursor() as cursor:
-        cursor.execute(f"create table {table} ({declared(table)})".encode())
-        with cursor.copy(f"copy {table} from stdin".encode()) as copy:
-            for row in rows:
-                copy.write_row(row)
-        cursor.execute(f"analyze {table}".encode())
-
-
-def declared(table: str) -> str:
-    """The columns with their types."""
-    return ", ".join(f'"{name}" {kind}' for name, kind in TABLES[table].items())
-
-
-def each(values: Ids | Sequence[str], number: Array) -> Iterator[object]:
-    """The value at each of these positions, as a Python object."""
-    words = values.tolist() if isinstance(values, np.ndarray) else values
-    return (words[place] for place in number.tolist())
+    with connect(url) as database:
+        for table, values in columns.items():
+            rows = zip(*(column.tolist() for column in values), strict=True)
+            database.execute(f"create table {table} ({TABLES[table]})")
+            if url.startswith(POSTGRESQL):
+                with database.cursor() as cursor, cursor.copy(f"copy {table} from stdin") as copy:
+                    for row in rows:
+                        copy.write_row(row)
+                database.execute(f"analyze {table}")
+            else:
+                database.executemany(f"insert into {table} values ({', '.join('?' * len(values))})", rows)
+        database.commit()

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -31,29 +31,7 @@ from fedrule.inference import HomeRequest
 
 COMMAND = [sys.executable, "-m", "fedrule", "serve"]
 HANGS = 300.0  # seconds: no start or end takes this long, even on a busy machine
-# wrk cycles through the bodies and prints its counts as the last line.
-SCRIPT = """
-local requests, at = {}, 0
-function init(_)
-  for body in io.lines("BODIES") do
-    table.insert(requests, wrk.format("POST", nil, {["Content-Type"] = "application/json"}, body))
-  end
-end
-function request()
-  at = at % #requests + 1
-  return requests[at]
-end
-"""
-SUMMARY = """
-function done(summary, latency, _)
-  local wrong = summary.errors
-  io.write(string.format(
-    '\\n{"requests": %d, "seconds": %f, "failed": %d, "median": %f, "p99": %f}\\n',
-    summary.requests, summary.duration / 1e6,
-    wrong.connect + wrong.read + wrong.write + wrong.status + wrong.timeout,
-    latency:percentile(50) / 1e3, latency:percentile(99) / 1e3))
-end
-"""
+SCRIPT = Path(__file__).with_name("requests.lua")  # of wrk
 
 
 class Running(NamedTuple):
@@ -65,7 +43,6 @@ class Running(NamedTuple):
     log: Path
 
     def exit_code(self) -> int:
-        """Wait for its end."""
         return self.process.wait(HANGS)
 
     def processor_seconds(self) -> float:
@@ -75,8 +52,7 @@ class Running(NamedTuple):
 
     def resident_megabytes(self) -> float:
         """Its current resident memory."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text("ascii")
-        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text("ascii"))
         return int(found[1]) / 1000 if found else float("nan")
 
 
@@ -107,7 +83,7 @@ def running(
     with tempfile.TemporaryDirectory(prefix="served") as folder:
         log = Path(folder) / "log"
         with log.open("wb") as out:
-            process = subprocess.Popen(command, stdout=out, stderr=out, env=environment or dict(os.environ))
+            process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
         try:
             port = _port(process, log)
             yield Running(f"http://127.0.0.1:{port}", port, process, log)
@@ -119,38 +95,28 @@ def running(
 def _port(process: subprocess.Popen[bytes], log: Path) -> int:
     """From the first line of its log."""
     deadline = time.monotonic() + HANGS
-    while time.monotonic() < deadline:
+    while process.poll() is None and time.monotonic() < deadline:
         if found := re.search(r"http://127\.0\.0\.1:(\d+)\n", log.read_text("utf-8")):
             return int(found[1])
-        if process.poll() is not None:
-            break
         time.sleep(0.02)
     raise RuntimeError(f"the service did not start: {log.read_text('utf-8')}")
 
 
-def has_wrk() -> bool:
-    """Whether wrk is installed (Debian: package wrk)."""
-    return shutil.which("wrk") is not None
-
-
 def load(url: str, *, seconds: int, connections: int, bodies: Sequence[Json] = ()) -> Load:
     """POST each of the bodies in turn, or GET without any, as fast as responses come."""
-    with tempfile.TemporaryDirectory(prefix="load") as folder:
-        script = SUMMARY
-        if bodies:
-            lines = Path(folder) / "bodies"
-            lines.write_text("".join(f"{json.dumps(body)}\n" for body in bodies), "utf-8")
-            script = SCRIPT.replace("BODIES", str(lines)) + SUMMARY
-        file = Path(folder) / "requests.lua"
-        file.write_text(script, "utf-8")
-        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", str(file), url]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=seconds + 60)
-    counts = json.loads(done.stdout.strip().splitlines()[-1])
-    return Load(counts["requests"], counts["failed"], counts["seconds"], counts["median"], counts["p99"])
+    with tempfile.NamedTemporaryFile("w", prefix="bodies", encoding="utf-8") as lines:
+        lines.writelines(f"{json.dumps(body)}\n" for body in bodies)
+        lines.flush()
+        environment = {**os.environ, "BODIES": lines.name} if bodies else None
+        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "10s", "-s", str(SCRIPT), url]
+        done = subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=seconds + 60, env=environment
+        )
+    return Load(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 
 pytestmark = [
-    pytest.mark.skipif(not has_wrk(), reason="wrk is not installed (Debian: package wrk)"),
+    pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed (Debian: package wrk)"),
     pytest.mark.benchmark(group="service"),
 ]
 
@@ -171,29 +137,22 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield made
 
 
-def bodies() -> list[Json]:
-    """Homes like those of the paper, not seen in training."""
+def requests(service: Running, seconds: int) -> dict[str, Any]:
+    """Arguments of `load`: homes like those of the paper, not seen in training."""
     homes = datasets.load("wyze-synthetic", homes=TRAINED_ON + QUERIED)
-    requests = (HomeRequest.from_home(homes.home(at)) for at in range(TRAINED_ON, TRAINED_ON + QUERIED))
-    return [
-        {
-            "devices": [{"id": device.id, "type": device.type} for device in home.devices],
-            "rules": [rule._asdict() for rule in home.rules],
-        }
-        for home in requests
-    ]
+    bodies = []
+    for at in range(TRAINED_ON, TRAINED_ON + QUERIED):
+        home = HomeRequest.from_home(homes.home(at))
+        devices = [{"id": device.id, "type": device.type} for device in home.devices]
+        bodies.append({"devices": devices, "rules": [rule._asdict() for rule in home.rules]})
+    return {"url": f"{service.url}/v1/recommend", "seconds": seconds, "connections": CONNECTIONS, "bodies": bodies}
 
 
 def test_requests_under_load(benchmark: BenchmarkFixture, service: Running, scale: str) -> None:
     before = service.resident_megabytes()
     reference = load(f"{service.url}/healthz", seconds=REFERENCE[scale], connections=CONNECTIONS)
     computed = service.processor_seconds()
-    made: Load = benchmark.pedantic(
-        load,
-        args=(f"{service.url}/v1/recommend",),
-        kwargs={"seconds": SECONDS[scale], "connections": CONNECTIONS, "bodies": bodies()},
-        rounds=1,
-    )
+    made: Load = benchmark.pedantic(load, kwargs=requests(service, SECONDS[scale]), rounds=1)
     assert (reference.failed, made.failed) == (0, 0)
     benchmark.extra_info |= {
         "requests per second": made.per_second,
@@ -212,7 +171,7 @@ def test_memory_stays_flat(benchmark: BenchmarkFixture, service: Running, scale:
     if scale != "paper":
         pytest.skip(f"takes {SOAK // 60} minutes; runs at the scale paper")
     # The pools of the allocator fill in the first seconds; only later growth is a leak.
-    load(f"{service.url}/v1/recommend", seconds=INTERVAL, connections=CONNECTIONS, bodies=bodies())
+    load(**requests(service, INTERVAL))
     sampled: list[float] = []
     done = threading.Event()
 
@@ -223,12 +182,7 @@ def test_memory_stays_flat(benchmark: BenchmarkFixture, service: Running, scale:
     watcher = threading.Thread(target=sample)
     watcher.start()
     try:
-        made: Load = benchmark.pedantic(
-            load,
-            args=(f"{service.url}/v1/recommend",),
-            kwargs={"seconds": SOAK, "connections": CONNECTIONS, "bodies": bodies()},
-            rounds=1,
-        )
+        made: Load = benchmark.pedantic(load, kwargs=requests(service, SOAK), rounds=1)
     finally:
         done.set()
         watcher.join()

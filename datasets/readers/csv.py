@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO, TypeAlias
+from typing import Self, TextIO, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -217,7 +217,7 @@ class TextTable:
     def __contains__(self, role: str) -> bool:
         return role in self.columns
 
-    def keep(self, mask: Mask) -> TextTable:
+    def keep(self, mask: Mask) -> Self:
         """Only these rows."""
         if mask.all():
             return self

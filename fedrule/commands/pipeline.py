@@ -5,16 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from datasets.common.errors import DataError
 from datasets.common.progress import progress
 from datasets.homes import Homes
-
-if TYPE_CHECKING:
-    from fedrule.pipeline import Pipeline
 
 SHOWN = 20  # types and relations listed
 
@@ -25,9 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = commands.add_parser("check", help="connect, count, join, and list the first bad rows")
     export = commands.add_parser("export", help="write all homes to a Parquet file")
     for command in (check, export):
-        command.add_argument(
-            "file", type=Path, metavar="FILE.toml", help="description of the pipeline, see docs/pipeline.md"
-        )
+        about = "description of the pipeline, see docs/pipeline.md"
+        command.add_argument("file", type=Path, metavar="FILE.toml", help=about)
         command.add_argument("--quiet", action="store_true", help="no progress bar")
     export.add_argument("out", type=Path, metavar="OUT.parquet")
 
@@ -39,27 +34,20 @@ def run(chosen: argparse.Namespace) -> int:
     from fedrule.pipeline import Pipeline  # an extra
 
     pipeline = Pipeline.from_file(chosen.file)
-    if chosen.what == "export":
-        homes = _load(pipeline, _count(pipeline), chosen.quiet)
+    counts = {source: pipeline.count(source) for source in (pipeline.devices, pipeline.rules)}
+    if chosen.what == "check":
+        for source, rows in counts.items():
+            columns = ", ".join(f"{role} = {name}" for role, name in source.names.items())
+            _say(f"{source.place}: {rows:,} rows; {columns}")
+    with progress(sum(counts.values()), " rows", quiet=chosen.quiet) as bar:
+        pipeline.progress = bar.step
+        homes = pipeline.load()
+    if chosen.what == "check":
+        _describe(homes)
+    else:
         homes.save(chosen.out)
         _say(f"{chosen.out}: {homes!r}")
-        return 0
-    counts = _count(pipeline)
-    for source, rows in zip((pipeline.devices, pipeline.rules), counts, strict=True):
-        columns = ", ".join(f"{role} = {name}" for role, name in source.names.items())
-        _say(f"{source.place}: {rows:,} rows; {columns}")
-    _describe(_load(pipeline, counts, chosen.quiet))
     return 0
-
-
-def _count(pipeline: Pipeline) -> tuple[int, int]:
-    return pipeline.count(pipeline.devices), pipeline.count(pipeline.rules)
-
-
-def _load(pipeline: Pipeline, counts: tuple[int, int], quiet: bool) -> Homes:
-    with progress(sum(counts), " rows", quiet=quiet) as bar:
-        pipeline.progress = bar.step
-        return pipeline.load()
 
 
 def _describe(homes: Homes) -> None:

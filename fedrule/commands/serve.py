@@ -23,26 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="model files; the first is the default")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="port; 0 takes a free one (default: %(default)s)")
-    parser.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help=f"file with the token that clients must send; or set ${VARIABLE}",
-    )
+    token = f"file with the token that clients must send; or set ${VARIABLE}"
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help=token)
     parser.add_argument("--access-log", action="store_true", help="log the client, route and status of every request")
-    parser.add_argument(
-        "--grace",
-        type=int,
-        default=10,
-        metavar="SECONDS",
-        help="time to finish open requests at SIGTERM (default: %(default)s)",
-    )
+    grace = "time to finish open requests at SIGTERM (default: %(default)s)"
+    parser.add_argument("--grace", type=int, default=10, metavar="SECONDS", help=grace)
     add_import(parser)
     for part in fields(Limits):
-        about = f"{part.metadata['about']} (default: {part.default:,})"
-        parser.add_argument(
-            f"--max-{part.name.replace('_', '-')}", type=int, default=part.default, metavar="N", help=about
-        )
+        option, about = f"--max-{part.name.replace('_', '-')}", f"{part.metadata['about']} (default: {part.default:,})"
+        parser.add_argument(option, type=int, default=part.default, metavar="N", help=about)
 
 
 def run(chosen: argparse.Namespace) -> int:

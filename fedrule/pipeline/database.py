@@ -57,13 +57,10 @@ def parse_url(address: str, *, folder: Path, key: str) -> URL:
 
 def _expand_variables(address: str, key: str) -> str:
     """Replace ${NAME} by that environment variable."""
-
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in os.environ:
-            raise DataError(f"{key}: the environment variable {found[1]} is not set; export it")
-        return os.environ[found[1]]
-
-    return VARIABLE.sub(value, address)
+    for name in VARIABLE.findall(address):
+        if name not in os.environ:
+            raise DataError(f"{key}: the environment variable {name} is not set; export it")
+    return VARIABLE.sub(lambda found: os.environ[found[1]], address)
 
 
 def _parse(text: str, key: str) -> URL:
@@ -74,7 +71,8 @@ def _parse(text: str, key: str) -> URL:
     if url is None or (url.get_backend_name() != "sqlite" and _is_misread(url, text)):
         remedy = "write special characters of a user name or password as %XX, e.g. %40 for @ and %2F for /"
         raise DataError(f"{key}: cannot parse the address; {remedy}. Examples: {EXAMPLES}")
-    if any("\0" in word for word in _words(url)):
+    options = [word for key, values in url.normalized_query.items() for word in (key, *values)]
+    if any("\0" in str(word) for word in (url.username, url.password, url.host, url.database, *options)):
         raise DataError(f"{key}: the address contains a NUL character (%00); delete it")
     return url
 
@@ -89,12 +87,6 @@ def _is_misread(url: URL, text: str) -> bool:
         or not 0 <= (url.port or 0) <= MAX_PORT
         or any(mark in path for mark in SEPARATORS)
     )
-
-
-def _words(url: URL) -> list[str]:
-    """All parts of an address, decoded."""
-    options = [word for key, values in url.normalized_query.items() for word in (key, *values)]
-    return [*(str(part or "") for part in (url.username, url.password, url.host, url.database)), *options]
 
 
 class DatabaseError(DataError):
@@ -125,23 +117,17 @@ def translate_errors(url: URL, place: str, driver: DBAPIModule) -> Iterator[None
         raise DatabaseError(f"{place}: {words}", transient=transient) from None
 
 
-def secrets(url: URL) -> list[str]:
-    """All passwords of a URL, plain and quoted; the longest first."""
+def without_secrets(text: str, url: URL) -> str:
+    """The text with the passwords of this URL, plain and quoted, and the quoted user name replaced by stars."""
     given = [(key, value) for key, values in url.normalized_query.items() for value in values]
     plain = {str(url.password or ""), *(value for key, value in given if any(word in key for word in SECRET))} - {""}
     # Server settings, `-c name=value`: the error for a bad one repeats its value.
     settings = {word for key, value in given if key == "options" for word in re.split(r"[\s=]+", value)}
     plain |= {word for word in settings if len(word) >= SHORTEST}
     written = {form for word in plain for form in (word, quote(word, safe=""), quote_plus(word), repr(word)[1:-1])}
-    return sorted(written, key=len, reverse=True)
-
-
-def without_secrets(text: str, url: URL) -> str:
-    """The text with the passwords of this URL, and the quoted user name, replaced by stars."""
-    hidden = secrets(url)
-    if any(len(word) < SHORTEST for word in hidden):
+    if any(len(word) < SHORTEST for word in written):
         return "the driver's message is withheld, since it may contain the short password"
-    for word in hidden:
+    for word in sorted(written, key=len, reverse=True):
         text = text.replace(word, "***")
     return text.replace(f'"{url.username}"', '"***"') if url.username else text
 
@@ -207,10 +193,8 @@ class Database:
             raise DataError('PostgreSQL needs the extra pipeline: pip install "fedrule[pipeline]"') from None
         known = {option.keyword.decode() for option in Conninfo.get_defaults()}
         if self._url.query.keys() - known:  # not shown: after a bare & it is the rest of a password
-            options = ", ".join(sorted(known))
-            raise DataError(
-                f"{self.place}: an option after the ? of its url is unknown to PostgreSQL; known: {options}"
-            )
+            message = f"an option after the ? of its url is unknown to PostgreSQL; known: {', '.join(sorted(known))}"
+            raise DataError(f"{self.place}: {message}")
         seconds = {} if "connect_timeout" in self._url.query else {"connect_timeout": CONNECT_SECONDS}
         return create_engine(self._url, poolclass=NullPool, connect_args=seconds)
 

@@ -11,24 +11,20 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from datasets.common.errors import DataError
 from datasets.common.options import options_of, read, read_options
-from datasets.homes import Array, Homes, Ids, Provenance, Relation, Rules
+from datasets.homes import Homes, Provenance, Relation
 from datasets.readers.bad_rows import BadRows
-from datasets.readers.csv import read_table, whole_numbers
+from datasets.readers.csv import whole_numbers
 from datasets.readers.join import join
 from fedrule.pipeline.database import Database
-from fedrule.pipeline.rows import UNREADABLE, DatabaseRows
 from fedrule.pipeline.settings import TableConfig, read_settings
-from fedrule.pipeline.stream import INTEGER, Reader, Retry, UserStream, batch_by_user, concatenate, validate_rows
+from fedrule.pipeline.stream import INTEGER, DatabaseRows, Reader, Retry, UserIds, UserStream, batch_by_user
 from fedrule.pipeline.tables import SourceTable, find_table
 
 log = logging.getLogger(__name__)
-
-DEVICE_ROLES = ("trigger_device", "action_device")
 
 
 def canonical_order(homes: Homes, *, integer_users: bool, integer_devices: bool) -> Homes:
@@ -37,33 +33,19 @@ def canonical_order(homes: Homes, *, integer_users: bool, integer_devices: bool)
     Ids are integers if the columns are declared so, and text otherwise: if it depended on the values, the ids of one
     user alone could be of another type than in a read of all.
     """
+    text = np.dtypes.StringDType()
     if not integer_users and homes.users.dtype.kind == "i":
-        order = np.argsort(_as_text(homes.users), kind="stable")
-        homes = homes.subset(order)
-        homes = replace(homes, users=_as_text(homes.users))
+        homes = homes.subset(np.argsort(homes.users.astype(text), kind="stable"))
+        homes = replace(homes, users=homes.users.astype(text))
     if not integer_devices and homes.device_ids.dtype.kind == "i":
-        homes = _with_devices(homes, _as_text(homes.device_ids))
+        ids, rules = homes.device_ids.astype(text), homes.rules
+        order = np.argsort(ids, kind="stable")
+        order = order[np.argsort(homes.device_home[order], kind="stable")]  # by home, then by id
+        place = np.argsort(order)
+        rules = replace(rules, trigger=place[rules.trigger], action=place[rules.action])
+        homes = replace(homes, device_type=homes.device_type[order], device_ids=ids[order], rules=rules)
     order = np.argsort(homes.rules.keys(homes.n_devices, len(homes.relations)), kind="stable")
     return replace(homes, rules=homes.rules.take(order))
-
-
-def _with_devices(homes: Homes, ids: Ids) -> Homes:
-    """The same devices with these ids, sorted by id within each home."""
-    order = np.argsort(ids, kind="stable")
-    order = order[np.argsort(homes.device_home[order], kind="stable")]
-    place: Array = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    rules = homes.rules
-    return replace(
-        homes,
-        device_type=homes.device_type[order],
-        device_ids=ids[order],
-        rules=Rules(rules.home, place[rules.trigger], place[rules.action], rules.relation, rules.group),
-    )
-
-
-def _as_text(ids: Ids) -> Ids:
-    return ids.astype(np.dtypes.StringDType())
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +58,6 @@ class Vocabulary:
     def encode(self, homes: Homes) -> Homes:
         """The same homes with the indices of this vocabulary."""
         return homes.with_vocabulary(self.types, self.relations)
-
-
-def read_vocabulary(reader: Reader, devices: SourceTable, rules: SourceTable, *, add_devices: bool) -> Vocabulary:
-    """The distinct values of both tables; types of rules count if rules add devices."""
-    columns = [(devices, "type")]
-    if add_devices:
-        columns += [(rules, role) for role in ("trigger_type", "action_type") if role in rules.names]
-    types = {word for source, role in columns for (word,) in _complete_rows(reader.distinct(source, role))}
-    pairs = _complete_rows(reader.distinct(rules, "trigger_state", "action"))
-    return Vocabulary(tuple(sorted(types)), tuple(sorted({Relation(state, action) for state, action in pairs})))
-
-
-def _complete_rows(table: pa.Table) -> list[tuple[str, ...]]:
-    """The rows without missing or unreadable values, trimmed as for homes."""
-    if not table.num_rows:
-        return []
-    text = read_table(table, {name: name for name in table.schema.names}, bad_rows=BadRows(), label="vocabulary")
-    rows = zip(*(text[name].to_pylist() for name in text.columns), strict=True)
-    return [row for row in rows if None not in row and not any(word.startswith(UNREADABLE) for word in row)]
 
 
 class Pipeline:
@@ -173,8 +136,8 @@ class Pipeline:
             wanted = self._changed(since)
         bad_rows = self._bad_rows()
         # Rules first: then a rule that is added meanwhile is not read without its device.
-        rules = concatenate(list(self._read(self.rules, bad_rows, wanted)), self.rules)
-        devices = concatenate(list(self._read(self.devices, bad_rows, wanted)), self.devices)
+        rules = self._reader.load(self.rules, bad_rows, wanted)
+        devices = self._reader.load(self.devices, bad_rows, wanted)
         if wanted is None and not devices.rows:
             raise DataError(f"{self.devices.place}: the table has no rows")
         homes = self._homes(devices, rules, bad_rows)
@@ -188,29 +151,31 @@ class Pipeline:
         vocabulary = self.vocabulary()
         bad_rows = self._bad_rows()
         # Bad rows are reported with the batch during which they are read.
-        streams = [
-            UserStream(self._read(source, bad_rows, None), source, integer_users=self._integer_users)
-            for source in (self.devices, self.rules)
-        ]
+        streams = [UserStream(self._reader, source, bad_rows) for source in (self.devices, self.rules)]
         for devices, rules in batch_by_user(*streams, size=size):
             yield vocabulary.encode(self._homes(devices, rules, bad_rows))
             bad_rows.found.clear()
         bad_rows.report()  # rows after the last home
 
     def vocabulary(self) -> Vocabulary:
-        """All types and relations of the database."""
-        return read_vocabulary(self._reader, self.devices, self.rules, add_devices=self.add_devices)
+        """All types and relations of the database; types of rules count if rules add devices."""
+        columns = [(self.devices, "type")]
+        if self.add_devices:
+            columns += [(self.rules, role) for role in ("trigger_type", "action_type") if role in self.rules.names]
+        types = {word for source, role in columns for (word,) in self._reader.words(source, role)}
+        pairs = self._reader.words(self.rules, "trigger_state", "action")
+        return Vocabulary(tuple(sorted(types)), tuple(sorted({Relation(state, action) for state, action in pairs})))
 
     def count(self, source: SourceTable) -> int:
         """The number of rows of a table."""
-        return self._reader.count(source)
+        return self._reader.number(source, source.count())
 
     def n_users(self) -> int:
         """The number of homes that `batches` gives if no row is bad; users of rules count if rules add devices."""
         if not self.add_devices:
-            return self._reader.count_users(self.devices)
-        found = [self._reader.distinct(source, "user")["user"] for source in (self.devices, self.rules)]
-        return len(pa.chunked_array([chunk for column in found for chunk in column.chunks]).drop_null().unique())
+            return self._reader.number(self.devices, self.devices.count_users(integer_users=self._integer_users))
+        sources = (self.devices, self.rules)
+        return len(self._reader.users({source: source.distinct("user") for source in sources}))
 
     @property
     def _integer_users(self) -> bool:
@@ -225,15 +190,6 @@ class Pipeline:
         bad_rows.reading(self.devices.label)
         return bad_rows
 
-    def _read(
-        self, source: SourceTable, bad_rows: BadRows, users: list[int] | list[str] | None
-    ) -> Iterator[DatabaseRows]:
-        before = 0
-        reader = self._reader
-        for part in reader.read_all(source) if users is None else reader.read_users(source, users):
-            yield validate_rows(part, source, bad_rows, before=before)
-            before += part.num_rows
-
     def _homes(self, devices: DatabaseRows, rules: DatabaseRows, bad_rows: BadRows) -> Homes:
         group, usable = whole_numbers(rules, "group", bad_rows) if "group" in rules else (None, None)
         homes = join(
@@ -246,16 +202,16 @@ class Pipeline:
             usable=usable,
             group=group,
         )
-        integer_devices = self.devices.is_integer("device") and all(map(self.rules.is_integer, DEVICE_ROLES))
+        in_rules = map(self.rules.is_integer, ("trigger_device", "action_device"))
+        integer_devices = self.devices.is_integer("device") and all(in_rules)
         return canonical_order(homes, integer_users=self._integer_users, integer_devices=integer_devices)
 
-    def _changed(self, since: object) -> list[int] | list[str]:
-        found = [self._reader.changed(source, since) for source in (self.devices, self.rules)]
-        users = pa.concat_arrays(found).drop_null().unique().to_pylist()
+    def _changed(self, since: object) -> UserIds:
+        users = self._reader.users({source: source.changed(since) for source in (self.devices, self.rules)})
         # SQLite may hold text in an integer column: a bad row without a user.
         return self._ids(user for user in users if not self._integer_users or re.fullmatch(INTEGER, user))
 
-    def _ids(self, users: Iterable[object]) -> list[int] | list[str]:
+    def _ids(self, users: Iterable[object]) -> UserIds:
         """The distinct user ids, with the type that they have in the database."""
         if isinstance(users, str | bytes):
             raise DataError(f"users={users!r} is one text; write [{users!r}] for one user")

@@ -21,9 +21,10 @@ from pathlib import Path
 
 from datasets.common.errors import DataError, unknown
 from datasets.common.options import options_of, read
-from datasets.readers.tables import DEVICES, OPTIONAL, RULES
+from datasets.readers.tables import DEVICES, RULES
 
 ROLES = {"devices": DEVICES, "rules": RULES}
+IDS = ("user", "device", "trigger_device", "action_device")  # the columns that identify a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,6 @@ class TableConfig:
             if role not in ROLES[kind]:
                 raise unknown(f"column role of {kind}", role, ROLES[kind])
         return {role: self.columns.get(role, role) for role in ROLES[kind]}
-
-    def optional(self) -> set[str]:
-        """Roles whose column may be missing; a column that is named must exist."""
-        return set(OPTIONAL) - set(self.columns)
 
     def schema_and_table(self, kind: str) -> tuple[str | None, str]:
         table = self.table or kind

@@ -1,11 +1,16 @@
-"""Reading tables as streams: retries, checks of the rows, and batches of users from both tables."""
+"""Reading tables as streams: retries, rows as text columns, checks of the rows, and batches of users from both tables.
+
+A row of a database has no line number: a bad one is named by its user and devices.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +18,18 @@ import pyarrow.compute as pc
 
 from datasets.common.errors import DataError
 from datasets.homes import Mask
-from datasets.readers.bad_rows import BadRows
-from datasets.readers.csv import read_table
+from datasets.readers.bad_rows import BadRows, Fault
+from datasets.readers.csv import TextTable, read_table
 from fedrule.pipeline.database import DatabaseError
-from fedrule.pipeline.rows import IDS, DatabaseRows, Row, decode, unreadable
+from fedrule.pipeline.settings import IDS
 from fedrule.pipeline.tables import SourceTable, Statement
+
+Row: TypeAlias = Sequence[object]
+UserIds: TypeAlias = list[int] | list[str]
 
 log = logging.getLogger(__name__)
 
+UNREADABLE = "\0"  # prefix of values that are not UTF-8; databases do not allow it in text
 USERS = 10_000  # ids bound in one statement; both databases allow three times as many
 INTEGER = r"^(0|-?[1-9][0-9]*)$"
 
@@ -52,14 +61,25 @@ class Reader:
     integer_users: bool  # both tables declare their users as integers
     rows: int
     retry: Retry
-    progress: Callable[[int], None] = lambda _: None
+    progress: Callable[[int], None]
 
-    def read_all(self, table: SourceTable) -> Iterator[pa.Table]:
+    def read(self, table: SourceTable, bad_rows: BadRows, users: UserIds | None = None) -> Iterator[DatabaseRows]:
+        """The valid rows of all users, or of these; the others are added to `bad_rows`."""
+        before = 0
+        for part in self._read_all(table) if users is None else self._read_users(table, users):
+            yield validate_rows(part, table, bad_rows, before=before)
+            before += part.num_rows
+
+    def load(self, table: SourceTable, bad_rows: BadRows, users: UserIds | None) -> DatabaseRows:
+        """All that `read` gives, in one."""
+        return concatenate(list(self.read(table, bad_rows, users)), table)
+
+    def _read_all(self, table: SourceTable) -> Iterator[pa.Table]:
         """All rows, those without user first, then by user; no user is split between two parts.
 
         After an interruption the read resumes behind the last complete user.
         """
-        without_user = self._fetch(table, table.rows_without_user())
+        without_user = self.fetch(table, table.rows_without_user())
         if without_user:
             yield decode(without_user, list(table.names))
         count, failures, after = len(without_user), 0, None
@@ -80,29 +100,31 @@ class Reader:
                 failures += 1
                 self.retry.wait(failures, error, table.label, count)
 
-    def read_users(self, table: SourceTable, users: Sequence[int] | Sequence[str]) -> Iterator[pa.Table]:
-        """The rows of these users."""
+    def _read_users(self, table: SourceTable, users: UserIds) -> Iterator[pa.Table]:
         for begin in range(0, len(users), USERS):
             statement = table.rows(integer_users=self.integer_users, users=users[begin : begin + USERS])
-            yield decode(self._fetch(table, statement), list(table.names))
+            yield decode(self.fetch(table, statement), list(table.names))
 
-    def distinct(self, table: SourceTable, *roles: str) -> pa.Table:
-        """The distinct values of these columns."""
-        return decode(self._fetch(table, table.distinct(*roles)), roles)
+    def words(self, table: SourceTable, *roles: str) -> list[tuple[str, ...]]:
+        """The distinct values of these columns, without missing or unreadable ones, trimmed as for homes."""
+        found = decode(self.fetch(table, table.distinct(*roles)), roles)
+        if not found.num_rows:
+            return []
+        text = read_table(found, {role: role for role in roles}, bad_rows=BadRows(), label="vocabulary")
+        rows = zip(*(text[role].to_pylist() for role in roles), strict=True)
+        return [row for row in rows if None not in row and not any(word.startswith(UNREADABLE) for word in row)]
 
-    def changed(self, table: SourceTable, since: object) -> pa.Array:
-        """The users with a row that changed later."""
-        return decode(self._fetch(table, table.changed(since)), ["user"])["user"].combine_chunks()
+    def users(self, statements: Mapping[SourceTable, Statement]) -> list[str]:
+        """The distinct users that these statements select, as text."""
+        found = [row for table, statement in statements.items() for row in self.fetch(table, statement)]
+        users: list[str] = decode(found, ["user"])["user"].drop_null().unique().to_pylist()
+        return users
 
-    def count(self, table: SourceTable) -> int:
-        """The number of rows of the table."""
-        return int(str(self._fetch(table, table.count())[0][0]))
+    def number(self, table: SourceTable, statement: Statement) -> int:
+        """The only value of a statement's result."""
+        return int(str(self.fetch(table, statement)[0][0]))
 
-    def count_users(self, table: SourceTable) -> int:
-        """The number of users in the table."""
-        return int(str(self._fetch(table, table.count_users(integer_users=self.integer_users))[0][0]))
-
-    def _fetch(self, table: SourceTable, statement: Statement) -> list[Row]:
+    def fetch(self, table: SourceTable, statement: Statement) -> list[Row]:
         """All rows of a statement with a small result; a retry starts from the beginning."""
         failures = 0
         while True:
@@ -130,6 +152,73 @@ def _complete_users(rows: Sequence[Row]) -> int:
     return complete
 
 
+def decode(rows: Sequence[Row], roles: Sequence[str]) -> pa.Table:
+    """One text column per role; integers are written plainly, NULL is null."""
+    return pa.table({role: _texts(list(map(itemgetter(place), rows))) for place, role in enumerate(roles)})
+
+
+def _texts(values: list[object]) -> pa.Array:
+    # Most columns hold one type and are converted as a whole.
+    kind = next((type(value) for value in values if value is not None), str)
+    types = {int: pa.int64(), bytes: pa.binary()}
+    try:
+        return pa.array(values, types.get(kind, pa.string())).cast(pa.string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return pa.array([_text(value) for value in values], pa.string())
+
+
+def _text(value: object) -> str | None:
+    """One value as text: SQLite stores any value in any column."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return f"{UNREADABLE}{value!r}"
+    return None if value is None else str(value)
+
+
+class RowFault(Fault):
+    """One kind of fault in one table; `examples` identifies each row that has it."""
+
+    __slots__ = ()
+
+    def skipped(self, shown: int | None = None) -> str:
+        """The rows that were skipped, all or the first few."""
+        rows = "; ".join(self.examples[:shown])
+        rest = "" if shown is None or len(self.examples) <= shown else "; ..."
+        plural = "s" if len(self.lines) != 1 else ""
+        return f"{self.file}: {len(self.lines):,} row{plural} skipped because {self.what}: {rows}{rest}"
+
+    def _sentence(self, place: int) -> str:
+        return f"{self.file} row with {self.examples[place]}: {self.what}; {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DatabaseRows(TextTable):
+    """Text columns of a database table."""
+
+    def refuse(self, bad: Mask, what: str, remedy: str, *, bad_rows: BadRows, show: str = "") -> Mask:
+        """Report the bad rows and return the mask of the others."""
+        rows = np.flatnonzero(bad)
+        if len(rows):
+            roles = dict.fromkeys(role for role in (*IDS, show) if role in self.columns)
+            values = zip(*(self.columns[role].take(pa.array(rows)).to_pylist() for role in roles), strict=True)
+            names = [self.names[role] for role in roles]
+            examples = [
+                ", ".join(f"{name} {_shown(value)}" for name, value in zip(names, row, strict=True)) for row in values
+            ]
+            bad_rows.reading(self.file)
+            lines = [line + 1 for line in self.record[rows].tolist()]
+            bad_rows.found.append(RowFault(self.file, lines, what, remedy, examples, "row"))
+        return ~bad
+
+
+def _shown(value: str | None) -> str:
+    return value.removeprefix(UNREADABLE) if value is not None and value.startswith(UNREADABLE) else repr(value)
+
+
 def validate_rows(part: pa.Table, table: SourceTable, bad_rows: BadRows, *, before: int) -> DatabaseRows:
     """The rows with readable values and a user; `before` is the number of rows ahead of them.
 
@@ -148,7 +237,7 @@ def validate_rows(part: pa.Table, table: SourceTable, bad_rows: BadRows, *, befo
         good &= shown.refuse(good & bad, f"{rows.names[role]} {what}", remedy, bad_rows=bad_rows, show=role)
 
     for role in rows.columns:
-        refuse(role, unreadable(rows[role]), "is not UTF-8", "correct it")
+        refuse(role, _mask(pc.starts_with(rows[role], UNREADABLE)), "is not UTF-8", "correct it")
     refuse("user", _mask(rows["user"].is_null()), "is missing", "fill it in or delete the row")
     written = part["user"].combine_chunks()
     untrimmed = replace(rows, columns={**rows.columns, "user": written})
@@ -183,8 +272,8 @@ def _mask(column: pa.Array) -> Mask:
 class UserStream:
     """A table read in parts that are sorted by user; it buffers the rows that are not taken yet."""
 
-    def __init__(self, parts: Iterator[DatabaseRows], table: SourceTable, *, integer_users: bool) -> None:
-        self._parts, self._table, self._integer = parts, table, integer_users
+    def __init__(self, reader: Reader, table: SourceTable, bad_rows: BadRows) -> None:
+        self._parts, self._table, self._integer = reader.read(table, bad_rows), table, reader.integer_users
         self._buffer = concatenate([], table)
 
     def users(self, size: int) -> pa.Array:

@@ -6,6 +6,7 @@ Names are quoted by SQLAlchemy and values are bound, so that neither can become 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from numbers import Real
@@ -15,9 +16,9 @@ import sqlalchemy as sql
 from sqlalchemy.types import TypeEngine
 
 from datasets.common.errors import DataError, unknown
+from datasets.readers.tables import OPTIONAL
 from fedrule.pipeline.database import Database
-from fedrule.pipeline.rows import IDS
-from fedrule.pipeline.settings import TableConfig
+from fedrule.pipeline.settings import IDS, TableConfig
 
 Expression: TypeAlias = sql.ColumnElement[Any]
 Statement: TypeAlias = sql.Select[Any]  # with columns of unknown types
@@ -25,13 +26,10 @@ Statement: TypeAlias = sql.Select[Any]  # with columns of unknown types
 BYTEWISE = {"sqlite": "BINARY", "postgresql": "C"}  # collations under which both sort text alike
 
 
-def changed_since(
-    column: sql.ColumnElement[Any], since: object, *, where: str, sqlite: bool
-) -> sql.ColumnElement[bool]:
+def changed_since(column: Expression, since: object, *, where: str, sqlite: bool) -> sql.ColumnElement[bool]:
     """Whether the column is later than `since`, which is read by the column's type; `where` names the column.
 
-    SQLite has no type for times: they are texts, with a blank or a T between day and hour, or numbers if a number is
-    given.
+    In SQLite, times are texts with a blank or a T between day and hour, or numbers if a number is given.
     """
     kind = column.type
     if isinstance(kind, sql.Date | sql.DateTime):
@@ -67,17 +65,13 @@ def _day(since: object, where: str) -> date:
         raise _wrong(since, where, "days", "2026-05-01") from None
 
 
-def _number(since: object, where: str) -> sql.ColumnElement[Any]:
+def _number(since: object, where: str) -> Expression:
     """Integers are bound as such: as floats, long ones would lose their last digits."""
-    text = str(since)
-    try:
-        return sql.literal(int(text), sql.BigInteger())
-    except ValueError:
-        pass
-    try:
-        return sql.literal(float(text), sql.Double())
-    except ValueError:
-        raise _wrong(since, where, "numbers", "1777593600") from None
+    with suppress(ValueError):
+        return sql.literal(int(str(since)), sql.BigInteger())
+    with suppress(ValueError):
+        return sql.literal(float(str(since)), sql.Double())
+    raise _wrong(since, where, "numbers", "1777593600")
 
 
 def _text(since: object) -> str:
@@ -120,11 +114,16 @@ class SourceTable:
         others = [self._shown(role).label(role) for role in self.names if role != "user"]
         chosen = sql.select(key.label("user"), *others).select_from(self.table).where(key.is_not(None))
         sorted_key = key if integer_users else self._bytewise(key)
-        if users is not None:
-            chosen = chosen.where(self._is_one_of(users, key, sorted_key, _bound_type(integer_users)))
+        # Wider than any column: an id that does not fit the column is not found, which is not an error.
+        kind: TypeEngine[Any] = sql.BigInteger() if integer_users else sql.Text()
+        if users is not None and self.database.is_postgresql:
+            # Equality compares bytes in every collation; naming one would prevent the use of an index.
+            chosen = chosen.where(key == sql.any_(sql.bindparam("users", list(users), sql.ARRAY(kind))))
+        elif users is not None:
+            chosen = chosen.where(sorted_key.in_(sql.bindparam("users", users, kind, expanding=True)))
         if after is not None:
             # SQLite's text is read as bytes, see `Database.rows`.
-            bound = sql.literal(after, sql.LargeBinary() if isinstance(after, bytes) else _bound_type(integer_users))
+            bound = sql.literal(after, sql.LargeBinary() if isinstance(after, bytes) else kind)
             chosen = chosen.where(sorted_key > (sql.cast(bound, sql.Text) if isinstance(after, bytes) else bound))
         return chosen.order_by(sorted_key, *self._ties())
 
@@ -141,9 +140,8 @@ class SourceTable:
     def changed(self, since: object) -> Statement:
         """The users with a row that changed later."""
         if self.updated is None:
-            raise DataError(
-                f"{self.place}: since= needs a column with times; give its name as updated= in [{self.kind}]"
-            )
+            remedy = f"give its name as updated= in [{self.kind}]"
+            raise DataError(f"{self.place}: since= needs a column with times; {remedy}")
         where = f"{self.updated} of {self.place}"
         changed = changed_since(self.table.c[self.updated], since, where=where, sqlite=not self.database.is_postgresql)
         return sql.select(self._shown("user")).where(changed).distinct()
@@ -168,17 +166,8 @@ class SourceTable:
 
     def _user(self, integer: bool) -> Expression:
         """The user as both tables write it: as text if only one of them holds integers."""
-        return (
-            self._shown("user") if integer or not self.is_integer("user") else sql.cast(self._column("user"), sql.Text)
-        )
-
-    def _is_one_of(
-        self, users: Sequence[object], key: Expression, sorted_key: Expression, kind: TypeEngine[Any]
-    ) -> sql.ColumnElement[bool]:
-        if self.database.is_postgresql:
-            # Equality compares bytes in every collation; naming one would prevent the use of an index.
-            return key == sql.any_(sql.bindparam("users", list(users), sql.ARRAY(kind)))
-        return sorted_key.in_(sql.bindparam("users", users, kind, expanding=True))
+        shown = self._shown("user")
+        return shown if integer or not self.is_integer("user") else sql.cast(shown, sql.Text)
 
     def _ties(self) -> list[Expression]:
         """The order of one user's rows: by all columns, so that it is always the same."""
@@ -202,12 +191,11 @@ def find_table(kind: str, config: TableConfig, database: Database) -> SourceTabl
             raise DataError(f"{database.place}: {unknown('schema', schema, seen.get_schema_names())}")
         if not seen.has_table(name, schema):  # or a view, or a foreign table
             there = {*seen.get_table_names(schema), *seen.get_view_names(schema)}
-            where = f" of schema {schema!r}" if schema else ""
-            raise DataError(
-                f"{database.place}: {unknown(f'table{where}', name, there)}; give its name as table= in [{kind}]"
-            )
+            missing = unknown(f"table of schema {schema!r}" if schema else "table", name, there)
+            raise DataError(f"{database.place}: {missing}; give its name as table= in [{kind}]")
         types: dict[str, TypeEngine[Any]] = {each["name"]: each["type"] for each in seen.get_columns(name, schema)}
-    wanted = {role: column for role, column in roles.items() if column in types or role not in config.optional()}
+    optional = {*OPTIONAL} - {*config.columns}  # a column that is named must exist
+    wanted = {role: column for role, column in roles.items() if column in types or role not in optional}
     place = f"{kind} ({name}) in {database.place}"
     used = wanted if config.updated is None else {**wanted, "updated": config.updated}
     for role, column in used.items():
@@ -224,8 +212,3 @@ def find_table(kind: str, config: TableConfig, database: Database) -> SourceTabl
 def _quoted(name: str) -> sql.quoted_name:
     """A name exactly as in the database, always quoted."""
     return sql.quoted_name(name, quote=True)
-
-
-def _bound_type(integer: bool) -> TypeEngine[Any]:
-    """Wider than any column: an id that does not fit the column is not found, which is not an error."""
-    return sql.BigInteger() if integer else sql.Text()

@@ -29,7 +29,6 @@ class ApiError(Exception):
         return cls(400 if isinstance(bad, BadJson) else 422, bad.code, bad.message, where=bad.where)
 
     def as_json(self) -> dict[str, str]:
-        """The value of "error"."""
         return {"code": self.code, "where": self.where, "message": self.message}
 
     def body(self) -> bytes:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from datasets.common.errors import DataError
 
 
-def _limit(default: int, about: str) -> int:
-    made: int = field(default=default, metadata={"about": about})
-    return made
+def _limit(default: int, about: str) -> Any:
+    return field(default=default, metadata={"about": about})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,6 @@ class Limits:
     seconds: int = _limit(10, "seconds for a client to send its headers, to send its body, and to read the response")
 
     def __post_init__(self) -> None:
-        for part in fields(self):
-            if getattr(self, part.name) < 1:
-                raise DataError(
-                    f"--max-{part.name.replace('_', '-')} must be at least 1, got {getattr(self, part.name)}"
-                )
+        for name, value in asdict(self).items():
+            if value < 1:
+                raise DataError(f"--max-{name.replace('_', '-')} must be at least 1, got {value}")

@@ -27,10 +27,10 @@ class Metrics:
         self.in_flight = Gauge("fedrule_requests_in_flight", "Requests in flight.", registry=registry)
         self.homes = Counter("fedrule_homes", "Homes answered.", registry=registry)
         self.recommendations = Counter("fedrule_recommendations", "Rules recommended.", registry=registry)
-        self._reloads = Counter("fedrule_reloads", "Reloads of the models.", ["result"], registry=registry)
+        self.reloads = Counter("fedrule_reloads", "Reloads of the models.", ["result"], registry=registry)
         self._models = Gauge("fedrule_model_info", "Models served.", ["name", "method", "digest"], registry=registry)
         for result in ("ok", "failed"):
-            self._reloads.labels(result)
+            self.reloads.labels(result)
         begin = time.monotonic()
         uptime = Gauge("fedrule_uptime_seconds", "Time since the service started.", registry=registry)
         uptime.set_function(lambda: time.monotonic() - begin)
@@ -48,9 +48,6 @@ class Metrics:
     def connection_refused(self, status: int) -> None:
         """Count a connection that was closed before a route saw its request."""
         self._requests.labels(OTHER, str(status)).inc()
-
-    def reloaded(self, *, ok: bool) -> None:
-        self._reloads.labels("ok" if ok else "failed").inc()
 
     def text(self, store: ModelStore) -> bytes:
         """All metrics in the text format of Prometheus."""

@@ -28,7 +28,6 @@ from fedrule.serving.limits import Limits
 FEWEST, MOST = 10, 320  # devices of the homes that a new model is timed with
 LONG_ENOUGH = 0.05  # seconds: a home that takes this long gives a good estimate
 LEAST = 1e-9  # seconds per candidate, if there is no candidate to measure
-QUICK = 0.002  # seconds for a small home; slower models run in a thread, so that other requests do not wait
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,10 +69,6 @@ class CostModel:
         """How many candidates can be searched in this time."""
         return int(seconds / self.per_candidate)
 
-    def always_affordable(self, devices: int, seconds: float) -> bool:
-        """Whether so many devices fit into the time whatever their types, so that candidates need not be counted."""
-        return devices**2 * self.valid.n_relations <= self.affordable(seconds)
-
 
 def _types(recommender: Recommender, devices: int) -> list[str]:
     types = recommender.card.types
@@ -97,11 +92,6 @@ class LoadedModel(NamedTuple):
     summary: dict[str, str]  # name, method and digest: part of every response
     description: bytes  # GET /v1/model
     rules: bytes  # GET /v1/model/rules
-
-    @property
-    def quick(self) -> bool:
-        """Whether a small home is answered so fast that it is not worth a thread."""
-        return self.cost.per_home < QUICK
 
 
 class ModelStore:
@@ -136,14 +126,12 @@ class ModelStore:
 
     def _load(self, name: str, path: Path) -> LoadedModel:
         try:
-            saved = SavedModel.load(path)
-            recommender = Recommender(saved)
+            recommender = Recommender(saved := SavedModel.load(path))
             cost = CostModel.measure(recommender)
         except (DataError, ModuleNotFoundError) as error:  # a model may need packages that are not installed here
             message = str(error)
             raise DataError(message if message.startswith(str(path)) else f"{path}: {message}") from None
-        summary = {"name": name, "method": recommender.method, "digest": recommender.digest}
-        card = saved.card
+        card, summary = saved.card, {"name": name, "method": recommender.method, "digest": recommender.digest}
         description = {
             **summary,
             "loaded": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -157,11 +145,10 @@ class ModelStore:
             "models": list(self.paths),
             "limits": {**asdict(self._limits), "candidates": cost.affordable(self._limits.work_seconds)},
         }
-        rules = to_json({"rules": _typed_rules(saved)})
-        return LoadedModel(name, recommender, cost, summary, to_json(description), rules)
+        return LoadedModel(name, recommender, cost, summary, to_json(description), to_json({"rules": _rules(saved)}))
 
 
-def _typed_rules(saved: SavedModel) -> list[dict[str, str | int]]:
+def _rules(saved: SavedModel) -> list[dict[str, str | int]]:
     """All valid rules, most frequent first."""
     card, have = saved.card, saved.arrays["counts.have"]
     pair, relation = np.divmod(saved.valid.cell, max(len(card.relations), 1))

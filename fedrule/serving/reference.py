@@ -1,85 +1,162 @@
 """The OpenAPI description with the limits of this service, the reference page at /docs, and the page at /.
 
 Both pages load nothing from other hosts. The usual reference pages do, and stay empty without internet access.
+Response bodies are declared here for the description only: they are written from plain dictionaries, since building
+validated objects would take as long as the search.
 """
 
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Awaitable, Callable
+from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from fedrule.serving.errors import JSON
 from fedrule.serving.limits import Limits
 from fedrule.serving.metrics import CONTENT_TYPE
-from fedrule.serving.middleware import PROTECTED
-from fedrule.serving.requests import BatchRequest, RecommendRequest
-from fedrule.serving.responses import ErrorResponse
+from fedrule.serving.requests import BatchRequest, Id, RecommendRequest, Strict
 
 REF = "#/components/schemas/"
-ABOUT = "Which automation should this home set up next? Homes in, ranked rules out."
-NAME_PARAMETER = {
-    "parameters": [
-        {
-            "name": "name",
-            "in": "query",
-            "required": False,
-            "description": "Name of the model; the first one by default.",
-            "schema": {"type": "string"},
-        }
-    ]
-}
-EXAMPLE = {
-    "devices": [
-        {"id": "door", "type": "ContactSensor", "name": "Front door"},
-        {"id": "lamp", "type": "Light", "name": "Hall light"},
-    ],
-    "rules": [{"trigger": "door", "trigger_state": "Open", "action": "Power On", "action_device": "lamp"}],
-    "k": 5,
-}
-EXAMPLES: dict[type[BaseModel], object] = {
-    RecommendRequest: EXAMPLE,
-    BatchRequest: {"homes": [{"user": "ann", "devices": EXAMPLE["devices"]}], "k": 5},
-}
-STATUS = {
-    400: "Invalid JSON.",
-    401: "Missing or wrong token.",
-    404: "Unknown model.",
-    408: "The body did not arrive in time.",
-    413: "The body is too large.",
-    415: "The content type is not JSON, or the body is encoded.",
-    422: "The request is invalid; the error says where and why.",
-    503: "Too many requests at once, or shutting down; try again after the seconds in Retry-After.",
-}
-HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>fedrule: HTTP reference</title><link rel="stylesheet" href="docs.css"></head><body>
-<header><h1>fedrule: HTTP reference</h1><p>{about}</p>
-<p><a href="./">Try it out</a> · <a href="openapi.json">OpenAPI description</a></p>
-<nav><ul>{links}</ul></nav></header><main>"""
 FOLDER = Path(__file__).parent
 PAGE = FOLDER / "page"
-CONTENT_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-# Scripts, styles and requests of this service only and nothing inline, so that a device name can never become code.
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "Referrer-Policy": "no-referrer",
-}
+
+
+class ModelSummary(Strict):
+    """The model that answered."""
+
+    name: str
+    method: str
+    digest: str = Field(description="64 hex digits that change with any weight or word of the model.")
+
+
+class Why(Strict):
+    """How common the rule is in the training data."""
+
+    homes_with_rule: int = Field(description="Training homes that have this rule between devices of these types.")
+    homes_with_both: int = Field(description="Training homes with devices of both types.")
+    text: str
+
+
+class RecommendedRule(Strict):
+    """One entry of the list."""
+
+    rank: int = Field(ge=1)
+    trigger: Id
+    trigger_state: str
+    action: str
+    action_device: Id
+    probability: float = Field(ge=0, le=1)
+    text: str = Field(examples=["When *Front door* opens, turn on *Hall light*"])
+    why: Why
+
+
+class RecommendResponse(Strict):
+    """The recommendations for one home, best first."""
+
+    model: ModelSummary
+    recommendations: list[RecommendedRule]
+    ignored: list[str] = Field(description="One sentence for each device and rule that was ignored.")
+
+
+class ErrorDetail(Strict):
+    """What is wrong."""
+
+    code: str = Field(description="For programs.", examples=["unknown_type"])
+    where: str = Field(description="The place in the request.", examples=["devices[0].type"])
+    message: str = Field(description="For people.")
+
+
+class ErrorResponse(Strict):
+    """The form of all errors."""
+
+    error: ErrorDetail
+
+
+class HomeResult(Strict):
+    """The recommendations for one home of a batch."""
+
+    user: Id | None
+    recommendations: list[RecommendedRule]
+    ignored: list[str]
+
+
+class HomeError(Strict):
+    """A home of a batch without recommendations, and why."""
+
+    user: Id | None
+    error: ErrorDetail
+
+
+class BatchResponse(Strict):
+    """One result per home, in the order of the request."""
+
+    model: ModelSummary
+    results: list[HomeResult | HomeError]
+
+
+class RelationResponse(Strict):
+    """A trigger-action pair."""
+
+    trigger_state: str
+    action: str
+
+
+class ModelResponse(ModelSummary):
+    """A model, and the limits of the service."""
+
+    loaded: str = Field(description="Time of loading, in UTC.")
+    types: list[str]
+    relations: list[RelationResponse]
+    valid_rules: int
+    options: dict[str, object]
+    trainings: list[dict[str, object]]
+    metrics: dict[str, dict[str, float | None]]
+    versions: dict[str, str]
+    models: list[str] = Field(description="Names of all models; the first is the default.")
+    limits: dict[str, int]
+
+
+class TypedRule(Strict):
+    """A rule between two device types."""
+
+    trigger_type: str
+    trigger_state: str
+    action: str
+    action_type: str
+    homes: int = Field(description="Training homes that have it.")
+
+
+class RulesResponse(Strict):
+    """All valid rules, most frequent first."""
+
+    rules: list[TypedRule]
+
+
+class ReloadResponse(Strict):
+    """The models after the reload."""
+
+    models: list[ModelSummary]
+
+
+class HealthResponse(Strict):
+    """The service is up."""
+
+    status: Literal["ok"]
+
+
+@cache
+def texts() -> dict[str, Any]:
+    """Headers of the pages; examples, and descriptions that no model has."""
+    return tomllib.loads((FOLDER / "reference.toml").read_text("utf-8"))
 
 
 def responses(model: type[BaseModel] | None, *errors: int) -> dict[int | str, dict[str, Any]]:
@@ -88,28 +165,23 @@ def responses(model: type[BaseModel] | None, *errors: int) -> dict[int | str, di
         good: dict[str, Any] = {"content": {CONTENT_TYPE: {"schema": {"type": "string"}}}}
     else:
         good = {"model": model, "description": (model.__doc__ or "").strip()}
-    return {200: good, **{status: {"model": ErrorResponse, "description": STATUS[status]} for status in errors}}
+    status = texts()["status"]
+    return {200: good, **{error: {"model": ErrorResponse, "description": status[str(error)]} for error in errors}}
 
 
 def request_body(model: type[BaseModel]) -> dict[str, Any]:
     """The request body of a route."""
-    content = {"schema": {"$ref": f"{REF}{model.__name__}"}, "example": EXAMPLES[model]}
+    content = {"schema": {"$ref": f"{REF}{model.__name__}"}, "example": texts()["examples"][model.__name__]}
     return {"requestBody": {"required": True, "content": {JSON: content}}}
 
 
-def describe(app: FastAPI, limits: Limits, *, protected: bool) -> None:
-    """Make `app` include bodies, limits and the token in its OpenAPI description."""
-
-    def description() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            made = get_openapi(title="fedrule", version="1", description=ABOUT, routes=app.routes)
-            _add_bodies(made, limits)
-            if protected:
-                _add_token(made)
-            app.openapi_schema = made
-        return app.openapi_schema
-
-    app.openapi = description  # type: ignore[method-assign]
+def describe(app: FastAPI, limits: Limits, *, protected: tuple[str, ...]) -> None:
+    """Make the OpenAPI description of `app`, with bodies, limits and the token of `protected` paths."""
+    made = get_openapi(title="fedrule", version="1", description=texts()["about"], routes=app.routes)
+    _add_bodies(made, limits)
+    if protected:
+        _add_token(made, protected)
+    app.openapi = lambda: made  # type: ignore[method-assign]
 
 
 def _add_bodies(made: dict[str, Any], limits: Limits) -> None:
@@ -132,11 +204,11 @@ def _add_bodies(made: dict[str, Any], limits: Limits) -> None:
                 kind["maxLength"] = limits.text
 
 
-def _add_token(made: dict[str, Any]) -> None:
+def _add_token(made: dict[str, Any], protected: tuple[str, ...]) -> None:
     made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    error = {"description": STATUS[401], "content": {JSON: {"schema": {"$ref": f"{REF}ErrorResponse"}}}}
+    error = {"description": texts()["status"]["401"], "content": {JSON: {"schema": {"$ref": f"{REF}ErrorResponse"}}}}
     for path, methods in made["paths"].items():
-        if path.startswith(PROTECTED):
+        if path.startswith(protected):
             for operation in methods.values():
                 operation["security"] = [{"token": []}]
                 operation["responses"]["401"] = error
@@ -144,14 +216,12 @@ def _add_token(made: dict[str, Any]) -> None:
 
 def reference(description: dict[str, Any]) -> str:
     """HTML with all routes, their bodies with an example, responses and errors; then all objects by name."""
-    routes = [
-        (method, path, operation)
-        for path, methods in description["paths"].items()
-        for method, operation in methods.items()
-    ]
+    paths = description["paths"].items()
+    routes = [(method, path, operation) for path, methods in paths for method, operation in methods.items()]
     links = "".join(f'<li><a href="#{_anchor(m, p)}"><b>{m.upper()}</b> {escape(p)}</a></li>' for m, p, _ in routes)
-    parts = [HEAD.format(about=escape(description["info"]["description"]), links=links)]
-    parts += [_route(method, path, operation) for method, path, operation in routes]
+    head = (FOLDER / "reference.html").read_text("utf-8")
+    parts = [head.format(about=escape(description["info"]["description"]), links=links)]
+    parts += [_route(*route) for route in routes]
     parts.append('<section><h2 id="objects">Objects</h2>')
     parts += [_object(name, schema) for name, schema in sorted(description["components"]["schemas"].items())]
     return "\n".join([*parts, "</section></main></body></html>\n"])
@@ -175,30 +245,24 @@ def _route(method: str, path: str, operation: dict[str, Any]) -> str:
     for content in operation.get("requestBody", {}).get("content", {}).values():
         parts.append(f"<h3>Body: {_kind(content['schema'])}</h3>")
         parts.append(f"<pre>{escape(json.dumps(content['example'], indent=2))}</pre>")
-    rows = "".join(_response(status, response) for status, response in operation["responses"].items())
-    head = "<tr><th>Status</th><th>Content</th><th>When</th></tr>"
-    return "\n".join([*parts, f"<h3>Responses</h3><table>{head}{rows}</table></section>"])
-
-
-def _response(status: str, response: dict[str, Any]) -> str:
-    kinds = "".join(
-        f"{_kind(content['schema'])} <small>{escape(kind)}</small>"
-        for kind, content in response.get("content", {}).items()
-    )
-    return f"<tr><td>{status}</td><td>{kinds}</td><td>{escape(response.get('description', ''))}</td></tr>"
+    rows = "<tr><th>Status</th><th>Content</th><th>When</th></tr>"
+    for status, response in operation["responses"].items():
+        contents = response.get("content", {}).items()
+        kinds = "".join(f"{_kind(content['schema'])} <small>{escape(kind)}</small>" for kind, content in contents)
+        rows += f"<tr><td>{status}</td><td>{kinds}</td><td>{escape(response.get('description', ''))}</td></tr>"
+    return "\n".join([*parts, f"<h3>Responses</h3><table>{rows}</table></section>"])
 
 
 def _object(name: str, schema: dict[str, Any]) -> str:
     required = schema.get("required", [])
-    rows = []
+    rows = "<tr><th>Name</th><th>Type</th><th>About</th></tr>"
     for part, kind in schema.get("properties", {}).items():
         about = escape(kind.get("description", ""))
         if part not in required:
             about = f"Optional, default {escape(json.dumps(kind.get('default')))}. {about}"
-        rows.append(f"<tr><td><code>{escape(part)}</code></td><td>{_kind(kind)}</td><td>{about}</td></tr>")
+        rows += f"<tr><td><code>{escape(part)}</code></td><td>{_kind(kind)}</td><td>{about}</td></tr>"
     about = escape(schema.get("description", ""))
-    head = "<tr><th>Name</th><th>Type</th><th>About</th></tr>"
-    return f'<h3 id="{escape(name)}">{escape(name)}</h3><p>{about}</p><table>{head}{"".join(rows)}</table>'
+    return f'<h3 id="{escape(name)}">{escape(name)}</h3><p>{about}</p><table>{rows}</table>'
 
 
 def _kind(schema: dict[str, Any]) -> str:
@@ -227,11 +291,15 @@ def add_page(app: FastAPI) -> None:
 
     @app.get("/docs", include_in_schema=False)
     async def docs(_: Request) -> Response:
-        return Response(reference(app.openapi()), headers=HEADERS, media_type=CONTENT_TYPES[".html"])
+        return _page(reference(app.openapi()), ".html")
 
 
 def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
     async def file(_: Request) -> Response:
-        return Response(path.read_bytes(), headers=HEADERS, media_type=CONTENT_TYPES[path.suffix])
+        return _page(path.read_bytes(), path.suffix)
 
     return file
+
+
+def _page(content: str | bytes, suffix: str) -> Response:
+    return Response(content, headers=texts()["headers"], media_type=texts()["content_types"][suffix])

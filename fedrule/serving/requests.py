@@ -65,7 +65,10 @@ class BodyReader:
                     more = message.get("more_body", False)
                     count += len(part)
                     if count <= limit:
-                        self._hold(len(part))
+                        if self.held + len(part) > self._most:
+                            busy = "too many large requests at once; try again"
+                            raise ApiError(503, "too_busy", busy, headers=RETRY | CLOSE)
+                        self.held += len(part)
                         parts.append(part)
         except TimeoutError:
             late = f"the body did not arrive within {self._seconds} seconds"
@@ -73,11 +76,6 @@ class BodyReader:
         if count > limit:
             raise ApiError(413, "body_too_large", f"the body is larger than {limit:,} bytes", headers=CLOSE)
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _hold(self, size: int) -> None:
-        if self.held + size > self._most:
-            raise ApiError(503, "too_busy", "too many large requests at once; try again", headers=RETRY | CLOSE)
-        self.held += size
 
 
 def require_json(request: Request) -> None:
@@ -133,6 +131,12 @@ class ListOptions(Strict):
         0, description="At most so many rules with one relation between devices of the same types; 0: no limit."
     )
 
+    def length(self, limits: Limits) -> int:
+        """The requested k; the default is lowered to the limit, a larger k is refused."""
+        if "k" in self.model_fields_set and self.k > limits.k:
+            raise ApiError(422, "k_too_large", f"k must be at most {limits.k}", where="k")
+        return min(self.k, limits.k)
+
 
 class RecommendRequest(ListOptions, Home):
     """One home."""
@@ -168,7 +172,6 @@ def parse_options(kind: type[Options], content: object) -> Options:
 
 
 def home_limits(limits: Limits) -> HomeLimits:
-    """Those of a single home."""
     return HomeLimits(limits.devices, limits.rules, limits.text)
 
 
@@ -178,12 +181,3 @@ def parse_home(content: object, limits: Limits) -> tuple[HomeRequest, ListOption
     home = HomeRequest.from_json(content, limits=home_limits(limits), options=names)
     assert isinstance(content, dict)
     return home, parse_options(ListOptions, {name: content[name] for name in names if name in content})
-
-
-def list_length(options: ListOptions, limits: Limits) -> int:
-    """The requested k; the default is lowered to the limit, a larger k is refused."""
-    if "k" not in options.model_fields_set:
-        return min(options.k, limits.k)
-    if options.k > limits.k:
-        raise ApiError(422, "k_too_large", f"k must be at most {limits.k}", where="k")
-    return options.k

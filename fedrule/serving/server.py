@@ -25,10 +25,9 @@ from datasets.common.errors import DataError
 from fedrule.serving.errors import JSON, RETRY, ApiError
 from fedrule.serving.limits import Limits
 from fedrule.serving.metrics import Metrics
-from fedrule.serving.middleware import Middleware
+from fedrule.serving.routes import Middleware
 
 HEADER_BYTES = 65_536
-GRACE = 10  # seconds to finish open requests at shutdown
 STOP, ABANDON = 0.7, 0.9  # share of the grace after which batches stop, and after which clients get an error
 
 log = logging.getLogger(__name__)
@@ -180,17 +179,17 @@ class Server(uvicorn.Server):
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free port."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     if not 0 <= port <= 65_535:
         raise DataError(f"--port must be in 0..65535 (0 takes a free port), got {port}")
     try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         reason = error.strerror.partition(" (")[0] if error.strerror else error
         raise DataError(f"--host {host} --port {port}: {reason}; choose another, or --port 0 for a free one") from None
 
 
-def serve(app: Middleware, listener: socket.socket, *, access_log: bool = False, grace: int = GRACE) -> None:
+def serve(app: Middleware, listener: socket.socket, *, access_log: bool, grace: int) -> None:
     """Serve until SIGTERM or SIGINT; open requests then have `grace` seconds to finish."""
     config = uvicorn.Config(
         app,

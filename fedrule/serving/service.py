@@ -23,18 +23,11 @@ from fedrule.serving.errors import RETRY, ApiError, ClientGone
 from fedrule.serving.limits import Limits
 from fedrule.serving.metrics import Metrics
 from fedrule.serving.model_store import LoadedModel, ModelStore
-from fedrule.serving.requests import (
-    BatchEnvelope,
-    BodyReader,
-    ListOptions,
-    home_limits,
-    list_length,
-    parse_home,
-    parse_options,
-)
+from fedrule.serving.requests import BatchEnvelope, BodyReader, ListOptions, home_limits, parse_home, parse_options
 
 THREADS = 2
 SMALL = 2_048  # bytes: 60 devices, or 15 with as many rules; two milliseconds
+QUICK = 0.002  # seconds for a small home: not worth a thread
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +64,6 @@ class Job:
 
 
 def shutting_down() -> ApiError:
-    """The error for requests that the service has no time left for."""
     return ApiError(503, "shutting_down", "the service is shutting down; try again", headers=RETRY)
 
 
@@ -89,13 +81,12 @@ class Reloader:
         return self._lock.locked()
 
     async def reload(self) -> bytes:
-        """The response to POST /v1/model/reload; it reads what the files contain now, or later."""
+        """POST /v1/model/reload: read what the files contain now, or later."""
         if self._queued is None:
             self._queued = asyncio.get_running_loop().create_task(self._next())
         return await asyncio.shield(self._queued)
 
     def close(self) -> None:
-        """Take no more work, without waiting for the current one."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _next(self) -> bytes:
@@ -104,9 +95,9 @@ class Reloader:
             try:
                 await asyncio.get_running_loop().run_in_executor(self._thread, self._store.reload)
             except Exception as error:
-                self._metrics.reloaded(ok=False)
+                self._metrics.reloads.labels("failed").inc()
                 raise self._error(error) from None
-        self._metrics.reloaded(ok=True)
+        self._metrics.reloads.labels("ok").inc()
         models = [model.summary for model in self._store.models]
         log.info("Models reloaded: %s", ", ".join(f"{model['name']} {model['digest'][:12]}" for model in models))
         return to_json({"models": models})
@@ -213,7 +204,7 @@ class Service:
             return await self.workers.run(lambda _: self._one(*self._parse(body)), request)
         self.workers.check_capacity()
         home, options, model = self._parse(body)
-        if model.quick:
+        if model.cost.per_home < QUICK:
             return self._one(home, options, model)
         return await self.workers.run(lambda _: self._one(home, options, model), request)
 
@@ -231,20 +222,18 @@ class Service:
         return home, options, self.store.model(options.model)
 
     def _one(self, home: HomeRequest, options: ListOptions, model: LoadedModel) -> bytes:
-        k = list_length(options, self.limits)
+        k = options.length(self.limits)
         self._check_cost(model, [home], where="devices")
         return to_json({"model": model.summary, **self._recommend(model, home, k, options)})
 
     def many(self, body: bytes, job: Job) -> bytes:
         """The response to a batch; homes that the job has no time for get an error."""
         batch = parse_options(BatchEnvelope, parse_json(body))
-        k = list_length(batch, self.limits)
+        k = batch.length(self.limits)
         model = self.store.model(batch.model)
         devices = sum(_count_devices(home) for home in batch.homes)
-        for name, count, most in (
-            ("homes", len(batch.homes), self.limits.homes),
-            ("devices", devices, self.limits.batch_devices),
-        ):
+        limits = {"homes": self.limits.homes, "devices": self.limits.batch_devices}
+        for (name, most), count in zip(limits.items(), (len(batch.homes), devices), strict=True):
             if count > most:
                 message = f"at most {most:,} {name} per batch, got {count:,}"
                 raise ApiError(422, f"too_many_{name}", message, where="homes")
@@ -276,14 +265,15 @@ class Service:
 
     def _check_cost(self, model: LoadedModel, homes: Sequence[HomeRequest], *, where: str) -> None:
         """Refuse more work than fits into the time limit."""
-        seconds, cost = self.limits.work_seconds, model.cost
-        if cost.always_affordable(sum(len(home.devices) for home in homes), seconds):
-            return
+        cost, seconds = model.cost, self.limits.work_seconds
+        affordable = cost.affordable(seconds)
+        if sum(len(home.devices) for home in homes) ** 2 * cost.valid.n_relations <= affordable:
+            return  # whatever their types: no need to count
         candidates = sum(cost.candidates(device.type for device in home.devices) for home in homes)
-        if candidates > cost.affordable(seconds):
+        if candidates > affordable:
             message = (
-                f"{candidates:,} candidate rules between these devices; this model can search "
-                f"{cost.affordable(seconds):,} in {seconds} seconds; send fewer devices or homes per request"
+                f"{candidates:,} candidate rules between these devices; this model can search {affordable:,} "
+                f"in {seconds} seconds; send fewer devices or homes per request"
             )
             raise ApiError(422, "too_much_work", message, where=where)
 

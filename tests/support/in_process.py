@@ -12,7 +12,7 @@ import httpx
 import uvicorn
 from uvicorn.server import ServerState
 
-from fedrule.serving.middleware import Middleware
+from fedrule.serving.routes import Middleware
 from fedrule.serving.server import Connection, limited_connection
 
 Result = TypeVar("Result")
