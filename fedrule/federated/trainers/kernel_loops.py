@@ -364,7 +364,7 @@ def finite_model(v: Vectors, eta: np.float32, n: int) -> bool:
     return bool(total == f32(0))
 
 
-@vectorised
+@compiled  # contracted products would be rounded one way where numba compiles it and another way from numba's cache
 def adam(v: Vectors, eta: np.float32, lam: np.float32, mu: np.float32, step: int, n: int) -> None:
     """A step of Adam: g~, and its direction from the moments."""
     u, gradient, total, first, second, delta = v.u, v.gradient, v.total, v.first, v.second, v.delta

@@ -1,0 +1,48 @@
+"""The kernel gives the same bits where numba compiles it and where numba loads it from its cache."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch_geometric", reason="the federated methods need the extra graph")
+pytest.importorskip("numba", reason="the kernel needs the extra graph")
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """
+import hashlib
+import numpy as np
+import datasets
+from baselines.registry import build
+from datasets.common.threads import set_threads
+
+set_threads(1)
+homes = datasets.load("wyze-synthetic", homes=100)
+for method, options in (
+    ("fedgnn", {}),
+    ("fedgnn", {"client_optimizer": "adam"}),
+    ("fedrule", {"client_optimizer": "kept-adam"}),
+    ("scaffold", {}),
+    ("fedprox", {}),
+):
+    model = build(method, rounds=5, **options).fit(homes, rng=np.random.default_rng(0))
+    scores = model.score_pairs(homes, np.array([0]), np.array([1]))
+    print(method, options, hashlib.sha256(np.ascontiguousarray(scores).tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_a_compiled_kernel_and_a_cached_one_give_the_same_bits(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    compiled, cached = (
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    )
+    assert compiled == cached
+    assert len(compiled.splitlines()) == 5
