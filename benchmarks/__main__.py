@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from datasets.common.cli import add_import, import_all, run
-from datasets.common.threads import set_threads
+from datasets.common.environment import set_threads
 
 
 def main(arguments: list[str] | None = None) -> int:

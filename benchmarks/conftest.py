@@ -16,8 +16,8 @@ import datasets
 from benchmarks.results.speeds import SPEED
 from benchmarks.results.store import results_folder
 from benchmarks.speed.measure import peak_megabytes
+from datasets.common.environment import set_threads
 from datasets.common.errors import DataError
-from datasets.common.threads import set_threads
 
 SCALES = ("smoke", "default", "paper")
 DEFAULT_STORAGE = "file://./.benchmarks"  # of pytest-benchmark

@@ -12,7 +12,7 @@ from datasets.common.errors import DataError
 from datasets.common.options import read_assignments, spell_option
 from datasets.describe import number
 from datasets.homes import Homes
-from datasets.readers.detect import TABLES, WYZE, detect_format
+from datasets.readers.tables import TABLE_FILES, WYZE_FILES, detect_format
 from datasets.registry import get, load, names
 
 
@@ -119,9 +119,8 @@ def _check(chosen: argparse.Namespace) -> int:
             return 1
         _say(f"\nWithout the bad lines (on_error=skip): {_summary(homes)}")
         return 1
-    if (
-        "on_error" in get(name).options and homes.provenance.skipped
-    ):  # a saved file keeps what was skipped when it was made
+    # A saved file keeps what was skipped when it was made.
+    if "on_error" in get(name).options and homes.provenance.skipped:
         _say("\n".join(homes.provenance.skipped))
         _say(f"\nWithout the bad lines: {_summary(homes)}")
         return 1
@@ -150,7 +149,7 @@ def _write_csv(homes: Homes, folder: Path, layout: str | None) -> None:
 
     numeric = homes.users.dtype.kind == homes.device_ids.dtype.kind == "i"
     layout = layout or ("wyze" if numeric else "tables")
-    other = TABLES if layout == "wyze" else WYZE
+    other = TABLE_FILES if layout == "wyze" else WYZE_FILES
     found = sorted({entry.name for entry in folder.iterdir()} & other) if folder.is_dir() else []
     if found:
         raise DataError(f"{folder}: it has {found[0]}, which belongs to another layout; choose a new folder")

@@ -265,13 +265,13 @@ class Homes:
     @property
     def fingerprint(self) -> str:
         """16 hex digits, the same on every machine, of vocabularies, ids, devices, rules and groups (not the name)."""
-        digest = hashlib.sha256(json.dumps([self.types, self.relations], ensure_ascii=False).encode())
+        digest = hashlib.sha256(_json([self.types, self.relations]))
         rules = self.rules
         columns = [self.users, self.device_home, self.device_type, self.device_ids]
         columns += [rules.home, rules.trigger, rules.action, rules.relation]
         columns += [] if rules.group is None else [rules.group]
         for column in columns:
-            content = _bytes(column)
+            content = column.astype("<i8").tobytes() if column.dtype.kind == "i" else _json(column.tolist())
             digest.update(f"{column.dtype.kind}{len(column)}:{len(content)};".encode())
             digest.update(content)
         return digest.hexdigest()[:16]
@@ -360,10 +360,8 @@ def runs(start: Array, chosen: Array) -> Array:
     return offset + np.arange(length.sum())
 
 
-def _bytes(column: Ids) -> bytes:
-    if column.dtype.kind == "i":
-        return column.astype("<i8").tobytes()
-    return json.dumps(np.asarray(column, dtype=object).tolist(), ensure_ascii=False).encode()
+def _json(content: object) -> bytes:
+    return json.dumps(content, ensure_ascii=False).encode()
 
 
 def _faults(homes: Homes) -> Iterator[str]:
@@ -385,7 +383,7 @@ def _faults(homes: Homes) -> Iterator[str]:
         (rules.trigger, n_devices, "a rule names a device that is not there"),
         (rules.action, n_devices, "a rule names a device that is not there"),
     ):
-        if not _within(values, bound):
+        if len(values) and not 0 <= values.min() <= values.max() < bound:
             yield fault
     if np.any(np.diff(homes.device_home) < 0):
         yield "devices are not sorted by home"
@@ -399,11 +397,7 @@ def _faults(homes: Homes) -> Iterator[str]:
         yield "a home has one rule twice"
 
 
-def _within(values: npt.NDArray[np.int64], bound: int) -> bool:
-    return len(values) == 0 or bool(values.min() >= 0 and values.max() < bound)
-
-
-def _repeats(home: npt.NDArray[np.int64], ids: Ids) -> bool:
+def _repeats(home: Array, ids: Ids) -> bool:
     """Whether an id occurs twice in a home, given sorted homes."""
     if not np.any((home[1:] == home[:-1]) & (ids[1:] <= ids[:-1])):  # in order, as most sources have them
         return False

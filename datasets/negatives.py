@@ -90,10 +90,10 @@ def paper(
     from_apart = np.minimum(wanted - from_existing, many_apart)
 
     apart_cell = draw_distinct(apart_start, apart_taken, from_apart, source.stream(APART))
-    place, apart_relation = _cells(apart_cell, n_relations)
+    place, apart_relation = np.divmod(apart_cell, max(n_relations, 1))
     apart_pair = nth_not_in(adjacent, place)
     existing_cell = draw_distinct(existing_start, existing_taken, from_existing, source.stream(EXISTING))
-    place, existing_relation = _cells(existing_cell, n_relations)
+    place, existing_relation = np.divmod(existing_cell, max(n_relations, 1))
     drawn = pairs.devices(np.concatenate([apart_pair, existing[place]]))
     return Rules(*drawn, np.concatenate([apart_relation, existing_relation])).by_home()
 
@@ -200,7 +200,3 @@ def _rules(*columns: Array) -> Rules:
     for column in columns:
         column.flags.writeable = False
     return Rules(*columns)
-
-
-def _cells(cell: Array, n_relations: int) -> tuple[Array, Array]:
-    return np.divmod(cell, max(n_relations, 1))

@@ -19,7 +19,8 @@ ADAPTERS = (
     "datasets.readers.ifttt",
     "datasets.readers.tables",
     "datasets.storage",
-    "datasets.synthetic",
+    "datasets.synthetic.ifttt",
+    "datasets.synthetic.wyze",
 )
 
 Loader = Callable[..., Homes]

@@ -132,11 +132,7 @@ def new_homes(homes: Homes, *, seed: int = 0, fraction: float = 0.2, validation:
     return _carve("new_homes", homes, hide, seed=seed, parameters=parameters, unseen_homes=True)
 
 
-SPLITS: dict[str, Callable[..., Split]] = {
-    "holdout": holdout,
-    "leave_one_out": leave_one_out,
-    "new_homes": new_homes,
-}
+SPLITS: dict[str, Callable[..., Split]] = {"holdout": holdout, "leave_one_out": leave_one_out, "new_homes": new_homes}
 
 
 def _carve(

@@ -145,10 +145,7 @@ def _flat(column: pa.ChunkedArray) -> tuple[Array, dict[str, pa.Array]]:
 
 
 @dataset(
-    "saved",
-    files=("FILE.parquet",),
-    origin="`python -m datasets generate NAME --out FILE.parquet`",
-    keeps_name=True,
+    "saved", files=("FILE.parquet",), origin="`python -m datasets generate NAME --out FILE.parquet`", keeps_name=True
 )
 def saved(path: Path) -> Homes:
     """A file written by Homes.save or `python -m datasets generate`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,18 +60,12 @@ def read_submission(homes: Homes, path: Path | str, *, on_error: str = "raise") 
     user, ok = whole_numbers(table, "user", bad_rows)
     rank, ranked = whole_numbers(table, "rank", bad_rows)
     ok &= ranked
-    ok &= table.refuse(
-        ranked & ((rank < 1) | (rank > LONGEST)),
-        f"rank is not in 1..{LONGEST}",
-        f"give the best {LONGEST}",
-        bad_rows=bad_rows,
-        show="rank",
-    )
+    refuse = partial(table.refuse, bad_rows=bad_rows)
+    off = ranked & ((rank < 1) | (rank > LONGEST))
+    ok &= refuse(off, f"rank is not in 1..{LONGEST}", f"give the best {LONGEST}", show="rank")
     parts, complete = _parts(table, bad_rows)
     home = pd.Index(homes.users).get_indexer(pd.Index(user))
-    ok &= complete & table.refuse(
-        ok & (home < 0), "the user is not in the data", "leave it out", bad_rows=bad_rows, show="user"
-    )
+    ok &= complete & refuse(ok & (home < 0), "the user is not in the data", "leave it out", show="user")
     trigger, action = (_device(homes, home, parts[name]) for name in ("trigger_device", "action_device"))
     relation, ambiguous = _Numbers(homes).relation(parts["trigger_state_id"], parts["action_id"])
     for bad, what, remedy in (
@@ -78,14 +73,10 @@ def read_submission(homes: Homes, path: Path | str, *, on_error: str = "raise") 
         (relation < 0, "the rule's state and action never occur together in the data", "use known pairs"),
         (ambiguous, "the rule's state and action are numbers of two relations in the data", "leave it out"),
     ):
-        ok &= table.refuse(ok & bad, what, remedy, bad_rows=bad_rows, show="rule")
-    ok &= table.refuse(
-        _repeats(home, rank, ok), "the user has this rank twice", "rank from 1 on", bad_rows=bad_rows, show="rank"
-    )
+        ok &= refuse(ok & bad, what, remedy, show="rule")
+    ok &= refuse(_repeats(home, rank, ok), "the user has this rank twice", "rank from 1 on", show="rank")
     key = Rules(home, trigger, action, relation).keys(homes.n_devices, len(homes.relations))
-    ok &= table.refuse(
-        _repeats(home, key, ok), "the user has this rule twice", "rank it once", bad_rows=bad_rows, show="rule"
-    )
+    ok &= refuse(_repeats(home, key, ok), "the user has this rule twice", "rank it once", show="rule")
     skipped = bad_rows.report()
     rules = Rules(home[ok], trigger[ok], action[ok], relation[ok])
     order = np.lexsort((rank[ok], rules.home))

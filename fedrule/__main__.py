@@ -8,7 +8,7 @@ import sys
 from typing import Protocol, cast
 
 from datasets.common.cli import run
-from datasets.common.threads import set_threads
+from datasets.common.environment import set_threads
 
 COMMANDS = {
     "train": "train a graph method on homes and save the model",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datasets.common import cli
-from datasets.common.threads import set_threads
+from datasets.common.environment import set_threads
 
 if TYPE_CHECKING:
     from benchmarks.results.store import Store

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 from datasets import Homes
-from datasets.common.threads import set_threads
+from datasets.common.environment import set_threads
 from tests.support.two_homes import two_homes
 
 set_threads(1)  # as reported runs do; several threads on a busy machine take many times as long

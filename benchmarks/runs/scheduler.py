@@ -32,9 +32,9 @@ from benchmarks.runs.experiment import Experiment, Source, make_experiment, make
 from benchmarks.runs.history import OnProgress, ignore_progress
 from benchmarks.runs.resume import RunCheckpoints
 from benchmarks.runs.run import failed, run_once
+from datasets.common.environment import set_threads, thread_variables
 from datasets.common.errors import DataError
 from datasets.common.progress import Progress, progress
-from datasets.common.threads import environment, set_threads
 from datasets.storage import load_file
 
 log = logging.getLogger(__name__)
@@ -253,7 +253,7 @@ class Workers:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env=os.environ | environment(threads) | {"PYTHONPATH": paths, "PYTHONHASHSEED": "0"},
+            env=os.environ | thread_variables(threads) | {"PYTHONPATH": paths, "PYTHONHASHSEED": "0"},
             text=True,
             start_new_session=True,  # Ctrl-C reaches only this process, which stops the others
         )

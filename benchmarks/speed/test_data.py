@@ -23,7 +23,7 @@ from datasets.negatives import KINDS, sample
 from datasets.readers.wyze import read_wyze, write_wyze
 from datasets.splits import SPLITS, Hidden, Split, split
 from datasets.synthetic.catalogue import INTENT_USE, INTENTS, PROFILES, Catalogue, catalogue
-from datasets.synthetic.wiring import SAME_ZONE
+from datasets.synthetic.households import SAME_ZONE
 from datasets.synthetic.wyze import PRESETS, Preset
 from datasets.valid import ValidRules
 

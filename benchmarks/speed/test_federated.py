@@ -27,7 +27,7 @@ from benchmarks.conftest import Peak, SavedHomes
 from benchmarks.references.home_by_home import ClientByClient, home_graphs
 from benchmarks.runs.history import Curves
 from benchmarks.speed.measure import note_growth, note_ratio, seconds
-from datasets.common.threads import set_threads
+from datasets.common.environment import set_threads
 from datasets.homes import Homes
 from fedrule.federated.vectors import Layout
 from fedrule.methods.federated import Federated, FedGnn, FedRule, Scaffold, trainer_of
@@ -47,7 +47,7 @@ import datasets
 from baselines.registry import build
 from benchmarks.conftest import SavedHomes
 from benchmarks.runs.history import Curves
-from datasets.common.threads import set_threads
+from datasets.common.environment import set_threads
 set_threads({threads})
 split = datasets.split(datasets.load("saved", path={path!r}), "holdout", seed=0, validation=True)
 curves = Curves.of(split, every=10, seed=0, log_odds=True)

@@ -53,7 +53,7 @@ PROGRAM = """
 import numpy as np
 import datasets
 from baselines.registry import build
-from datasets.common.threads import set_threads
+from datasets.common.environment import set_threads
 set_threads({threads})
 homes = datasets.load("saved", path={path!r})
 build("graphrule", rounds={rounds}).fit(homes, rng=np.random.default_rng(0))

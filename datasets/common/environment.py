@@ -1,7 +1,10 @@
-"""The environment of a run: package versions, the commit of this checkout, the peak memory of this process."""
+"""The environment of a run: threads, package versions, the commit of this checkout, the peak memory of this process."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import os
 import platform
 import resource
 import subprocess
@@ -10,27 +13,42 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from datasets.common.errors import DataError
+
 ROOT = Path(__file__).parents[2]
-# Import name -> distribution, for what can change a number.
-PACKAGES = {
-    "numpy": "numpy",
-    "scipy": "scipy",
-    "pandas": "pandas",
-    "pyarrow": "pyarrow",
-    "sklearn": "scikit-learn",
-    "implicit": "implicit",
-    "torch": "torch",
-    "torch_geometric": "torch-geometric",
-}
+PACKAGES = ("numpy", "scipy", "pandas", "pyarrow", "sklearn", "implicit", "torch", "torch_geometric")  # change numbers
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}  # where the import name differs
+# implicit and torch count OpenMP's threads; the others are the BLAS builds that numpy and SciPy may come with.
+THREADS = ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM", "NUMEXPR_NUM")
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """The variables for a process that is yet to start."""
+    if threads < 1:
+        raise DataError(f"threads {threads}: use 1, which repeats exactly, or more")
+    return {f"{name}_THREADS": str(threads) for name in THREADS}
+
+
+def set_threads(threads: int) -> None:
+    """Use this many threads in this process: BLAS, OpenMP, torch and implicit, loaded already or later.
+
+    Sums in parallel are added in an order that changes from run to run, so reported runs use one thread and repeat bit
+    for bit.
+    """
+    os.environ.update(thread_variables(threads))
+    if importlib.util.find_spec("threadpoolctl"):  # comes with scikit-learn; reaches BLAS and OpenMP once loaded
+        importlib.import_module("threadpoolctl").threadpool_limits(threads)
+    if "torch" in sys.modules:  # never imported for this: most runs do without
+        sys.modules["torch"].set_num_threads(threads)
 
 
 def versions() -> dict[str, str]:
     """Python, the platform and the packages that this process has loaded."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
-    for module, distribution in PACKAGES.items():
+    for module in PACKAGES:
         if module in sys.modules:
             try:
-                found[module] = version(distribution)
+                found[module] = version(DISTRIBUTIONS.get(module, module))
             except PackageNotFoundError:  # on the path without being installed
                 found[module] = str(getattr(sys.modules[module], "__version__", "unknown"))
     return found

@@ -74,13 +74,8 @@ class Delimited:
                 # One thread, or the reader does not know the number of a row that it rejects.
                 pa_csv.ReadOptions(use_threads=False, column_names=self.names, skip_rows=self.header_line),
                 pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=reject),
-                pa_csv.ConvertOptions(
-                    include_columns=list(wanted),
-                    column_types=dict.fromkeys(
-                        wanted, pa.binary()
-                    ),  # bytes, so that text that is not UTF-8 can be reported
-                    strings_can_be_null=False,
-                ),
+                # As bytes, so that text that is not UTF-8 can be reported.
+                pa_csv.ConvertOptions(include_columns=list(wanted), column_types=dict.fromkeys(wanted, pa.binary())),
             )
         except pa.ArrowInvalid as error:
             raise DataError(f"{self.path}: cannot be read as a table ({error})") from error
@@ -266,7 +261,7 @@ def read_table(
     text = open_delimited(path, columns.values())
     wanted = _matched(text.names, columns, optional, path.name)
     before = len(bad_rows.found)
-    table, record = text.read(_each_once(wanted), bad_rows)
+    table, record = text.read(list(dict.fromkeys(wanted.values())), bad_rows)
     raw = {role: table[name].combine_chunks() for role, name in wanted.items()}
     rows = table.num_rows + sum(len(fault.lines) for fault in bad_rows.found[before:])
     return _decoded(_on_one_line(TextTable(path.name, raw, record, wanted, rows, text), bad_rows), bad_rows)
@@ -275,7 +270,7 @@ def read_table(
 def _read_parquet(path: Path, columns: Mapping[str, str], optional: Sequence[str]) -> TextTable:
     try:
         wanted = _matched(pq.read_schema(path).names, columns, optional, path.name)
-        arrays = _arrow_texts(pq.read_table(path, columns=_each_once(wanted)), wanted, path.name)
+        arrays = _arrow_texts(pq.read_table(path, columns=list(dict.fromkeys(wanted.values()))), wanted, path.name)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise DataError(f"{path}: not a readable Parquet table ({error})") from error
     return _table(path.name, arrays, wanted)
@@ -312,7 +307,7 @@ def _decoded(table: TextTable, bad_rows: BadRows) -> TextTable:
 
 
 def _matched(names: list[str], columns: Mapping[str, str], optional: Sequence[str], file: str) -> dict[str, str]:
-    """The columns that exist, by role; an error names the missing ones and those found instead."""
+    """The columns that exist, by role (one may have two); an error names the missing ones and those found instead."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"{file}: the header names {', '.join(map(repr, twice))} twice; rename one")
@@ -324,11 +319,6 @@ def _matched(names: list[str], columns: Mapping[str, str], optional: Sequence[st
         missed = ", ".join(map(repr, dict.fromkeys(missing)))
         raise DataError(f"{file}: missing {missed}: {unknown('column', missing[0], names)}; {remedy}")
     return {role: name for role, name in columns.items() if name in names}
-
-
-def _each_once(wanted: Mapping[str, str]) -> list[str]:
-    """The columns to read: one column may have two roles."""
-    return list(dict.fromkeys(wanted.values()))
 
 
 def _arrow_texts(table: pa.Table, wanted: Mapping[str, str], label: str) -> dict[str, pa.Array]:

@@ -18,11 +18,10 @@ def filter_homes(
     What is left out is counted in the provenance, types that no home owns any more leave the vocabulary, and nothing
     left is an error. `only_used_devices` takes devices that no rule uses from their homes before those are measured.
     """
-    if min_pair_count < 1:
-        raise DataError(f"min_pair_count must be at least 1, got {min_pair_count}")
-    for option, value in (("min_rules", min_rules), ("min_devices", min_devices)):
-        if value < 0:
-            raise DataError(f"{option} must be at least 0, got {value}")
+    given = ("min_pair_count", min_pair_count, 1), ("min_rules", min_rules, 0), ("min_devices", min_devices, 0)
+    for option, value, least in given:
+        if value < least:
+            raise DataError(f"{option} must be at least {least}, got {value}")
     homes = keep_common_relations(homes, min_pair_count)
     if only_used_devices:
         homes = keep_used_devices(homes)

@@ -176,10 +176,7 @@ def join(
             None if group is None else group[kept],
         ),
         replace(
-            provenance,
-            counts=provenance.counts | {k: n for k, n in counts.items() if n},
-            skipped=skipped,
-            notes=notes,
+            provenance, counts=provenance.counts | {k: n for k, n in counts.items() if n}, skipped=skipped, notes=notes
         ),
     )
 

@@ -1,4 +1,7 @@
-"""Your own data: a table of devices and a table of rules, as files or DataFrames, with columns mapped by name."""
+"""Your own data: a table of devices and a table of rules, as files or DataFrames, with columns mapped by name.
+
+Also which data set reads a file or folder, detected from its content.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from datasets.homes import Homes, Ids, Provenance
 from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import ABSENT, Source, id_column, read_table, whole_numbers, write_delimited
 from datasets.readers.filters import filter_homes
+from datasets.readers.ifttt import layout_of
 from datasets.readers.join import join
-from datasets.readers.wyze import refuse_empty_homes
+from datasets.readers.wyze import FILES, refuse_empty_homes
 from datasets.registry import dataset
 
 DEVICES = ("user", "device", "type")
@@ -73,7 +77,10 @@ def from_tables(
     e.g. {"user": "household_id"}, or {"rules.user": "owner"} for one of the tables only. Ids may be any text; where all
     are whole numbers they are kept as such.
     """
-    called = _checked({} if columns is None else columns)
+    called = read(Mapping[str, str], {} if columns is None else columns, where="columns")
+    for role in called:
+        if role not in DEVICES + RULES + PER_TABLE:
+            raise unknown("column role", role, {*DEVICES, *RULES, *(PER_TABLE if "." in role else ())})
     bad_rows = BadRows(on_error)
     device_columns, rule_columns = _names("devices", DEVICES, called), _names("rules", RULES, called)
     device_table = read_table(devices, device_columns, bad_rows=bad_rows, label="devices")
@@ -91,14 +98,6 @@ def from_tables(
         usable=usable,
         group=group,
     )
-
-
-def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
-    read(Mapping[str, str], columns, where="columns")
-    for role in columns:
-        if role not in DEVICES + RULES + PER_TABLE:
-            raise unknown("column role", role, {*DEVICES, *RULES, *(PER_TABLE if "." in role else ())})
-    return columns
 
 
 def _names(table: str, roles: tuple[str, ...], called: Mapping[str, str]) -> dict[str, str]:
@@ -157,3 +156,35 @@ def _refuse_unreadable(name: str, what: str, texts: Ids) -> None:
     odd = [text for text in texts.tolist() if text in ABSENT or text != text.strip()]
     if odd:
         raise DataError(f"{name}: the {what} {odd[0]!r} would not survive in CSV; save it as one .parquet file instead")
+
+
+LAYOUTS = """\
+a folder with devices.csv and rules.csv (`tables`), train_device.csv and train_rule.csv (`wyze`),
+rules and trainset (`ifttt-full`), or a .parquet file that Homes.save wrote (`saved`)"""
+TABLE_FILES = {stem + suffix for stem in ("devices", "rules") for suffix in SUFFIXES}
+WYZE_FILES = {name for files in FILES.values() for name in files}
+
+
+def detect_format(path: Path) -> str:
+    """The name under which `datasets.load` reads this path."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder; expected {LAYOUTS}")
+    if path.is_file():
+        return _detect_file_format(path)
+    names = {entry.name.removesuffix(".gz") for entry in path.iterdir()}
+    if {"train_device.csv", "train_rule.csv", "rule_group.csv"} <= names:
+        return "home-assistant"
+    if names & WYZE_FILES:  # if only the test part exists, the reader says how to load it
+        return "wyze"
+    if names & TABLE_FILES or any(name.startswith(("devices.", "rules.")) for name in names):
+        return "tables"  # also devices.xlsx and the like: the reader says which formats it reads
+    if names:
+        return "ifttt-full"  # its reader detects several formats and lists them if none fits
+    raise DataError(f"{path}: the folder is empty; expected {LAYOUTS}")
+
+
+def _detect_file_format(path: Path) -> str:
+    is_table = path.name.removesuffix(".gz") in TABLE_FILES | WYZE_FILES
+    if is_table and (path.suffix == ".parquet" or layout_of(path) is None):
+        raise DataError(f"{path}: it is one table of several; give the folder that holds them, {path.parent}")
+    return "saved" if path.suffix == ".parquet" else "ifttt-full"

@@ -1,7 +1,7 @@
 """What smart-home devices can do, and the rules that are possible between them.
 
-The types are those of the paper's Table 1 and of the public Wyze data; the trigger states and actions extend the
-examples given there with what such devices are sold to do.
+The tables are in catalogue.toml. Types are those of the paper's Table 1 and of the public Wyze data; states and actions
+extend the examples given there with what such devices are sold to do.
 """
 
 from __future__ import annotations
@@ -66,11 +66,6 @@ ALREADY_SO = frozenset((state, action) for state, action in _TABLES["already_so"
 OUTDOOR = ("OutdoorCamera", "OutdoorPlug", "Irrigation")  # these stand in the garden, whatever the rooms are
 
 
-def direction(feature: Feature) -> int:
-    """1 if it starts something, -1 if it ends something, 0 if neither."""
-    return 0 if not feature.opposite else -1 if feature.name in ENDS else 1
-
-
 def having(features: tuple[Feature, ...], entity_type: str) -> list[int]:
     """The positions of the features that an entity type has."""
     return [i for i, feature in enumerate(features) if entity_type in feature.types.split()]
@@ -124,7 +119,8 @@ class _Possible:
         ]
         self.trigger, self.state, self.action, self.actor = np.array(rows, dtype=np.int64).T
         self.relation = self.state * len(ACTIONS) + self.action
-        self.alone = (self.trigger == self.actor) & ~_already_so()[self.state, self.action]
+        already_so = np.array([[(state.name, action.name) in ALREADY_SO for action in ACTIONS] for state in STATES])
+        self.alone = (self.trigger == self.actor) & ~already_so[self.state, self.action]
         rng = np.random.default_rng(11_163)  # tastes belong to the catalogue: the same for every seed of homes
         taste = np.exp(TASTE * rng.standard_normal(len(rows)))
         contrary = _directions(STATES)[self.state] * _directions(ACTIONS)[self.action] < 0
@@ -202,10 +198,6 @@ def _companions(possible: _Possible, kept: Array) -> tuple[Floats, Array, Array]
     return weight * np.sqrt(liked)[other], other, np.concatenate([[0], end]).astype(np.int64)
 
 
-def _already_so() -> Mask:
-    return np.array([[(state.name, action.name) in ALREADY_SO for action in ACTIONS] for state in STATES])
-
-
 def _uses(features: tuple[Feature, ...], types: tuple[str, ...]) -> Floats:
     """[n_types, n_features]: how a type's triggering (or acting) is shared out among its own features."""
     use = np.array([[f.use if t in f.types.split() else 0.0 for f in features] for t in types])
@@ -214,7 +206,8 @@ def _uses(features: tuple[Feature, ...], types: tuple[str, ...]) -> Floats:
 
 
 def _directions(features: tuple[Feature, ...]) -> Array:
-    return np.array([direction(feature) for feature in features])
+    """[n_features]: 1 if it starts something, -1 if it ends something, 0 if neither."""
+    return np.array([0 if not feature.opposite else -1 if feature.name in ENDS else 1 for feature in features])
 
 
 def _opposites(features: tuple[Feature, ...]) -> Array:

@@ -13,8 +13,7 @@ from datasets.common.errors import DataError
 from datasets.homes import Array, Mask
 from datasets.synthetic.catalogue import INTENT_USE
 from datasets.synthetic.draws import Floats, any_of, flatten_runs
-from datasets.synthetic.households import ANYWHERE
-from datasets.synthetic.wiring import Draft, RuleSampler, relate
+from datasets.synthetic.households import ANYWHERE, Draft, RuleSampler, relate
 
 FITS = 3  # the later ones correct for what the first missed because of rules drawn again
 PASSES = 3  # of a fit over all rules
@@ -118,7 +117,7 @@ def _list_choices(sampler: RuleSampler, draft: Draft, rows: Array) -> Draft:
 def _keys(sampler: RuleSampler, trigger: Array, action: Array, rule: Array) -> Array:
     """One number per rule, the same for the same devices and relation."""
     relation = sampler.catalogue.relation[rule]
-    return (trigger * sampler.households.n_devices + action) * len(sampler.catalogue.relations) + relation
+    return (trigger * len(sampler.households.device_home) + action) * len(sampler.catalogue.relations) + relation
 
 
 def _repeats(sampler: RuleSampler, trigger: Array, action: Array, rule: Array, taken: Array) -> Mask:

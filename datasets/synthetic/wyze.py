@@ -30,7 +30,10 @@ is wired to already differ clearly and none gets nearly everything right. No tra
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,9 +42,16 @@ from datasets.homes import Array, Homes, Provenance, Rules
 from datasets.registry import dataset
 from datasets.synthetic.catalogue import Catalogue, catalogue
 from datasets.synthetic.draws import LARGEST_SEED, Floats, check_integer
-from datasets.synthetic.households import Households, draw_households
+from datasets.synthetic.households import (
+    Draft,
+    Households,
+    RuleSampler,
+    draft,
+    draw_households,
+    fit_to_capacity,
+    rule_capacity,
+)
 from datasets.synthetic.match_counts import every_rule_once, often_seen, resolve_duplicates
-from datasets.synthetic.wiring import Draft, RuleSampler, draft, fit_to_capacity, rule_capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +84,8 @@ class Counts:
         for _ in range(25):
             bend = (low + high) / 2
             low, high = (bend, high) if self.quantiles(n, bend, longest).sum() > total else (low, bend)
-        return np.sort(
-            _adjust_to_total(self.quantiles(n, high, longest), total, min(self.at_most), self._fixed(n, longest))
-        )
-
-    def _fixed(self, n: int, longest: int) -> int:
-        """How many of the largest counts must not move: the one that is published as the largest."""
-        return 1 if n >= longest else 0
+        fixed = int(n >= longest)  # the one that is published as the largest must not move
+        return np.sort(_adjust_to_total(self.quantiles(n, high, longest), total, min(self.at_most), fixed))
 
 
 def _adjust_to_total(counts: Array, total: int, smallest: int, fixed: int) -> Array:
@@ -102,7 +107,6 @@ def paired(first: Array, second: Array, correlation: float, rng: np.random.Gener
     return second[np.argsort(np.argsort(score))]
 
 
-BOTH = "Camera ContactSensor Light Lock MeshLight MotionSensor OutdoorPlug Plug Thermostat"  # in either set
 SIZE_AND_RULES = 0.6  # correlation of the numbers of rules and of devices
 
 
@@ -129,42 +133,14 @@ class Preset:
     cloud: float = 0.0  # share of homes, among those with two devices or more, that use Cloud
 
 
-PRESETS = {
-    "paper": Preset(
-        published="wyze-paper",
-        types=tuple(f"{BOTH} ChimeSensor OutdoorCamera".split()),
-        homes=76_218,
-        rules=201_940,
-        devices=304_872,  # 4 per home
-        homes_with_several_rules=41_900,
-        devices_with_several_rules=4.5,
-        rules_each=Counts({2: 0.42, 3: 0.64, 5: 0.84, 10: 0.963}, 80),
-        devices_each=Counts({1: 0.03, 2: 0.23, 3: 0.47, 5: 0.77, 8: 0.93}, 40),
-        devices_with_one_rule=Counts({1: 0.10, 2: 0.40, 3: 0.66, 5: 0.89, 8: 0.97}, 30),
-        n_relations=163,
-        n_typed=1_207,
-        rules_by_rank={1: 21_000, 2: 18_000, 10: 6_500, 40: 900, 80: 250, 163: 25},
-        every_typed=True,
-    ),
-    "public": Preset(
-        published="wyze-public",
-        types=tuple(f"{BOTH} ClimateSensor Cloud Irrigation LeakSensor LightStrip RobotVacuum Switch".split()),
-        homes=272_664,
-        rules=852_072,
-        devices=1_354_098,
-        homes_with_several_rules=149_558,
-        devices_with_several_rules=6.19,
-        rules_each=Counts({2: 0.371, 3: 0.56, 5: 0.777, 10: 0.925}, 446),
-        devices_each=Counts({1: 0.10, 2: 0.34, 3: 0.53, 5: 0.705, 10: 0.835}, 154),
-        devices_with_one_rule=Counts({1: 0.14, 2: 0.45, 3: 0.68, 5: 0.88, 10: 0.965}, 60),
-        n_relations=791,
-        n_typed=3_000,
-        rules_by_rank={1: 67_500, 2: 61_500, 10: 29_800, 11: 19_500, 395: 121, 552: 32, 553: 10, 791: 1.5},
-        seen_often=552,
-        most=65_218,
-        cloud=0.24,
-    ),
-}
+def _preset(counts: dict[str, Any], types: str, rules_by_rank: list[tuple[int, float]], **fields: Any) -> Preset:
+    """A preset from its table in wyze.toml."""
+    fields |= {name: Counts(dict(shape["at_most"]), shape["largest"]) for name, shape in counts.items()}
+    return Preset(types=tuple(types.split()), rules_by_rank=dict(rules_by_rank), **fields)
+
+
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+PRESETS = {name: _preset(**table) for name, table in _TABLES.items()}
 
 
 def sizes(preset: Preset, n_homes: int, rng: np.random.Generator) -> tuple[Array, Array]:

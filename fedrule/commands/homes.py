@@ -22,7 +22,7 @@ def load_homes(text: str) -> Homes:
     """Load them; a name takes precedence over a path of the same spelling."""
     # Imported here: readers bring pandas, which a command about one home does not need.
     from datasets.common.options import read_assignments
-    from datasets.readers.detect import detect_format
+    from datasets.readers.tables import detect_format
     from datasets.registry import get, load, names
 
     name, _, listed = text.partition(":")

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from datasets.common.cli import add_import, import_all
+from datasets.common.environment import set_threads
 from datasets.common.options import read_assignments
 from datasets.common.progress import Progress, progress
-from datasets.common.threads import set_threads
 from fedrule.commands import homes as home_sources
 
 if typing.TYPE_CHECKING:

@@ -51,7 +51,7 @@ def test_a_module_that_is_not_found_is_named_with_the_places_that_were_searched(
 
 
 def test_importing_the_package_loads_neither_numpy_nor_pandas():
-    code = "import sys, datasets.common.threads, datasets.common.cli; print({'numpy', 'pandas'} & {*sys.modules})"
+    code = "import sys, datasets.common.environment, datasets.common.cli; print({'numpy', 'pandas'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
     with pytest.raises(AttributeError, match="has no attribute 'lode'"):

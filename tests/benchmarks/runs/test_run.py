@@ -25,8 +25,7 @@ from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs import experiment
 from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options
 from benchmarks.runs.scheduler import Workers, run, run_all
-from datasets.common import threads
-from datasets.common.environment import commit, peak_megabytes, versions
+from datasets.common.environment import commit, peak_megabytes, set_threads, thread_variables, versions
 from datasets.common.errors import DataError
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS, split
@@ -416,7 +415,9 @@ def test_a_whole_number_for_a_float_is_the_same_run():
 
 def test_a_process_of_one_thread_says_so_to_every_library():
     program = (
-        "from datasets.common.threads import set_threads; set_threads(1); import numpy, scipy.linalg, threadpoolctl\n"
+        "from datasets.common.environment import set_threads\n"
+        "set_threads(1)\n"
+        "import numpy, scipy.linalg, threadpoolctl\n"
         "print({pool['num_threads'] for pool in threadpoolctl.threadpool_info()})"
     )
     pytest.importorskip("threadpoolctl", reason="comes with scikit-learn")
@@ -426,10 +427,10 @@ def test_a_process_of_one_thread_says_so_to_every_library():
 
 def test_threads_are_set_for_libraries_that_are_loaded_already():
     torch = pytest.importorskip("torch", reason="needs the extra graph")
-    variables = {name: os.environ.get(name) for name in threads.VARIABLES}
+    variables = {name: os.environ.get(name) for name in thread_variables(1)}
     before = torch.get_num_threads()
     try:
-        threads.set_threads(1)
+        set_threads(1)
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
@@ -439,7 +440,7 @@ def test_threads_are_set_for_libraries_that_are_loaded_already():
 
 def test_less_than_one_thread_is_refused():
     with pytest.raises(DataError, match="threads 0: use 1"):
-        threads.environment(0)
+        thread_variables(0)
 
 
 def test_the_environment_of_this_process_is_plausible():

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.common.errors import DataError
-from datasets.readers.ifttt import ifttt_fedrule, ifttt_full
-from datasets.readers.ifttt_files import SERVICES, service_and_event
+from datasets.readers.ifttt import SERVICES, ifttt_fedrule, ifttt_full, service_and_event
 from datasets.registry import get
 from tests.support.ifttt_files import write_recrules
 from tests.support.real_data import needs_real, real

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.common.errors import DataError
-from datasets.readers.ifttt import ifttt_full
-from datasets.readers.ifttt_files import UR_FIELDS
+from datasets.readers.ifttt import UR_FIELDS, ifttt_full
 from tests.support.ifttt_files import mi_line, ur_line, write
 
 

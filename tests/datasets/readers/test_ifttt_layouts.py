@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from datasets.common.errors import DataError
-from datasets.readers.ifttt import ifttt_full
-from datasets.readers.ifttt_files import layout_of
+from datasets.readers.ifttt import ifttt_full, layout_of
 from tests.support.ifttt_files import PARTS, RULES, mi_line, ur_line, write, write_recrules
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 import datasets
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Provenance, Rules
-from datasets.readers.detect import detect_format
+from datasets.readers.tables import detect_format
 from datasets.readers.wyze import read_wyze, write_wyze
 from tests.support.read_back import assert_read_back
 from tests.support.real_data import needs_real, real

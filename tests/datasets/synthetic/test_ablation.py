@@ -10,7 +10,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from datasets.homes import Array, Homes
-from datasets.synthetic import wiring, wyze
+from datasets.synthetic import households, wyze
 from datasets.synthetic.catalogue import INTENT_USE, INTENTS, Catalogue, catalogue
 from datasets.synthetic.draws import flatten_runs
 from datasets.synthetic.households import Households
@@ -30,17 +30,15 @@ class Made:
 
 def make(**switched: object) -> Made:
     """Homes of one and the same seed, with these constants of the wiring set otherwise."""
-    households: list[Households] = []
+    drawn: list[Households] = []
     with pytest.MonkeyPatch.context() as patch:
         for constant, value in switched.items():
-            assert hasattr(wiring, constant)
-            patch.setattr(wiring, constant, value)
+            assert hasattr(households, constant)
+            patch.setattr(households, constant, value)
         draw_households = wyze.draw_households
-        patch.setattr(
-            wyze, "draw_households", lambda *arguments: households.append(draw_households(*arguments)) or households[0]
-        )
+        patch.setattr(wyze, "draw_households", lambda *arguments: drawn.append(draw_households(*arguments)) or drawn[0])
         homes = wyze.wyze_synthetic(homes=HOMES, seed=1)
-    return Made(homes, households[0])
+    return Made(homes, drawn[0])
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from datasets.synthetic.catalogue import (
     catalogue,
 )
 from datasets.synthetic.draws import any_of, flatten_runs, pick
-from datasets.synthetic.wiring import fit_to_capacity
+from datasets.synthetic.households import fit_to_capacity
 from datasets.synthetic.wyze import PRESETS, Counts, paired, wyze_synthetic
 
 

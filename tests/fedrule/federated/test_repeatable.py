@@ -18,7 +18,7 @@ import hashlib
 import numpy as np
 import datasets
 from baselines.registry import build
-from datasets.common.threads import set_threads
+from datasets.common.environment import set_threads
 
 set_threads(1)
 homes = datasets.load("wyze-synthetic", homes=100)
