@@ -17,7 +17,7 @@ from benchmarks.results.compare import ALPHA, LEVEL, Comparison
 from benchmarks.results.leaderboard import Board, Pairs, ranked
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
-from reports.inputs import ROLES, Inputs, Role, RunGroup, group_runs, is_ranking, select_runs
+from reports.inputs import ROLES, Inputs, Role, group_runs, is_ranking, select_runs
 from reports.text.formats import counted, seed_count
 
 HEADLINE = {"ranking": "mrr", "paper": "auc"}  # protocol -> what a board is sorted by
@@ -70,9 +70,10 @@ class RankedBoard:
 
     def against(self, a: str, b: str) -> Comparison | None:
         """The two on their common seeds; None where there are none."""
-        if (b, a) in self.pairs:
-            return _swapped(self.pairs[b, a])
-        return self.pairs.get((a, b))
+        if (found := self.pairs.get((b, a))) is None:
+            return self.pairs.get((a, b))
+        swapped = replace(found, a=a, b=b, value_a=found.value_b, value_b=found.value_a)
+        return replace(swapped, difference=-found.difference, low=-found.high, high=-found.low)
 
 
 _CACHE: WeakKeyDictionary[Inputs, dict[tuple[object, ...], RankedBoard]] = WeakKeyDictionary()
@@ -92,12 +93,11 @@ def ranked_boards(inputs: Inputs, protocol: str = "ranking") -> tuple[list[Ranke
     found: list[RankedBoard] = []
     notes: list[str] = []
     every = [board for board in inputs.boards if board.protocol == protocol]
-    if curves := [board for board in every if board.runs[0][1].key.curves]:
-        names = ", ".join(sorted({data_name(board) for board in curves}))
-        notes.append(
-            f"Runs with curves by round are left out ({sum(len(board.runs) for board in curves)} on {names}): they "
-            "were fitted without the validation rules."
-        )
+    curves = [board for board in every if board.runs[0][1].key.curves]
+    if curves:
+        where = f"{sum(len(board.runs) for board in curves)} on {', '.join(sorted(set(map(data_name, curves))))}"
+        why = "they were fitted without the validation rules"
+        notes.append(f"Runs with curves by round are left out ({where}): {why}.")
     for board in every:
         if board.runs[0][1].key.curves:
             continue
@@ -139,14 +139,12 @@ def defaults_of(
     group = select_runs(role, inputs, lambda run: is_wanted(run) and measured(run))
     if group is None:
         return None, ()
-    every = [run for run in _same_data(group, inputs) if is_wanted(run)]
+    same_data = next(each.runs for each in group_runs(inputs.runs) if any(run is group.runs[0] for run in each.runs))
+    every = [run for run in same_data if is_wanted(run)]
     found = {method: [measured(run) for run in every if run.key.method == method] for method in methods}
     absent = [method for method, each in found.items() if not each]
-    lost = [
-        f"{method} ({each.count(False)} of {seed_count([len(each)])})"
-        for method, each in found.items()
-        if not all(each)
-    ]
+    unmeasured = {method: each for method, each in found.items() if not all(each)}
+    lost = [f"{method} ({each.count(False)} of {seed_count([len(each)])})" for method, each in unmeasured.items()]
     notes = [f"Not run on {group.data}: {', '.join(absent)}."] if absent else []
     notes += [f"Left out on {group.data}, without {what}: {', '.join(lost)}."] if lost else []
     return group.board("ranking"), tuple(notes)
@@ -210,11 +208,6 @@ class MainList:
     rows: tuple[Row, ...]
 
     @property
-    def board(self) -> Board:
-        """Its runs."""
-        return self.ranking.board
-
-    @property
     def metric(self) -> str:
         """As people write it."""
         return NAMES.get(self.ranking.metric, self.ranking.metric)
@@ -222,9 +215,9 @@ class MainList:
     @property
     def data(self) -> str:
         """The data set, with its track where it is not `types`, and its size."""
-        run = self.board.runs[0][1]
-        homes = [f"{run.counts['homes']:,} homes"] if "homes" in run.counts else []
-        details = ", ".join([*([] if run.key.track == "types" else [run.key.track]), *homes])
+        run = self.ranking.board.runs[0][1]
+        homes = f"{run.counts['homes']:,} homes" if "homes" in run.counts else ""
+        details = ", ".join(filter(None, ["" if run.key.track == "types" else run.key.track, homes]))
         return f"{run.key.data} ({details})" if details else run.key.data
 
     def first(self, *methods: str) -> Row | None:
@@ -274,9 +267,8 @@ def _main_boards(inputs: Inputs) -> tuple[list[Board], list[str]]:
             rows = main_rows(board)
             found.append(with_rows(board, rows))
             if others := len(board.methods()) - len(rows):
-                left_out.append(
-                    f"{data_name(board)}: {counted(others, 'row')} with settings other than the defaults left out."
-                )
+                rest = f"{counted(others, 'row')} with settings other than the defaults left out"
+                left_out.append(f"{data_name(board)}: {rest}.")
     if not found and not left_out:
         without_curves = [board for board in inputs.boards if not board.runs[0][1].key.curves]
         rankings = [board for board in without_curves if board.protocol == "ranking"]
@@ -285,35 +277,15 @@ def _main_boards(inputs: Inputs) -> tuple[list[Board], list[str]]:
 
 
 def _main_list(ranking: RankedBoard) -> MainList:
+    method_of = {label: run.key.method for label, run in ranking.board.runs}
     rows = []
-    for values in ranking.table.to_dict("records"):
-        label, hits = values["method"], values.get("hr@10", math.nan)
-        method = runs_of(ranking.board, label)[0].key.method
-        value, low, high = (float(values[name]) for name in (ranking.metric, "low", "high"))
-        rows.append(Row(label, method, value, low, high, int(values["group"]), float(hits)))
+    for each in ranking.table.to_dict("records"):
+        value, low, high, hits = (float(each.get(name, math.nan)) for name in (ranking.metric, "low", "high", "hr@10"))
+        rows.append(Row(each["method"], method_of[each["method"]], value, low, high, int(each["group"]), hits))
     return MainList(ranking, tuple(rows))
-
-
-def _swapped(versus: Comparison) -> Comparison:
-    """The same two the other way round."""
-    return replace(
-        versus,
-        a=versus.b,
-        b=versus.a,
-        value_a=versus.value_b,
-        value_b=versus.value_a,
-        difference=-versus.difference,
-        low=-versus.high,
-        high=-versus.low,
-    )
 
 
 def _size(board: Board) -> str:
     """The number of homes; empty where it was not recorded."""
     homes = board.runs[0][1].counts.get("homes")
     return f", {homes:,} homes" if homes else ""
-
-
-def _same_data(group: RunGroup, inputs: Inputs) -> tuple[Result, ...]:
-    """All runs on the data of this group."""
-    return next(each.runs for each in group_runs(inputs.runs) if any(run is group.runs[0] for run in each.runs))

@@ -144,14 +144,9 @@ def _measure_speed(scale: str, folder: Path) -> None:
     log.info("measuring the speed of inference and fitting at the scale %s", scale)
     tests = [str(Path(speed.__path__[0]) / name) for name in SPEED_TESTS]
     options = ["--benchmark-only", "--scale", scale, "--results", str(folder.absolute()), "-k", SPEED_CASES]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *tests, *options, "-q", "-p", "no:cacheprovider"],
-        cwd=Path(speed.__path__[0]).parents[1],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "pytest", *tests, *options, "-q", "-p", "no:cacheprovider"]
+    root = Path(speed.__path__[0]).parents[1]
+    done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:
         log.warning("some measurements of speed failed:\n%s", "\n".join(done.stdout.splitlines()[-20:]))
 

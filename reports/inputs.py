@@ -158,12 +158,9 @@ def comparable(speeds: Iterable[Speed], size: str) -> list[Speed]:
     for speed in speeds:
         if extra_number(speed, size) > 0:
             groups.setdefault((speed.scale, speed.machine), []).append(speed)
-
-    def rank(which: tuple[str, str]) -> tuple[int, str, tuple[str, str]]:
-        group = groups[which]
-        return len({extra_number(speed, size) for speed in group}), max(speed.made for speed in group), which
-
-    return groups[max(groups, key=rank)] if groups else []
+    sizes = {which: len({extra_number(speed, size) for speed in group}) for which, group in groups.items()}
+    newest = {which: max(speed.made for speed in group) for which, group in groups.items()}
+    return groups[max(groups, key=lambda which: (sizes[which], newest[which], which))] if groups else []
 
 
 def extra_number(speed: Speed, name: str) -> float:

@@ -39,28 +39,21 @@ def readme_files(inputs: Inputs, root: Path) -> dict[Path, bytes]:
     from reports.drawing.layout import draw, render
 
     drawing = _drawing(inputs)
-    runs = [run for each in found for _, run in each.board.runs]
+    runs = [run for each in found for _, run in each.ranking.board.runs]
     block = _block(found, runs, drawing.about.caption)
     everything = as_markdown(_table(found, {row.label for each in found for row in each.rows}))
     full = f"# Leaderboard\n\n{_how(found, runs)}\n\n{everything}"
     files = {FIGURE: render(draw(drawing.layout), ".svg"), FULL_TABLE: full.encode()}
     sources = {FIGURE: drawing.about.sources, FULL_TABLE: run_files(runs)}
-    manifest = {
-        "README.md": {"sources": list(run_files(runs)), "digest": digest(block.encode())},
-        **{
-            f"{FOLDER}/{file}": {"sources": list(sources[file]), "digest": digest(content)}
-            for file, content in files.items()
-        },
-    }
+    manifest = {"README.md": {"sources": list(run_files(runs)), "digest": digest(block.encode())}}
+    for file, content in files.items():
+        manifest[f"{FOLDER}/{file}"] = {"sources": list(sources[file]), "digest": digest(content)}
     text = json.dumps({"command": COMMAND, "files": manifest}, indent=1, sort_keys=True) + "\n"
     path = root / "README.md"
     old = path.read_text("utf-8")
     new = old.replace(f"{BEGIN}{block_of(old, path)}{END}", f"{BEGIN}{block}{END}")
-    return {
-        path: new.encode(),
-        **{root / FOLDER / file: content for file, content in files.items()},
-        root / FOLDER / "manifest.json": text.encode(),
-    }
+    files["manifest.json"] = text.encode()
+    return {path: new.encode()} | {root / FOLDER / file: content for file, content in files.items()}
 
 
 def block_of(text: str, path: Path | str = "README.md") -> str:
@@ -87,7 +80,7 @@ def _block(found: Sequence[MainList], runs: Sequence[Result], caption: str) -> s
 
 def _how(found: Sequence[MainList], runs: Sequence[Result]) -> str:
     newest = max(run.written for run in runs)[:10] or "no date"
-    lists = "; ".join(f"{each.data}: {seeds_of(each.board)}" for each in found)
+    lists = "; ".join(f"{each.data}: {seeds_of(each.ranking.board)}" for each in found)
     return (
         f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest} ({lists}). {BRACKETS} Bold: the best; "
         f"underlined: cannot be told apart from it ({TIE_TEST})."
@@ -124,11 +117,9 @@ def _cells(row: Row | None, *, leads: bool) -> tuple[Cell, Cell]:
 
 
 def _drawing(inputs: Inputs) -> Drawing:
-    (output,) = chosen_outputs([OUTPUT])
     try:
-        content = output.make(inputs)
+        content = chosen_outputs([OUTPUT])[0].make(inputs)
     except Missing as missing:
         raise DataError(f"README.md shows {OUTPUT}: {missing.what}. To get it: {missing.command}") from missing
-    if not isinstance(content, Drawing):
-        raise TypeError(f"{OUTPUT} is not a figure")
+    assert isinstance(content, Drawing)
     return content

@@ -13,21 +13,21 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from datasets.common.progress import Progress, progress
 from reports.boards import main_lists
 from reports.inputs import Inputs
-from reports.outputs import BUILD, About, Drawing, Missing, Output, Table
+from reports.outputs import BUILD, Drawing, Missing, Output, Table
 from reports.text.formats import FORMATS, as_html, counted, join_names, last_line
 from reports.text.summary import summary
 
 log = logging.getLogger(__name__)
 
-FIGURES, TABLES = "figures", "tables"
 FIRST = "leaderboard"  # the output right below the summary
 PHONE = "-phone.svg"
 PIXELS = 96 / 72  # per point; the size in SVG files is in points
@@ -52,37 +52,12 @@ class Site:
     refused: bool  # some runs cannot be combined
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(NamedTuple):
     """A figure inside the page, for one width of the window."""
 
     address: str
     width: int
     height: int
-
-
-@dataclass(frozen=True, slots=True)
-class PageEntry:
-    """An output as the page shows it."""
-
-    name: str
-    title: str
-    about: About
-    downloads: tuple[tuple[str, str], ...]  # label, and path next to the page
-    runs: int
-    records: int  # other source files
-    wide: Picture | None = None
-    narrow: Picture | None = None
-    table: str = ""  # HTML
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Outputs under one heading."""
-
-    title: str
-    anchor: str
-    outputs: list[PageEntry] = field(default_factory=list)
 
 
 def site(outputs: Sequence[Output], inputs: Inputs, *, page: bool = True, quiet: bool = True) -> Site:
@@ -100,24 +75,19 @@ def render_page(inputs: Inputs, built: Sequence[BuiltOutput]) -> bytes:
     """The page of the outputs that could be made; it lists the missing ones and why."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    shown = {each.output.name: _entry(each) for each in built if not isinstance(each.content, Missing)}
-    sections: dict[str, Section] = {}
-    for each in built:
-        if each.output.name in shown and each.output.name != FIRST:
-            title = each.output.section
-            anchor = "section-" + re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-            sections.setdefault(title, Section(title, anchor)).outputs.append(shown[each.output.name])
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    made = [(each.output, each.content, each.files) for each in built if not isinstance(each.content, Missing)]
+    shown = {output.name: _entry(output, content, files) for output, content, files in made}
+    sections: dict[str, list[dict[str, object]]] = {}
+    for output, _, _ in made:
+        if output.name != FIRST:
+            sections.setdefault(output.section, []).append(shown[output.name])
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    environment.trim_blocks = environment.lstrip_blocks = True
     text = environment.get_template("page.html").render(
         points=summary(*main_lists(inputs)),
         first=shown.get(FIRST),
-        sections=list(sections.values()),
+        sections=[(title, "section-" + re.sub(r"\W+", "-", title.lower()), found) for title, found in sections.items()],
         missing=[(each.output, each.content) for each in built if isinstance(each.content, Missing)],
         failed=[(run.key, last_line(run.error)) for run in inputs.failed],
         unreadable=inputs.unreadable,
@@ -146,12 +116,12 @@ def _build(output: Output, inputs: Inputs, bar: Progress) -> BuiltOutput:
 
 def _files(name: str, content: Drawing | Table) -> dict[str, bytes]:
     if isinstance(content, Table):
-        return {f"{TABLES}/{name}{suffix}": form(content).encode() for suffix, form in FORMATS.items()}
+        return {f"tables/{name}{suffix}": form(content).encode() for suffix, form in FORMATS.items()}
     from reports.drawing.layout import METADATA, draw, render
 
     wide = draw(content.layout)
-    files = {f"{FIGURES}/{name}{suffix}": render(wide, suffix) for suffix in METADATA}
-    return files | {f"{FIGURES}/{name}{PHONE}": render(draw(content.layout, phone=True), ".svg")}
+    files = {f"figures/{name}{suffix}": render(wide, suffix) for suffix in METADATA}
+    return files | {f"figures/{name}{PHONE}": render(draw(content.layout, phone=True), ".svg")}
 
 
 def _manifest(built: Sequence[BuiltOutput]) -> bytes:
@@ -169,17 +139,20 @@ def _manifest(built: Sequence[BuiltOutput]) -> bytes:
     return (json.dumps(entries, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def _entry(built: BuiltOutput) -> PageEntry:
-    content, files = built.content, built.files
-    if isinstance(content, Missing):
-        raise ValueError(f"{built.output.name} was not made")
-    sources = content.about.sources
-    runs = sum("/" not in source for source in sources)
-    downloads = tuple(("svg (phone)" if path.endswith(PHONE) else path.rpartition(".")[2], path) for path in files)
-    common = built.output.name, built.output.title, content.about, downloads, runs, len(sources) - runs
-    if isinstance(content, Table):
-        return PageEntry(*common, table=as_html(content))
-    return PageEntry(*common, wide=_picture(files, phone=False), narrow=_picture(files, phone=True))
+def _entry(output: Output, content: Drawing | Table, files: Mapping[str, bytes]) -> dict[str, object]:
+    """An output as page.html shows it."""
+    runs = sum("/" not in source for source in content.about.sources)
+    return {
+        "name": output.name,
+        "title": output.title,
+        "about": content.about,
+        "downloads": [("svg (phone)" if path.endswith(PHONE) else path.rpartition(".")[2], path) for path in files],
+        "runs": runs,
+        "records": len(content.about.sources) - runs,  # other source files
+        "wide": _picture(files, phone=False),
+        "narrow": _picture(files, phone=True),
+        "table": as_html(content) if isinstance(content, Table) else "",
+    }
 
 
 def _picture(files: Mapping[str, bytes], *, phone: bool) -> Picture | None:
@@ -187,12 +160,8 @@ def _picture(files: Mapping[str, bytes], *, phone: bool) -> Picture | None:
     found = next((svg for path, svg in files.items() if path.endswith(".svg") and path.endswith(PHONE) == phone), None)
     if found is None:
         return None
-    width, height = (
-        round(float(size[1]) * PIXELS)
-        if (size := re.search(rf'<svg [^>]*\b{side}="([\d.]+)pt"', found.decode()))
-        else 0
-        for side in ("width", "height")
-    )
+    sizes = [re.search(rf'<svg [^>]*\b{side}="([\d.]+)pt"', found.decode()) for side in ("width", "height")]
+    width, height = (round(float(size[1]) * PIXELS) if size else 0 for size in sizes)
     return Picture("data:image/svg+xml;base64," + base64.b64encode(_minified(found)).decode(), width, height)
 
 
@@ -203,10 +172,9 @@ def _minified(svg: bytes) -> bytes:
 
 
 def _scope(runs: Sequence[Result]) -> str:
-    """How much was run, in a sentence."""
-    methods, data = ({getattr(run.key, what) for run in runs} for what in ("method", "data"))
     if not runs:
         return "No run has finished."
+    methods, data = ({getattr(run.key, what) for run in runs} for what in ("method", "data"))
     return f"{counted(len(runs), 'run')} of {counted(len(methods), 'method')} on {join_names(sorted(data))}."
 
 

@@ -71,11 +71,6 @@ class Row:
     title: str  # with the number of homes
     lines: tuple[Line, ...]
 
-    @property
-    def seeds(self) -> str:
-        """How many seeds a line is the mean of, in words."""
-        return seed_count(len(line.runs) for line in self.lines)
-
 
 def rows(
     runs: Sequence[Result], part: str, *, methods: Sequence[str] = (), lines: Sequence[str] = ()
@@ -88,9 +83,8 @@ def rows(
         check_name("method", method, method_of.values())
     for line in lines:
         check_name("line", line, method_of)
-    kept = sorted(
-        label for label, its in method_of.items() if not (methods or lines) or its in methods or label in lines
-    )
+    chosen = [label for label, method in method_of.items() if method in methods or label in lines]
+    kept = sorted(chosen if methods or lines else method_of)
     if len(kept) > MAX_LINES:
         raise DataError(
             f"{len(kept)} lines are too many for one figure (at most {MAX_LINES}); choose methods with --methods A,B, "
@@ -111,15 +105,13 @@ def curves_layout(shown: Sequence[tuple[str, Row]], *, metrics: Sequence[str] = 
         check_name("metric", metric, METRICS)
     styles = line_styles({line.label: line.method for _, row in shown for line in row.lines})
     parts = len({part for part, _ in shown})
-    blocks = [
-        Block(
-            f"{part.capitalize() + ': ' if parts > 1 else ''}{row.title}: {row.seeds}",
-            tuple(Panel(partial(_panel, row=row, styles=styles, metric=metric, part=part)) for metric in metrics),
-        )
-        for part, row in shown
-    ]
-    columns = min(len(metrics), 3)
-    return Layout(tuple(blocks), styles, _note([row for _, row in shown], metrics), columns=columns, left=0.92)
+    blocks = []
+    for part, row in shown:
+        panels = [Panel(partial(_panel, row=row, styles=styles, metric=metric, part=part)) for metric in metrics]
+        heading = f"{row.title}: {seed_count(len(line.runs) for line in row.lines)}"
+        blocks.append(Block(f"{part.capitalize()}: {heading}" if parts > 1 else heading, tuple(panels)))
+    note = _note([row for _, row in shown], metrics)
+    return Layout(tuple(blocks), styles, note, columns=min(len(metrics), 3), left=0.92)
 
 
 def check_name(kind: str, name: str, known: Iterable[str]) -> None:
@@ -188,7 +180,6 @@ def _measured(run: Result, part: str) -> pd.DataFrame:
 
 
 def _panel(axes: Axes, *, row: Row, styles: Mapping[str, LineStyle], metric: str, part: str) -> None:
-    """One metric on one data set."""
     every, finished, ends = [np.empty(0)], [np.empty(0)], []
     for line in row.lines:
         style = styles[line.label]
@@ -224,7 +215,6 @@ def _scale(axes: Axes, metric: str, values: Floats, finished: Floats) -> None:
 
 
 def _note(shown: Sequence[Row], metrics: Sequence[str]) -> str:
-    """What the marks of this figure mean."""
     lines = [line.runs for row in shown for line in row.lines]
     note = "Line: mean over seeds; band: smallest to largest seed." if max(map(len, lines)) > 1 else "Line: one seed."
     if any(run.stopped_early for runs in lines for run in runs):

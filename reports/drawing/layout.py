@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import matplotlib.style
 import numpy as np
@@ -75,6 +75,8 @@ RC_STYLE: list[str | dict[str, object]] = [
     {"axes.spines.top": False, "axes.spines.right": False, "axes.labelsize": 8, "xtick.labelsize": 8},
     {"ytick.labelsize": 8, "axes.titlesize": 9, "lines.linewidth": 1.5, "lines.markersize": 3.5},
 ]
+LEGEND: dict[str, Any] = {"fontsize": TYPE, "frameon": False, "borderaxespad": 0, "borderpad": 0}
+LEGEND |= {"handlelength": 3.2, "columnspacing": 1.5}
 # Inches.
 WIDTH = {1: 5.8, 2: 8.4, 3: 10.0}  # of a wide figure, by its columns
 PHONE = 3.9
@@ -152,19 +154,12 @@ def draw(layout: Layout, *, phone: bool = False) -> Figure:
             figure.text(RIGHT / width, below / height, "\n".join(note), fontsize=TYPE, va="top", linespacing=1.4)
         if labels:
             handles = [Line2D([], [], **style.line, markersize=style.size) for style in layout.styles.values()]
-            figure.legend(
-                handles,
-                ["\n".join(label) for label in labels],
-                loc="upper left",
-                bbox_to_anchor=(RIGHT / width, legend / height),
-                ncols=legend_columns,
-                fontsize=TYPE,
-                frameon=False,
-                borderaxespad=0,
-                borderpad=0,
-                handlelength=3.2,
-                columnspacing=1.5,
-            )
+            where: dict[str, Any] = {
+                "loc": "upper left",
+                "bbox_to_anchor": (RIGHT / width, legend / height),
+                "ncols": legend_columns,
+            }
+            figure.legend(handles, ["\n".join(label) for label in labels], **where, **LEGEND)
     return figure
 
 
@@ -211,7 +206,8 @@ def add_labels(axes: Axes, points: Sequence[Label], *, along: Sequence[Label] = 
     """
     points = [point for point in points if math.isfinite(point.x) and math.isfinite(point.y)]
     spots = [_spot(axes, point) for point in points]
-    room = _room(axes)
+    scale, box = 72 / axes.figure.dpi, axes.get_window_extent()
+    room = (box.x0 * scale, box.y0 * scale, box.x1 * scale, box.y1 * scale)
     taken = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in spots]
     lines = [(room[0], y - 1, room[2], y + 1) for _, y in (_spot(axes, line) for line in along)]
     for number, line in enumerate(along):
@@ -219,29 +215,23 @@ def add_labels(axes: Axes, points: Sequence[Label], *, along: Sequence[Label] = 
         wide, high = text_size(line.text)
         steps = [(x + shift * wide, y + side) for shift in range(4) for side in (1.0, -1.0 - high)]
         tried = [(left, low, left + wide, low + high) for left, low in steps]
-        others = [*taken, *lines[:number], *lines[number + 1 :]]
-        box = min(tried, key=lambda each: (round(_covered(each, others, room), 6), tried.index(each)))
-        taken.append(box)
-        _write(axes, line, (x, y), box, far=False)
+        chosen = _least_covered(tried, [*taken, *lines[:number], *lines[number + 1 :]], room)
+        taken.append(tried[chosen])
+        _write(axes, line, (x, y), tried[chosen], far=False)
     taken += lines
     # The crowded ones first: those alone find a place anyway.
-    order = sorted(range(len(points)), key=lambda n: (_nearest(spots, n), spots[n]))
-    for number in order:
+    for number in sorted(range(len(points)), key=lambda n: (_nearest(spots, n), spots[n])):
         point, (x, y) = points[number], spots[number]
-        size = text_size(point.text)
-        tried = [_box(x, y, size, side, ring * DOT) for ring, side in product(RINGS, SIDES)]
-        others = taken[:number] + taken[number + 1 :]  # a name may touch its own dot
-        chosen = min(range(len(tried)), key=lambda n: (round(_covered(tried[n], others, room), 6), n))
-        box = tried[chosen]
-        taken.append(box)
-        _write(axes, point, (x, y), box, far=chosen >= len(SIDES))
+        tried = [_box(x, y, text_size(point.text), side, ring * DOT) for ring, side in product(RINGS, SIDES)]
+        chosen = _least_covered(tried, taken[:number] + taken[number + 1 :], room)  # a name may touch its own dot
+        taken.append(tried[chosen])
+        _write(axes, point, (x, y), tried[chosen], far=chosen >= len(SIDES))
 
 
 def text_size(text: str) -> tuple[float, float]:
     """Width and height in points."""
     lines = text.split("\n")
-    wide = 72 * max(inches(line, LABEL) for line in lines)
-    return wide + 1, LINE * LABEL * len(lines)
+    return 72 * max(inches(line, LABEL) for line in lines) + 1, LINE * LABEL * len(lines)
 
 
 def _write(axes: Axes, point: Label, spot: tuple[float, float], box: Box, *, far: bool) -> None:
@@ -266,13 +256,6 @@ def _spot(axes: Axes, point: Label) -> tuple[float, float]:
     return float(x), float(y)
 
 
-def _room(axes: Axes) -> Box:
-    """The panel on the figure, in points."""
-    scale = 72 / axes.figure.dpi
-    box = axes.get_window_extent()
-    return box.x0 * scale, box.y0 * scale, box.x1 * scale, box.y1 * scale
-
-
 def _box(x: float, y: float, size: tuple[float, float], side: tuple[int, int], away: float) -> Box:
     """The place of a text of this size at a side of a point."""
     wide, high = size
@@ -281,11 +264,14 @@ def _box(x: float, y: float, size: tuple[float, float], side: tuple[int, int], a
     return middle_x - wide / 2, middle_y - high / 2, middle_x + wide / 2, middle_y + high / 2
 
 
-def _covered(box: Box, taken: Sequence[Box], room: Box) -> float:
-    """How much of a place is taken or lies outside."""
-    inside = _overlap(box, room)
-    outside = (box[2] - box[0]) * (box[3] - box[1]) - inside
-    return 10 * max(outside, 0.0) + sum(_overlap(box, other) for other in taken)
+def _least_covered(tried: Sequence[Box], taken: Sequence[Box], room: Box) -> int:
+    """The first of the places of which least is taken or lies outside of the room."""
+
+    def covered(box: Box) -> float:
+        outside = (box[2] - box[0]) * (box[3] - box[1]) - _overlap(box, room)
+        return round(10 * max(outside, 0.0) + sum(_overlap(box, other) for other in taken), 6)
+
+    return min(range(len(tried)), key=lambda n: covered(tried[n]))
 
 
 def _overlap(a: Box, b: Box) -> float:

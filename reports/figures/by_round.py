@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -49,7 +49,7 @@ def federated(inputs: Inputs, role: Role) -> Drawing:
         "In the paper FedGNN diverges and FedRule does not. Here the methods have their defaults, with Adam on the "
         "server; docs/federated.md has the paper's setting, with Adam on the clients."
     )
-    return _drawing(group, lambda label: label, notes)
+    return _drawing(group, {}, notes)
 
 
 def encoders(inputs: Inputs) -> Drawing:
@@ -69,38 +69,33 @@ def encoders(inputs: Inputs) -> Drawing:
         for run in best
     }
     absent = [name for encoder, name in ENCODERS.items() if encoder not in there]
-    return _drawing(RunGroup(tuple(best)), named.__getitem__, [f"Not run: {', '.join(absent)}."] if absent else [])
+    return _drawing(RunGroup(tuple(best)), named, [f"Not run: {', '.join(absent)}."] if absent else [])
 
 
-def _drawing(group: RunGroup, named: Callable[[str], str], notes: Sequence[str]) -> Drawing:
-    shown = {part: _renamed(rows(group.runs, part)[0], named) for part in PARTS}
+def _drawing(group: RunGroup, named: Mapping[str, str], notes: Sequence[str]) -> Drawing:
+    """`named` are other labels; a renamed line gets a colour of its own."""
+    shown = {}
+    for part in PARTS:
+        row = rows(group.runs, part)[0]
+        names = [(line, named.get(line.label, "")) for line in row.lines]
+        lines = [replace(line, label=name, method=name) if name else line for line, name in names]
+        shown[part] = replace(row, lines=tuple(lines))
     about = About(_caption(shown["train"], shown["test"]), run_files(group.runs), RUN, tuple(notes))
     return Drawing(curves_layout(list(shown.items())), about)
 
 
-def _renamed(row: Row, named: Callable[[str], str]) -> Row:
-    """With other labels; a renamed line gets a colour of its own."""
-    lines = [
-        line if named(line.label) == line.label else replace(line, label=named(line.label), method=named(line.label))
-        for line in row.lines
-    ]
-    return replace(row, lines=tuple(lines))
-
-
 def _caption(train: Row, test: Row) -> str:
     """Where each line ends, and whose loss rises at the end."""
-    ends = []
-    for line in test.lines:
-        auc = [run.curve("auc")[-1, 1] for run in line.runs if len(run.curve("auc"))]
-        if auc:
-            ends.append(f"{line.label} {sum(auc) / len(auc):.3f}")
+    ends = [
+        f"{line.label} {sum(auc) / len(auc):.3f}"
+        for line in test.lines
+        if (auc := [curve[-1, 1] for run in line.runs if len(curve := run.curve("auc"))])
+    ]
     caption = f"Test AUC at the end: {', '.join(ends)}." if ends else ""
-    rising, diverging = _rising(test), _rising(train)
-    for names, why in (
-        ([name for name in rising if name not in diverging], "while that of training does not: overfitting"),
-        ([name for name in rising if name in diverging], "and so does that of training: divergence"),
-    ):
-        if names:
+    diverging = _rising(train)
+    reasons = {False: "while that of training does not: overfitting", True: "and so does that of training: divergence"}
+    for diverges, why in reasons.items():
+        if names := [name for name in _rising(test) if (name in diverging) == diverges]:
             caption += f" The test loss of {', '.join(names)} ends more than a fifth above its lowest point, {why}."
     return caption.strip()
 
@@ -159,12 +154,10 @@ def _swept_runs(inputs: Inputs) -> set[int]:
         if run.overrides.parameters.keys() <= {RATE} and math.isfinite(_rate(run))
     ]
     for group in group_runs(candidates):
-        rates: dict[tuple[str, int], dict[float, list[int]]] = {}
+        rates: dict[tuple[str, int], set[float]] = {}
         for run in group.runs:
-            rates.setdefault((run.key.method, run.key.curves), {}).setdefault(_rate(run), []).append(id(run))
-        for by_rate in rates.values():
-            if len(by_rate) > 1:
-                found |= {each for runs in by_rate.values() for each in runs}
+            rates.setdefault((run.key.method, run.key.curves), set()).add(_rate(run))
+        found |= {id(run) for run in group.runs if len(rates[run.key.method, run.key.curves]) > 1}
     return found
 
 
@@ -204,11 +197,10 @@ def _rates_panel(axes: Axes, *, ends: Ends, metric: str, styles: Mapping[str, Li
     _scale(axes, metric, [end for each in ends.values() for end in each])
     limits = axes.get_ylim()
     for method, each in ends.items():
-        for end in each:
+        for end in (end for end in each if end.diverged):  # on the edge where the value is beyond it or not finite
             value = end.values[metric]
-            if end.diverged:  # on the edge where the value is beyond it or not finite
-                y = min(max(value, limits[0]), limits[1]) if math.isfinite(value) else limits[metric != "auc"]
-                draw_cross(axes, end.rate, y, styles[method].colour)
+            y = min(max(value, limits[0]), limits[1]) if math.isfinite(value) else limits[metric != "auc"]
+            draw_cross(axes, end.rate, y, styles[method].colour)
     axes.set_ylim(limits)  # crosses at the edge would move it
 
 
@@ -259,17 +251,14 @@ def _gap_notes(data: str, ends: Ends) -> list[str]:
 def _note(ends: Sequence[End]) -> str:
     note = "Everything else at the defaults. Line: mean over seeds; band: smallest to largest seed."
     if any(end.diverged for end in ends):
-        note += (
-            " Cross: a run that stopped before its last round, or whose loss or ranks are not finite; its last model "
-        )
-        note += "counts."
+        cross = "a run that stopped before its last round, or whose loss or ranks are not finite"
+        note += f" Cross: {cross}; its last model counts."
     if not all(math.isfinite(value) for end in ends for value in end.values.values()):
         note += " A line has a gap where a seed is not finite."
     return note
 
 
 def _by_rate(ends: Sequence[End]) -> dict[float, list[End]]:
-    """The seeds of a method, by growing rate."""
     return {rate: [end for end in ends if end.rate == rate] for rate in sorted({end.rate for end in ends})}
 
 

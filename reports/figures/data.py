@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -73,21 +74,25 @@ def example_home(inputs: Inputs) -> Drawing:
 
 def home_counts(inputs: Inputs) -> Drawing:
     """Devices and rules per home of each data set, the largest version of it."""
+    homes = {each.file: sum(each.devices_per_home.values()) for each in inputs.summaries}
     largest: dict[str, DatasetSummary] = {}
-    for summary in sorted(inputs.summaries, key=lambda each: (-_homes(each), each.file)):
+    for summary in sorted(inputs.summaries, key=lambda each: (-homes[each.file], each.file)):
         largest.setdefault(summary.data, summary)
-    shown = sorted(largest.values(), key=lambda each: (-_homes(each), each.data))[:MAX_DATA]
+    shown = sorted(largest.values(), key=lambda each: (-homes[each.file], each.data))[:MAX_DATA]
     if not shown:
         raise Missing("no data set has been summarized", BUILD)
     styles = line_styles({summary.data: summary.data for summary in shown})
-    panels = (
-        Panel(partial(_panel, counts={p.data: p.devices_per_home for p in shown}, styles=styles), "devices per home"),
-        Panel(partial(_panel, counts={p.data: p.rules_per_home for p in shown}, styles=styles), "rules per home"),
-    )
+    counts = {
+        "devices per home": {each.data: each.devices_per_home for each in shown},
+        "rules per home": {each.data: each.rules_per_home for each in shown},
+    }
+    panels = tuple(Panel(partial(_panel, counts=each, styles=styles), title) for title, each in counts.items())
     note = "Line: share of homes with at most so many. Farther right: larger homes."
     layout = Layout((Block("", panels),), styles, note, columns=2, height=2.4, left=0.7)
+    sizes = [(each.data, _median(each.devices_per_home), _median(each.rules_per_home)) for each in shown]
+    medians = [f"{data} {devices:,} devices and {rules:,} rules" for data, devices, rules in sizes]
     sources = tuple(sorted(f"{SUMMARIES}/{summary.file}" for summary in shown))
-    return Drawing(layout, About(_sizes_caption(shown), sources, BUILD))
+    return Drawing(layout, About(f"The median home has: {'; '.join(medians)}.", sources, BUILD))
 
 
 def draw_graph(axes: Axes, *, names: Sequence[str], edges: Sequence[Edge]) -> None:
@@ -226,7 +231,8 @@ def _preferred(summaries: Sequence[DatasetSummary]) -> DatasetSummary | None:
 
 def _edges(home: ExampleHome) -> list[Edge]:
     """Rules with a row in the matrix first, then the first recommendation."""
-    numbers = {item: str(n) for n, (item, has) in enumerate(_own(home), start=1) if has}
+    own = list(zip(home.items, home.rows[0].has, strict=True))
+    numbers = {item: str(n) for n, (item, has) in enumerate(own, start=1) if has}
     position = {device: n for n, device in enumerate(home.devices)}
     rules = [
         Edge(
@@ -239,15 +245,11 @@ def _edges(home: ExampleHome) -> list[Edge]:
     ]
     rules = sorted(rules, key=lambda edge: int(edge.mark or len(home.items) + 1))[:MAX_EDGES]
     first = {device.type: n for n, device in reversed(list(enumerate(home.devices)))}
-    lacking = [item for item, has in _own(home) if not has and _feasible(item, home)]
+    lacking = [item for item, has in own if not has and _feasible(item, home)]
     return rules + [
         Edge(first[item.trigger_type], first[item.action_type], (item.trigger_state, item.action), "?")
         for item in lacking[:1]
     ]
-
-
-def _own(home: ExampleHome) -> list[tuple[TypedRule, bool]]:
-    return list(zip(home.items, home.rows[0].has, strict=True))
 
 
 def _feasible(item: TypedRule, home: ExampleHome) -> bool:
@@ -268,30 +270,22 @@ def _caption(summary: DatasetSummary, home: ExampleHome, edges: Sequence[Edge]) 
         f"In the user-item matrix its rules are marks in its column ({marks} shown here, next to "
         f"{counted(len(home.rows) - 1, 'other home')}); in its graph they are edges."
     )
+    said = {e: f"“{' → '.join(e.words)}” from {names[e.trigger]} to {names[e.action]}" for e in (*known[:1], *new[:1])}
     if known and known[0].mark:
-        caption += f" Row {known[0].mark} is the edge {_edge_text(known[0], names)}."
+        caption += f" Row {known[0].mark} is the edge {said[known[0]]}."
     if new:
-        caption += (
-            f" To recommend is to fill in a question mark or to add an edge, such as {_edge_text(new[0], names)}."
-        )
+        caption += f" To recommend is to fill in a question mark or to add an edge, such as {said[new[0]]}."
     types = [device.type for device in home.devices]
     if twins := sorted({each for each in types if types.count(each) > 1}):
         caption += f" Only the graph distinguishes the devices of type {', '.join(twins)}."
     return caption
 
 
-def _edge_text(edge: Edge, names: Sequence[str]) -> str:
-    state, action = edge.words
-    return f"“{state} → {action}” from {names[edge.trigger]} to {names[edge.action]}"
-
-
 def _notes(home: ExampleHome, edges: Sequence[Edge]) -> tuple[str, ...]:
     shown = [edge for edge in edges if not edge.recommended]
-    notes = []
-    if left_out := len(home.rules) - len(shown):
-        notes.append(f"{left_out} of the home's {len(home.rules)} rules are not drawn in its graph.")
-    if unmarked := sum(not edge.mark for edge in shown):
-        notes.append(f"Edges without a number ({unmarked}) have no row in this excerpt of the matrix.")
+    left_out, unmarked = len(home.rules) - len(shown), sum(not edge.mark for edge in shown)
+    notes = [f"{left_out} of the home's {len(home.rules)} rules are not drawn in its graph."] if left_out else []
+    notes += [f"Edges without a number ({unmarked}) have no row in this excerpt of the matrix."] if unmarked else []
     return tuple(notes)
 
 
@@ -308,7 +302,7 @@ def _matrix(axes: Axes, *, home: ExampleHome) -> None:
         axes.text(x, bottom - ROW / 2, f"{row.rules}", ha="center", va="center", fontsize=6.5, color=INK)
     axes.text(wide, top + 0.2, "homes", ha="right", fontsize=7.5, color=INK)
     axes.text(2.5 * BADGE, bottom - ROW / 2, "rules in all", va="center", fontsize=7.5, color=INK, style="italic")
-    for number, (item, owned) in enumerate(_own(home)):
+    for number, (item, owned) in enumerate(zip(home.items, home.rows[0].has, strict=True)):
         middle = top - (number + 0.5) * ROW
         axes.plot([0, wide], [middle - ROW / 2] * 2, color=SEPARATOR, linewidth=0.6)
         feasible = _feasible(item, home)
@@ -344,23 +338,8 @@ def _panel(axes: Axes, *, counts: Mapping[str, Mapping[int, int]], styles: Mappi
     axes.set_ylabel("share of homes")
 
 
-def _sizes_caption(shown: Sequence[DatasetSummary]) -> str:
-    """The median home of each data set."""
-    middle = [
-        f"{p.data} {_median(p.devices_per_home):,} devices and {_median(p.rules_per_home):,} rules" for p in shown
-    ]
-    return f"The median home has: {'; '.join(middle)}."
-
-
 def _median(homes: Mapping[int, int]) -> int:
     """The median: the smallest size that at least half of the homes do not exceed."""
-    half, so_far = sum(homes.values()) / 2, 0
-    for size in sorted(homes):
-        so_far += homes[size]
-        if so_far >= half:
-            return size
-    return 0
-
-
-def _homes(summary: DatasetSummary) -> int:
-    return sum(summary.devices_per_home.values())
+    sizes = sorted(homes)
+    so_far = accumulate(homes[size] for size in sizes)
+    return next((size for size, many in zip(sizes, so_far, strict=True) if 2 * many >= sum(homes.values())), 0)

@@ -11,19 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from datasets.common.errors import DataError
-from reports.boards import (
-    CONFIDENCE,
-    TIE_TEST,
-    RankedBoard,
-    data_name,
-    family_of,
-    main_rows,
-    ranked_board,
-    runs_of,
-    seeds_of,
-    short_title,
-    with_rows,
-)
+from reports import boards
 from reports.drawing.layout import Block, Layout, Panel, inches, wrap_label
 from reports.drawing.styles import FAINT, FAMILY_STYLES, INK, legend
 from reports.inputs import IFTTT, WYZE, Inputs, RunGroup, group_runs, is_ranking, select_runs
@@ -35,8 +23,8 @@ MAX_ROWS = 14  # beyond that, methods are shown with their defaults only
 LETTERS = 20  # per line of a label
 ROW, LINE, BESIDE = 0.22, 0.13, 0.22  # inches: a row of one line, each further line, the space beside a label
 NOTE = (
-    f"Dot: mean over seeds; bar: {CONFIDENCE} interval over resampled homes. Number: group of methods that cannot be "
-    f"told apart from the first of the group ({TIE_TEST})."
+    f"Dot: mean over seeds; bar: {boards.CONFIDENCE} interval over resampled homes. Number: group of methods that "
+    f"cannot be told apart from the first of the group ({boards.TIE_TEST})."
 )
 
 
@@ -44,7 +32,7 @@ NOTE = (
 class PanelBoard:
     """What one panel shows."""
 
-    ranking: RankedBoard
+    ranking: boards.RankedBoard
     families: dict[str, str]  # of each label
     left_out: int = 0  # rows with other settings
 
@@ -65,18 +53,18 @@ def intervals(inputs: Inputs) -> Drawing:
         for each in shown
         if each.left_out
     ]
-    panels = [Panel(partial(_panel, board=each), short_title(each.ranking.board)) for each in shown]
-    labels = [label for each in shown for label in each.ranking.ordered]
-    boards = [each.ranking.board for each in shown]
+    panels = [Panel(partial(_panel, board=each), boards.short_title(each.ranking.board)) for each in shown]
+    labels = [_wrapped(label) for each in shown for label in each.ranking.ordered]
+    lists = [each.ranking.board for each in shown]
     layout = Layout(
         (Block("", tuple(panels)),),
         legend(family for each in shown for family in each.families.values()),
-        f"{NOTE} {'; '.join(f'{board.data}: {seeds_of(board)}' for board in boards)}.",
+        f"{NOTE} {'; '.join(f'{board.data}: {boards.seeds_of(board)}' for board in lists)}.",
         columns=min(len(panels), 2),
         height=max(_height(each.ranking.ordered) for each in shown),
-        left=max(map(_inches, labels)) + BESIDE,
+        left=max(0.3, *(inches(line) for label in labels for line in label.split("\n"))) + BESIDE,
     )
-    sources = run_files([run for board in boards for _, run in board.runs])
+    sources = run_files([run for board in lists for _, run in board.runs])
     caption = " ".join(_caption(each.ranking) for each in shown)
     return Drawing(layout, About(caption, sources, RUN, tuple(notes)))
 
@@ -89,23 +77,19 @@ def _main_groups(inputs: Inputs) -> list[RunGroup]:
         key = group.runs[0].key
         if key.track != "types" or key.split["split"] != "holdout" or key.data in {each.data for each in found}:
             continue
-        if key.data not in others or _methods(group) > _methods(others[key.data]):
+        if key.data not in others or group.methods > others[key.data].methods:
             others[key.data] = group
-    ordered = sorted(others.values(), key=lambda group: (-_methods(group), group.data))
+    ordered = sorted(others.values(), key=lambda group: (-group.methods, group.data))
     return [*found, *ordered][:MAX_PANELS]
-
-
-def _methods(group: RunGroup) -> int:
-    return len({run.key.method for run in group.runs})
 
 
 def _panel_board(inputs: Inputs, group: RunGroup) -> PanelBoard:
     board = group.board("ranking")
     every = board.methods()
-    kept = every if len(every) <= MAX_ROWS else main_rows(board)
-    board = with_rows(board, kept)
-    families = {label: family_of(runs_of(board, label)[0]) for label in kept}
-    return PanelBoard(ranked_board(inputs, board, METRIC), families, len(every) - len(kept))
+    kept = every if len(every) <= MAX_ROWS else boards.main_rows(board)
+    board = boards.with_rows(board, kept)
+    families = {label: boards.family_of(boards.runs_of(board, label)[0]) for label in kept}
+    return PanelBoard(boards.ranked_board(inputs, board, METRIC), families, len(every) - len(kept))
 
 
 def _panel(axes: Axes, *, board: PanelBoard) -> None:
@@ -139,26 +123,19 @@ def _wrapped(label: str) -> str:
     return wrap_label(label, LETTERS)
 
 
-def _inches(label: str) -> float:
-    return max(0.3, *map(inches, _wrapped(label).split("\n")))
-
-
 def _height(labels: Sequence[str]) -> float:
     """Inches of all rows, each as high as the highest label needs."""
     lines = max(_wrapped(label).count("\n") + 1 for label in labels)
     return max(len(labels) * (ROW + LINE * (lines - 1)), 1.2)
 
 
-def _caption(ranking: RankedBoard) -> str:
-    """The leader, its lead, and the methods that are tied with it."""
-    table = ranking.table
-    first = table.iloc[0]
-    low_to_high = f"{first['low']:.4f} to {first['high']:.4f}"
-    text = f"On {data_name(ranking.board)} {first['method']} leads with {first[METRIC]:.4f} ({low_to_high})"
-    if len(table) == 1:
+def _caption(ranking: boards.RankedBoard) -> str:
+    first, *others = ranking.table.to_dict("records")
+    text = f"On {boards.data_name(ranking.board)} {first['method']} leads with {first[METRIC]:.4f}"
+    text += f" ({first['low']:.4f} to {first['high']:.4f})"
+    if not others:
         return f"{text}; nothing else was run there."
-    second = table.iloc[1]
-    text += f", {first[METRIC] - second[METRIC]:.4f} ahead of {second['method']}"
+    text += f", {first[METRIC] - others[0][METRIC]:.4f} ahead of {others[0]['method']}"
     if ranking.tied:
         return f"{text}; it cannot be told apart from {', '.join(ranking.tied)}."
     return f"{text}, {'a significant difference' if ranking.clear else 'but on one seed only'}."

@@ -25,7 +25,6 @@ HIT_RATE_AT_40 = 0.91  # of GraphRule on Wyze, section 4.2 of the paper; its oth
 FORMULATIONS = ("graphrank", "graphrule", "mf", "gcmc", "ease", "popularity")
 LINE = "Line: mean over seeds; band: smallest to largest seed. Only rules that some training home has (valid filter)."
 SIZE = "devices "  # begins the name of a slice of homes
-KINDS = {"seen": "seen", "unseen": "unseen"}  # slices of rules
 FILTERED, EVERY = "mrr", "mrr, all"  # with the valid filter, and among all candidates
 WIDTH = 0.6  # of the points of one slice, in slices
 MIN_HIDDEN = 30  # rules, for a caption to name the best method of a slice
@@ -41,8 +40,13 @@ class Slice:
     """A part of the hidden rules."""
 
     name: str  # in summaries
-    title: str
+    metric: str
     hidden: int  # over all seeds of a method
+
+    @property
+    def title(self) -> str:
+        """Below its dots."""
+        return self.name.removeprefix(SIZE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +71,9 @@ def formulations(inputs: Inputs) -> Drawing:
         shown.append(board)
         notes += absent
         if role is WYZE and "graphrule" in board.methods():
-            data, ours = data_name(board), _mean_at(board, "graphrule", 40)
             notes.append(
                 f"The paper reports a hit rate of about {HIT_RATE_AT_40} at 40 for GraphRule on its own Wyze data, "
-                f"which is not public; here graphrule has {ours:.2f} on {data}."
+                f"which is not public; here graphrule has {_mean_at(board, 'graphrule', 40):.2f} on {data_name(board)}."
             )
     if not shown:
         raise Missing(f"no rankings of {', '.join(FORMULATIONS)}", RUN)
@@ -81,8 +84,7 @@ def formulations(inputs: Inputs) -> Drawing:
 def federated(inputs: Inputs, role: Role) -> Drawing:
     """Hit rates of central and federated training of the paper's network on the data of a role."""
     board, absent = _board(role, inputs, PAPER_METHODS)
-    values = [f"{label} {_mean_at(board, label, 10):.2f}" for label in _ordered(board)]
-    caption = f"Hit rate at 10: {', '.join(values)}."
+    caption = f"Hit rate at 10: {', '.join(f'{label} {rate:.2f}' for label, rate in _at_ten(board))}."
     return Drawing(_layout([board]), About(caption, run_files([run for _, run in board.runs]), RUN, absent))
 
 
@@ -95,15 +97,14 @@ def _board(role: Role, inputs: Inputs, methods: Sequence[str]) -> tuple[Board, t
 
 
 def _is_measured(run: Result) -> bool:
-    """Whether all hit rates of the figure were measured."""
     return all(math.isfinite(run.summary.get(f"hr@{n}", math.nan)) for n in range(1, LONGEST + 1))
 
 
 def _leader(board: Board) -> str:
-    best, *rest = _ordered(board)
-    others = ", ".join(f"{label} {_mean_at(board, label, 10):.2f}" for label in rest)
-    found, data = _mean_at(board, best, 10), data_name(board)
-    return f"On {data} {best} has a hit rate of {found:.2f} at 10" + (f" ({others})." if others else ".")
+    (best, found), *rest = _at_ten(board)
+    others = ", ".join(f"{label} {rate:.2f}" for label, rate in rest)
+    said = f"On {data_name(board)} {best} has a hit rate of {found:.2f} at 10"
+    return f"{said} ({others})." if others else f"{said}."
 
 
 def _layout(shown: Sequence[Board]) -> Layout:
@@ -138,9 +139,10 @@ def _mean_at(board: Board, label: str, many: int) -> float:
     return float(_curve(board, label)[:, many - 1].mean())
 
 
-def _ordered(board: Board) -> list[str]:
-    """By hit rate at 10, best first."""
-    return sorted(board.methods(), key=lambda label: (-_mean_at(board, label, 10), label))
+def _at_ten(board: Board) -> list[tuple[str, float]]:
+    """The methods with their hit rates at 10, best first."""
+    rates = [(label, _mean_at(board, label, 10)) for label in board.methods()]
+    return sorted(rates, key=lambda each: (-each[1], each[0]))
 
 
 def sizes(inputs: Inputs) -> Drawing:
@@ -171,27 +173,24 @@ def sizes(inputs: Inputs) -> Drawing:
 
 def _panels(board: Board, styles: Mapping[str, LineStyle]) -> list[Panel]:
     found = []
-    for slices, metric, title in (
-        (_by_size(board), FILTERED, "devices of the home (valid filter)"),
-        (_by_kind(board), EVERY, "rule seen in training? (no filter)"),
+    for slices, title in (
+        (_by_size(board), "devices of the home (valid filter)"),
+        (_by_kind(board), "rule seen in training? (no filter)"),
     ):
-        dots = {each: [_dot(runs_of(board, each), part.name, metric) for part in slices] for each in board.methods()}
+        dots = {label: [_dot(board, label, part) for part in slices] for label in board.methods()}
         found.append(Panel(partial(_breakdown_panel, slices=slices, dots=dots, styles=styles), title))
     return found
 
 
 def _by_size(board: Board) -> list[Slice]:
     """Home sizes with hidden rules, small ones first."""
-    names = dict.fromkeys(
-        name.split(":")[0] for _, run in board.runs for name in run.summary if name.startswith(SIZE) and ":" in name
-    )
-    slices = [Slice(name, name.removeprefix(SIZE), _hidden(board, name)) for name in names]
-    return [part for part in slices if part.hidden]
+    measured = [name for _, run in board.runs for name in run.summary if name.startswith(SIZE)]
+    names = dict.fromkeys(name.split(":")[0] for name in measured if ":" in name)
+    return [Slice(name, FILTERED, hidden) for name in names if (hidden := _hidden(board, name))]
 
 
 def _by_kind(board: Board) -> list[Slice]:
-    slices = [Slice(name, title, _hidden(board, name)) for name, title in KINDS.items()]
-    return [part for part in slices if part.hidden]
+    return [Slice(name, EVERY, hidden) for name in ("seen", "unseen") if (hidden := _hidden(board, name))]
 
 
 def _hidden(board: Board, name: str) -> int:
@@ -200,10 +199,11 @@ def _hidden(board: Board, name: str) -> int:
     return int(max(counts))
 
 
-def _dot(runs: Sequence[Result], name: str, metric: str) -> Dot:
+def _dot(board: Board, label: str, part: Slice) -> Dot:
     """Seeds are weighted by their hidden rules, which may be few."""
-    values = np.array([run.summary.get(f"{name}: {metric}", math.nan) for run in runs])
-    hidden = np.array([_count(run, f"{name}: hidden") for run in runs])
+    runs = runs_of(board, label)
+    values = np.array([run.summary.get(f"{part.name}: {part.metric}", math.nan) for run in runs])
+    hidden = np.array([_count(run, f"{part.name}: hidden") for run in runs])
     asked = values[hidden > 0]
     lost = int(np.sum(~np.isfinite(asked)))
     if lost or not len(asked):  # the mean of the other seeds would look too good
@@ -234,15 +234,15 @@ def _breakdown_panel(
 
 def _unseen_notes(board: Board) -> list[str]:
     """Methods without a score for any unseen rule."""
-    mute = []
-    for label in board.methods():
-        runs = runs_of(board, label)
-        asked = sum(_count(run, "unseen: hidden") for run in runs)
-        if asked and asked == sum(_count(run, "unseen: unanswered") for run in runs):
-            mute.append(label)
     data = data_name(board)
     if not _hidden(board, "unseen"):
         return [f"Every hidden rule of {data} was seen in training."]
+    mute = []
+    for label in board.methods():
+        runs = runs_of(board, label)
+        hidden, unanswered = (sum(_count(run, f"unseen: {what}") for run in runs) for what in ("hidden", "unanswered"))
+        if hidden and hidden == unanswered:
+            mute.append(label)
     return [f"On {data} {', '.join(mute)} cannot score unseen rules, which counts as 0."] if mute else []
 
 
@@ -250,37 +250,28 @@ def _lost_notes(board: Board) -> list[str]:
     """Methods without a dot in a slice because some seed is not finite."""
     found = [
         f"{label}, {part.name} ({dot.lost} of {seed_count([len(runs_of(board, label))])})"
-        for slices, metric in ((_by_size(board), FILTERED), (_by_kind(board), EVERY))
-        for part in slices
+        for part in (*_by_size(board), *_by_kind(board))
         for label in board.methods()
-        if (dot := _dot(runs_of(board, label), part.name, metric)).lost
+        if (dot := _dot(board, label, part)).lost
     ]
     return [f"Not finite on {data_name(board)}, and so without a dot: {'; '.join(found)}."] if found else []
 
 
 def _caption(board: Board) -> str:
     """The best method on the smallest and the largest homes and on unseen rules, where there are enough rules."""
-    data = data_name(board)
-    parts = [(part, FILTERED, f"in homes with {part.title} devices") for part in _by_size(board)]
+    parts = [(part, f"in homes with {part.title} devices") for part in _by_size(board)]
     enough = [each for each in parts if each[0].hidden >= MIN_HIDDEN]
-    unseen = [(part, EVERY, "on unseen rules") for part in _by_kind(board) if part.name == "unseen"]
-    chosen = [*enough[:1], *enough[1:][-1:], *(each for each in unseen if each[0].hidden >= MIN_HIDDEN)]
-    says = [
-        f"{best[0]} ({best[1]:.3f}) {where} ({part.hidden:,} hidden rules)"
-        for part, metric, where in chosen
-        if (best := _best(board, part, metric))
-    ]
-    few = [f"{where} ({part.hidden:,})" for part, _, where in [*parts, *unseen] if part.hidden < MIN_HIDDEN]
-    said = (
-        f"On {data} the best are {', '.join(says)}." if says else f"On {data} no slice has {MIN_HIDDEN} hidden rules."
-    )
+    unseen = [(part, "on unseen rules") for part in _by_kind(board) if part.name == "unseen"]
+    best = []
+    for part, where in (*enough[:1], *enough[1:][-1:], *(each for each in unseen if each[0].hidden >= MIN_HIDDEN)):
+        means = [(_dot(board, label, part).mean, label) for label in board.methods()]
+        if there := [each for each in means if math.isfinite(each[0])]:
+            mean, label = max(there)
+            best.append(f"{label} ({mean:.3f}) {where} ({part.hidden:,} hidden rules)")
+    few = [f"{where} ({part.hidden:,})" for part, where in (*parts, *unseen) if part.hidden < MIN_HIDDEN]
+    said = f"the best are {', '.join(best)}." if best else f"no slice has {MIN_HIDDEN} hidden rules."
+    said = f"On {data_name(board)} {said}"
     return f"{said} Too few hidden rules to name the best: {', '.join(few)}." if few else said
-
-
-def _best(board: Board, part: Slice, metric: str) -> tuple[str, float] | None:
-    means = {label: _dot(runs_of(board, label), part.name, metric).mean for label in board.methods()}
-    there = {label: mean for label, mean in means.items() if math.isfinite(mean)}
-    return max(there.items(), key=lambda item: (item[1], item[0])) if there else None
 
 
 def _count(run: Result, name: str) -> float:

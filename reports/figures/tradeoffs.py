@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from matplotlib.axes import Axes
@@ -12,18 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
-from reports.boards import (
-    FEDERATED,
-    data_name,
-    family_of,
-    main_rows,
-    ranking_of,
-    runs_of,
-    seeds_of,
-    sends,
-    short_title,
-    with_rows,
-)
+from reports import boards
 from reports.drawing.layout import Block, Label, Layout, Panel, add_labels, wrap_label
 from reports.drawing.styles import DASHES, FAMILY_STYLES, LineStyle, legend
 from reports.inputs import IFTTT, WYZE, Inputs, Role, select_runs
@@ -33,7 +22,7 @@ from reports.text.formats import seed_count, short_number
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}
 PROTOCOLS = {"ranking": "mrr", "paper": "auc"}  # in order of preference
-LINED = tuple(family for family in FAMILY_STYLES if family != FEDERATED)  # each has its own dashes
+LINED = tuple(family for family in FAMILY_STYLES if family != boards.FEDERATED)  # each has its own dashes
 LETTERS = 22  # per line of a label
 MAX_TICKS = 5
 CLOSE = 0.95  # of the best accuracy
@@ -49,12 +38,6 @@ class Point:
     accuracy: float
     seeds: int = 1
     broken: int = 0  # seeds without a finite accuracy or, where other seeds have one, cost
-
-    @property
-    def lost(self) -> str:
-        """Its name in a note that it is not drawn; with the number of broken seeds where others are fine."""
-        some = 0 < self.broken < self.seeds
-        return f"{self.label} ({self.broken} of {seed_count([self.seeds])})" if some else self.label
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,14 +55,14 @@ def points(board: Board, metric: str, cost: Callable[[Result], float]) -> list[P
     """One per row, in the order of the board."""
     found = []
     for label in board.methods():
-        runs = runs_of(board, label)
+        runs = boards.runs_of(board, label)
         accuracies, costs = [run.summary.get(metric, math.nan) for run in runs], [cost(run) for run in runs]
         has_cost = any(map(math.isfinite, costs))  # a central method sends nothing, which is fine
-        broken = sum(
-            not math.isfinite(accuracy) or (has_cost and not math.isfinite(each))
-            for accuracy, each in zip(accuracies, costs, strict=True)
-        )
-        found.append(Point(label, family_of(runs[0]), _mean(costs), _mean(accuracies), len(runs), broken))
+        needed = zip(accuracies, costs if has_cost else accuracies, strict=True)
+        broken = sum(not all(map(math.isfinite, each)) for each in needed)
+        # Not finite where a seed is not: the others alone would look too good.
+        cost_mean, accuracy_mean = sum(costs) / len(costs), sum(accuracies) / len(accuracies)
+        found.append(Point(label, boards.family_of(runs[0]), cost_mean, accuracy_mean, len(runs), broken))
     return found
 
 
@@ -90,7 +73,7 @@ def seconds(run: Result) -> float:
 
 def sent(run: Result) -> float:
     """Bytes that a client sends over the whole training, mean over clients: in a round only its cohort sends."""
-    if not sends(run):
+    if not boards.sends(run):
         return math.nan
     homes = float(run.counts.get("homes") or max(row.get("clients", 1.0) for row in run.history))
     rounds = sum(row.get("sent_bytes", 0.0) * row.get("clients", homes) for row in run.history)
@@ -108,9 +91,9 @@ def in_seconds(value: float) -> str:
     """90 s, 5 min, 3 h."""
     if value >= 2 * 3600:
         return f"{short_number(value / 3600, 3)} h"
-    return (
-        f"{short_number(value / 60, 3)} min" if value >= 120 else f"{short_number(value, 3 if value >= 100 else 2)} s"
-    )
+    if value >= 2 * 60:
+        return f"{short_number(value / 60, 3)} min"
+    return f"{short_number(value, 3 if value >= 100 else 2)} s"
 
 
 def front(shown: Sequence[Point]) -> list[Point]:
@@ -122,29 +105,24 @@ def front(shown: Sequence[Point]) -> list[Point]:
     return kept
 
 
-def _mean(values: Sequence[float]) -> float:
-    """Not finite where one of the values is not: the others alone would look too good."""
-    return sum(values) / len(values)
-
-
 def time(inputs: Inputs) -> Drawing:
     """MRR against seconds of training, on smart homes and recipes."""
     parts: list[Part] = []
     notes: list[str] = []
     for role in (WYZE, IFTTT):
-        board = ranking_of(role, inputs)
+        board = boards.ranking_of(role, inputs)
         if board is None:
             notes.append(f"{role.title}: no rankings on {' or '.join(role.data)}.")
             continue
-        board = with_rows(board, main_rows(board))
+        board = boards.with_rows(board, boards.main_rows(board))
         every = points(board, "mrr", seconds)
         shown = [point for point in every if _can_be_drawn(point)]
         notes += _lost_note(board, "no time or no rank", [point for point in every if point not in shown])
         if shown:
-            panel, caption = partial(_time_panel, shown=shown), _time_caption(shown, data_name(board))
             threads = " or ".join(map(str, sorted({run.threads for _, run in board.runs})))
-            seeds = f"{seeds_of(board)}, {threads} {'thread' if threads == '1' else 'threads'}"
-            parts.append(Part(board, panel, legend(point.family for point in shown), caption, seeds))
+            seeds = f"{boards.seeds_of(board)}, {threads} {'thread' if threads == '1' else 'threads'}"
+            panel, styles = partial(_time_panel, shown=shown), legend(point.family for point in shown)
+            parts.append(Part(board, panel, styles, _time_caption(shown, boards.data_name(board)), seeds))
     if not parts:
         raise Missing("no rankings on smart homes or recipes", RUN)
     note = (
@@ -165,19 +143,23 @@ def bytes_sent(inputs: Inputs) -> Drawing:
         if board is None or not federated:
             notes.append(f"{role.title}: no federated method was run on {' or '.join(role.data)}.")
             continue
-        central = _best_of_each_family(every)
-        lost = [p for p in every if (p.family == FEDERATED and p not in federated) or not math.isfinite(p.accuracy)]
+        central = _best_central_of_each_family(every)
+        lost = [
+            p for p in every if (p.family == boards.FEDERATED and p not in federated) or not math.isfinite(p.accuracy)
+        ]
         notes += _lost_note(board, f"no bytes or no {'rank' if metric == 'mrr' else 'AUC'}", lost)
         if metric == "auc":
-            notes.append(f"{short_title(board)}: AUC by the protocol paper, since no federated method was ranked.")
+            notes.append(
+                f"{boards.short_title(board)}: AUC by the protocol paper, since no federated method was ranked."
+            )
         if not central:
-            notes.append(f"{short_title(board)}: no central method was run.")
-        board = with_rows(board, [point.label for point in (*federated, *central)])
+            notes.append(f"{boards.short_title(board)}: no central method was run.")
+        board = boards.with_rows(board, [point.label for point in (*federated, *central)])
         panel = partial(_bytes_panel, federated=federated, central=central, metric=metric)
-        styles = {FEDERATED: FAMILY_STYLES[FEDERATED]}
+        styles = {boards.FEDERATED: FAMILY_STYLES[boards.FEDERATED]}
         styles |= {f"best central method, {point.family}": _line_style(point) for point in central}
-        caption = _bytes_caption(federated, central, data_name(board), metric)
-        parts.append(Part(board, panel, styles, caption, seeds_of(board)))
+        caption = _bytes_caption(federated, central, boards.data_name(board), metric)
+        parts.append(Part(board, panel, styles, caption, boards.seeds_of(board)))
     if not parts:
         raise Missing("no federated method was run on smart homes or recipes", RUN)
     note = (
@@ -188,7 +170,7 @@ def bytes_sent(inputs: Inputs) -> Drawing:
 
 
 def _drawing(parts: Sequence[Part], note: str, notes: Sequence[str]) -> Drawing:
-    panels = tuple(Panel(part.draw, short_title(part.board)) for part in parts)
+    panels = tuple(Panel(part.draw, boards.short_title(part.board)) for part in parts)
     styles = {name: style for part in parts for name, style in part.styles.items()}
     note += f" {'; '.join(f'{part.board.data}: {part.seeds}' for part in parts)}."
     layout = Layout((Block("", panels),), styles, note, columns=len(panels), height=3.2, left=0.75)
@@ -199,25 +181,22 @@ def _drawing(parts: Sequence[Part], note: str, notes: Sequence[str]) -> Drawing:
 def _federated_board(role: Role, inputs: Inputs) -> tuple[Board | None, str]:
     """The main rows of the board with the most federated runs, by the first protocol that has any; and its metric."""
     for protocol, metric in PROTOCOLS.items():
-        group = select_runs(role, inputs, partial(_is_federated, protocol=protocol))
-        if group:
+        if group := select_runs(role, inputs, partial(_is_federated, protocol=protocol)):
             there = {id(run) for run in group.runs}
             # Runs with and without curves are on different boards: they are fitted to different rules.
-            counts = [sum(id(run) in there for _, run in board.runs) for board in inputs.boards]
-            board = inputs.boards[counts.index(max(counts))]
-            return with_rows(board, main_rows(board)), metric
+            board = max(inputs.boards, key=lambda board: sum(id(run) in there for _, run in board.runs))
+            return boards.with_rows(board, boards.main_rows(board)), metric
     return None, ""
 
 
 def _is_federated(run: Result, *, protocol: str) -> bool:
-    return run.key.protocol == protocol and sends(run) and (protocol == "paper" or not run.key.curves)
+    return run.key.protocol == protocol and boards.sends(run) and (protocol == "paper" or not run.key.curves)
 
 
-def _best_of_each_family(every: Sequence[Point]) -> list[Point]:
-    """Of the central ones."""
+def _best_central_of_each_family(every: Sequence[Point]) -> list[Point]:
     best: dict[str, Point] = {}
     for point in sorted(every, key=lambda point: (-point.accuracy, point.label)):
-        if point.family != FEDERATED and math.isfinite(point.accuracy):
+        if point.family != boards.FEDERATED and math.isfinite(point.accuracy):
             best.setdefault(point.family, point)
     return list(best.values())
 
@@ -227,10 +206,7 @@ def _time_panel(axes: Axes, *, shown: Sequence[Point]) -> None:
     _vertical(axes, [point.accuracy for point in shown], "mrr")
     best = front(shown)
     axes.plot([p.cost for p in best], [p.accuracy for p in best], color="#c4c4c4", linewidth=1.2, zorder=1)
-    for point in shown:
-        axes.plot(point.cost, point.accuracy, **FAMILY_STYLES[point.family].dot)
-    axes.set_xlabel("training", labelpad=1)
-    add_labels(axes, [_label(point) for point in shown])
+    _dots(axes, shown, "training")
 
 
 def _bytes_panel(axes: Axes, *, federated: Sequence[Point], central: Sequence[Point], metric: str) -> None:
@@ -241,14 +217,15 @@ def _bytes_panel(axes: Axes, *, federated: Sequence[Point], central: Sequence[Po
     for point in central:
         style = _line_style(point)
         axes.axhline(point.accuracy, color=style.colour, linestyle=style.dash, linewidth=1.2, zorder=1)
-    for point in federated:
+    lines = [replace(_label(point), x=edge, colour=FAMILY_STYLES[point.family].colour) for point in central]
+    _dots(axes, federated, "sent by a client", lines)
+
+
+def _dots(axes: Axes, shown: Sequence[Point], cost: str, lines: Sequence[Label] = ()) -> None:
+    for point in shown:
         axes.plot(point.cost, point.accuracy, **FAMILY_STYLES[point.family].dot)
-    axes.set_xlabel("sent by a client", labelpad=1)
-    lines = [
-        Label(wrap_label(point.label, LETTERS), edge, point.accuracy, FAMILY_STYLES[point.family].colour)
-        for point in central
-    ]
-    add_labels(axes, [_label(point) for point in federated], along=lines)
+    axes.set_xlabel(cost, labelpad=1)
+    add_labels(axes, [_label(point) for point in shown], along=lines)
 
 
 def _line_style(point: Point) -> LineStyle:
@@ -289,11 +266,16 @@ def _label(point: Point) -> Label:
 
 
 def _lost_note(board: Board, what: str, lost: Sequence[Point]) -> list[str]:
-    return [f"{short_title(board)}: {what} of {', '.join(point.lost for point in lost)}."] if lost else []
+    """The points that are not drawn, with the number of broken seeds where others are fine."""
+    names = [
+        f"{each.label} ({each.broken} of {seed_count([each.seeds])})" if 0 < each.broken < each.seeds else each.label
+        for each in lost
+    ]
+    return [f"{boards.short_title(board)}: {what} of {', '.join(names)}."] if names else []
 
 
 def _can_be_drawn(point: Point) -> bool:
-    return math.isfinite(point.accuracy) and math.isfinite(point.cost) and point.cost > 0
+    return math.isfinite(point.accuracy) and 0 < point.cost < math.inf
 
 
 def _time_caption(shown: Sequence[Point], data: str) -> str:

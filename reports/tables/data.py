@@ -54,13 +54,11 @@ def entities(inputs: Inputs) -> Table:
             counts = (each.devices, each.homes, each.as_trigger, each.as_action)
             rows.append((Cell(title), Cell(each.name), *map(count_cell, counts)))
         if summary.types:
-            devices = sum(each.devices for each in summary.types)
-            first = summary.types[0]
+            devices, first = sum(each.devices for each in summary.types), summary.types[0]
             said.append(f"{title} has {len(summary.types)}, most often {first.name} ({first.devices:,} of {devices:,})")
         rest = sum(each.devices for each in summary.types[MAX_ROWS:])
-        notes += _cut_note(
-            title, summary, len(summary.types), f"entity types with the most devices; the others have {rest:,}"
-        )
+        cut = f"entity types with the most devices; the others have {rest:,}"
+        notes += _cut_note(title, summary, len(summary.types), cut)
     caption = f"Entity types by number of devices: {'; '.join(said)}."
     columns = ("data", "entity type", "devices", "homes", "rules as trigger", "rules as action")
     return Table(columns, tuple(rows), About(caption, _sources(shown), BUILD, tuple(notes)), sortable=True)
@@ -76,15 +74,11 @@ def pairs(inputs: Inputs) -> Table:
             share = each.rules / rules if rules else 0.0
             counts = count_cell(each.rules), Cell(f"{100 * share:.1f} %", share), count_cell(each.homes)
             rows.append((Cell(title), Cell(each.trigger_state), Cell(each.action), *counts))
-        top = sum(each.rules for each in summary.relations[:10])
+        many, top = len(summary.relations), sum(each.rules for each in summary.relations[:10])
         if rules:
-            said.append(
-                f"{title} has {len(summary.relations)}, the ten most common have {100 * top / rules:.0f} % of rules"
-            )
-        rest = rules - sum(each.rules for each in summary.relations[:MAX_ROWS])
-        notes += _cut_note(
-            title, summary, len(summary.relations), f"pairs with the most rules; the others have {rest:,}"
-        )
+            said.append(f"{title} has {many}, the ten most common have {100 * top / rules:.0f} % of rules")
+        rest = sum(each.rules for each in summary.relations[MAX_ROWS:])
+        notes += _cut_note(title, summary, many, f"pairs with the most rules; the others have {rest:,}")
     caption = f"Trigger-action pairs by number of rules: {'; '.join(said)}."
     columns = ("data", "trigger", "action", "rules", "share of rules", "homes")
     return Table(columns, tuple(rows), About(caption, _sources(shown), BUILD, tuple(notes)), sortable=True)
@@ -94,13 +88,12 @@ def _titled(inputs: Inputs) -> list[tuple[str, DatasetSummary]]:
     """Each with a title: the data set, and the options that differ from its other summaries."""
     if not inputs.summaries:
         raise Missing("no data set has been summarized", BUILD)
-    return [(_title(each, inputs.summaries), each) for each in inputs.summaries]
-
-
-def _title(summary: DatasetSummary, among: Sequence[DatasetSummary]) -> str:
-    differing = _differing(summary.options, [each.options for each in among if each.data == summary.data])
-    settings = ", ".join(f"{name}={'all' if value is None else value}" for name, value in differing.items())
-    return f"{summary.data} ({settings})" if settings else summary.data
+    titled = []
+    for each in inputs.summaries:
+        differing = _differing(each.options, [other.options for other in inputs.summaries if other.data == each.data])
+        settings = ", ".join(f"{name}={'all' if value is None else value}" for name, value in differing.items())
+        titled.append((f"{each.data} ({settings})" if settings else each.data, each))
+    return titled
 
 
 def _differing(values: Mapping[str, object], among: Sequence[Mapping[str, object]]) -> dict[str, object]:
@@ -132,8 +125,7 @@ def _origins(shown: Iterable[tuple[str, DatasetSummary]]) -> list[str]:
     for title, summary in shown:
         if summary.source:
             notes.append(f"{title}: published numbers from {summary.source.rstrip('.')}.")
-        judged = [each for each in summary.fidelity if each.verdict]
-        if judged:
+        if judged := [each for each in summary.fidelity if each.verdict]:
             off = [f"{each.name} ({each.ours:g}, not {each.published:g})" for each in judged if each.verdict != "met"]
             met = f"{title}: {len(judged) - len(off)} of {len(judged)} published numbers are matched"
             notes.append(f"{met}; off: {', '.join(off)}." if off else f"{met}.")
@@ -156,17 +148,15 @@ def recommendations(inputs: Inputs) -> Table:
     """The first 20 of each method; the hidden rule is marked, and so are rules that need other devices."""
     examples = _examples(inputs)
     methods = _methods(examples)
-    lists = [[_cell(entry) for entry in each.seen.top] for _, each in methods]
-    nothing = Cell("")
-    rows = [(count_cell(rank), *row) for rank, row in enumerate(zip_longest(*lists, fillvalue=nothing), start=1)]
+    lists = [map(_cell, each.seen.top) for _, each in methods]
+    rows = [(count_cell(rank), *row) for rank, row in enumerate(zip_longest(*lists, fillvalue=Cell("")), start=1)]
     columns = ("rank", *(title for title, _ in methods))
     return Table(columns, tuple(rows), _example_about(examples, methods))
 
 
 def example_rules(inputs: Inputs) -> Table:
     """The devices and rules of the home of `recommendations`; the hidden rule is marked and last."""
-    examples = _examples(inputs)
-    example = examples[0]
+    example, *_ = examples = _examples(inputs)
     rows = [_rule(rule) for rule in example.known] + [_rule(example.hidden, HIDDEN)]
     owned = ", ".join(f"{device.type} ({device.id})" for device in example.devices)
     caption = (
@@ -182,21 +172,16 @@ def _examples(inputs: Inputs) -> list[Example]:
     """Examples of one home and hidden rule: on the paper's data first, then with the most methods."""
     found: dict[str, list[Example]] = {}
     for example in inputs.examples:
-        found.setdefault(_identity(example), []).append(example)
-    preferred = (*WYZE.data, *IFTTT.data)
+        about = [example.data, example.options, example.fingerprint, example.seed, str(example.hidden)]
+        found.setdefault(json.dumps(about), []).append(example)
     if not found:
         raise Missing("no example was made", BUILD)
 
-    def order(each: list[Example]) -> tuple[int, int, str]:
-        data = each[0].data
-        rank = preferred.index(data) if data in preferred else len(preferred)
-        return rank, -len(_methods(each)), _identity(each[0])
+    def order(identity: str) -> tuple[int, int, str]:
+        data = found[identity][0].data
+        return [*WYZE.data, *IFTTT.data, data].index(data), -len(_methods(found[identity])), identity
 
-    return min(found.values(), key=order)
-
-
-def _identity(example: Example) -> str:
-    return json.dumps([example.data, example.options, example.fingerprint, example.seed, str(example.hidden)])
+    return found[min(found, key=order)]
 
 
 def _methods(examples: Sequence[Example]) -> list[tuple[str, MethodLists]]:
@@ -219,9 +204,9 @@ def _cell(entry: Entry) -> Cell:
 
 
 def _rule(rule: HomeRule, mark: str = "") -> tuple[Cell, ...]:
-    texts = (rule.trigger.type, rule.trigger_state, rule.action, rule.action_device.type)
-    first, *rest = (Cell(text, strong=bool(mark)) for text in texts)
-    return (Cell(first.text, mark=mark, strong=bool(mark)), *rest)
+    rest = (rule.trigger_state, rule.action, rule.action_device.type)
+    first = Cell(rule.trigger.type, mark=mark, strong=bool(mark))
+    return (first, *(Cell(text, strong=bool(mark)) for text in rest))
 
 
 def _example_about(examples: Sequence[Example], methods: Sequence[tuple[str, MethodLists]]) -> About:
@@ -241,15 +226,13 @@ def _example_about(examples: Sequence[Example], methods: Sequence[tuple[str, Met
         "User-item methods choose from all items, whether or not the home has the devices; the others rank pairs of "
         "its own devices, so their lists are shorter and ranks are not comparable. One home is only an example.",
     ]
-    calibrated = [title for title, each in methods if each.calibrated]
-    if calibrated:
+    if calibrated := [title for title, each in methods if each.calibrated]:
         notes.append(
             f"Probabilities calibrated on validation rules, since scores are not log-odds: {', '.join(calibrated)}. "
             "They are relative to rules that the home could have, log-odds to the non-rules of training: compare "
             "probabilities within a column only."
         )
-    short = [f"{title} ({len(each.seen.top)})" for title, each in methods if len(each.seen.top) < LONGEST]
-    if short:
+    if short := [f"{title} ({len(each.seen.top)})" for title, each in methods if len(each.seen.top) < LONGEST]:
         notes.append(f"Fewer than {LONGEST} candidates have a score: {', '.join(short)}.")
     return About(caption, _example_files(examples), BUILD, tuple(notes))
 

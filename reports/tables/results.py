@@ -3,108 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
-from reports.boards import (
-    CONFIDENCE,
-    FEDERATED,
-    TIE_TEST,
-    RankedBoard,
-    data_name,
-    family_of,
-    ranked_board,
-    ranked_boards,
-    runs_of,
-    short_title,
-)
+from reports import boards
 from reports.inputs import ROLES, Inputs, Role, select_runs
 from reports.outputs import RUN, About, Cell, Missing, Table, run_files
-from reports.text.formats import (
-    NONE,
-    count_cell,
-    failure_notes,
-    format_number,
-    interval_cell,
-    number_cell,
-    short_number,
-)
+from reports.text.formats import count_cell, failure_notes, format_number, interval_cell, number_cell, short_number
 
 TITLES = {"loss": ("loss", 4), "auc": ("AUC", 4), "mr": ("MR", 3), "mr_rt": ("MR(RT)", 3)}  # and digits
-# Of the paper (Yao et al., FedRule: Federated Rule Recommendation System with Graph Neural Networks): final test loss,
-# AUC, mean rank, and mean rank without the rules of the training graph, by role and method.
 PAPER_METRICS = ("loss", "auc", "mr", "mr_rt")
-PAPER_RESULTS: dict[str, dict[str, tuple[float, float, float, float]]] = {
-    "wyze": {
-        "graphrule": (0.1997, 0.9768, 4.349, 3.0970),
-        "fedgnn": (0.3878, 0.9521, 6.661, 5.3946),
-        "fedrule": (0.1892, 0.9804, 4.156, 2.9150),
-    },
-    "ifttt": {
-        "graphrule": (0.3238, 0.9491, 9.6997, 9.6745),
-        "fedgnn": (0.4905, 0.9072, 12.4479, 12.4240),
-        "fedrule": (0.3614, 0.9417, 8.8812, 8.8564),
-    },
-}
-HERE, PAPER = "here", "paper"
-
-# Why our numbers are not the paper's.
-DATA = {
-    "wyze": "The paper's Wyze data (76,218 users) is private; here: {data}. From fewer homes a method sees fewer of "
-    "the rules that others have.",
-    "ifttt": "The paper has 144 users, 53 entities and 132 trigger-action pairs of the same kind of recipes; here: "
-    "{data}.",
-}
-TRAINING = (
-    "The defaults here are not the paper's Adam at 0.1: graphrule has a learning rate of 0.01 and samples non-rules "
-    "every round; federated methods have SGD on the clients and Adam on the server, which gave a higher AUC and lower "
-    "ranks on real recipes. docs/graph.md and docs/federated.md compare both."
-)
-RANKS = (
-    "Ranks count from 1 here; the authors' public code counts from 0, so the paper's may be one less (see mr_paper)."
-)
-
 FIRST, LAST = ("data", "method", "group"), ("homes", "hidden rules")
 MAX_IN_CAPTION = 6  # boards
+Columns = Mapping[str, tuple[str, int]]
 
-Row = Mapping[str, float]
+# Column -> name and digits in a row of `benchmarks.results.leaderboard`.
+RANKING = {"HR@1": ("hr@1", 3), "HR@10": ("hr@10", 3), "NDCG@10": ("ndcg@10", 3)}
+RANKING |= {"MRR, no valid filter": ("mrr, all", 4)}
+PAPER_PROTOCOL = {"loss": ("loss", 3), "auc_feasible": ("auc_feasible", 3), "MR": ("mr", 2), "MR(RT)": ("mr_rt", 2)}
+PAPER_PROTOCOL |= {"mr_paper": ("mr_paper", 2)}
+COST = ("fit s", "fit MB", "seeds", "unanswered")
 
-# Column -> the cell of a row of `benchmarks.results.leaderboard`.
-RANKING: dict[str, Callable[[Row], Cell]] = {
-    "HR@1": lambda row: number_cell(row["hr@1"], 3),
-    "HR@10": lambda row: number_cell(row["hr@10"], 3),
-    "NDCG@10": lambda row: number_cell(row["ndcg@10"], 3),
-    "MRR, no valid filter": lambda row: number_cell(row["mrr, all"]),
-}
-PAPER_PROTOCOL: dict[str, Callable[[Row], Cell]] = {
-    "loss": lambda row: number_cell(row["loss"], 3),
-    "auc_feasible": lambda row: number_cell(row["auc_feasible"], 3),
-    "MR": lambda row: number_cell(row["mr"], 2),
-    "MR(RT)": lambda row: number_cell(row["mr_rt"], 2),
-    "mr_paper": lambda row: number_cell(row["mr_paper"], 2),
-    "calibrated": lambda row: Cell("yes" if row["calibrated"] else "no"),
-}
-COST: dict[str, Callable[[Row], Cell]] = {
-    "fit s": lambda row: number_cell(row["fit s"], 2),
-    "fit MB": lambda row: number_cell(row["fit MB"], 0),
-    "seeds": lambda row: count_cell(row["seeds"]),
-    "unanswered": lambda row: number_cell(row["unanswered"] / row["hidden"] if row["hidden"] else float("nan"), 3),
-}
+
+@cache
+def _paper_toml() -> dict[str, Any]:
+    """The paper's results, and why ours differ."""
+    return tomllib.loads(Path(__file__).with_name("paper.toml").read_text("utf-8"))
 
 
 def final_results(inputs: Inputs, role: Role) -> Table:
     """The paper's table of final results for the data of a role."""
+    published: dict[str, list[float]] = _paper_toml()["results"].get(role.name, {})
     group = select_runs(role, inputs, lambda run: _is_wanted(run) and inputs.is_default(run))
     if group is None:
-        wanted = ", ".join(PAPER_RESULTS.get(role.name, ()))
-        raise Missing(f"no results of {wanted} by the protocol paper on {' or '.join(role.data)}", RUN)
+        raise Missing(f"no results of {', '.join(published)} by the protocol paper on {' or '.join(role.data)}", RUN)
     board = group.board("paper")
     tables = _tables(inputs, board)
-    published = PAPER_RESULTS.get(role.name, {})
     ordered = [m for m in published if m in board.methods()]
     ordered += sorted(m for m in board.methods() if m not in published)
     rows = []
@@ -114,11 +56,10 @@ def final_results(inputs: Inputs, role: Role) -> Table:
             rows.append(_paper(method, published[method]))
     rows += [_paper(method, values) for method, values in published.items() if method not in ordered]
     columns = ("method", "numbers of", *(title for title, _ in TITLES.values()), "mr_paper", "seeds")
-    runs = [run for _, run in board.runs]
     notes = _notes(role, inputs, board, published)
     if gone := [title for metric, (title, _) in TITLES.items() if metric not in tables]:
         notes += (f"No intervals, since some home of some run has no finite value: {', '.join(gone)}.",)
-    about = About(_caption(board, published), run_files(runs), RUN, notes)
+    about = About(_caption(board, published), run_files([run for _, run in board.runs]), RUN, notes)
     return Table(columns, tuple(rows), about)
 
 
@@ -127,7 +68,7 @@ def _tables(inputs: Inputs, board: Board) -> dict[str, pd.DataFrame]:
     tables = {}
     for metric in PAPER_METRICS:
         try:
-            tables[metric] = ranked_board(inputs, board, metric).table
+            tables[metric] = boards.ranked_board(inputs, board, metric).table
         except DataError:  # e.g. the loss of a run that diverged is NaN in some homes
             continue
     return tables
@@ -135,13 +76,13 @@ def _tables(inputs: Inputs, board: Board) -> dict[str, pd.DataFrame]:
 
 def _is_wanted(run: Result) -> bool:
     """Whether it is a final result of GraphRule or a federated method; `participation` marks one that is not ours."""
-    federated = family_of(run) == FEDERATED or "participation" in run.key.parameters
+    federated = boards.family_of(run) == boards.FEDERATED or "participation" in run.key.parameters
     return run.key.protocol == "paper" and not run.key.curves and (federated or run.key.method == "graphrule")
 
 
 def _here(board: Board, method: str, tables: Mapping[str, pd.DataFrame]) -> tuple[Cell, ...]:
-    runs = runs_of(board, method)
-    cells: list[Cell] = [Cell(method), Cell(HERE)]
+    runs = boards.runs_of(board, method)
+    cells: list[Cell] = [Cell(method), Cell("here")]
     for metric, (_, digits) in TITLES.items():
         if metric not in tables:
             cells.append(number_cell(_mean(runs, metric), digits))
@@ -156,36 +97,31 @@ def _here(board: Board, method: str, tables: Mapping[str, pd.DataFrame]) -> tupl
 
 def _paper(method: str, values: Sequence[float]) -> tuple[Cell, ...]:
     cells = [number_cell(value, digits) for value, (_, digits) in zip(values, TITLES.values(), strict=True)]
-    return (Cell(method), Cell(PAPER), *cells, Cell(NONE, ""), Cell(NONE, ""))
+    return (Cell(method), Cell("paper"), *cells, count_cell(math.nan), count_cell(math.nan))
 
 
 def _caption(board: Board, published: Mapping[str, Sequence[float]]) -> str:
     """AUC and MR(RT) of the paper's methods, here and in the paper."""
     said = []
-    for method in published:
-        runs = runs_of(board, method)
-        if runs:
-            auc, rank = _mean(runs, "auc"), _mean(runs, "mr_rt")
-            paper = dict(zip(PAPER_METRICS, published[method], strict=True))
-            auc_text, rank_text = format_number(auc, 3), format_number(rank, 2)
-            said.append(
-                f"{method} AUC {auc_text} (paper {paper['auc']:.3f}), MR(RT) {rank_text} (paper {paper['mr_rt']:.2f})"
-            )
-    rest = [(_mean(runs_of(board, label), "auc"), label) for label in board.methods() if label not in published]
+    for method, (_, paper_auc, _, paper_rank) in published.items():
+        if runs := boards.runs_of(board, method):
+            auc, rank = format_number(_mean(runs, "auc"), 3), format_number(_mean(runs, "mr_rt"), 2)
+            said.append(f"{method} AUC {auc} (paper {paper_auc:.3f}), MR(RT) {rank} (paper {paper_rank:.2f})")
+    rest = [(_mean(boards.runs_of(board, label), "auc"), label) for label in board.methods() if label not in published]
     if known := [each for each in rest if not math.isnan(each[0])]:
-        auc, best = max(known)
-        said.append(f"of the other {len(rest)}, {best} has the highest AUC, {auc:.3f}")
-    return f"{data_name(board)}: {'; '.join(said)}. [{CONFIDENCE} interval over homes.]"
+        highest, best = max(known)
+        said.append(f"of the other {len(rest)}, {best} has the highest AUC, {highest:.3f}")
+    return f"{boards.data_name(board)}: {'; '.join(said)}. [{boards.CONFIDENCE} interval over homes.]"
 
 
 def _notes(role: Role, inputs: Inputs, board: Board, published: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     first = board.runs[0][1]
     # Reasons first: the page folds all but the first few notes.
-    notes = [DATA[role.name].format(data=short_title(board))] if role.name in DATA else []
-    notes += [TRAINING, *_differences(board, published), RANKS]
+    why = _paper_toml()["notes"]
+    notes = [why["data"][role.name].format(data=boards.short_title(board))] if role.name in why["data"] else []
+    notes += [why["training"], *_differences(board, published), why["ranks"]]
     notes.append("Bold: the best of its column here; underlined: cannot be told apart from it.")
-    absent = [method for method in published if method not in board.methods()]
-    if absent:
+    if absent := [method for method in published if method not in board.methods()]:
         notes.append(f"Not run on {first.key.data}: {', '.join(absent)}.")
     if len({run.key.seed for _, run in board.runs}) == 1:
         notes.append("One seed only: intervals are over homes and say nothing about other seeds.")
@@ -198,7 +134,7 @@ def _differences(board: Board, published: Mapping[str, Sequence[float]]) -> list
     """Where the numbers here differ from the paper's, by method."""
     found = []
     for method, values in published.items():
-        runs = runs_of(board, method)
+        runs = boards.runs_of(board, method)
         parts = [
             f"{title} {'higher' if ours > paper else 'lower'} by {short_number(abs(ours - paper))}"
             for (metric, (title, _)), paper in zip(TITLES.items(), values, strict=True)
@@ -228,20 +164,18 @@ def paper_protocol(inputs: Inputs) -> Table:
     return _leaderboard(inputs, "paper", "AUC", PAPER_PROTOCOL, note)
 
 
-def _leaderboard(
-    inputs: Inputs, protocol: str, headline: str, columns: Mapping[str, Callable[[Row], Cell]], note: str
-) -> Table:
-    found, left_out = ranked_boards(inputs, protocol)
+def _leaderboard(inputs: Inputs, protocol: str, headline: str, columns: Columns, note: str) -> Table:
+    found, left_out = boards.ranked_boards(inputs, protocol)
     lists = sorted(found, key=lambda each: _order(each.board))
     if not lists:
         raise Missing(" ".join([f"no results by the protocol {protocol}.", *left_out]), RUN)
-    shown = {**columns, **COST}
     single = [each.board.title for each in lists if (each.table["seeds"] == 1).all()]
-    rows = [row for each in lists for row in _rows(each, shown)]
+    rows = [row for each in lists for row in _rows(each, columns)]
+    calibrated = ("calibrated",) if protocol == "paper" else ()
     notes = [
-        f"{headline} [{CONFIDENCE} interval over homes], mean over seeds; {note}.",
-        f"Bold: the best of its list; underlined: cannot be told apart from it ({TIE_TEST}). Unanswered: share of "
-        "hidden rules that a method gives no score.",
+        f"{headline} [{boards.CONFIDENCE} interval over homes], mean over seeds; {note}.",
+        f"Bold: the best of its list; underlined: cannot be told apart from it ({boards.TIE_TEST}). Unanswered: share "
+        "of hidden rules that a method gives no score.",
         *left_out,
         *(f"{each.board.title}: {warning}." for each in lists for warning in each.board.warnings()),
         *([f"One seed only, another may give another order: {'; '.join(single)}."] if single else []),
@@ -249,7 +183,7 @@ def _leaderboard(
     ]
     runs = [run for each in lists for _, run in each.board.runs]
     about = About(_leaders_caption(lists, headline), run_files(runs), RUN, tuple(notes))
-    return Table((*FIRST, headline, *shown, *LAST), tuple(rows), about, sortable=True)
+    return Table((*FIRST, headline, *columns, *calibrated, *COST, *LAST), tuple(rows), about, sortable=True)
 
 
 def _order(board: Board) -> tuple[int, str]:
@@ -266,21 +200,24 @@ def board_label(board: Board) -> str:
     return ", ".join([board.data + board.mark, *details])
 
 
-def _rows(ranking: RankedBoard, columns: Mapping[str, Callable[[Row], Cell]]) -> list[tuple[Cell, ...]]:
+def _rows(ranking: boards.RankedBoard, columns: Columns) -> list[tuple[Cell, ...]]:
     board, metric, run = ranking.board, ranking.metric, ranking.board.runs[0][1]
     found = []
     for rank, row in enumerate(ranking.table.to_dict("records")):
-        values: Row = {str(name): value for name, value in row.items()}
         leads = rank == 0 and len(ranking.table) > 1 and row[metric] == row[metric]
         tied = rank > 0 and row["group"] == 1
         mean = interval_cell(row[metric], row["low"], row["high"], strong=leads, underlined=tied)
         first = Cell(board_label(board)), Cell(row["method"], strong=leads), count_cell(row["group"])
-        last = count_cell(run.counts.get("homes", float("nan"))), count_cell(row["hidden"])
-        found.append((*first, mean, *(cell(values) for cell in columns.values()), *last))
+        last = count_cell(run.counts.get("homes", math.nan)), count_cell(row["hidden"])
+        cells = [number_cell(row[name], digits) for name, digits in columns.values()]
+        cells += [Cell("yes" if row["calibrated"] else "no")] if board.protocol == "paper" else []
+        unanswered = number_cell(row["unanswered"] / row["hidden"] if row["hidden"] else math.nan, 3)
+        cost = number_cell(row["fit s"], 2), number_cell(row["fit MB"], 0), count_cell(row["seeds"]), unanswered
+        found.append((*first, mean, *cells, *cost, *last))
     return found
 
 
-def _leaders_caption(lists: Sequence[RankedBoard], headline: str) -> str:
+def _leaders_caption(lists: Sequence[boards.RankedBoard], headline: str) -> str:
     """The leader of each board and how many methods are tied with it; the longest boards where there are many."""
     chosen = sorted(lists, key=lambda each: -len(each.table))[:MAX_IN_CAPTION]
     leaders = []

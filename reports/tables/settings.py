@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.results.records import STUDIES, Study
-from benchmarks.results.speeds import SPEED, Speed
+from benchmarks.results.speeds import Speed
 from benchmarks.results.store import Result
-from reports.inputs import Inputs
+from reports.inputs import Inputs, speed_files
 from reports.outputs import BUILD, RUN, About, Cell, Missing, Table, run_files
 from reports.text.formats import NONE, count_cell, counted, failure_notes, number_cell
 
@@ -36,10 +36,8 @@ def parameters(inputs: Inputs) -> Table:
         "other than the default, in bold."
     )
     notes = ["A dash: never run with the default."]
-    if bare:
-        notes.append(f"Without parameters: {', '.join(bare)}.")
-    if unusual:
-        notes.append(f"Never run with all of the defaults: {', '.join(unusual)}.")
+    notes += [f"Without parameters: {', '.join(bare)}."] if bare else []
+    notes += [f"Never run with all of the defaults: {', '.join(unusual)}."] if unusual else []
     about = About(caption, run_files(inputs.runs), RUN, (*notes, *failure_notes(inputs.failed)))
     return Table(("method", "parameter", "default", "also run with"), tuple(rows), about, sortable=True)
 
@@ -49,18 +47,14 @@ def tuning(inputs: Inputs) -> Table:
     studies = inputs.studies
     if not studies:
         raise Missing("no method was tuned", TUNE)
-    rows = [_study(study) for study in studies]
     gains = [(gain, study) for study in studies if not math.isnan(gain := _gain(study))]
-    trials = sum(len(study.trials) for study in studies)
     found = "1 study" if len(studies) == 1 else f"{len(studies)} studies"
-    caption = f"{found} with {trials} trials on validation rules."
+    caption = f"{found} with {sum(len(study.trials) for study in studies)} trials on validation rules."
     if gains:
         most, study = max(gains, key=lambda each: each[0])
         none = sum(gain <= 0 for gain, _ in gains)
-        if most > 0:
-            caption += (
-                f" The largest gain is for {study.method} on {', '.join(study.data)}: {most:+.4f} {study.metric}."
-            )
+        where = f"{study.method} on {', '.join(study.data)}"
+        caption += f" The largest gain is for {where}: {most:+.4f} {study.metric}." if most > 0 else ""
         caption += f" The defaults are best in {none} of {len(gains)}."
     notes = [
         "The best of many trials on the same validation rules looks better than it is; the leaderboard is on test "
@@ -71,11 +65,10 @@ def tuning(inputs: Inputs) -> Table:
         for study in studies
         if (many := len(study.trials) - len(study.answered))
     ]
-    if failed:
-        notes.append(f"Trials that failed: {'; '.join(failed)}.")
+    notes += [f"Trials that failed: {'; '.join(failed)}."] if failed else []
     columns = ("method", "data", "metric", "seeds", "trials", "defaults", "best", "gain", "parameters of the best")
     sources = tuple(sorted(f"{STUDIES}/{study.file}" for study in studies))
-    return Table(columns, tuple(rows), About(caption, sources, TUNE, tuple(notes)), sortable=True)
+    return Table(columns, tuple(map(_study, studies)), About(caption, sources, TUNE, tuple(notes)), sortable=True)
 
 
 def _parameters(inputs: Inputs, method: str, runs: Sequence[Result]) -> list[tuple[Cell, ...]]:
@@ -83,23 +76,20 @@ def _parameters(inputs: Inputs, method: str, runs: Sequence[Result]) -> list[tup
     rows: list[tuple[Cell, ...]] = []
     labelled = [(inputs.label(run).removeprefix(method), run.key.parameters) for run in runs]
     for name in dict.fromkeys(name for run in runs for name in run.key.parameters):
-        usual: dict[str, None] = {}
-        others: dict[str, None] = {}
+        found: dict[bool, dict[str, None]] = {False: {}, True: {}}  # by whether the label names it
         for settings, values in labelled:
             if name in values:
                 named = f"({name}=" in settings or f", {name}=" in settings  # "(a=1, b=[2, 3])"
-                (others if named else usual)[_spelled(values[name])] = None
-        also = ", ".join(sorted(others))
-        rows.append((Cell(method), Cell(name), Cell(", ".join(usual) or NONE), Cell(also, strong=bool(also))))
+                found[named][_spelled(values[name])] = None
+        also = ", ".join(sorted(found[True]))
+        rows.append((Cell(method), Cell(name), Cell(", ".join(found[False]) or NONE), Cell(also, strong=bool(also))))
     return rows
 
 
 def _study(study: Study) -> tuple[Cell, ...]:
     default, best = study.of_defaults, next(iter(study.answered), None)
-    gain = _gain(study)
-    changed = (
-        {name: value for name, value in best.parameters.items() if study.defaults.get(name) != value} if best else {}
-    )
+    gain, values = _gain(study), best.parameters if best else {}
+    changed = {name: value for name, value in values.items() if study.defaults.get(name) != value}
     return (
         Cell(study.method + _settings(study.fixed)),
         Cell(", ".join(study.data)),
@@ -143,14 +133,14 @@ def environment(inputs: Inputs) -> Table:
     if not inputs.runs and not inputs.speeds:
         raise Missing("there are no runs and no measurements of speed", BUILD)
     rows = [*_rows("runs", map(_of_run, inputs.runs)), *_rows("speeds", map(_of_speed, inputs.speeds))]
-    sources = run_files(inputs.runs) + tuple(sorted({f"{SPEED}/{speed.file}" for speed in inputs.speeds}))
+    sources = run_files(inputs.runs) + speed_files(inputs.speeds)
     about = About(_caption(inputs), sources, BUILD, tuple(_differences(rows)))
     return Table(("of", "property", "value", "count"), tuple(rows), about)
 
 
 def _of_run(run: Result) -> dict[str, str]:
-    own = {"threads": str(run.threads), "commit": _commit(run.commit), "day": run.written[:10] or UNKNOWN}
-    return {**run.versions, **own}
+    day = run.written[:10] or UNKNOWN
+    return {**run.versions, "threads": str(run.threads), "commit": _commit(run.commit), "day": day}
 
 
 def _of_speed(speed: Speed) -> dict[str, str]:

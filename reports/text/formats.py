@@ -68,11 +68,9 @@ def failure_notes(failed: Sequence[Result]) -> tuple[str, ...]:
     """One note that names the failed runs with the last line of each error; none where nothing failed."""
     if not failed:
         return ()
-    named = [f"{run.key}: {last_line(run.error)}" for run in failed[:MAX_FAILURES]]
+    named = "; ".join(f"{run.key}: {last_line(run.error)}" for run in failed[:MAX_FAILURES])
     more = f"; and {len(failed) - MAX_FAILURES} more" if len(failed) > MAX_FAILURES else ""
-    return (
-        f"Failed runs, left out of the numbers: {'; '.join(named)}{more}. `python -m benchmarks run` tries them again.",
-    )
+    return (f"Failed runs, left out of the numbers: {named}{more}. `python -m benchmarks run` tries them again.",)
 
 
 def last_line(error: str) -> str:
@@ -90,10 +88,8 @@ class Interval(Cell):
 
 def format_number(value: float, digits: int) -> str:
     """A number as people read it, short however large it is; a dash for NaN."""
-    if math.isnan(value):
-        return NONE
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
+    if not math.isfinite(value):
+        return NONE if math.isnan(value) else str(value).replace("inf", "∞")
     return f"{value:,.{digits}f}" if abs(value) < SCIENTIFIC else f"{value:.2e}"
 
 
@@ -126,11 +122,11 @@ def cell_text(cell: Cell) -> str:
 
 def numeric(table: Table) -> list[bool]:
     """Which columns are numbers, to be aligned right."""
-    return [
-        any(isinstance(row[column].value, int | float) for row in table.rows)
-        and all(isinstance(row[column].value, int | float) or row[column].value == "" for row in table.rows)
-        for column in range(len(table.columns))
-    ]
+    found = []
+    for column in range(len(table.columns)):
+        known = [row[column].value for row in table.rows if row[column].value != ""]
+        found.append(bool(known) and all(isinstance(value, int | float) for value in known))
+    return found
 
 
 def _value(value: float) -> float | str:
@@ -150,10 +146,8 @@ NEEDS = r"% needs \usepackage[T1]{fontenc} and \usepackage{amssymb,array,booktab
 
 def as_latex(table: Table) -> str:
     """A `table`, or a `longtable` where it has more rows than a page; the first line says which packages it needs."""
-    widths = [
-        max(len(name), *(len(cell_text(row[column])) for row in table.rows)) if table.rows else len(name)
-        for column, name in enumerate(table.columns)
-    ]
+    texts = [table.columns, *([cell_text(cell) for cell in row] for row in table.rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     kinds = "".join(
         "r" if right else r">{\raggedright\arraybackslash}p{4.2cm}" if width > WRAPPED else "l"
         for width, right in zip(widths, numeric(table), strict=True)
@@ -196,7 +190,9 @@ def _cell(cell: Cell) -> str:
     return rf"\textbf{{{text}}}" if cell.strong else text
 
 
-MARKDOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\n": " ", "\r": " "} | {sign: f"\\{sign}" for sign in "\\|*_`~$"}
+MARKDOWN = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\n": " ", "\r": " "} | {sign: f"\\{sign}" for sign in "\\|*_`~$"}
+)
 
 
 def as_csv(table: Table) -> str:
@@ -215,7 +211,7 @@ def as_csv(table: Table) -> str:
 
 def as_markdown(table: Table) -> str:
     """The best in bold, its ties underlined."""
-    lines = ["| " + " | ".join(map(_markdown_text, table.columns)) + " |"]
+    lines = ["| " + " | ".join(name.translate(MARKDOWN) for name in table.columns) + " |"]
     lines.append("| " + " | ".join("---:" if right else "---" for right in numeric(table)) + " |")
     lines += ["| " + " | ".join(map(_markdown, row)) + " |" for row in table.rows]
     return "\n".join(lines) + "\n"
@@ -225,35 +221,24 @@ def as_html(table: Table) -> str:
     """A `<table>` without a page around it; `data-value` is what a cell is sorted by."""
     kind = ' class="sortable"' if table.sortable else ""
     right = numeric(table)
-    head = "".join(
-        f'<th scope="col"{_aligned(is_right)}>{html.escape(name)}</th>'
-        for name, is_right in zip(table.columns, right, strict=True)
-    )
+    heads = zip(table.columns, map(_aligned, right), strict=True)
+    head = "".join(f'<th scope="col"{aligned}>{html.escape(name)}</th>' for name, aligned in heads)
     body = "\n".join("<tr>" + "".join(map(_html, row, right)) + "</tr>" for row in table.rows)
     return f"<table{kind}>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n"
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {
-    ".csv": as_csv,
-    ".md": as_markdown,
-    ".tex": as_latex,
-    ".html": as_html,
-}
+FORMATS: dict[str, Callable[[Table], str]]
+FORMATS = {".csv": as_csv, ".md": as_markdown, ".tex": as_latex, ".html": as_html}
 
 
 def _values(cell: Cell) -> tuple[float | str, ...]:
     """What programs read: the value, and the ends of its interval where it has one."""
     value = cell_text(cell) if cell.value is None else cell.value
-    low, high = (cell.low, cell.high) if isinstance(cell, Interval) else ("", "")
-    return value, "" if low != low else low, "" if high != high else high
-
-
-def _markdown_text(text: str) -> str:
-    return "".join(MARKDOWN.get(letter, letter) for letter in text)
+    return (value, _value(cell.low), _value(cell.high)) if isinstance(cell, Interval) else (value, "", "")
 
 
 def _markdown(cell: Cell) -> str:
-    text = _markdown_text(cell_text(cell))
+    text = cell_text(cell).translate(MARKDOWN)
     text = f"<u>{text}</u>" if cell.underlined and text else text
     return f"**{text}**" if cell.strong and text else text
 

@@ -50,29 +50,23 @@ def _leaders(found: Sequence[MainList]) -> str:
         tied = f", tied with {ties} more" if ties else ""
         where = f"{each.data} ({each.metric} {round_number(each.rows[0].value)}{tied})".replace(") (", ", ")
         leading.setdefault((each.rows[0].label, each.ranking.clear), []).append(where)
-    said = [
-        f"{label} {'is best' if clear else 'is first'} on {join_names(where)}"
-        for (label, clear), where in leading.items()
-    ]
+    said = [f"{who} is {'best' if clear else 'first'} on {join_names(data)}" for (who, clear), data in leading.items()]
     return "; ".join(said) + "."
 
 
 def _significant(found: Sequence[MainList]) -> str:
     """How many of the leaders are significantly better, and why the others are not."""
     clear = sum(each.ranking.clear for each in found)
-    lists = counted(len(found), "leaderboard")
-    said = f"The leader is significantly better than the runner-up on {clear} of {lists}"
+    said = f"The leader is significantly better than the runner-up on {clear} of {counted(len(found), 'leaderboard')}"
     why: dict[str, list[str]] = {}
     for each in found:
         if not each.ranking.clear:
             why.setdefault(_why_unclear(each), []).append(each.data)
-    return said + (
-        f": {'; '.join(f'{reason} on {join_names(where)}' for reason, where in why.items())}." if why else "."
-    )
+    reasons = "; ".join(f"{reason} on {join_names(where)}" for reason, where in why.items())
+    return f"{said}: {reasons}." if reasons else f"{said}."
 
 
 def _why_unclear(each: MainList) -> str:
-    """Why a lead is not significant."""
     if len(each.rows) == 1:
         return "nothing else was run"
     if each.ranking.seeds < 2:
@@ -92,15 +86,11 @@ def _share_kept(found: Sequence[MainList]) -> str:
             if versus.value_b and math.isfinite(versus.value_a / versus.value_b)
         ]
         if shares:
-            low, high = f"{100 * min(shares):.0f} %", f"{100 * max(shares):.0f} %"
+            share = " to ".join(dict.fromkeys(f"{100 * each:.0f} %" for each in (min(shares), max(shares))))
             many = "" if len(shares) == 1 else f" ({len(shares)} leaderboards)"
-            share = low if low == high else f"{low} to {high}"
             said.append(f"{federated} has {share} of {central}'s {NAMES[SHARE_OF]}{many}")
-    return (
-        f"{join_names(said)}."
-        if said
-        else f"No leaderboard by {NAMES[SHARE_OF]} has a federated method and its centralized counterpart."
-    )
+    none = f"No leaderboard by {NAMES[SHARE_OF]} has a federated method and its centralized counterpart"
+    return f"{join_names(said) or none}."
 
 
 def _best(each: MainList) -> str:
@@ -120,7 +110,6 @@ def _best(each: MainList) -> str:
 
 
 def _more(each: MainList, a: Row, b: Row, named: str) -> str:
-    """By how much a differs from b."""
     versus = each.against(a, b)
     if versus is None:
         return f"{named} has {round_number(b.value)} on other seeds"
@@ -128,7 +117,6 @@ def _more(each: MainList, a: Row, b: Row, named: str) -> str:
 
 
 def _difference(versus: Comparison) -> str:
-    """The difference and its interval, as how much more or less."""
     sign = 1 if versus.difference >= 0 else -1
     low, high = sorted((sign * versus.low, sign * versus.high))
     word = "more" if sign > 0 else "less"
@@ -136,14 +124,12 @@ def _difference(versus: Comparison) -> str:
 
 
 def _significance(found: Sequence[MainList]) -> tuple[str, ...]:
-    """Which leaders are significantly better than the runner-up."""
-    if len({run.key.seed for each in found for _, run in each.board.runs}) == 1:
+    if len({run.key.seed for each in found for _, run in each.ranking.board.runs}) == 1:
         return "Only one seed was run: no difference here is conclusive.", BRACKETS
     return (*map(_is_significant, found), f"Significant: {TIE_TEST}. {BRACKETS}")
 
 
 def _is_significant(each: MainList) -> str:
-    """Whether the leader of a board is significantly better than the runner-up."""
     best, seeds = each.rows[0].label, each.ranking.seeds
     if len(each.rows) == 1:
         return f"On {each.data} there is nothing to compare {best} with."
@@ -154,12 +140,11 @@ def _is_significant(each: MainList) -> str:
         return f"On {each.data} {best} and the runner-up, {second}, share only one seed: no difference is conclusive."
     if each.ranking.tied:
         names = join_names(each.ranking.tied)
-        return f"On {each.data} {best} cannot be told apart from {names} ({seeds_of(each.board)})."
+        return f"On {each.data} {best} cannot be told apart from {names} ({seeds_of(each.ranking.board)})."
     return f"On {each.data} {best} is significantly better than the runner-up, {second} ({seeds} seeds)."
 
 
 def _cost(found: Sequence[MainList]) -> tuple[str, ...]:
-    """Federated methods against their centralized counterparts."""
     said = []
     for each in found:
         for federated, central in FEDERATED.items():
@@ -167,10 +152,9 @@ def _cost(found: Sequence[MainList]) -> tuple[str, ...]:
             versus = each.against(a, b) if a and b else None
             if versus is None:
                 continue
-            values = (
-                f"{versus.a} has {round_number(versus.value_a)} against {round_number(versus.value_b)} of {versus.b}"
-            )
+            ours, other = round_number(versus.value_a), round_number(versus.value_b)
             chance = ", which may be due to chance" if versus.low <= 0 <= versus.high else ""
+            values = f"{versus.a} has {ours} against {other} of {versus.b}"
             said.append(f"On {each.data} {values}: {_difference(versus)}{chance}.")
     pairs = " or ".join(f"{federated} and {central}" for federated, central in FEDERATED.items())
     return tuple(said) or (f"Unknown: no leaderboard has {pairs} on the same seeds.",)

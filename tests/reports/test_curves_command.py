@@ -95,7 +95,9 @@ def test_one_seed_has_no_band_and_the_figure_says_so():
 
 def test_titles_say_how_many_seeds_the_lines_are_of():
     runs = [run(), run(seed=1), run("toy-b"), run("toy-b", homes=40), run("toy-b", 1, homes=40)]
-    assert [(row.title.split(",")[1], row.seeds) for row in rows(runs, "test")] == [
+    layout = curves_layout([("test", row) for row in rows(runs, "test")])
+    headings = [block.heading for block in layout.blocks]
+    assert [(each.split(",")[1].split(":")[0], each.rpartition(": ")[2]) for each in headings] == [
         (" 40 homes", "2 seeds"),
         (" 80 homes", "1 to 2 seeds"),
     ]

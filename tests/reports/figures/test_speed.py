@@ -12,8 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from benchmarks.results.speeds import Speed
 from datasets.common.errors import DataError
 from reports.drawing.layout import draw, render
-from reports.figures.inference import delay, memory
-from reports.figures.scaling import MAX_LABELS, scaling
+from reports.figures.speed import MAX_LABELS, delay, memory, scaling
 from reports.inputs import Inputs
 from reports.outputs import Missing
 from tests.support import made_runs
