@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from datasets.common.cli import add_import, import_all, run
 from datasets.common.environment import set_threads
+
+DATA = "NAME[:KEY=VALUE,...]"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,6 +30,53 @@ def main(arguments: list[str] | None = None) -> int:
     )
 
 
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _count(text: str, least: int = 1) -> int:
+    if not text.strip().isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"expected a whole number, {least} or more, got {text!r}")
+    return int(text)
+
+
+def _rounds(text: str) -> int:
+    return _count(text, 0)
+
+
+def _seeds(text: str) -> int | list[int]:
+    """Their number, or a list; commands differ in where they begin to count."""
+    seeds = _names(text)
+    if not seeds or not all(seed.isdecimal() for seed in seeds) or text.strip() == "0":
+        raise argparse.ArgumentTypeError(f"expected a number of seeds (5) or a list (3,4 or 3,), got {text!r}")
+    return list(map(int, seeds)) if "," in text else int(text)
+
+
+# Options of several commands.
+SHARED: dict[str, dict[str, Any]] = {
+    "method": {"metavar": "METHOD"},
+    "--set": {
+        "dest": "settings",
+        "action": "append",
+        "default": [],
+        "metavar": "METHOD.PARAMETER=VALUE",
+        "help": "e.g. mf.factors=64; see `show METHOD`",
+    },
+    "--results": {
+        "type": Path,
+        "metavar": "DIR",
+        "help": "where results are stored (default $FEDRULE_RESULTS or results)",
+    },
+    "--quiet": {"action": "store_true", "help": "no progress bar"},
+    "--track": {"default": "types", "help": "types or instances (default types)"},
+    "--split": {"default": "holdout", "help": "holdout, leave_one_out or new_homes (default holdout)"},
+    "--seed": {"type": int, "default": 0, "metavar": "N", "help": "of the split (default 0)"},
+}
+# Which results a command shows.
+FILTERS = {"--metric": "e.g. hr@10; as in the result files", "--protocol": "ranking or paper only"}
+SELECTION = {"--data": "this data set only", "--track": "types or instances only"}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="One evaluation for every method: run, compare, check, tune."
@@ -40,178 +90,77 @@ def _parser() -> argparse.ArgumentParser:
         add_import(added, "more_modules")
         return added
 
+    def share(command: argparse.ArgumentParser, *options: str) -> None:
+        for option in options:
+            command.add_argument(option, **SHARED[option])
+
+    def select(command: argparse.ArgumentParser, options: dict[str, str]) -> None:
+        for option, about in options.items():
+            command.add_argument(option, metavar="NAME", help=about)
+        share(command, "--results")
+
     run = command("run", "run_suite", "make the missing results of a suite")
-    run.add_argument(
-        "suite",
-        metavar="SUITE",
-        help="smoke, default, paper, graph, gnn, ablations, federated, federated-options, or a TOML file",
-    )
+    suites = "smoke, default, paper, graph, gnn, ablations, federated, federated-options, or a TOML file"
+    run.add_argument("suite", metavar="SUITE", help=suites)
     run.add_argument("--methods", type=_names, metavar="A,B", help="these instead of the suite's")
-    run.add_argument(
-        "--jobs", type=_count, default=1, metavar="N", help="runs at the same time, each in its own process (default 1)"
-    )
-    run.add_argument(
-        "--threads",
-        type=_count,
-        default=1,
-        metavar="N",
-        help="threads of each run; with more than 1 numbers may differ from run to run",
-    )
-    run.add_argument(
-        "--curves",
-        type=_rounds,
-        metavar="N",
-        help="measure loss, AUC and mean rank on train, validation and test every N rounds, on at most 2,000 homes of "
-        "each; the fit then leaves validation rules out (default 0, never)",
-    )
-    run.add_argument(
-        "--checkpoints",
-        type=_rounds,
-        default=0,
-        metavar="N",
-        help="write a checkpoint to DIR/checkpoints every N rounds; the same command resumes a killed run from it; "
-        "federated methods only, others start again (default 0, never)",
-    )
-    _add_seeds(run, "5 is 0,1,2,3,4")
-    _add_settings(run)
-    _add_results(run)
-    _add_quiet(run)
+    about = "runs at the same time, each in its own process (default 1)"
+    run.add_argument("--jobs", type=_count, default=1, metavar="N", help=about)
+    about = "threads of each run; with more than 1 numbers may differ from run to run"
+    run.add_argument("--threads", type=_count, default=1, metavar="N", help=about)
+    about = "measure loss, AUC and mean rank on train, validation and test every N rounds, on at most 2,000 homes of "
+    about += "each; the fit then leaves validation rules out (default 0, never)"
+    run.add_argument("--curves", type=_rounds, metavar="N", help=about)
+    about = "write a checkpoint to DIR/checkpoints every N rounds; the same command resumes a killed run from it; "
+    about += "federated methods only, others start again (default 0, never)"
+    run.add_argument("--checkpoints", type=_rounds, default=0, metavar="N", help=about)
+    about = "their number, or a list: 5 is 0,1,2,3,4"
+    run.add_argument("--seeds", type=_seeds, metavar="N|A,B", help=about)
+    share(run, "--set", "--results", "--quiet")
 
     command("list", "list_methods", "every method, one line each")
-
-    show = command("show", "show_method", "the parameters of a method with type, default and meaning")
-    show.add_argument("method", metavar="METHOD")
+    share(command("show", "show_method", "the parameters of a method with type, default and meaning"), "method")
 
     compare = command("compare", "show_comparison", "is A significantly better than B?")
     compare.add_argument("a", metavar="A")
     compare.add_argument("b", metavar="B")
-    _add_filters(compare)
+    select(compare, FILTERS | SELECTION)
 
     board = command("leaderboard", "show_leaderboards", "the methods on each data set, best first, in groups of ties")
     board.add_argument("--json", action="store_true", help="a line of JSON for each leaderboard")
-    _add_filters(board)
+    select(board, FILTERS | SELECTION)
 
     curves = command("curves", "show_curves", "the history by round of all runs, as CSV")
-    curves.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE.csv",
-        help="write a row per run, round, part and metric (default to the standard output); FILE.runs.csv then says "
-        "what each run is, with all parameters",
-    )
-    _add_selection(curves)
+    about = "write a row per run, round, part and metric (default to the standard output); FILE.runs.csv then says "
+    about += "what each run is, with all parameters"
+    curves.add_argument("--out", type=Path, metavar="FILE.csv", help=about)
+    select(curves, SELECTION)
 
     evaluate = command("evaluate", "evaluate_lists", "evaluate the rank lists of another tool")
-    evaluate.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE",
-        help="CSV or Parquet with user, trigger_device, trigger_state, action, action_device and rank, or a submission "
-        "to the Wyze challenge (user_id, rule, rank)",
-    )
+    about = "CSV or Parquet with user, trigger_device, trigger_state, action, action_device and rank, or a submission "
+    about += "to the Wyze challenge (user_id, rule, rank)"
+    evaluate.add_argument("file", type=Path, metavar="FILE", help=about)
     evaluate.add_argument("--name", metavar="TOOL", help="its name on the leaderboard (default the name of the file)")
     evaluate.add_argument("--metric", metavar="NAME", help="to show with an interval (default mrr)")
-    _add_split(evaluate)
     evaluate.add_argument("--results", type=Path, metavar="DIR", help="store it as a result (default not stored)")
 
     export = command("export-split", "export_tables", "write a split as tables, for other tools to fit on")
     export.add_argument("out", type=Path, metavar="DIR", help="the folder to write to")
-    _add_split(export)
+    for external in (evaluate, export):
+        external.add_argument("--data", required=True, metavar=DATA, help="e.g. wyze-synthetic:homes=2000")
+        share(external, "--track", "--split", "--seed")
 
-    check = command("check", "check", "check that a method keeps the contract")
-    check.add_argument("method", metavar="METHOD")
-    _add_settings(check)
+    share(command("check", "check", "check that a method keeps the contract"), "method", "--set")
 
     tune = command("tune", "tune_method", "choose parameters on validation data")
-    tune.add_argument("method", metavar="METHOD")
-    tune.add_argument(
-        "--trials", type=_count, default=30, metavar="N", help="trials, the same for every method (default 30)"
-    )
-    tune.add_argument(
-        "--data",
-        action="append",
-        metavar="NAME[:KEY=VALUE,...]",
-        help="e.g. wyze-synthetic:homes=2000; several are averaged (default ifttt-synthetic)",
-    )
-    _add_track_and_split(tune)
+    about = "trials, the same for every method (default 30)"
+    tune.add_argument("--trials", type=_count, default=30, metavar="N", help=about)
+    about = "e.g. wyze-synthetic:homes=2000; several are averaged (default ifttt-synthetic)"
+    tune.add_argument("--data", action="append", metavar=DATA, help=about)
     tune.add_argument("--sampler-seed", type=int, default=0, metavar="SEED", help="seed of the choices (default 0)")
-    _add_seeds(tune, "2 is 100,101, which no suite of ours reports (default 1)")
-    _add_settings(tune)
-    _add_results(tune)
-    _add_quiet(tune)
+    about = "their number, or a list: 2 is 100,101, which no suite of ours reports (default 1)"
+    tune.add_argument("--seeds", type=_seeds, metavar="N|A,B", help=about)
+    share(tune, "method", "--track", "--split", "--set", "--results", "--quiet")
     return parser
-
-
-def _add_seeds(parser: argparse.ArgumentParser, meaning: str) -> None:
-    parser.add_argument("--seeds", type=_seeds, metavar="N|A,B", help=f"their number, or a list: {meaning}")
-
-
-def _add_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        default=[],
-        metavar="METHOD.PARAMETER=VALUE",
-        help="e.g. mf.factors=64; see `show METHOD`",
-    )
-
-
-def _add_results(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--results", type=Path, metavar="DIR", help="where results are stored (default $FEDRULE_RESULTS or results)"
-    )
-
-
-def _add_split(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", required=True, metavar="NAME[:KEY=VALUE,...]", help="e.g. wyze-synthetic:homes=2000")
-    _add_track_and_split(parser)
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the split (default 0)")
-
-
-def _add_track_and_split(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--track", default="types", help="types or instances (default types)")
-    parser.add_argument("--split", default="holdout", help="holdout, leave_one_out or new_homes (default holdout)")
-
-
-def _add_quiet(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
-
-
-def _add_filters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--metric", metavar="NAME", help="e.g. hr@10; as in the result files")
-    parser.add_argument("--protocol", metavar="NAME", help="ranking or paper only")
-    _add_selection(parser)
-
-
-def _add_selection(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", metavar="NAME", help="this data set only")
-    parser.add_argument("--track", metavar="NAME", help="types or instances only")
-    _add_results(parser)
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _count(text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number, 1 or more, got {text!r}")
-    return int(text)
-
-
-def _rounds(text: str) -> int:
-    if not text.strip().isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number, 0 or more, got {text!r}")
-    return int(text)
-
-
-def _seeds(text: str) -> int | list[int]:
-    """Their number, or a list; commands differ in where they begin to count."""
-    seeds = _names(text)
-    if not seeds or not all(seed.isdecimal() for seed in seeds) or text.strip() == "0":
-        raise argparse.ArgumentTypeError(f"expected a number of seeds (5) or a list (3,4 or 3,), got {text!r}")
-    return list(map(int, seeds)) if "," in text else int(text)
 
 
 if __name__ == "__main__":

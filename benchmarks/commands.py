@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,24 +34,21 @@ def run_suite(chosen: argparse.Namespace) -> int:
     given = assignments(chosen.settings)
     seeds = None if chosen.seeds is None else _seeds(chosen.seeds, first=0)
     experiments = read_suite(chosen.suite, given=given, methods=chosen.methods, seeds=seeds, curves=chosen.curves)
-    for method in given:
-        if method not in {each.method for each in experiments}:
-            raise DataError(f"--set {method}: the suite {chosen.suite} does not run {method}")
+    for method in sorted(given.keys() - {each.method for each in experiments}):
+        raise DataError(f"--set {method}: the suite {chosen.suite} does not run {method}")
     store = Store(results_folder(chosen.results))
-    outcome = run_all(
-        experiments,
-        store=store,
-        jobs=chosen.jobs,
-        threads=chosen.threads,
-        quiet=chosen.quiet,
-        checkpoints=chosen.checkpoints,
-    )
+    how = {name: getattr(chosen, name) for name in ("jobs", "threads", "quiet", "checkpoints")}
+    outcome = run_all(experiments, store=store, **how)
     for board in boards(outcome.finished):
         show_board(board, HEADLINE[board.protocol])
     say(f"{outcome.made} results made, {len(outcome.finished) - outcome.made} were there, in {store.folder}")
     for run in outcome.elsewhere:
         say(f"running in another process: {run}")
-    return show_failures(outcome.failed)
+    for result in outcome.failed:
+        say(f"failed: {result.key}: {result.error.splitlines()[-1]}")
+    if outcome.failed:
+        say("The full errors are in the .failed.json files; the same command tries these runs again.")
+    return 1 if outcome.failed else 0
 
 
 def list_methods(chosen: argparse.Namespace) -> int:
@@ -146,11 +142,8 @@ def show_comparison(chosen: argparse.Namespace) -> int:
     found = [compare(panel, a, b, resampled=panel.resampled(resamples=resamples)) for panel, a, b in panels]
     adjusted = holm([each.p_bootstrap for each in found])
     for (title, metric), each, p in zip(rows, found, adjusted, strict=True):
-        if p < ALPHA:
-            better = each.a if (each.difference > 0) != lower_is_better(metric) else each.b
-            verdict = f"{better} is better"
-        else:
-            verdict = "no significant difference"
+        better = each.a if (each.difference > 0) != lower_is_better(metric) else each.b
+        verdict = f"{better} is better" if p < ALPHA else "no significant difference"
         say(f"{title}: {metric}")
         say(f"    {each.a} {each.value_a:.4f}, {each.b} {each.value_b:.4f}: {verdict}")
         say(f"    difference {each.difference:+.4f}, 95 % of resampled homes {each.low:+.4f} to {each.high:+.4f}")
@@ -274,9 +267,8 @@ def _wanted(chosen: argparse.Namespace) -> dict[str, str]:
 def _settings(chosen: argparse.Namespace, command: str) -> dict[str, object]:
     """The parameters that the command line sets for the one method of a command."""
     given = assignments(chosen.settings)
-    for method in given:
-        if method != chosen.method:
-            raise DataError(f"--set {method}: `{command} {chosen.method}` does not run {method}")
+    for method in sorted(given.keys() - {chosen.method}):
+        raise DataError(f"--set {method}: `{command} {chosen.method}` does not run {method}")
     return given.get(chosen.method, {})
 
 
@@ -297,23 +289,13 @@ def show_board(board: Board, metric: str) -> None:
     shown["seeds"] = ["single run" if count == 1 else str(count) for count in table["seeds"]]
     if "calibrated" in shown:
         shown["calibrated"] = ["yes" if value else "own" for value in table["calibrated"]]
-    formats = {"fit s": "{:.2f}".format, "fit MB": "{:.0f}".format}
-    formats["non-rules unanswered"] = "{:.1%}".format
+    formats = {"fit s": "{:.2f}".format, "fit MB": "{:.0f}".format, "non-rules unanswered": "{:.1%}".format}
     say(f"\n{board.title}: {seeds}, [95 % over homes]")
     for warning in board.warnings():
         say(f"warning: {warning}")
     say(shown.to_string(index=False, float_format="{:.4f}".format, formatters=formats))
     if any(run.key.curves for _, run in board.runs):
         say("By round, on train, validation and test: `python -m benchmarks curves`")
-
-
-def show_failures(failed: Sequence[Result]) -> int:
-    """List the runs that failed; the exit code."""
-    for result in failed:
-        say(f"failed: {result.key}: {result.error.splitlines()[-1]}")
-    if failed:
-        say("The full errors are in the .failed.json files; the same command tries these runs again.")
-    return 1 if failed else 0
 
 
 def say(text: str) -> None:

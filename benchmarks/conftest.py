@@ -7,6 +7,7 @@ them), results of methods beside those of `python -m benchmarks run`. With `--be
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +16,7 @@ import pytest
 import datasets
 from benchmarks.results.speeds import SPEED
 from benchmarks.results.store import results_folder
-from benchmarks.speed.measure import peak_megabytes
+from benchmarks.speed.measure import Measured, peak_megabytes
 from datasets.common.environment import set_threads
 from datasets.common.errors import DataError
 
@@ -58,6 +59,18 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
     option.benchmark_storage = f"file://{folder / SPEED}"
     option.benchmark_save = option.benchmark_autosave or option.scale
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A benchmark that takes `size` runs at each size that its module has for the scale."""
+    if "size" in metafunc.fixturenames:
+        metafunc.parametrize("size", metafunc.module.SIZES[metafunc.config.getoption("scale")])
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, Measured]:
+    """What each method of a module needs by size."""
+    return defaultdict(dict)
 
 
 @pytest.fixture(scope="session")

@@ -27,12 +27,12 @@ import shlex
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from baselines.registry import get
-from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation import evaluate
 from benchmarks.results.records import STUDIES, Trial, as_json
 from benchmarks.results.store import Store
 from benchmarks.runs.experiment import Experiment, Source, make_experiment
@@ -127,7 +127,11 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Tun
     path = store.folder / STUDIES / f"{study.method}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     kept = _kept(path, key)
     space = study.space()
-    parts = {(s, seed): _parts(study, source, seed) for s, source in enumerate(study.sources) for seed in study.seeds}
+    parts = {
+        (s, seed): split(source.load(), study.split, seed=seed, validation=True, **study.split_options)
+        for s, source in enumerate(study.sources)
+        for seed in study.seeds
+    }
     chooser = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=study.seed))
     done: list[Trial] = []
 
@@ -172,24 +176,20 @@ def _spelled(value: object) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def _parts(study: Study, source: Source, seed: int) -> Split:
-    return split(source.load(), study.split, seed=seed, validation=True, **study.split_options)
-
-
 def _try(study: Study, parameters: Parameters, parts: Mapping[tuple[int, int], Split]) -> Trial:
     """Fit on train and evaluate on validation; test is never touched."""
     begin = time.perf_counter()
     values: list[float] = []
+    error = ""
     try:
         for (s, seed), part in parts.items():
             asked = study.experiment(study.sources[s], parameters, seed)
             fitted, _ = fit(asked, part.train)
             values.append(evaluate(fitted, part, "ranking", part="validation", seed=seed).summary[METRIC])
     except Exception:  # settings that a method cannot work with are a finding too
-        trial = Trial(parameters, None, values, time.perf_counter() - begin, traceback.format_exc())
-    else:
-        trial = Trial(parameters, sum(values) / len(values), values, time.perf_counter() - begin)
-    return replace(trial, commit=commit(), versions=versions())
+        error = traceback.format_exc()
+    value = None if error else sum(values) / len(values)
+    return Trial(parameters, value, values, time.perf_counter() - begin, error, commit(), versions())
 
 
 def _choose(asked: Ask, name: str, entry: Sequence[object]) -> Json:
@@ -209,13 +209,12 @@ def _defaults(study: Study, space: Space) -> dict[str, object] | None:
     found: dict[str, object] = {}
     for name, (kind, *bounds) in space.items():
         value = defaults[name]
-        if kind == "choice" and value in bounds:
-            found[name] = json.dumps(as_json(value, name))
-        elif kind != "choice" and isinstance(value, int | float):
-            found[name] = value
-            if not float(str(bounds[0])) <= value <= float(str(bounds[1])):
-                return None
+        if kind == "choice":
+            inside, found[name] = value in bounds, json.dumps(as_json(value, name))
         else:
+            low, high = (float(str(bound)) for bound in bounds)
+            inside, found[name] = isinstance(value, int | float) and low <= value <= high, value
+        if not inside:
             return None
     return found
 

@@ -8,15 +8,12 @@ over all rules, over the rules of a home or over a slice.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from baselines.scoring import Values
 from datasets.homes import Array, Mask
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def hits(rank: Values, n: int) -> Values:
@@ -55,16 +52,7 @@ def auc(score: Values, positive: Mask, group: Array, n_groups: int) -> Values:
 def average_rank(score: Values, group: Array) -> Values:
     """The rank of each score in its group, the lowest first; ties take their average. NaN is below all others."""
     value = np.where(np.isnan(score), -np.inf, score)
-    order = np.lexsort((value, group))
-    value, of = value[order], group[order]
-    begins = np.ones(len(order), dtype=np.bool_)  # where a run of ties begins
-    begins[1:] = (np.diff(of) != 0) | (value[1:] != value[:-1])
-    first = np.flatnonzero(begins)
-    last = np.append(first[1:], len(order))
-    middle = ((first + last - 1) / 2)[np.cumsum(begins) - 1]
-    rank = np.empty(len(order))
-    rank[order] = middle - np.searchsorted(of, of) + 1
-    return rank
+    return pd.Series(value).groupby(group).rank().to_numpy(dtype=np.float64)
 
 
 def mean(values: Values) -> float:

@@ -10,7 +10,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -39,24 +39,6 @@ COLUMNS = {
 }
 
 Pairs = dict[tuple[str, str], Comparison]  # the better method of each pair first; without pairs of no common seed
-
-
-def title_of(result: Result) -> str:
-    """Data, size, track, split and protocol, with the options of data and split that are not the defaults."""
-    key = result.key
-    size = f"{result.counts['homes']:,} homes" if "homes" in result.counts else key.fingerprint
-    curves = f", fitted without validation rules for curves every {key.curves}" if key.curves else ""
-    return f"{data_of(result)}, {size}, {key.track}, {split_of(result)}, {key.protocol}{curves}"
-
-
-def data_of(result: Result) -> str:
-    """The data set with the options that are not the defaults."""
-    return _with(result.key.data, changed_options(result))
-
-
-def split_of(result: Result) -> str:
-    """How rules are hidden, with the options of the split that are not the defaults."""
-    return _with(str(result.key.split["split"]), result.overrides.split_options)
 
 
 def changed_options(result: Result) -> dict[str, object]:
@@ -107,12 +89,21 @@ class Board:
     @property
     def data(self) -> str:
         """The data set with the options that are not the defaults."""
-        return data_of(self.runs[0][1])
+        result = self.runs[0][1]
+        return _with(result.key.data, changed_options(result))
 
     @property
     def split(self) -> str:
         """How rules are hidden, with the options of the split that are not the defaults."""
-        return split_of(self.runs[0][1])
+        result = self.runs[0][1]
+        return _with(str(result.key.split["split"]), result.overrides.split_options)
+
+    def describe(self) -> str:
+        """Data, size, track, split and protocol, with the options of data and split that are not the defaults."""
+        result, key = self.runs[0][1], self.runs[0][1].key
+        size = f"{result.counts['homes']:,} homes" if "homes" in result.counts else key.fingerprint
+        curves = f", fitted without validation rules for curves every {key.curves}" if key.curves else ""
+        return f"{self.data}, {size}, {key.track}, {self.split}, {key.protocol}{curves}"
 
     def methods(self) -> list[str]:
         """The labels, each once."""
@@ -188,16 +179,15 @@ def boards(results: Sequence[Result]) -> list[Board]:
         split = {name: value for name, value in key.split.items() if name != "seed"}
         place = key.data, _text(result.overrides.data_options), key.track, _text(split), key.protocol, key.fingerprint
         found.setdefault((*place, str(key.curves)), []).append(result)
-    listed = [runs for _, runs in sorted(found.items())]
-    titles = [title_of(runs[0]) for runs in listed]
-    marks = [
-        f", data {runs[0].key.fingerprint}" if titles.count(title) > 1 else ""
-        for title, runs in zip(titles, listed, strict=True)
+    listed = [
+        Board("", runs[0].key.protocol, tuple(zip(labels_of(runs), runs, strict=True)))
+        for _, runs in sorted(found.items())
     ]
-    return [
-        Board(title + mark, runs[0].key.protocol, tuple(zip(labels_of(runs), runs, strict=True)), mark)
-        for title, mark, runs in zip(titles, marks, listed, strict=True)
-    ]
+    titles = [board.describe() for board in listed]
+    for i, title in enumerate(titles):
+        mark = f", data {listed[i].runs[0][1].key.fingerprint}" if titles.count(title) > 1 else ""
+        listed[i] = replace(listed[i], title=title + mark, mark=mark)
+    return listed
 
 
 def leaderboard(board: Board, metric: str, *, seed: int = 0) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from baselines.registry import files_of, get, names
 from benchmarks import evaluation
-from benchmarks.evaluation.evaluate import PROTOCOLS
+from benchmarks.evaluation import PROTOCOLS
 from benchmarks.results.records import as_json
 from benchmarks.results.store import Key, Overrides
 from datasets import Homes, load
@@ -127,21 +127,13 @@ class Experiment:
         """Protocol -> the key of its result on homes with this fingerprint."""
         split: dict[str, object] = {"split": self.split, "seed": self.seed, **self.split_options}
         split["validation"] = self.curves > 0
-        keys = {}
-        for protocol in self.protocols:
-            keys[protocol] = Key(
-                self.method,
-                _settings(self.parameters, self.method),
-                self.source.data,
-                _settings(self.source.options, self.source.data),
-                fingerprint,
-                self.source.track,
-                _settings(split, self.split),
-                protocol,
-                self.seed,
-                self.curves,
-            )
-        return keys
+        parameters, source = _settings(self.parameters, self.method), self.source
+        data = source.data, _settings(source.options, source.data), fingerprint, source.track
+        how = _settings(split, self.split)
+        return {
+            protocol: Key(self.method, parameters, *data, how, protocol, self.seed, self.curves)
+            for protocol in self.protocols
+        }
 
     def only(self, protocols: Sequence[str]) -> Experiment:
         """The same with some of its protocols."""

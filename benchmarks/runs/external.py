@@ -72,13 +72,7 @@ def evaluate_rank_lists(path: Path, experiment: Experiment, store: Store) -> Res
     trained = FittedRun(experiment, homes, parts, read_rank_lists(parts.test.homes, path), [])
     begin = time.perf_counter()
     evaluation = trained.evaluate("ranking", None)
-    result = trained.result(
-        evaluation,
-        None,
-        key=experiment.keys(homes.fingerprint)["ranking"],
-        code=hashlib.sha256(path.read_bytes()).hexdigest()[:12],
-        seconds={"evaluate": time.perf_counter() - begin},
-        memory={},
-        threads=1,
-    )
+    seconds = {"evaluate": time.perf_counter() - begin}
+    code = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    result = trained.result(evaluation, None, code=code, seconds=seconds)
     return store.save(result, evaluation.homes, evaluation.rules)

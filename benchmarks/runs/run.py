@@ -3,28 +3,96 @@
 A method's settings are fixed by now (`benchmarks.tune` chooses them on validation data), so it is fitted on all rules
 that are not hidden for test, and test is evaluated once for each protocol. With curves, validation rules are left out:
 see `benchmarks.runs.history`.
+
+A killed run is resumed from its checkpoints, if the `fit` of its method takes a `checkpoint`
+(`fedrule.federated.checkpoint.Checkpoint`):
+
+    <results>/checkpoints/<hash>.npz              of the fit that is measured
+    <results>/checkpoints/<hash>.calibration.npz  of the second fit, where probabilities need one
+
+The hash is that of the result's key without the protocol, since all protocols measure one fit. The interval is no part
+of the key: a resumed run gives the same numbers as an uninterrupted one, except its seconds. Checkpoints are deleted
+when the results are stored. Those of other code are not used.
 """
 
 from __future__ import annotations
 
+import inspect
+import logging
 import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from baselines.calibration import Calibration, calibrate
 from baselines.method import Fitted
 from baselines.registry import build
-from benchmarks.evaluation.evaluate import Evaluation, evaluate
+from benchmarks.evaluation import Evaluation, evaluate
 from benchmarks.results.store import Key, Result, Store
-from benchmarks.runs.experiment import Experiment
+from benchmarks.runs.experiment import Experiment, refuse_bad_interval
 from benchmarks.runs.history import Curves, History, HistoryRecorder, OnProgress, ignore_progress
-from benchmarks.runs.resume import RunCheckpoints, is_resumable
 from datasets import Homes
 from datasets.common.environment import commit, peak_megabytes, versions
+from datasets.common.errors import DataError
 from datasets.common.random import Stream, generator
 from datasets.splits import Split, split
+
+if TYPE_CHECKING:
+    from fedrule.federated.checkpoint import Checkpoint
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunCheckpoints:
+    """The checkpoints of one run."""
+
+    folder: Path
+    name: str  # what their file names begin with
+    code: str  # hash of the code
+    every: int  # rounds; 0: never
+
+    @classmethod
+    def of(cls, experiment: Experiment, fingerprint: str, store: Store, every: int) -> RunCheckpoints:
+        """Of an experiment on homes with this fingerprint."""
+        refuse_bad_interval("checkpoints", every)
+        key = next(iter(experiment.keys(fingerprint).values()))
+        return cls(store.folder / "checkpoints", replace(key, protocol="").hash, experiment.code, every)
+
+    def checkpoint(self, recorder: HistoryRecorder, fit: str = "") -> Checkpoint:
+        """For the fit with this history, or for another fit of the run by its name."""
+        from fedrule.federated.checkpoint import Checkpoint  # with torch, which only some methods need
+
+        path = self.folder / f"{self.name}{fit and f'.{fit}'}.npz"
+        return Checkpoint(path, self.every, {"code": self.code}, {"rounds": recorder})
+
+    def log_resumed(self, run: str) -> None:
+        """Log that a run is resumed; a checkpoint of other code is deleted, and the log says that the run restarts."""
+        if not self.every or not self._files():
+            return
+        from fedrule.federated.checkpoint import about
+
+        for path in self._files():
+            try:
+                found = about(path)
+            except DataError:  # the run refuses it, and that is stored as its error
+                continue
+            if found["run"].get("code") == self.code:
+                log.info("%s: resumed after round %d", run, found["round"])
+            else:
+                log.warning("%s: its checkpoint of round %d is of other code; it starts again", run, found["round"])
+                path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Delete them when the run is finished."""
+        for path in self.folder.glob(f"*{self.name}.*"):  # and temporary files of a killed process
+            path.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob(f"{self.name}.*npz"))
 
 
 def run_once(
@@ -36,10 +104,7 @@ def run_once(
     on_progress: OnProgress = ignore_progress,
     checkpoints: int = 0,
 ) -> list[Result]:
-    """Fit, evaluate by each protocol and store the results; an error is stored as well.
-
-    `checkpoints` is the interval in rounds, see `benchmarks.runs.resume`.
-    """
+    """Fit, evaluate by each protocol and store the results; an error is stored as well. `checkpoints` is in rounds."""
     made: list[Result] = []
     keys, code = experiment.keys(homes.fingerprint), experiment.code
     saved = RunCheckpoints.of(experiment, homes.fingerprint, store, checkpoints)
@@ -61,15 +126,9 @@ def run_once(
             calibration = fitted.calibration(protocol, saved)
             calibrated = time.perf_counter()
             evaluation = fitted.evaluate(protocol, calibration)
-            result = fitted.result(
-                evaluation,
-                calibration,
-                key=keys[protocol],
-                code=code,
-                seconds=seconds | {"calibrate": calibrated - begin, "evaluate": time.perf_counter() - calibrated},
-                memory=memory | {"peak": peak_megabytes()},
-                threads=threads,
-            )
+            taken = seconds | {"calibrate": calibrated - begin, "evaluate": time.perf_counter() - calibrated}
+            memory["peak"] = peak_megabytes()
+            result = fitted.result(evaluation, calibration, code=code, seconds=taken, memory=memory, threads=threads)
             made.append(store.save(result, evaluation.homes, evaluation.rules))
         saved.remove()
     except Exception:  # whatever a third-party method raises is part of the record
@@ -125,14 +184,14 @@ class FittedRun:
         evaluation: Evaluation,
         calibration: Calibration | None,
         *,
-        key: Key,
         code: str,
         seconds: Mapping[str, float],
-        memory: Mapping[str, float],
-        threads: int,
+        memory: Mapping[str, float] | None = None,
+        threads: int = 1,
     ) -> Result:
         """The record of an evaluation."""
         homes, parts = self.homes, self.parts
+        key = self.experiment.keys(homes.fingerprint)[evaluation.protocol]
         counts = {"homes": homes.n_homes, "devices": homes.n_devices, "rules": homes.n_rules}
         if self.experiment.curves:
             counts["validation rules"] = len(parts.validation)
@@ -142,7 +201,7 @@ class FittedRun:
             calibrated=calibration is not None and calibration.rescales,
             history=self.history,
             seconds=dict(seconds),
-            memory=dict(memory),
+            memory=dict(memory or {}),
             counts=counts | {"train rules": parts.train.n_rules, "hidden rules": len(parts.test)},
         )
 
@@ -176,10 +235,10 @@ def fit(
     """The fitted model and its history; resumed from the checkpoint of the fit with this name where there is one."""
     recorder = recorder or HistoryRecorder()
     method, rng = build(experiment.method, **experiment.parameters), generator(Stream.FITTING, experiment.seed)
-    if saved is not None and saved.every and is_resumable(method):
-        fitted = method.fit(train, rng=rng, on_round=recorder, checkpoint=saved.checkpoint(recorder, name))
-    else:
-        fitted = method.fit(train, rng=rng, on_round=recorder)
+    more: dict[str, Any] = {}
+    if saved is not None and saved.every and "checkpoint" in inspect.signature(method.fit).parameters:
+        more["checkpoint"] = saved.checkpoint(recorder, name)
+    fitted = method.fit(train, rng=rng, on_round=recorder, **more)
     recorder.end(fitted)
     return fitted, recorder.history
 

@@ -25,13 +25,12 @@ from threading import Lock
 from typing import IO, TypeAlias
 
 from baselines.registry import get
-from benchmarks.evaluation.evaluate import PROTOCOLS
+from benchmarks.evaluation import PROTOCOLS
 from benchmarks.results.records import as_json
 from benchmarks.results.store import Result, Store, results_folder
 from benchmarks.runs.experiment import Experiment, Source, make_experiment, make_source, refuse_bad_interval
 from benchmarks.runs.history import OnProgress, ignore_progress
-from benchmarks.runs.resume import RunCheckpoints
-from benchmarks.runs.run import failed, run_once
+from benchmarks.runs.run import RunCheckpoints, failed, run_once
 from datasets.common.environment import set_threads, thread_variables
 from datasets.common.errors import DataError
 from datasets.common.progress import Progress, progress
@@ -65,7 +64,7 @@ def run_all(
 ) -> Outcome:
     """Run what is not finished; Ctrl-C ends the running ones and comes through as KeyboardInterrupt.
 
-    With `checkpoints` every so many rounds, killed runs are resumed; see `benchmarks.runs.resume`.
+    With `checkpoints` every so many rounds, killed runs are resumed; see `benchmarks.runs.run`.
     """
     refuse_bad_interval("checkpoints", checkpoints)
     if not experiments:
@@ -119,13 +118,12 @@ def _run(
             return list(found.values()), []
         RunCheckpoints.of(missing, fingerprint, store, checkpoints).log_resumed(str(experiment))
         bar.note(str(experiment))
+
+        def on_progress(done: int, of: int) -> None:
+            bar.note(f"{experiment}: round {done} of {of}")
+
         made = workers.run(
-            missing,
-            homes,
-            store=store,
-            threads=threads,
-            on_progress=lambda done, of: bar.note(f"{experiment}: round {done} of {of}"),
-            checkpoints=checkpoints,
+            missing, homes, store=store, threads=threads, on_progress=on_progress, checkpoints=checkpoints
         )
         return list(found.values()), made
 
@@ -170,7 +168,7 @@ def run(
 
     A run that fails is a result with status "failed"; the next call tries it again. It has a subprocess of its own;
     `isolate=False` runs it in this process. `curves` is the interval in rounds at which the model is measured, see
-    `benchmarks.runs.history`; `checkpoints` that of checkpoints to resume from, see `benchmarks.runs.resume`.
+    `benchmarks.runs.history`; `checkpoints` that of checkpoints to resume from, see `benchmarks.runs.run`.
     """
     refuse_bad_interval("checkpoints", checkpoints)
     source = make_source(data, options=data_options or {}, track=track, path=path)
@@ -295,14 +293,9 @@ def main() -> int:
         except BrokenPipeError:  # the parent process is gone, which is no failure of the method
             os._exit(1)
 
-    run_once(
-        experiment,
-        load_file(job["homes"]),
-        store=Store(Path(job["store"])),
-        threads=job["threads"],
-        on_progress=report,
-        checkpoints=job["checkpoints"],
-    )
+    homes, store = load_file(job["homes"]), Store(Path(job["store"]))
+    threads, checkpoints = job["threads"], job["checkpoints"]
+    run_once(experiment, homes, store=store, threads=threads, on_progress=report, checkpoints=checkpoints)
     return 0
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from pydantic import Field
 
 from baselines.registry import missing_extra, names
-from benchmarks.evaluation.evaluate import PROTOCOLS
+from benchmarks.evaluation import PROTOCOLS
 from benchmarks.runs.experiment import SEEDS, Experiment, Settings, make_experiment, make_source
 from datasets.common.errors import DataError, unknown
 from datasets.common.options import Config, read

@@ -6,9 +6,9 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import datasets
 from baselines.registry import build
@@ -16,6 +16,8 @@ from datasets.common.random import Stream, generator
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
+
+Measured: TypeAlias = dict[int, dict[str, float]]  # homes -> seconds and megabytes, as they come in; sizes grow
 
 # The child reads its own high-water mark: what the kernel counts for it from outside includes the parent's.
 PEAK = """
@@ -52,9 +54,11 @@ def note_ratio(benchmark: BenchmarkFixture, units: int, reference: float, **more
     }
 
 
-def note_growth(benchmark: BenchmarkFixture, times: float, few: Mapping[str, float], many: Mapping[str, float]) -> None:
-    """Write into `extra_info` how what was measured grows per 10 times the homes, given that of `times` as many."""
-    tenfold = math.log10(times)
+def note_growth(benchmark: BenchmarkFixture, measured: Measured, first: int, size: int) -> None:
+    """Write into `extra_info` how what was measured grows per 10 times the homes, from the first size to this one."""
+    if size <= first or first not in measured:
+        return
+    few, many, tenfold = measured[first], measured[size], math.log10(size / first)
     for what in few.keys() & many.keys():
         benchmark.extra_info[f"{what} per 10x"] = (many[what] / few[what]) ** (1 / tenfold)
 

@@ -16,7 +16,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
 import fedrule
-from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation import evaluate
 from benchmarks.speed.measure import seconds
 from datasets.homes import Homes
 from datasets.splits import Split, split

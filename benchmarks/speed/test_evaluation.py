@@ -13,7 +13,7 @@ import datasets
 from baselines.method import Scores
 from baselines.scoring import allows_self_pairs
 from benchmarks.conftest import Peak
-from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation import evaluate
 from benchmarks.speed.measure import note_ratio, seconds
 from datasets.homes import Array, Homes
 from datasets.splits import Split, leave_one_out
@@ -24,7 +24,7 @@ FULL = 76_218  # homes of the paper
 SIZES = {"smoke": (10_000,), "default": (10_000, FULL), "paper": (10_000, FULL)}  # homes
 
 PROGRAM = f"""
-from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation import evaluate
 from benchmarks.speed.test_evaluation import TypeTable, parts
 made = parts({FULL})
 evaluate(TypeTable(made.train), made)

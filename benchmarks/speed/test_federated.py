@@ -26,7 +26,7 @@ from baselines.method import Fitted
 from benchmarks.conftest import Peak, SavedHomes
 from benchmarks.references.home_by_home import ClientByClient, home_graphs
 from benchmarks.runs.history import Curves
-from benchmarks.speed.measure import note_growth, note_ratio, seconds
+from benchmarks.speed.measure import Measured, note_growth, note_ratio, seconds
 from datasets.common.environment import set_threads
 from datasets.homes import Homes
 from fedrule.federated.vectors import Layout
@@ -59,17 +59,6 @@ method.fit(
 )
 """
 FEW = 4  # rounds after which memory no longer grows
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "size" in metafunc.fixturenames:
-        metafunc.parametrize("size", SIZES[metafunc.config.getoption("scale")])
-
-
-@pytest.fixture(scope="module")
-def measured() -> dict[int, dict[str, float]]:
-    """Clients -> seconds of a round and megabytes, of the sizes measured so far."""
-    return {}
 
 
 @pytest.fixture
@@ -116,7 +105,7 @@ def test_growth_of_a_fedrule_round(
     benchmark: BenchmarkFixture,
     saved: SavedHomes,
     peak: Peak,
-    measured: dict[int, dict[str, float]],
+    measured: dict[str, Measured],
     scale: str,
     size: int,
 ) -> None:
@@ -129,11 +118,10 @@ def test_growth_of_a_fedrule_round(
     clients = rounds.report.clients
     del rounds  # the states of 300,000 clients take 9 GB, and the measuring process needs as much
     held = peak(PROGRAM.format(threads=1, path=str(saved(size)), method="fedrule", rounds=FEW))
-    measured[size] = {"seconds": benchmark.stats["min"], **held}
+    known = measured["fedrule"]
+    known[size] = {"seconds": benchmark.stats["min"], **held}
     benchmark.extra_info |= {"homes": size, "clients per second": clients / benchmark.stats["min"], **held}
-    first = SIZES[scale][0]
-    if size > first and first in measured:
-        note_growth(benchmark, size / first, measured[first], measured[size])
+    note_growth(benchmark, known, SIZES[scale][0], size)
 
 
 @pytest.mark.usefixtures("two_threads")

@@ -11,7 +11,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import datasets
 from baselines.registry import build, get, missing_extra, names
 from benchmarks.conftest import Peak, SavedHomes
-from benchmarks.speed.measure import note_growth, warm_up
+from benchmarks.speed.measure import Measured, note_growth, warm_up
 from datasets.homes import Homes
 
 # Homes; the first is what growth is measured from.
@@ -31,27 +31,20 @@ build({name!r}, **{parameters!r}).fit(homes, rng=np.random.default_rng(0))
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("name", names())
-    metafunc.parametrize("size", SIZES[metafunc.config.getoption("scale")])
-
-
-@pytest.fixture(scope="module")
-def measured() -> dict[str, dict[int, dict[str, float]]]:
-    """Method -> homes -> seconds and megabytes, as they come in; sizes grow."""
-    return {}
 
 
 def test_fit(
     benchmark: BenchmarkFixture,
     saved: SavedHomes,
     peak: Peak,
-    measured: dict[str, dict[int, dict[str, float]]],
+    measured: dict[str, Measured],
     scale: str,
     name: str,
     size: int,
 ) -> None:
     if extra := missing_extra(name):
         pytest.skip(f'{name} needs the extra {extra}: pip install "fedrule[{extra}]"')
-    known, first = measured.setdefault(name, {}), SIZES[scale][0]
+    known, first = measured[name], SIZES[scale][0]
     smaller = max((n for n in known if n < size), default=0)
     if smaller and (expected := known[smaller]["seconds"] * size / smaller) > TOO_LONG[scale]:
         more = "" if scale == "paper" else "; see --scale paper"
@@ -68,8 +61,7 @@ def test_fit(
     known[size] = {"seconds": benchmark.stats["min"], **held}
     rate = size / benchmark.stats["min"]
     benchmark.extra_info |= {"homes": size, "rules": homes.n_rules, "homes per second": rate, **held}
-    if size > first and first in known:
-        note_growth(benchmark, size / first, known[first], known[size])
+    note_growth(benchmark, known, first, size)
 
 
 def fit(name: str, homes: Homes) -> None:

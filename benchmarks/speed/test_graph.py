@@ -25,7 +25,7 @@ from baselines.method import Fitted
 from baselines.scoring import CHUNK, pairs_at_once, score
 from benchmarks.conftest import Peak, SavedHomes
 from benchmarks.references.home_by_home import HomeByHome, home_graphs, whole_homes
-from benchmarks.speed.measure import note_growth, note_ratio, seconds
+from benchmarks.speed.measure import Measured, note_growth, note_ratio, seconds
 from datasets.candidates import Pairs, has_self_rules
 from datasets.homes import Homes
 from datasets.valid import ValidRules
@@ -60,23 +60,12 @@ build("graphrule", rounds={rounds}).fit(homes, rng=np.random.default_rng(0))
 """
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "size" in metafunc.fixturenames:
-        metafunc.parametrize("size", SIZES[metafunc.config.getoption("scale")])
-
-
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory, scale: str) -> Path:
     """Homes with the vocabularies of the public data: 791 relations in place of 163."""
     file = tmp_path_factory.mktemp("public") / "homes.parquet"
     datasets.load("wyze-synthetic", preset="public", homes=WIDE[scale]).merged_types().save(file)
     return file
-
-
-@pytest.fixture(scope="module")
-def measured() -> dict[int, dict[str, float]]:
-    """Homes -> seconds of a round and megabytes, as they come in; sizes grow."""
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +161,7 @@ def test_growth_of_a_training_round(
     benchmark: BenchmarkFixture,
     saved: SavedHomes,
     peak: Peak,
-    measured: dict[int, dict[str, float]],
+    measured: dict[str, Measured],
     scale: str,
     size: int,
 ) -> None:
@@ -182,11 +171,10 @@ def test_growth_of_a_training_round(
     if benchmark.stats is None:  # --benchmark-disable: nothing was measured
         return
     held = peak(PROGRAM.format(threads=THREADS, path=str(saved(size, merged=True)), rounds=FEW))
-    measured[size] = {"seconds": benchmark.stats["min"], **held}
-    note_size(benchmark, one_round, **measured[size])
-    first = SIZES[scale][0]
-    if size > first and first in measured:
-        note_growth(benchmark, size / first, measured[first], measured[size])
+    known = measured["graphrule"]
+    known[size] = {"seconds": benchmark.stats["min"], **held}
+    note_size(benchmark, one_round, **known[size])
+    note_growth(benchmark, known, SIZES[scale][0], size)
 
 
 def test_training_round_with_the_vocabularies_of_the_public_data(

@@ -15,7 +15,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from baselines.registry import missing_extra, names
-from benchmarks.evaluation.evaluate import PROTOCOLS, Evaluation
+from benchmarks.evaluation import PROTOCOLS, Evaluation
 from benchmarks.results.store import Store, results_folder
 from benchmarks.runs.experiment import Experiment, data_options, method_parameters
 from benchmarks.runs.run import FittedRun, fit, split_homes
@@ -55,11 +55,8 @@ class Case:
 
     def note(self, benchmark: BenchmarkFixture) -> None:
         """What both benchmarks say of themselves."""
-        benchmark.extra_info |= {
-            "method": self.asked.method,
-            "data": self.asked.source.data,
-            "homes": self.homes.n_homes,
-        }
+        method, data = self.asked.method, self.asked.source.data
+        benchmark.extra_info |= {"method": method, "data": data, "homes": self.homes.n_homes}
         self.noted.append(benchmark.extra_info)
 
 
@@ -148,13 +145,6 @@ def test_evaluate(benchmark: BenchmarkFixture, pytestconfig: pytest.Config, scal
     with store.claim(keys[PROTOCOLS[0]]) as ours:
         for protocol, key in keys.items():
             if ours and store.finished(key, case.code) is None:
-                made = trained.result(
-                    found[protocol],
-                    calibration[protocol],
-                    key=key,
-                    code=case.code,
-                    seconds=taken[protocol],
-                    memory={},
-                    threads=1,
-                )
-                store.save(made, found[protocol].homes, found[protocol].rules)
+                evaluation = found[protocol]
+                result = trained.result(evaluation, calibration[protocol], code=case.code, seconds=taken[protocol])
+                store.save(result, evaluation.homes, evaluation.rules)

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Train, save, and print the test metrics."""
     set_threads(chosen.threads)
-    from benchmarks.evaluation.evaluate import evaluate
+    from benchmarks.evaluation import evaluate
     from fedrule.federated.checkpoint import Checkpoint
     from fedrule.models.file import SavedModel, refuse_unwritable
     from fedrule.models.train import train

@@ -58,7 +58,7 @@ class Evaluation(Protocol):
 
 
 class Evaluate(Protocol):
-    """Measures a model on the test part of a split, such as `benchmarks.evaluation.evaluate.evaluate`."""
+    """Measures a model on the test part of a split, such as `benchmarks.evaluation.evaluate`."""
 
     def __call__(
         self, fitted: Fitted, split: Split, protocol: str, *, seed: int, calibration: Calibration | None

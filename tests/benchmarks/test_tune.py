@@ -10,7 +10,7 @@ import pytest
 
 from baselines.registry import build
 from benchmarks import tune as module
-from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation import evaluate
 from benchmarks.results.store import Store
 from benchmarks.runs.experiment import make_source
 from benchmarks.tune import Study, run_command, tune

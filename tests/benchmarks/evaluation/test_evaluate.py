@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from baselines.calibration import Calibration, calibrate
 from baselines.method import Scores
 from baselines.scoring import STREAMS
-from benchmarks.evaluation import ranking
-from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation import evaluate, ranking
 from benchmarks.results.compare import OVER_HOMES
 from benchmarks.runs.history import PARTS
 from datasets import DataError, Homes, Rules

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.evaluation.rank_lists import RankLists, best_rules, read_rank_lists, write_rank_lists
+from benchmarks.evaluation import evaluate
+from benchmarks.evaluation.rank_lists import RankLists, read_rank_lists
 from datasets import DataError, load
 from datasets.readers.wyze import read_wyze, write_wyze
 from datasets.submission import Submission, write_submission
 from tests.benchmarks.evaluation.test_evaluate import Fixed, cases, lamp_and_switch
+from tests.support.rank_lists import best_rules, write_rank_lists
 from tests.support.strategies import triples
 
 
@@ -85,7 +86,7 @@ def test_a_rule_ranked_twice_a_missing_column_and_another_format_are_errors(tmp_
     with pytest.raises(DataError, match="no column rank; rank lists have user, trigger_device"):
         read_rank_lists(made.test.homes, path)
     with pytest.raises(DataError, match=r"\.csv or \.parquet"):
-        write_rank_lists(homes, ranked, tmp_path / "lists.txt")
+        read_rank_lists(made.test.homes, path.rename(tmp_path / "lists.txt"))
 
 
 def test_a_submission_to_the_wyze_challenge_is_read_as_rank_lists(tmp_path):

@@ -14,7 +14,7 @@ from baselines import registry
 from baselines.calibration import calibrate
 from baselines.registry import build, register
 from baselines.scoring import Examples
-from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation import evaluate
 from benchmarks.results.curves import CURVES, METRICS
 from benchmarks.results.store import load_results
 from benchmarks.runs import history as module

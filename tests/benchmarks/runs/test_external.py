@@ -8,12 +8,12 @@ import pytest
 import datasets
 from baselines.registry import build
 from benchmarks.__main__ import main
-from benchmarks.evaluation.evaluate import evaluate
-from benchmarks.evaluation.rank_lists import best_rules, write_rank_lists
+from benchmarks.evaluation import evaluate
 from benchmarks.results.leaderboard import boards
 from benchmarks.results.store import load_results
 from datasets.common.random import Stream, generator
 from datasets.splits import split
+from tests.support.rank_lists import best_rules, write_rank_lists
 
 DATA = ["--data", "wyze-synthetic:homes=80"]
 

@@ -20,7 +20,7 @@ from baselines import registry
 from baselines.calibration import Calibration, calibrate
 from baselines.popularity import Popularity
 from baselines.registry import build, code_of
-from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs import experiment
 from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options

@@ -50,5 +50,7 @@ def test_growth_is_per_ten_times_the_homes() -> None:
     measured = SimpleNamespace(stats={"min": 50.0}, extra_info={})
     # 100 times the homes, twice ten times: 2 to 50 seconds is 5 * 5, 100 to 400 megabytes is 2 * 2
     few, many = {"seconds": 2.0, "peak_megabytes": 100.0}, {"seconds": 50.0, "peak_megabytes": 400.0}
-    note_growth(cast("BenchmarkFixture", measured), 100, few, many)
+    note_growth(cast("BenchmarkFixture", measured), {30: few, 3000: many}, 30, 30)
+    assert measured.extra_info == {}  # of the first size itself
+    note_growth(cast("BenchmarkFixture", measured), {30: few, 3000: many}, 30, 3000)
     assert measured.extra_info == pytest.approx({"seconds per 10x": 5, "peak_megabytes per 10x": 2})

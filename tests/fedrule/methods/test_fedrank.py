@@ -16,7 +16,7 @@ pytest.importorskip("numba", reason="fedrank needs the extra graph")
 import datasets
 from baselines.contract import ToyHome, planted_homes, toy_homes
 from baselines.registry import build, parameters
-from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation import evaluate
 from datasets import DataError
 from datasets.valid import ValidRules
 from fedrule.evidence.features import Evidence

@@ -9,7 +9,7 @@ import pytest
 
 import datasets
 from baselines.registry import build, parameters
-from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation import evaluate
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Rules
 

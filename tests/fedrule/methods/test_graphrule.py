@@ -12,7 +12,7 @@ import pytest
 import datasets
 from baselines.contract import ToyHome, all_pairs, check_method, planted_homes, toy_homes
 from baselines.registry import build
-from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation import evaluate
 from datasets import DataError, Homes, Rules
 from datasets.valid import ValidRules
 from tests.support.real_data import needs_real

@@ -16,7 +16,7 @@ import fedrule
 from baselines import registry
 from baselines.contract import ToyHome, planted_homes, toy_homes
 from baselines.method import ignore
-from benchmarks.evaluation.evaluate import evaluate
+from benchmarks.evaluation import evaluate
 from datasets import DataError
 from datasets.splits import split
 from datasets.valid import ValidRules
