@@ -52,7 +52,7 @@ def auc(score: Values, positive: Mask, group: Array, n_groups: int) -> Values:
 def average_rank(score: Values, group: Array) -> Values:
     """The rank of each score in its group, the lowest first; ties take their average. NaN is below all others."""
     value = np.where(np.isnan(score), -np.inf, score)
-    return pd.Series(value).groupby(group).rank().to_numpy(dtype=np.float64)
+    return np.asarray(pd.Series(value).groupby(group).rank(), dtype=np.float64)
 
 
 def mean(values: Values) -> float:
