@@ -8,8 +8,9 @@ them), results of methods beside those of `python -m benchmarks run`. With `--be
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pytest
 
@@ -21,6 +22,7 @@ from datasets.common.environment import set_threads
 from datasets.common.errors import DataError
 
 SCALES = ("smoke", "default", "paper")
+Peak: TypeAlias = Callable[[str], dict[str, float]]  # the peak memory of a program, as an entry of `extra_info`
 DEFAULT_STORAGE = "file://./.benchmarks"  # of pytest-benchmark
 
 
@@ -28,12 +30,6 @@ class SavedHomes(Protocol):
     """The path of a file with this many homes, generated on first use."""
 
     def __call__(self, size: int, *, merged: bool = False) -> Path: ...
-
-
-class Peak(Protocol):
-    """The peak memory of a program in its own process, as an entry of `extra_info`."""
-
-    def __call__(self, program: str) -> dict[str, float]: ...
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -96,10 +92,7 @@ def _one_thread() -> None:
 def peak(scale: str) -> Peak:
     """Not at the scale smoke, where importing a method's packages takes longer than its benchmark."""
 
-    def megabytes(program: str) -> dict[str, float]:
-        return {} if scale == "smoke" else {"peak_megabytes": peak_megabytes(program)}
-
-    return megabytes
+    return lambda program: {} if scale == "smoke" else {"peak_megabytes": peak_megabytes(program)}
 
 
 @pytest.fixture(scope="session")

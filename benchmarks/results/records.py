@@ -89,10 +89,11 @@ def hash_of(about: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def write_record(path: Path, record: DataclassInstance, format: int) -> None:
-    """Store a record, marked with its format."""
+def write_record(path: Path, record: DataclassInstance, format: int) -> Path:
+    """Store a record, marked with its format; its file."""
     content: Any = as_json(asdict(record), type(record).__name__)
     write_json(path, {"format": format, **content})
+    return path
 
 
 def read_record(path: Path, kind: type[R], format: int) -> R:
@@ -276,13 +277,7 @@ class Example:
         return example_file(self.data, self.options, self.fingerprint, self.seed, methods)
 
 
-def example_file(
-    data: str,
-    options: Mapping[str, object],
-    fingerprint: str,
-    seed: int,
-    methods: Sequence[tuple[str, Mapping[str, object]]],
-) -> str:
+def example_file(data: str, options: object, fingerprint: str, seed: int, methods: Sequence[tuple[str, object]]) -> str:
     """The name of an example, from its data, seed, and methods with their parameters."""
     about = {"data": data, "options": options, "fingerprint": fingerprint, "seed": seed, "methods": methods}
     return hash_of(about) + ".json"

@@ -135,9 +135,7 @@ def summarize(source: Source) -> DatasetSummary:
 
 def save_summary(summary: DatasetSummary, results: Path) -> Path:
     """Store a summary among results; its file."""
-    path = results / SUMMARIES / summary.file
-    write_record(path, summary, SUMMARY_FORMAT)
-    return path
+    return write_record(results / SUMMARIES / summary.file, summary, SUMMARY_FORMAT)
 
 
 def is_current(source: Source, results: Path) -> bool:
@@ -171,13 +169,9 @@ def _types(homes: Homes) -> tuple[EntityType, ...]:
     n = len(homes.types)
     trigger, _, action = homes.typed()
     devices = np.bincount(homes.device_type, minlength=n)
-    columns = (
-        devices,
-        _homes_with(homes.device_type, homes.device_home, n, homes.n_homes),
-        np.bincount(trigger, minlength=n),
-        np.bincount(action, minlength=n),
-    )
-    rows = np.stack(columns, axis=1).tolist()
+    having = _homes_with(homes.device_type, homes.device_home, n, homes.n_homes)
+    used = [np.bincount(side, minlength=n) for side in (trigger, action)]
+    rows = np.stack([devices, having, *used], axis=1).tolist()
     order = np.argsort(-devices, kind="stable").tolist()
     return tuple(EntityType(homes.types[i], *rows[i]) for i in order)
 

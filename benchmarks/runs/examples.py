@@ -45,7 +45,7 @@ from benchmarks.runs.run import fit, has_log_odds
 from datasets.candidates import Pairs, has_self_rules
 from datasets.common.errors import DataError
 from datasets.common.progress import Progress
-from datasets.homes import Array, Home, Homes, Mask, Rules
+from datasets.homes import Array, Device, Home, Homes, Mask, Rules
 from datasets.splits import Hidden, split
 from datasets.valid import ValidRules
 
@@ -126,9 +126,7 @@ def make_example(spec: ExampleSpec, *, bar: Progress | None = None) -> Example:
 
 def save_example(example: Example, results: Path) -> Path:
     """Store an example among results; its file."""
-    path = results / EXAMPLES / example.file
-    write_record(path, example, EXAMPLE_FORMAT)
-    return path
+    return write_record(results / EXAMPLES / example.file, example, EXAMPLE_FORMAT)
 
 
 def choose_rule(homes: Homes) -> int:
@@ -208,18 +206,10 @@ def ranked_lists(
         begin, end = int(trigger[pair]), int(action[pair])
         words = typed_rule(shown, int(types[begin]), relation, int(types[end]))
         odds = float(calibration.apply(np.array([scores[pair, relation]], dtype=np.float64))[0])
-        return Entry(
-            words.trigger_type,
-            ids[begin],
-            words.trigger_state,
-            words.action,
-            words.action_type,
-            ids[end],
-            round(0.5 + 0.5 * float(np.tanh(odds / 2)), 6),  # the logistic function, without overflow
-            max(begin, end) < n_own,
-            bool(seen[pair, relation]),
-            (pair, relation) == target,
-        )
+        probability = round(0.5 + 0.5 * float(np.tanh(odds / 2)), 6)  # the logistic function, without overflow
+        flags = max(begin, end) < n_own, bool(seen[pair, relation]), (pair, relation) == target
+        one, other = (words.trigger_type, ids[begin]), (words.action_type, ids[end])
+        return Entry(*one, words.trigger_state, words.action, *other, probability, *flags)
 
     def listed(among: Mask) -> RankedList:
         cells = np.flatnonzero(among & ~np.isnan(scores))  # best first; ties in the order of pairs and relations
@@ -260,18 +250,17 @@ def distance(homes: Homes, *, devices: Window, rules: Window) -> Array:
 
 def owned_devices(home: Home) -> tuple[OwnedDevice, ...]:
     """The devices of a home."""
-    return tuple(OwnedDevice(device.id, device.type) for device in home.devices)
+    return tuple(map(_owned, home.devices))
+
+
+def _owned(device: Device) -> OwnedDevice:
+    return OwnedDevice(device.id, device.type)
 
 
 def rules_in_words(home: Home) -> tuple[HomeRule, ...]:
     """The rules of a home."""
     return tuple(
-        HomeRule(
-            OwnedDevice(rule.trigger.id, rule.trigger.type),
-            rule.relation.trigger,
-            rule.relation.action,
-            OwnedDevice(rule.action.id, rule.action.type),
-        )
+        HomeRule(_owned(rule.trigger), rule.relation.trigger, rule.relation.action, _owned(rule.action))
         for rule in home.rules
     )
 
