@@ -28,7 +28,7 @@ QUALITY = "test_quality.py"
 def benchmarks(suite, *options, cwd, results="results"):
     """A run of one suite, its output and all that it left in its folder."""
     command = [sys.executable, "-m", "pytest", f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
-    command += ["-p", "no:cacheprovider", "--scale", "smoke", str(ROOT / "benchmarks" / suite), *options]
+    command += ["-p", "no:cacheprovider", "--scale", "smoke", str(ROOT / "benchmarks" / "speed" / suite), *options]
     # A worker of xdist hands on that it is one, and nothing is measured beside other work.
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     environment = own | {"FEDRULE_RESULTS": str(cwd / results)}
