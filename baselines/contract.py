@@ -222,27 +222,15 @@ def _scores_are_independent(method: Method) -> Findings:
         yield "the scores of a pair depend on which other pairs are scored in the same call"
 
 
-def _works_on_one_home(method: Method) -> Findings:
-    """Fits and scores one home."""
-    yield from _fit_and_score(
-        method, [ToyHome(1, CONTACT_LIGHT + MOTION_LIGHT[:1], (PLANTED, MOTION_RULE))], "one home"
-    )
+def _works_on(words: str, homes: Sequence[ToyHome]) -> Callable[[Method], Findings]:
+    """The clause that a method fits and scores these homes."""
 
+    def clause(method: Method) -> Findings:
+        toys = toy_homes(homes)
+        yield from _malformed(_scores(_fit(method, toys), toys), toys, words)
 
-def _works_on_one_rule(method: Method) -> Findings:
-    """Fits and scores homes with one rule among them."""
-    yield from _fit_and_score(method, [ToyHome(1, CONTACT_LIGHT, (PLANTED,)), ToyHome(2, CONTACT_LIGHT)], "one rule")
-
-
-def _works_without_rules(method: Method) -> Findings:
-    """Fits and scores homes without a rule."""
-    yield from _fit_and_score(method, [ToyHome(1, CONTACT_LIGHT), ToyHome(2, MOTION_LIGHT), ToyHome(3, ())], "no rule")
-
-
-def _works_with_text_ids(method: Method) -> Findings:
-    """Fits and scores homes whose users are text."""
-    homes = [ToyHome(name, CONTACT_LIGHT, (PLANTED,)) for name in ("anna", "ben")]
-    yield from _fit_and_score(method, homes, "users as text")
+    clause.__doc__ = f"Fits and scores homes: {words}."
+    return clause
 
 
 def _scores_new_homes(method: Method) -> Findings:
@@ -287,10 +275,10 @@ CLAUSES: tuple[Callable[[Method], Findings], ...] = (
     _fits_do_not_leak,
     _keeps_its_input,
     _scores_are_independent,
-    _works_on_one_home,
-    _works_on_one_rule,
-    _works_without_rules,
-    _works_with_text_ids,
+    _works_on("one home", [ToyHome(1, (*CONTACT_LIGHT, "MotionSensor"), (PLANTED, MOTION_RULE))]),
+    _works_on("one rule", [ToyHome(1, CONTACT_LIGHT, (PLANTED,)), ToyHome(2, CONTACT_LIGHT)]),
+    _works_on("no rule", [ToyHome(1, CONTACT_LIGHT), ToyHome(2, MOTION_LIGHT), ToyHome(3, ())]),
+    _works_on("users as text", [ToyHome(name, CONTACT_LIGHT, (PLANTED,)) for name in ("anna", "ben")]),
     _scores_new_homes,
     _finds_the_planted_rule,
 )
@@ -303,11 +291,6 @@ def _fit(method: Method, train: Homes, on_round: OnRound = ignore) -> Fitted:
 def _scores(fitted: Fitted, homes: Homes) -> Scores:
     """All pairs of all homes; a copy, to detect a model that returns the same array twice."""
     return np.array(fitted.score_pairs(homes, *all_pairs(homes)))
-
-
-def _fit_and_score(method: Method, toys: list[ToyHome], words: str) -> Findings:
-    homes = toy_homes(toys)
-    yield from _malformed(_scores(_fit(method, homes), homes), homes, words)
 
 
 def _malformed(scores: Scores, homes: Homes, words: str) -> Findings:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from baselines.items import Items, UserItemModel, homes_with_both
+from baselines.items import Items, LinearModel, homes_with_both
 from baselines.method import Fitted, OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.homes import Array, Homes
@@ -134,21 +134,6 @@ class Ease:
         """Invert one matrix of items x items; its cost does not grow with the homes."""
         del rng
         together = Cooccurrence.of(train, regularization=self.regularization, dropout=self.dropout)
-        fitted = EaseModel(together.items, train, together.weight / together.able**self.ownership)
+        fitted = LinearModel(together.items, train, together.weight / together.able**self.ownership)
         on_round(1, 1, fitted, {})
         return fitted
-
-
-class EaseModel(UserItemModel):
-    """Scores are sums of the weights from the rules that a home has; a home without rules gets none."""
-
-    def __init__(self, items: Items, train: Homes, weight: npt.NDArray[np.float64]) -> None:
-        super().__init__(items, train)
-        self.weight = weight  # [n_items, n_items]  from a rule that the home has
-
-    def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
-        """X B as a sparse product, home by home, so that no score depends on which other homes are scored."""
-        have = self.items.matrix(homes)[which]
-        scores = np.asarray(have @ self.weight)
-        scores[np.diff(have.indptr) == 0] = np.nan
-        return scores

@@ -204,28 +204,17 @@ class Graph:
         return Edges(self.home, self.item, self.level, self.strength, self.home_degree, self.item_degree)
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """What the layers are built with."""
-
-    channels: int
-    dimension: int
-    bases: int
-    accumulation: Accumulation
-    normalisation: Normalisation
-
-
 class Network(nn.Module):
     """Homes gather from their rules, rules from their homes; a decoder compares the two embeddings."""
 
-    def __init__(self, sizes: Sizes, n_homes: int, n_items: int, n_features: int, rng: Generator) -> None:
+    def __init__(self, method: Gcmc, n_homes: int, n_items: int, n_features: int, rng: Generator) -> None:
         super().__init__()
-        how = sizes.channels, sizes.accumulation, sizes.normalisation
+        how = method.channels, method.accumulation, method.normalisation
         self.from_items = LevelMessages(n_items, *how, rng)
         self.from_homes = LevelMessages(n_homes, *how, rng)
-        self.home_layer = Dense(sizes.channels, sizes.dimension, n_features, rng)
-        self.item_layer = Dense(sizes.channels, sizes.dimension, 0, rng)
-        self.decoder = BilinearDecoder(sizes.dimension, sizes.bases, n_items, rng)
+        self.home_layer = Dense(method.channels, method.dimension, n_features, rng)
+        self.item_layer = Dense(method.channels, method.dimension, 0, rng)
+        self.decoder = BilinearDecoder(method.dimension, method.bases, n_items, rng)
 
     def homes(self, graph: Graph, features: Tensor | None, kept: Tensor | None = None) -> Tensor:
         """[n_homes, dimension]; `kept` scales what each item sends."""
@@ -292,7 +281,7 @@ class Gcmc:
     normalisation: Normalisation = "left"  # messages divided by the receiver's degree; "symmetric": by the root of both
     node_dropout: float = 0.2  # share of nodes whose messages an epoch drops
     hidden: float = (
-        0.5  # share of rules, by automation, that an epoch hides and predicts; 0: all send and all are predicted
+        0.5  # share of rules, by automation, that an epoch hides and predicts; 0: all send and are predicted
     )
     non_rules: int = 5  # non-rules for each predicted rule, drawn anew each epoch
     non_rule_messages: int = 1  # non-rules that send messages for each rule that does; 0: only rules do
@@ -303,10 +292,9 @@ class Gcmc:
     weight_decay: float = 0.0  # of Adam: pull of all weights towards zero
 
     def __post_init__(self) -> None:
-        if self.accumulation not in get_args(Accumulation):
-            raise unknown("accumulation of gcmc", self.accumulation, get_args(Accumulation))
-        if self.normalisation not in get_args(Normalisation):
-            raise unknown("normalisation of gcmc", self.normalisation, get_args(Normalisation))
+        for name, known in (("accumulation", get_args(Accumulation)), ("normalisation", get_args(Normalisation))):
+            if getattr(self, name) not in known:
+                raise unknown(f"{name} of gcmc", getattr(self, name), known)
         if self.accumulation == "stack" and self.channels % LEVELS:
             raise DataError(f"gcmc: {self.channels} channels cannot be halved; use an even number, or sum")
         check_range("gcmc", self, "in [0, 1)", "node_dropout", "hidden")
@@ -319,9 +307,8 @@ class Gcmc:
         automation = automations(train, items)
         non_rules = NonRules.of(train, items, owned=self.owned)
         generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
-        sizes = Sizes(self.channels, self.dimension, self.bases, self.accumulation, self.normalisation)
         n_features = len(train.types) if self.features else 0
-        network = Network(sizes, train.n_homes, len(items), n_features, generator)
+        network = Network(self, train.n_homes, len(items), n_features, generator)
         features = device_features(train) if self.features else None
 
         def graph(sends: Array) -> Graph:

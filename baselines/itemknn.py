@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array
 
-from baselines.items import Items, UserItemModel
+from baselines.items import Items, LinearModel
 from baselines.method import Fitted, OnRound, check_range, ignore
 from baselines.registry import register
-from datasets.homes import Array, Homes
+from datasets.homes import Homes
 
 
 @register("itemknn")
@@ -30,10 +29,7 @@ class ItemNeighbours:
     neighbours: int = 100  # k: how many similar rules each rule keeps
     shrinkage: float = 20.0  # added to the denominator of the cosine; 0 is the plain cosine
 
-    SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
-        "neighbours": ("int", 5, 1000),
-        "shrinkage": ("log", 0.1, 300.0),
-    }
+    SPACE: ClassVar[dict[str, tuple[object, ...]]] = {"neighbours": ("int", 5, 1000), "shrinkage": ("log", 0.1, 300.0)}
 
     def __post_init__(self) -> None:
         check_range("itemknn", self, "at least 1", "neighbours")
@@ -53,21 +49,6 @@ class ItemNeighbours:
         place = np.arange(len(order)) - np.searchsorted(wanted[order], wanted[order])
         kept = order[place < self.neighbours]
         table = coo_array((similarity[kept], (known[kept], wanted[kept])), shape=(len(items), len(items))).tocsr()
-        fitted = ItemNeighboursModel(items, train, table)
+        fitted = LinearModel(items, train, table)
         on_round(1, 1, fitted, {})
         return fitted
-
-
-class ItemNeighboursModel(UserItemModel):
-    """Scores are sums of similarities to the rules that a home has; a home without rules gets none."""
-
-    def __init__(self, items: Items, train: Homes, similarity: csr_array) -> None:
-        super().__init__(items, train)
-        self.similarity = similarity  # [n_items, n_items]  from a rule that the home has
-
-    def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
-        """The sums, 0 where none of the home's rules is among the most similar ones."""
-        have = self.items.matrix(homes)[which]
-        scores: npt.NDArray[np.float64] = (have @ self.similarity).toarray()
-        scores[np.diff(have.indptr) == 0] = np.nan
-        return scores

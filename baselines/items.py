@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from baselines.method import Scores
 from datasets.candidates import Pairs
@@ -82,6 +82,22 @@ class UserItemModel(ABC):
     def training_row(self, homes: Homes, which: Array) -> Array:
         """The row of each home in the training data, by user, -1 for a home that was not there."""
         return self._users.get_indexer(pd.Index(homes.users[which])).astype(np.int64)
+
+
+class LinearModel(UserItemModel):
+    """Scores are sums of the weights from the rules that a home has; a home without rules gets none."""
+
+    def __init__(self, items: Items, train: Homes, weight: npt.NDArray[np.float64] | csr_array) -> None:
+        super().__init__(items, train)
+        self.weight = weight  # [n_items, n_items]  from a rule that the home has
+
+    def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
+        """X B as a sparse product, home by home, so that no score depends on which other homes are scored."""
+        have = self.items.matrix(homes)[which]
+        product = have @ self.weight
+        scores = np.asarray(product.toarray() if issparse(product) else product)
+        scores[np.diff(have.indptr) == 0] = np.nan
+        return scores
 
 
 def homes_with_both(homes: Homes) -> npt.NDArray[np.float64]:

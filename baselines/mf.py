@@ -110,20 +110,11 @@ Solver: TypeAlias = Literal["als", "bpr", "logistic"]
 FoldIn: TypeAlias = Callable[[csr_array], Factors]
 
 
-@dataclass(frozen=True, slots=True)
-class Tuned:
-    """The best hyper-parameters of a solver on validation data, over all data sets."""
-
-    factors: int
-    regularization: float
-    iterations: int
-    learning_rate: float = 0.0  # als has none
-
-
+# The best hyper-parameters of each solver on validation data, over all data sets; als has no learning rate.
 TUNED = {
-    "als": Tuned(factors=64, regularization=0.08, iterations=15),
-    "bpr": Tuned(factors=64, regularization=0.02, iterations=80, learning_rate=0.012),
-    "logistic": Tuned(factors=32, regularization=3.3, iterations=120, learning_rate=0.5),
+    "als": {"factors": 64, "regularization": 0.08, "iterations": 15, "learning_rate": 0.0},
+    "bpr": {"factors": 64, "regularization": 0.02, "iterations": 80, "learning_rate": 0.012},
+    "logistic": {"factors": 32, "regularization": 3.3, "iterations": 120, "learning_rate": 0.5},
 }
 
 
@@ -150,10 +141,10 @@ class MatrixFactorization:
     def __post_init__(self) -> None:
         if self.solver not in TUNED:
             raise unknown("solver of mf", self.solver, TUNED)
-        for name in ("factors", "regularization", "iterations", "learning_rate"):
+        for name, tuned in TUNED[self.solver].items():
             check_range("mf", self, "at least 0", name)
             if getattr(self, name) == 0:  # stored in full: the parameters are the key of a result
-                object.__setattr__(self, name, getattr(TUNED[self.solver], name))
+                object.__setattr__(self, name, tuned)
         check_range("mf", self, "above 0", "alpha")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.special import logit
 
-from baselines.items import homes_with_both
+from baselines.items import Items, homes_with_both
 from baselines.method import Fitted, OnRound, Scores, check_range, ignore
 from baselines.registry import register
 from datasets.common.errors import unknown
@@ -46,8 +46,9 @@ class Popularity:
         """Count homes, not devices: equal rules of a home count once."""
         del rng
         n_types, n_relations = len(train.types), len(train.relations)
-        trigger_type, relation, action_type = train.typed()
-        used = _homes_with(train.rules.home, trigger_type * n_types + action_type, relation, (n_types**2, n_relations))
+        items = Items.of(train)
+        place = np.divmod(items.valid.cell, max(n_relations, 1))
+        used: csr_array = csr_array((items.matrix(train).sum(axis=0), place), shape=(n_types**2, n_relations))
         homes = homes_with_both(train) if self.by == "owners" else np.full(n_types**2, float(train.n_homes))
         rate = (np.asarray(used.sum(axis=0)).ravel() + 0.5) / (homes.sum() + 1)  # never 0 or 1: its logit is finite
         if self.by == "global":
@@ -74,10 +75,3 @@ class PopularityModel:
         of = self._homes[present] + self._smoothing
         scores: Scores = logit(used / of[:, None]).astype(np.float32)
         return scores[row]
-
-
-def _homes_with(home: Array, row: Array, column: Array, shape: tuple[int, int]) -> csr_array:
-    """How many distinct homes have each (row, column)."""
-    cell = row * max(shape[1], 1) + column
-    distinct = np.unique(cell * (home.max(initial=0) + 1) + home) // (home.max(initial=0) + 1)
-    return csr_array((np.ones(len(distinct)), np.divmod(distinct, max(shape[1], 1))), shape=shape)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from baselines.method import Fitted, OnRound, Scores, ignore
 from baselines.registry import register
+from datasets.common.random import Bits, output
 from datasets.homes import Array, Homes, Ids
 
-Bits = npt.NDArray[np.uint64]
+FIRST = np.zeros(1, dtype=np.uint64)
 
 
 @register("random")
@@ -43,22 +43,14 @@ class RandomOrderModel:
         device = _bits(homes.device_ids)
         pair = np.full(len(trigger), self._seed, dtype=np.uint64)
         for part in (user, device[trigger], device[action]):
-            pair = _mix(pair ^ part)
-        relation = _mix(np.arange(len(homes.relations), dtype=np.uint64))
-        cell = _mix(pair[:, None] ^ relation)
+            pair = output(pair ^ part, FIRST)
+        relation = output(np.arange(len(homes.relations), dtype=np.uint64), FIRST)
+        cell = output(pair[:, None] ^ relation, FIRST)
         return (cell >> np.uint64(40)).astype(np.float32) / np.float32(2**24)  # the 24 bits that float32 distinguishes
 
 
 def _bits(ids: Ids) -> Bits:
     """64 bits of each id, the same in every process; text by pandas' hash, which is keyed and fixed."""
     if ids.dtype.kind == "i":
-        return _mix(ids.astype(np.uint64))
+        return output(ids.astype(np.uint64), FIRST)
     return np.asarray(pd.util.hash_array(ids.astype(object)), dtype=np.uint64)
-
-
-def _mix(bits: Bits) -> Bits:
-    """A one-to-one scrambling of 64 bits: the output step of SplitMix64 (Steele, Lea and Flood 2014, OOPSLA)."""
-    bits = bits + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))

@@ -107,7 +107,11 @@ class Checkpoint:
         if not self.path.exists():
             return None
         with _opened(self.path) as archive:
-            self._refuse_other(_about(archive, self.path))
+            different = "; ".join(_differences(_about(archive, self.path)["run"], self._run()))
+            if different:
+                raise DataError(
+                    f"{self.path}: checkpoint of another run: {different}. Choose another file, or {REMEDY}"
+                )
             if (bad := archive.testzip()) is not None:
                 raise DataError(f"{self.path}: {bad.removesuffix('.npy')} is damaged; {REMEDY}")
             wanted = begun.arrays()
@@ -141,11 +145,6 @@ class Checkpoint:
         """What must be equal."""
         run: dict[str, object] = json.loads(json.dumps({**self.configuration, "extras": sorted(self.extras)}))
         return run
-
-    def _refuse_other(self, about: Mapping[str, Any]) -> None:
-        different = "; ".join(_differences(about["run"], self._run()))
-        if different:
-            raise DataError(f"{self.path}: checkpoint of another run: {different}. Choose another file, or {REMEDY}")
 
     def _extra(self, archive: zipfile.ZipFile, extra: str) -> dict[str, AnyArray]:
         prefix = f"extra.{extra}."

@@ -46,6 +46,13 @@ class Task:
         turn = self.turn(number)
         return KeyedRandom(self.seed, number if turn is None else turn, clients)
 
+    def dropout_seeds(self, number: int, clients: Array) -> Array:
+        """[n_steps, n_clients]: one for each step of round `number`."""
+        steps, n = self.hyperparameters.steps, len(clients)
+        generator = KeyedRandom(self.seed, number, clients).stream(Purpose.DROPOUT)
+        seeds = generator.below(np.repeat(np.arange(n), steps), np.full(n * steps, 2**62))
+        return np.ascontiguousarray(seeds.reshape(n, steps).T)
+
     def sampler(self, homes: Homes) -> ExampleSampler:
         options = self.sampling_options
         return ExampleSampler.of(homes, self.scorer.valid, hidden=self.hidden, self_pairs=self.self_pairs, **options)
@@ -91,12 +98,10 @@ def draw_batch(task: Task, model: Vector, home: Homes, key: Key) -> TrainingBatc
 
 def gradients(task: Task, batch: TrainingBatch, key: Key) -> Gradients:
     """The loss on a batch and its gradient by autograd, for one client."""
-    steps = task.hyperparameters.steps
-    generator = KeyedRandom(task.seed, key.round, np.array([key.client])).stream(Purpose.DROPOUT)
-    seeds = generator.below(np.zeros(steps, dtype=np.int64), np.full(steps, 2**62))
+    seeds = task.dropout_seeds(key.round, np.array([key.client]))
 
     def at(x: Vector, step: int) -> tuple[Precise, Vector]:
-        dropout = torch.Generator().manual_seed(int(seeds[step]))
+        dropout = torch.Generator().manual_seed(int(seeds[step, 0]))
         parameters = {name: value.requires_grad_() for name, value in task.layout.parameters(x[0]).items()}
         loss = BatchLoss(task.scorer, task.objective, dropout)(parameters, batch)
         torch.autograd.backward(loss)

@@ -24,8 +24,7 @@ from fedrule.federated.rounds import Engine, Report, Run, Weighting
 from fedrule.federated.rounds import train as train_rounds
 from fedrule.federated.trainers.evidence import EvidenceTrainer, is_evidence
 from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
-from fedrule.federated.trainers.torch import TorchTrainer
-from fedrule.federated.trainers.trainer import Trainer
+from fedrule.federated.trainers.trainer import TorchTrainer, Trainer
 from fedrule.federated.vectors import Layout, Vector
 from fedrule.methods.graph_method import GraphMethod, Prepared
 from fedrule.model.score import GraphModel

@@ -51,12 +51,7 @@ class GraphRule(GraphMethod):
         check_range(self.NAME, self, "above 0", "learning_rate")
 
     def fit(
-        self,
-        train: Homes,
-        *,
-        rng: np.random.Generator,
-        on_round: OnRound = ignore,
-        warm_start: WarmStart | None = None,
+        self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore, warm_start: WarmStart | None = None
     ) -> GraphModel:
         """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
         prepared = self.prepare(train, rng, warm_start=warm_start)
@@ -81,13 +76,7 @@ class GraphRule(GraphMethod):
             on_round(done, self.rounds, prepared.model(parameters), values)
 
         schedule = Schedule(
-            self.rounds,
-            self.learning_rate,
-            self.weight_decay,
-            self.batch_size,
-            self.draws,
-            self.patience,
-            self.decay,
+            self.rounds, self.learning_rate, self.weight_decay, self.batch_size, self.draws, self.patience, self.decay
         )
         parameters = optimize(
             scorer,

@@ -19,12 +19,11 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from datasets.common.random import KeyedRandom
+from datasets.common.random import Bits
 from datasets.homes import Array, Homes, Mask
 from fedrule.evidence.features import NAMES
 from fedrule.federated.algorithm import Gradients, client_round
 from fedrule.federated.client import Task
-from fedrule.federated.cohort import Purpose
 from fedrule.federated.optimizers import Precise
 from fedrule.federated.trainers.trainer import ClientChunk, Population
 from fedrule.federated.vectors import Vector
@@ -32,7 +31,6 @@ from fedrule.model.terms import EvidenceNetwork
 from fedrule.training.loop import TrainingBatch
 from fedrule.training.losses import bce, ranking
 
-Bits = npt.NDArray[np.uint64]
 F = TypeVar("F", bound=Callable[..., object])
 
 ZERO = np.float32(0)
@@ -143,7 +141,8 @@ class EvidenceRound:
         (term,) = self.task.scorer.terms
         assert isinstance(term, EvidenceNetwork)
         batches, ranks = self.batches, self.task.objective is ranking
-        begin, counts, seeds = batches.begin[clients], batches.counts[clients], self._seeds(clients)
+        begin, counts = batches.begin[clients], batches.counts[clients]
+        seeds = self.task.dropout_seeds(self.number, clients)
 
         def at(x: Vector, step: int) -> tuple[Precise, Vector]:
             loss, gradient = np.empty(len(clients)), np.empty_like(x)
@@ -152,13 +151,6 @@ class EvidenceRound:
             return loss, gradient
 
         return at
-
-    def _seeds(self, clients: Array) -> Array:
-        """[n_steps, n_clients]: of dropout."""
-        steps, n = self.task.hyperparameters.steps, len(clients)
-        generator = KeyedRandom(self.task.seed, self.number, clients).stream(Purpose.DROPOUT)
-        seeds = generator.below(np.repeat(np.arange(n), steps), np.full(n * steps, 2**62))
-        return np.ascontiguousarray(seeds.reshape(n, steps).T)
 
 
 def compiled(function: F) -> F:

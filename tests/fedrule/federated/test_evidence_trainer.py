@@ -27,7 +27,7 @@ from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import Moments
 from fedrule.federated.rounds import Engine
 from fedrule.federated.trainers.evidence import Batches, EvidenceTrainer, gradients, is_evidence
-from fedrule.federated.trainers.torch import TorchTrainer
+from fedrule.federated.trainers.trainer import TorchTrainer
 from fedrule.federated.vectors import Layout
 from fedrule.methods.federated import trainer_of
 from fedrule.model.score import Scorer

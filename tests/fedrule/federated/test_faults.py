@@ -25,7 +25,7 @@ from fedrule.federated.optimizers import ServerOptimizer
 from fedrule.federated.rounds import Engine, Run, train
 from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.kernel import KernelTrainer
-from fedrule.federated.trainers.torch import TorchTrainer
+from fedrule.federated.trainers.trainer import TorchTrainer
 from tests.support.small_populations import Setting, control, population, populations, whole
 from tests.support.valleys import LAYOUT, Valleys
 

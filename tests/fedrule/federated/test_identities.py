@@ -17,7 +17,7 @@ from fedrule.federated.algorithm import Hyperparameters, ServerOptimizer
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.rounds import Engine
 from fedrule.federated.trainers.kernel import KernelTrainer
-from fedrule.federated.trainers.torch import TorchTrainer
+from fedrule.federated.trainers.trainer import TorchTrainer
 from tests.support.small_populations import Setting, control, population
 from tests.support.valleys import LAYOUT, Valleys, descended
 

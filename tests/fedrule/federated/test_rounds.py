@@ -25,7 +25,7 @@ from fedrule.federated.optimizers import ServerOptimizer
 from fedrule.federated.rounds import Engine, Report
 from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
-from fedrule.federated.trainers.torch import TorchTrainer
+from fedrule.federated.trainers.trainer import TorchTrainer
 from fedrule.federated.vectors import exact_addends
 from fedrule.methods.federated import trainer_of
 from tests.support.added_algorithm import PULLED

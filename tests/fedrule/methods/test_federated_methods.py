@@ -20,7 +20,7 @@ from baselines.registry import build, names
 from datasets.common.errors import DataError
 from datasets.valid import ValidRules
 from fedrule.federated.trainers.kernel import KernelTrainer
-from fedrule.federated.trainers.torch import TorchTrainer
+from fedrule.federated.trainers.trainer import TorchTrainer
 from fedrule.methods import federated
 
 METHODS = ["fedgnn", "fedprox", "fedrule", "fedgate", "scaffold"]
