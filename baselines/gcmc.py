@@ -280,9 +280,7 @@ class Gcmc:
     accumulation: Accumulation = "sum"  # how the levels' messages are combined: "stack" (concatenated) or "sum"
     normalisation: Normalisation = "left"  # messages divided by the receiver's degree; "symmetric": by the root of both
     node_dropout: float = 0.2  # share of nodes whose messages an epoch drops
-    hidden: float = (
-        0.5  # share of rules, by automation, that an epoch hides and predicts; 0: all send and are predicted
-    )
+    hidden: float = 0.5  # share of rules, by automation, that an epoch hides and predicts; 0: the paper's way
     non_rules: int = 5  # non-rules for each predicted rule, drawn anew each epoch
     non_rule_messages: int = 1  # non-rules that send messages for each rule that does; 0: only rules do
     owned: bool = True  # draw non-rules only among rules whose entity types the home owns

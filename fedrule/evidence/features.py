@@ -19,7 +19,7 @@ from baselines.ease import Cooccurrence
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence import counts
-from fedrule.evidence.counts import OF_HOME, REVERSED, Column, HomeFrequencies, Pattern, PatternCounts, Reading
+from fedrule.evidence.counts import OF_HOME, REVERSED, HomeFrequencies, Pattern, PatternCounts, Reading
 
 PATH_NAMES = (
     "by one device",
@@ -158,8 +158,11 @@ class _Tables:
                 reading.columns(leave_out.rules), (("home", *pattern) for pattern in counts.PATTERNS)
             )
         log_devices = np.log(np.maximum(np.diff(homes.device_start), 1)).astype(np.float32)
+        typed_home = homes.device_home * len(homes.types) + homes.device_type
+        _, place, of_type = np.unique(typed_home, return_inverse=True, return_counts=True)
+        log_same_type = np.log(of_type).astype(np.float32)[place]
         frequencies = counted.table(reading, cell, less=0 if own is None else 1)
-        return cls(reading, rules, log_count, own, frequencies, log_devices, _log_same_type(homes))
+        return cls(reading, rules, log_count, own, frequencies, log_devices, log_same_type)
 
     def fill(self, table: Features, candidates: Rules, typed: Array) -> None:
         """The features of some candidates, all but EASE's and the paths."""
@@ -192,12 +195,3 @@ def _typed_rules(valid: ValidRules, homes: Homes, candidates: Rules) -> tuple[Ar
     typed = item.copy()
     typed[unseen] = len(valid) + number
     return item, typed, np.concatenate([valid.cell, more])
-
-
-def _log_same_type(homes: Homes) -> Features:
-    both: Pattern = ("home", "type")
-    home, kind = Column(homes.device_home, homes.n_homes), Column(homes.device_type, len(homes.types))
-    devices = {"home": home, "type": kind}
-    found = PatternCounts.of(devices, [both])
-    log_count = np.log(np.maximum(found.count(both), 1)).astype(np.float32)
-    return log_count[found.find(devices)[both]]

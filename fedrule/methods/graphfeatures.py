@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from baselines.method import Fitted, OnRound, Scores, check_range, ignore
@@ -67,7 +66,15 @@ class GraphFeatures:
         if positive.all() or not positive.any():
             log.warning("graphfeatures: %s has too few rules to learn from; all scores are 0", train.name)
         else:
-            trees = self._trees(rng).fit(features, positive)
+            trees = HistGradientBoostingClassifier(
+                learning_rate=self.learning_rate,
+                max_iter=self.max_iter,
+                max_leaf_nodes=self.max_leaf_nodes,
+                min_samples_leaf=self.min_samples_leaf,
+                l2_regularization=self.l2,
+                early_stopping=False,  # it would validate on candidates of the same homes
+                random_state=int(rng.integers(2**31)),
+            ).fit(features, positive)
         fitted = FeatureModel(train, Evidence.of(train), trees)
         on_round(1, 1, fitted, {})
         return fitted
@@ -92,17 +99,6 @@ class GraphFeatures:
                 features.append(evidence.features(drawn.context, drawn.candidates.take(valid)))
                 positive.append(drawn.positive[valid])
         return np.concatenate(features), np.concatenate(positive)
-
-    def _trees(self, rng: np.random.Generator) -> HistGradientBoostingClassifier:
-        return HistGradientBoostingClassifier(
-            learning_rate=self.learning_rate,
-            max_iter=self.max_iter,
-            max_leaf_nodes=self.max_leaf_nodes,
-            min_samples_leaf=self.min_samples_leaf,
-            l2_regularization=self.l2,
-            early_stopping=False,  # it would validate on candidates of the same homes
-            random_state=int(rng.integers(2**31)),
-        )
 
 
 class FeatureModel:
@@ -131,11 +127,9 @@ class FeatureModel:
             shown, devices, others = homes_of_pairs(homes, trigger[some], action[some])
             devices, others = devices[pair], others[pair]
             candidates = Rules(shown.device_home[devices], devices, others, relation)
-            scores[some[pair], relation] = self._scores(shown, candidates)
+            scores[some[pair], relation] = 0.0
+            if self.trees is not None:
+                features = self.evidence.features(shown, candidates)
+                scores[some[pair], relation] = self.trees.decision_function(features)
             first += len(some)
         return scores
-
-    def _scores(self, homes: Homes, candidates: Rules) -> npt.NDArray[np.float64]:
-        if self.trees is None:
-            return np.zeros(len(candidates))
-        return np.asarray(self.trees.decision_function(self.evidence.features(homes, candidates)))

@@ -67,9 +67,7 @@ class Scorer:
         if self.network:
             z = self.network.embed(parameters, query.homes, generator)
             logits = self.network.logits_of(parameters, z, query.trigger, query.action, query.relation)
-        for term, observed in zip(self.terms, query.observed, strict=True):
-            logits = logits + term.logits_of(_own(parameters, term), observed, generator)
-        return logits
+        return self._add_terms(logits, parameters, query.observed, generator)
 
     def score_pairs(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array) -> Scores:
         """[n_pairs, n_relations]; NaN for what it does not answer.
@@ -98,20 +96,22 @@ class Scorer:
         pair, relation, unseen = self._distinct(homes.device_type[trigger], homes.device_type[action])
         if not self.answers_unseen:
             pair, relation, unseen = pair[~unseen], relation[~unseen], unseen[~unseen]
-        added = self._of_terms(parameters, homes, trigger[pair], action[pair], relation)
+        candidates = Rules(homes.device_home[trigger[pair]], trigger[pair], action[pair], relation)
+        added = self._add_terms(logits.new_zeros(len(pair)), parameters, self._observe(homes, candidates), None)
         of_pair = logits.new_full((len(trigger), 1), 0.0 if self.answers_unseen else math.nan)
         of_pair[pair[unseen], 0] = added[unseen]
         of_all = of_pair.repeat(1, len(homes.relations))
         of_all[pair[~unseen], relation[~unseen]] = added[~unseen]
         return logits + of_all
 
-    def _of_terms(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array, relation: Array) -> Tensor:
-        """[n]: what all terms add to these candidates."""
-        observed = self._observe(homes, Rules(homes.device_home[trigger], trigger, action, relation))
-        added = next(iter(parameters.values())).new_zeros(len(trigger))
-        for term, seen in zip(self.terms, observed, strict=True):
-            added = added + term.logits_of(_own(parameters, term), seen, None)
-        return added
+    def _add_terms(
+        self, logits: Tensor, parameters: Parameters, seen: tuple[Observed, ...], generator: torch.Generator | None
+    ) -> Tensor:
+        for term, observed in zip(self.terms, seen, strict=True):
+            prefix = f"{term.name}."
+            own = {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
+            logits = logits + term.logits_of(own, observed, generator)
+        return logits
 
     def _observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> tuple[Observed, ...]:
         if not self.terms:
@@ -143,12 +143,6 @@ class Scorer:
         order = np.argsort(pair, kind="stable")
         is_unseen = np.arange(len(pair)) >= len(triple)
         return pair[order], relation[order], is_unseen[order]
-
-
-def _own(parameters: Parameters, term: ScoreTerm) -> Parameters:
-    """A term's parameters by the names that it gave them."""
-    prefix = f"{term.name}."
-    return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
 
 
 class GraphModel:

@@ -144,5 +144,5 @@ def test_it_finds_the_planted_rule():
 
 
 def test_wrong_parameters_say_what_would_be_right():
-    with pytest.raises(DataError, match="layers 0 is not at least 1"):
+    with pytest.raises(DataError, match="layers must be at least 1, got 0"):
         LightGraphConvolution(layers=0)
