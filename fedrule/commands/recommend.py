@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from datasets.common.cli import add_import, import_all
 from datasets.common.errors import DataError
-from fedrule.commands import homes as home_sources
+from fedrule.commands import HOMES_HELP, HOMES_METAVAR, load_homes
 from fedrule.inference.output import Ranked, Recommendation, Recommendations
 from fedrule.inference.recommender import Recommender
 from fedrule.inference.request import BadHome, HomeRequest
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-similar", type=int, default=0, metavar="N", help="rules with the same relation and types; 0: no limit")
     add("--ignore-unknown", action="store_true", help="ignore types and relations that the model does not know")
     add("--json", action="store_true", help="print JSON")
-    add("--all", dest="data", metavar=home_sources.METAVAR, help=f"all homes of {home_sources.HELP}")
+    add("--all", dest="data", metavar=HOMES_METAVAR, help=f"all homes of {HOMES_HELP}")
     add("--out", type=Path, metavar="FILE", help="with --all: a .parquet, .csv or .jsonl file to write")
     add("--jobs", type=int, default=2, metavar="N", help="with --all: threads (default: %(default)s)")
     add("--quiet", action="store_true", help="no progress")
@@ -108,7 +108,7 @@ def _parts(data: str, bar: Progress) -> Iterator[Homes]:
         bar.expect(pipeline.n_users())
         yield from pipeline.batches(USERS_AT_ONCE)
     else:
-        homes = home_sources.load_homes(data)
+        homes = load_homes(data)
         bar.expect(homes.n_homes)
         yield homes
 

@@ -12,7 +12,7 @@ from datasets.common.cli import add_import, import_all
 from datasets.common.environment import set_threads
 from datasets.common.options import read_assignments
 from datasets.common.progress import Progress, progress
-from fedrule.commands import homes as home_sources
+from fedrule.commands import HOMES_HELP, HOMES_METAVAR, load_homes
 
 if typing.TYPE_CHECKING:
     from baselines.method import Fitted, OnRound
@@ -28,7 +28,7 @@ SHOWN = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add = parser.add_argument
-    add("--data", required=True, metavar=home_sources.METAVAR, help=home_sources.HELP)
+    add("--data", required=True, metavar=HOMES_METAVAR, help=HOMES_HELP)
     add("--out", required=True, type=Path, metavar="MODEL", help="the model file to write")
     add("--method", metavar="NAME", help="graphrule (default), fedrule, graphrank, fedrank, ...")
     add("--set", dest="options", action="append", default=[], metavar="KEY=VALUE", help="an option of the method")
@@ -59,7 +59,7 @@ def run(chosen: argparse.Namespace) -> int:
         checkpoint = Checkpoint(_checkpoint_file(chosen.checkpoints, chosen.out), chosen.every)
     earlier = None if chosen.continue_from is None else SavedModel.load(chosen.continue_from)
     method = chosen.method or (earlier.card.method if earlier else "graphrule")
-    homes = home_sources.load_homes(chosen.data)
+    homes = load_homes(chosen.data)
     with progress(None, "round", quiet=chosen.quiet) as bar:
         model = train(
             homes,

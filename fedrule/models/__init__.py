@@ -1,1 +1,1 @@
-"""Saved models: the file, its card, restoring, extending and training."""
+"""Saved models: the file, its card, restoring (and extending) and training."""

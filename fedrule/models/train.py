@@ -33,9 +33,15 @@ from fedrule.federated.checkpoint import Checkpoint
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.model.score import GraphModel
 from fedrule.models.card import Scale, TrainingRun
-from fedrule.models.extend import align_vocabulary, extended_parameters, merged_counts, training_options
 from fedrule.models.file import SavedModel
-from fedrule.models.restore import graph_method, saved_model
+from fedrule.models.restore import (
+    align_vocabulary,
+    extended_parameters,
+    graph_method,
+    merged_counts,
+    saved_model,
+    training_options,
+)
 from fedrule.training.loop import WarmStart
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from datasets import DataError
-from fedrule.commands.homes import load_homes
+from fedrule.commands import load_homes
 
 
 @pytest.fixture

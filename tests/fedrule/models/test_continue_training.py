@@ -20,8 +20,15 @@ torch = pytest.importorskip("torch", reason="the graph formulation needs the ext
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.evidence.statistics import Statistics  # noqa: E402
-from fedrule.models.extend import align_vocabulary, extended_parameters, merged_counts, training_options  # noqa: E402
-from fedrule.models.restore import counts_of, restored, saved_model  # noqa: E402
+from fedrule.models.restore import (  # noqa: E402
+    align_vocabulary,
+    counts_of,
+    extended_parameters,
+    merged_counts,
+    restored,
+    saved_model,
+    training_options,
+)
 
 # The model knows three of the five types and two of the four relations, in another order than new homes have them.
 KNOWN_TYPES = ("MotionSensor", "Light", "ContactSensor")

@@ -134,13 +134,13 @@ def test_what_is_no_model_is_refused(tmp_path_factory, content):
 )
 def test_a_header_of_anything_else_is_refused(path, header):
     path.write_bytes(struct.pack("<Q", len(header)) + header.encode())
-    with pytest.raises(DataError, match="it is no model of fedrule"):
+    with pytest.raises(DataError, match="not a fedrule model, or truncated"):
         SavedModel.load(path)
 
 
 def test_safetensors_of_others_are_refused(path):
     path.write_bytes(save({"weight": np.zeros(3, dtype=np.float32)}))
-    with pytest.raises(DataError, match="it is no model of fedrule"):
+    with pytest.raises(DataError, match="not a fedrule model, or truncated"):
         SavedModel.load(path)
 
 
@@ -158,7 +158,7 @@ def test_a_folder_is_no_model(tmp_path):
 
 def test_a_file_too_large_to_be_a_model_is_not_read(path, whole, monkeypatch):
     path.write_bytes(whole)
-    monkeypatch.setattr(of_files, "MOST_BYTES", len(whole) - 1)
+    monkeypatch.setattr(of_files, "MAX_BYTES", len(whole) - 1)
     with pytest.raises(DataError, match=f"{len(whole):,} bytes are too many for a model"):
         SavedModel.load(path)
 
