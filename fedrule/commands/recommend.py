@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from datasets.common.cli import add_import, import_all
 from datasets.common.errors import DataError
 from fedrule.commands import HOMES_HELP, HOMES_METAVAR, load_homes
-from fedrule.inference.output import Ranked, Recommendation, Recommendations
+from fedrule.inference.output import Ranked, Recommendations
 from fedrule.inference.recommender import Recommender
 from fedrule.inference.request import BadHome, HomeRequest
 
 if TYPE_CHECKING:
     from datasets.common.progress import Progress
     from datasets.homes import Homes
-    from fedrule.inference.encode import Unknown
 
 USERS_AT_ONCE = 20_000  # of a database: some 100 MB
 
@@ -31,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("home", nargs="?", metavar="HOME.json", help="a home; - reads the standard input")
     add("-k", type=int, default=10, help="how many recommendations (default: %(default)s)")
     add("--max-similar", type=int, default=0, metavar="N", help="rules with the same relation and types; 0: no limit")
-    add("--ignore-unknown", action="store_true", help="ignore types and relations that the model does not know")
+    about = "ignore types and relations that the model does not know"
+    add("--ignore-unknown", dest="unknown", action="store_const", const="ignore", default="refuse", help=about)
     add("--json", action="store_true", help="print JSON")
     add("--all", dest="data", metavar=HOMES_METAVAR, help=f"all homes of {HOMES_HELP}")
     add("--out", type=Path, metavar="FILE", help="with --all: a .parquet, .csv or .jsonl file to write")
@@ -54,7 +54,7 @@ def run(chosen: argparse.Namespace) -> int:
         return _write_all(recommender, chosen)
     home = HomeRequest.read(chosen.home)
     try:
-        answer = recommender.recommend(home, chosen.k, unknown=_unknown(chosen), max_similar=chosen.max_similar)
+        answer = recommender.recommend(home, chosen.k, unknown=chosen.unknown, max_similar=chosen.max_similar)
     except BadHome as error:
         remedy = " (--ignore-unknown)" if error.code.startswith("unknown_") else ""
         raise BadHome(error.code, f"{chosen.home} {error.where}", error.message + remedy) from None
@@ -76,7 +76,7 @@ def _write_all(recommender: Recommender, chosen: argparse.Namespace) -> int:
             part = recommender.recommend_many(
                 homes,
                 chosen.k,
-                unknown=_unknown(chosen),
+                unknown=chosen.unknown,
                 max_similar=chosen.max_similar,
                 jobs=chosen.jobs,
                 on_homes=bar.step,
@@ -95,10 +95,6 @@ def _write_all(recommender: Recommender, chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _unknown(chosen: argparse.Namespace) -> Unknown:
-    return "ignore" if chosen.ignore_unknown else "refuse"
-
-
 def _parts(data: str, bar: Progress) -> Iterator[Homes]:
     """A database in batches, so that it need not fit into memory; anything else as a whole."""
     if Path(data).suffix == ".toml":
@@ -114,10 +110,8 @@ def _parts(data: str, bar: Progress) -> Iterator[Homes]:
 
 
 def _text(answer: Recommendations) -> str:
-    lines = [line for rule in answer.rules for line in _lines(rule)] or ["No recommendations for this home."]
+    lines = [] if answer.rules else ["No recommendations for this home."]
+    for rule in answer.rules:
+        lines += [f"{rule.rank:>3}. {rule.text}", f"     probability {rule.probability:.2f}; {rule.why.text}"]
     lines += [f"ignored: {sentence}" for sentence in answer.ignored]
     return "\n".join(lines) + "\n"
-
-
-def _lines(rule: Recommendation) -> tuple[str, str]:
-    return f"{rule.rank:>3}. {rule.text}", f"     probability {rule.probability:.2f}; {rule.why.text}"

@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Train, save, and print the test metrics."""
     set_threads(chosen.threads)
+    from baselines.registry import get
     from benchmarks.evaluation import evaluate
     from fedrule.federated.checkpoint import Checkpoint
     from fedrule.models.file import SavedModel, refuse_unwritable
@@ -56,7 +57,10 @@ def run(chosen: argparse.Namespace) -> int:
     refuse_unwritable(chosen.out)
     checkpoint = None
     if chosen.checkpoints is not None:
-        checkpoint = Checkpoint(_checkpoint_file(chosen.checkpoints, chosen.out), chosen.every)
+        path = chosen.checkpoints
+        if path.is_dir() or not path.suffix:
+            path /= f"{chosen.out.name}.npz"
+        checkpoint = Checkpoint(path, chosen.every)
     earlier = None if chosen.continue_from is None else SavedModel.load(chosen.continue_from)
     method = chosen.method or (earlier.card.method if earlier else "graphrule")
     homes = load_homes(chosen.data)
@@ -64,7 +68,7 @@ def run(chosen: argparse.Namespace) -> int:
         model = train(
             homes,
             method,
-            options=_options(method, chosen.options),
+            options=read_assignments(get(method), chosen.options, where=method),
             seed=chosen.seed,
             test=chosen.test,
             patience=chosen.patience,
@@ -79,18 +83,6 @@ def run(chosen: argparse.Namespace) -> int:
         checkpoint.path.unlink(missing_ok=True)
     sys.stdout.write(_summary(model.card, chosen.out))
     return 0
-
-
-def _checkpoint_file(path: Path, out: Path) -> Path:
-    """In a folder, the file is named after the model."""
-    return path / f"{out.name}.npz" if path.is_dir() or not path.suffix else path
-
-
-def _options(method: str, texts: list[str]) -> dict[str, object]:
-    """Options of a method from texts such as "rounds=50"."""
-    from baselines.registry import get
-
-    return read_assignments(get(method), texts, where=method)
 
 
 def _show_round(bar: Progress) -> OnRound:

@@ -55,32 +55,27 @@ class NumpyNetwork:
 
     @classmethod
     def of(cls, saved: SavedModel) -> NumpyNetwork:
-        given, valid = _parameters(saved), saved.valid
-        edges = EDGES[saved.card.options["direction"]]
+        card, valid = saved.card, saved.valid
+        check_weights(saved.weights, _shapes(card), card)
+        given = {name: array.astype(np.float64) for name, array in saved.weights.items()}
         parts = [name.removeprefix("theta.")[:-1] for name in given if name.startswith("theta.") and name[-1] == "1"]
-        layers = tuple({part: given[f"theta.{part}{layer}"] for part in parts} for layer in (1, 2))
+        first, second = ({part: given[f"theta.{part}{layer}"] for part in parts} for layer in (1, 2))
+        trigger, action = (np.pad(given[f"phi.{side}"], ((0, 0), (0, 1))) for side in ("trigger", "action"))
         rows = np.column_stack([given["phi.relation"], given["phi.relation_bias"]])
-        sides = given["phi.trigger"], given["phi.action"]
-        hidden_bias = np.append(given["phi.hidden_bias"], 1.0)
-        trigger, action = (np.pad(side, ((0, 0), (0, 1))) for side in sides)
-        bounds = valid.start.tolist()
         of_valid = rows[valid.relation]
-        weight = tuple(of_valid[first:last].T for first, last in pairwise(bounds))
-        n_valid = tuple(last - first for first, last in pairwise(bounds))
-        single = tuple(np.ascontiguousarray(each, dtype=np.float32) for each in weight)
-        largest = float(np.abs(rows).sum(axis=1).max(initial=0.0))
+        weight = tuple(of_valid[start:end].T for start, end in pairwise(valid.start.tolist()))
         return cls(
             valid,
-            edges,
-            (layers[0], layers[1]),
-            trigger,
-            action,
-            hidden_bias,
-            of_valid,
-            weight,
-            single,
-            largest=largest,
-            n_valid=n_valid,
+            edges=EDGES[card.options["direction"]],
+            layers=(first, second),
+            trigger=trigger,
+            action=action,
+            hidden_bias=np.append(given["phi.hidden_bias"], 1.0),
+            of_valid=of_valid,
+            weight=weight,
+            single=tuple(np.ascontiguousarray(each, dtype=np.float32) for each in weight),
+            largest=float(np.abs(rows).sum(axis=1).max(initial=0.0)),
+            n_valid=tuple(each.shape[1] for each in weight),
             width=rows.shape[1],
         )
 
@@ -141,13 +136,6 @@ class _Messages(NamedTuple):
         if (relation := layer.get(f"relation_{self.edge}")) is not None:
             message += relation[self.relation]
         out[self.receiver] += np.add.reduceat(message, self.start, axis=0) / self.degree
-
-
-def _parameters(saved: SavedModel) -> dict[str, Matrix]:
-    """The parameters by name, checked against the shapes that the card implies."""
-    weights = saved.weights
-    check_weights(weights, _shapes(saved.card), saved.card)
-    return {name: array.astype(np.float64) for name, array in weights.items()}
 
 
 def _shapes(card: Card) -> dict[str, tuple[int, ...]]:

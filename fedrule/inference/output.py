@@ -59,11 +59,8 @@ class Recommendation(NamedTuple):
 
     def as_json(self) -> dict[str, Json]:
         """As printed by --json and sent by the HTTP service."""
-        why: Json = {
-            "homes_with_rule": self.why.homes_with_rule,
-            "homes_with_both": self.why.homes_with_both,
-            "text": self.why.text,
-        }
+        with_rule, with_both, *_ = self.why
+        why: Json = {"homes_with_rule": with_rule, "homes_with_both": with_both, "text": self.why.text}
         return {**self._asdict(), "why": why}
 
 

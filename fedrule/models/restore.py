@@ -71,20 +71,18 @@ def saved_model(
 
 def restored(saved: SavedModel) -> GraphModel:
     """The fitted model; arrays that do not fit the card are a `DataError`."""
-    method = method_of(saved.card)
+    method = graph_method(saved.card.method, saved.card.options)
     scorer = method.scorer(saved.valid, counts_of(saved) if method.counts_homes else None)
-    return GraphModel(method.NAME, scorer, parameters_of(saved, scorer), saved.card.types, saved.card.relations)
-
-
-def method_of(card: Card) -> GraphMethod:
-    """The card's method with its options."""
-    return graph_method(card.method, card.options)
+    weights, shapes = saved.weights, _shapes(scorer)
+    check_weights(weights, shapes, saved.card)
+    parameters = {name: torch.from_numpy(np.array(weights[name])) for name in shapes}
+    return GraphModel(method.NAME, scorer, parameters, saved.card.types, saved.card.relations)
 
 
 def counts_of(saved: SavedModel) -> Statistics:
     """The counts over the training homes; all of them if the method uses evidence."""
     card, arrays, valid = saved.card, saved.arrays, saved.valid
-    whole = method_of(card).evidence > 0
+    whole = graph_method(card.method, card.options).evidence > 0
     nobody = Statistics.of_nobody(card.types, card.relations, valid, whole=whole)
     have = [np.append(0, arrays["counts.have"])]
     together = None
@@ -97,23 +95,12 @@ def counts_of(saved: SavedModel) -> Statistics:
     return replace(nobody, n_homes=n_homes, both=both, have=tuple(have), itself=itself, together=together)
 
 
-def parameters_of(saved: SavedModel, scorer: Scorer) -> Parameters:
-    """The parameters, checked against the shapes that the scorer expects."""
-    weights, shapes = saved.weights, _shapes(scorer)
-    check_weights(weights, shapes, saved.card)
-    return {name: torch.from_numpy(np.array(weights[name])) for name in shapes}
-
-
-def savable() -> list[str]:
-    """The names of the methods of this project whose models can be saved."""
-    ours = (name for name, at in listed().items() if at.module.startswith("fedrule.") and not missing_extra(name))
-    return sorted(name for name in ours if issubclass(get(name), GraphMethod))
-
-
 def graph_method(name: str, options: Mapping[str, object]) -> GraphMethod:
     """A method with these options; one whose models cannot be saved is refused."""
     if not issubclass(get(name), GraphMethod):
-        raise DataError(f"{name} is not a graph method, so it cannot be saved; these can: {', '.join(savable())}")
+        ours = (name for name, at in listed().items() if at.module.startswith("fedrule.") and not missing_extra(name))
+        savable = ", ".join(sorted(name for name in ours if issubclass(get(name), GraphMethod)))
+        raise DataError(f"{name} is not a graph method, so it cannot be saved; these can: {savable}")
     method = build(name, **options)
     assert isinstance(method, GraphMethod)
     return method
