@@ -45,12 +45,54 @@ class NetworkSearch:
     itself: Mask  # [n_valid]  rules that a device may have with itself
 
     def one(self, graph: Graph, k: int) -> TopK:
-        return search_home(self.network, graph, k, itself=self.itself)
+        """The best rules that the home does not have, grouped by device types.
+
+        Everything is scored in float32 first, and what may be among the best again in float64.
+        """
+        network = self.network
+        order = np.argsort(graph.device_type, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        as_trigger, as_action = network.sides(network.embed(graph)[order])
+        pair, number = network.place(graph)
+        rules = (place[graph.trigger], place[graph.action], pair, number)
+        taken = list(zip(*(column.tolist() for column in rules), strict=True))
+        approximate = _Approximate.of(network, as_trigger, as_action)
+        found: list[TopK] = []
+        for blocks in _chunks(network, graph.device_type[order]):
+            score = _block_scores(approximate, blocks)
+            _mask_rules(score, blocks, taken)
+            _mask_self(network, score, blocks, self.itself)
+            chosen = not_below(score, k, approximate.error)
+            found.append(_rescore(network, blocks, chosen, order, as_trigger, as_action))
+            if len(found) > 1:  # bounds memory where nearly all scores are equal
+                found = [TopK.concatenate(found).best(k)]
+        return found[0].best(k) if found else TopK.empty()
 
     def many(self, homes: Homes, k: int) -> TopK:
-        if homes.n_homes == 1:  # it may be so large that its pairs do not fit into buffer
+        """The best rules that each home does not have.
+
+        Most homes are small and similar: devices of one type with the same rules around them have the same z, so that
+        each pair of distinct states is scored once for all homes. Each pair of devices has a run of positions for its
+        candidates, in the order of homes, so that a home's scores are consecutive.
+        """
+        if homes.n_homes == 1:  # it may be so large that its pairs do not fit into memory
             return self.one(Graph.of(homes), k)
-        return search_homes(self.network, homes, k, itself=self.itself)
+        network, graph = self.network, Graph.of(homes)
+        pairs = Pairs.of(homes, self_pairs=bool(self.itself.any()))
+        _, trigger, action = pairs.devices(np.arange(pairs.start[-1]))
+        kind = homes.device_type[trigger] * network.valid.n_types + homes.device_type[action]
+        start = np.concatenate([[0], np.cumsum(np.diff(network.valid.start)[kind])])
+        score = _pair_scores(network, graph, trigger, action, kind)
+        _, number = network.place(graph)
+        among = (number >= 0) & (pairs.self_pairs | (graph.trigger != graph.action))
+        score[start[pairs.number(homes.rules.take(among))] + number[among]] = -np.inf  # rules that the homes have
+        alone = np.flatnonzero(trigger == action)
+        score[runs(start, alone)[~self.itself[runs(network.valid.start, kind[alone])]]] = -np.inf
+        place = best_of_each(score, start[pairs.start], k)
+        pair = np.searchsorted(start, place, side="right") - 1
+        relation = network.valid.relation[network.valid.start[kind[pair]] + place - start[pair]]
+        return TopK(homes.device_home[trigger[pair]], trigger[pair], action[pair], relation, score[place])
 
 
 class _Run(NamedTuple):
@@ -75,31 +117,6 @@ class _Block(NamedTuple):
         """The position of a pair's first score."""
         triggers = self.triggers.last - self.triggers.first
         return self.start + ((action - self.actions.first) * triggers + trigger - self.triggers.first) * self.valid
-
-
-def search_home(network: NumpyNetwork, graph: Graph, k: int, *, itself: Mask) -> TopK:
-    """The best rules that the home does not have, grouped by device types.
-
-    Everything is scored in float32 first, and what may be among the best again in float64.
-    """
-    order = np.argsort(graph.device_type, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    as_trigger, as_action = network.sides(network.embed(graph)[order])
-    pair, number = network.place(graph)
-    rules = (place[graph.trigger], place[graph.action], pair, number)
-    taken = list(zip(*(column.tolist() for column in rules), strict=True))
-    approximate = _Approximate.of(network, as_trigger, as_action)
-    found: list[TopK] = []
-    for blocks in _chunks(network, graph.device_type[order]):
-        score = _block_scores(approximate, blocks)
-        _mask_rules(score, blocks, taken)
-        _mask_self(network, score, blocks, itself)
-        chosen = not_below(score, k, approximate.error)
-        found.append(_rescore(network, blocks, chosen, order, as_trigger, as_action))
-        if len(found) > 1:  # bounds memory where nearly all scores are equal
-            found = [TopK.concatenate(found).best(k)]
-    return found[0].best(k) if found else TopK.empty()
 
 
 class _Approximate(NamedTuple):
@@ -216,30 +233,6 @@ def _rescore(
         logit[some] = network.logits(as_trigger[trigger[some]], as_action[action[some]], rule[some])
     score = np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE).astype(np.float32)
     return TopK(np.zeros_like(trigger), order[trigger], order[action], network.valid.relation[rule], score)
-
-
-def search_homes(network: NumpyNetwork, homes: Homes, k: int, *, itself: Mask) -> TopK:
-    """The best rules that each home does not have.
-
-    Most homes are small and similar: devices of one type with the same rules around them have the same z, so that each
-    pair of distinct states is scored once for all homes. Each pair of devices has a run of positions for its
-    candidates, in the order of homes, so that a home's scores are consecutive.
-    """
-    graph = Graph.of(homes)
-    pairs = Pairs.of(homes, self_pairs=bool(itself.any()))
-    _, trigger, action = pairs.devices(np.arange(pairs.start[-1]))
-    kind = homes.device_type[trigger] * network.valid.n_types + homes.device_type[action]
-    start = np.concatenate([[0], np.cumsum(np.diff(network.valid.start)[kind])])
-    score = _pair_scores(network, graph, trigger, action, kind)
-    _, number = network.place(graph)
-    among = (number >= 0) & (pairs.self_pairs | (graph.trigger != graph.action))
-    score[start[pairs.number(homes.rules.take(among))] + number[among]] = -np.inf  # rules that the homes have
-    alone = np.flatnonzero(trigger == action)
-    score[runs(start, alone)[~itself[runs(network.valid.start, kind[alone])]]] = -np.inf
-    place = best_of_each(score, start[pairs.start], k)
-    pair = np.searchsorted(start, place, side="right") - 1
-    relation = network.valid.relation[network.valid.start[kind[pair]] + place - start[pair]]
-    return TopK(homes.device_home[trigger[pair]], trigger[pair], action[pair], relation, score[place])
 
 
 def _pair_scores(network: NumpyNetwork, graph: Graph, trigger: Array, action: Array, kind: Array) -> Scores:

@@ -151,7 +151,8 @@ class Diversified:
             many = np.bincount(found.home[kept], minlength=len(pending))
             done = (many >= k) | (np.bincount(found.home, minlength=len(pending)) < wanted)
             kept &= done[found.home]
-            kept &= _rank(found.home, kept) < k
+            before: Array = np.cumsum(kept) - kept  # how many are kept before each one
+            kept &= before - before[np.searchsorted(found.home, found.home)] < k
             found = found.take(kept)
             shift = some.shift[found.home]
             pieces.append(
@@ -169,9 +170,3 @@ class Diversified:
         kept = np.empty(len(kind), dtype=bool)
         kept[order] = np.arange(len(kind)) - np.searchsorted(kind[order], kind[order]) < self.max_similar
         return kept
-
-
-def _rank(home: Array, kept: Mask) -> Array:
-    """How many of its home are kept before each one."""
-    before: Array = np.cumsum(kept) - kept
-    return before - before[np.searchsorted(home, home)]
