@@ -222,14 +222,14 @@ def _scores_are_independent(method: Method) -> Findings:
         yield "the scores of a pair depend on which other pairs are scored in the same call"
 
 
-def _works_on(words: str, homes: Sequence[ToyHome]) -> Callable[[Method], Findings]:
+def _works_on(words: str, what: str, homes: Sequence[ToyHome]) -> Callable[[Method], Findings]:
     """The clause that a method fits and scores these homes."""
 
     def clause(method: Method) -> Findings:
         toys = toy_homes(homes)
         yield from _malformed(_scores(_fit(method, toys), toys), toys, words)
 
-    clause.__doc__ = f"Fits and scores homes: {words}."
+    clause.__doc__ = f"Fits and scores {what}."
     return clause
 
 
@@ -275,10 +275,16 @@ CLAUSES: tuple[Callable[[Method], Findings], ...] = (
     _fits_do_not_leak,
     _keeps_its_input,
     _scores_are_independent,
-    _works_on("one home", [ToyHome(1, (*CONTACT_LIGHT, "MotionSensor"), (PLANTED, MOTION_RULE))]),
-    _works_on("one rule", [ToyHome(1, CONTACT_LIGHT, (PLANTED,)), ToyHome(2, CONTACT_LIGHT)]),
-    _works_on("no rule", [ToyHome(1, CONTACT_LIGHT), ToyHome(2, MOTION_LIGHT), ToyHome(3, ())]),
-    _works_on("users as text", [ToyHome(name, CONTACT_LIGHT, (PLANTED,)) for name in ("anna", "ben")]),
+    _works_on("one home", "one home", [ToyHome(1, (*CONTACT_LIGHT, "MotionSensor"), (PLANTED, MOTION_RULE))]),
+    _works_on(
+        "one rule", "homes with one rule among them", [ToyHome(1, CONTACT_LIGHT, (PLANTED,)), ToyHome(2, CONTACT_LIGHT)]
+    ),
+    _works_on("no rule", "homes without a rule", [ToyHome(1, CONTACT_LIGHT), ToyHome(2, MOTION_LIGHT), ToyHome(3, ())]),
+    _works_on(
+        "users as text",
+        "homes whose users are text",
+        [ToyHome(name, CONTACT_LIGHT, (PLANTED,)) for name in ("anna", "ben")],
+    ),
     _scores_new_homes,
     _finds_the_planted_rule,
 )

@@ -207,14 +207,8 @@ def optimize(
                 draws.append(batches)
         before = copied(parameters)
         shuffled = [batches[i] for i in rng.permutation(len(batches))]
-        losses = []  # before each step
-        for step, batch in enumerate(shuffled):
-            optimizer.param_groups[0]["lr"] = schedule.rate((done - 1 + step / len(batches)) / schedule.rounds)
-            batch_mean = batch_loss(parameters, batch)
-            optimizer.zero_grad()
-            torch.autograd.backward(batch_mean)
-            optimizer.step()
-            losses.append(batch_mean.item())
+        rates = [schedule.rate((done - 1 + step / len(batches)) / schedule.rounds) for step in range(len(batches))]
+        losses = _steps(batch_loss, optimizer, parameters, shuffled, rates)
         loss = sum(each * batch.weight for each, batch in zip(losses, shuffled, strict=True))
         loss /= max(sum(batch.weight for batch in shuffled), 1)
         finite = all(bool(value.isfinite().all()) for value in parameters.values())
@@ -249,3 +243,22 @@ def _batches(scorer: Scorer, examples: Examples, batch_size: int, rng: np.random
     shuffled = rng.permutation(homes)
     parts = (shuffled[first : first + batch_size] for first in range(0, len(shuffled), batch_size))
     return [TrainingBatch.of(scorer, examples.subset(np.sort(part))) for part in parts]
+
+
+def _steps(
+    batch_loss: BatchLoss,
+    optimizer: torch.optim.Optimizer,
+    parameters: Parameters,
+    batches: list[TrainingBatch],
+    rates: list[float],  # the learning rate of each
+) -> list[float]:
+    """A step for each batch; the losses before each of them."""
+    losses = []
+    for batch, rate in zip(batches, rates, strict=True):
+        optimizer.param_groups[0]["lr"] = rate
+        loss = batch_loss(parameters, batch)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
