@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
+from baselines import registry
 from datasets import Homes
 from datasets.common.environment import set_threads
 from tests.support.two_homes import two_homes
@@ -18,3 +19,13 @@ settings.load_profile("repeatable")
 def two() -> Homes:
     """Ann's and Bob's homes."""
     return two_homes()
+
+
+@pytest.fixture
+def own_registry():
+    """What a test registers is gone after it; our own methods, which are imported only once, stay."""
+    ours = set(registry.listed())
+    yield
+    registry.listed.cache_clear()
+    for name in set(registry._METHODS) - ours:
+        del registry._METHODS[name]

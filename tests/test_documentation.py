@@ -122,9 +122,8 @@ def test_the_pipeline_reads_the_databases_that_its_file_describes(tmp_path):
 
 
 @pytest.fixture
-def registered(tmp_path, monkeypatch):
+def registered(tmp_path, monkeypatch, own_registry):  # noqa: ARG001
     """A function that imports a block as a module of somebody else and gives the name of the method it registers."""
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
     monkeypatch.setattr(algorithm, "ALGORITHMS", dict(algorithm.ALGORITHMS))
     monkeypatch.syspath_prepend(tmp_path)
 

@@ -37,14 +37,7 @@ class Found:
 '''
 
 
-@pytest.fixture(autouse=True)
-def own_registry():
-    """What a test registers is gone after it; our own methods, which are imported only once, stay."""
-    ours = set(registry.listed())
-    yield
-    registry.listed.cache_clear()
-    for name in set(registry._METHODS) - ours:
-        del registry._METHODS[name]
+pytestmark = pytest.mark.usefixtures("own_registry")
 
 
 @pytest.fixture

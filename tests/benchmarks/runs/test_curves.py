@@ -10,7 +10,6 @@ import pytest
 
 import benchmarks.runs.run
 import datasets
-from baselines import registry
 from baselines.calibration import calibrate
 from baselines.registry import build, register
 from baselines.scoring import Examples
@@ -52,8 +51,7 @@ class Steps:
 
 
 @pytest.fixture
-def steps(monkeypatch):
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+def steps(own_registry):  # noqa: ARG001
     register("toy-steps")(Steps)
 
 

@@ -209,9 +209,8 @@ class Edited(Count):
 
 
 @pytest.fixture
-def edited(tmp_path, monkeypatch):
+def edited(tmp_path, monkeypatch, own_registry):  # noqa: ARG001
     """A method in a file of its own; called with a line of code, it has that line from then on."""
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
     monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / "edited_method.py"
     times = itertools.count(1_000_000_000, 10)

@@ -222,9 +222,7 @@ def test_wrong_arguments_are_refused(arguments, says):
 
 
 @pytest.fixture
-def own_methods(monkeypatch):
-    """The registry is shared: what a test registers is gone after it."""
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+def own_methods(own_registry):  # noqa: ARG001
     return registry.register
 
 
