@@ -196,7 +196,7 @@ def test_ctrl_c_is_one_line_and_leaves_the_old_model(tmp_path):
     command = [sys.executable, "-m", "fedrule", "train", "--data", str(homes), "--set", "rounds=1000000000"]
     with subprocess.Popen([*command, "--out", str(out)], stderr=subprocess.PIPE, text=True) as process:
         try:
-            while "to watch" not in process.stderr.readline():
+            while "for validation" not in process.stderr.readline():
                 assert process.poll() is None
             process.send_signal(signal.SIGINT)
             message = process.stderr.read()
