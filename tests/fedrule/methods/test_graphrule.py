@@ -108,8 +108,8 @@ def test_a_model_that_was_never_asked_about_what_nobody_has_does_not_answer_for_
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"preset": "paper"}, r"unknown preset of graphrule 'paper'; did you mean 'paper-text'\?"),
-        ({"encoder": "sgae"}, r"unknown encoder of graphrule 'sgae'; did you mean 'sage'\?"),
+        ({"preset": "paper"}, r"unknown value of graphrule.preset 'paper'; did you mean 'paper-text'\?"),
+        ({"encoder": "sgae"}, r"unknown value of graphrule.encoder 'sgae'; did you mean 'sage'\?"),
         ({"rounds": 0}, "graphrule: rounds must be at least 1, got 0"),
         ({"hidden": -2}, "hidden must be at least 1, got -2"),
         ({"hidden": 0}, "without a network .hidden 0. set bias, context or evidence"),
