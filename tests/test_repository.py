@@ -84,7 +84,9 @@ def test_an_import_against_the_flow_is_noticed():
     assert against_the_flow("fedrule/methods/graphrule.py", "from baselines.registry import register") == set()
     assert against_the_flow("reports/site.py", "import datasets.homes") == {"datasets.homes"}
     assert against_the_flow("reports/site.py", "import benchmarks.runs.run") == {"benchmarks.runs.run"}
-    assert against_the_flow("fedrule/model/score.py", "import fedrule.inference.encode") == {"fedrule.inference.encode"}
+    assert against_the_flow("fedrule/network/score.py", "import fedrule.inference.encode") == {
+        "fedrule.inference.encode"
+    }
 
 
 def test_the_command_line_may_use_everything():

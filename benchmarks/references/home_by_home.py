@@ -19,7 +19,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 from torch_geometric.nn import SAGEConv
 
 from datasets.homes import Homes
-from fedrule.model.encoders import Parameters
+from fedrule.network.encoders import Parameters
 from fedrule.training.examples import Examples
 
 

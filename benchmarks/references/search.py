@@ -18,8 +18,8 @@ from baselines.method import LARGEST_SCORE
 from datasets.homes import Array
 from fedrule.inference.encode import Graph
 from fedrule.inference.network import NumpyNetwork
-from fedrule.model.options import EDGES
 from fedrule.models.file import SavedModel
+from fedrule.network.options import EDGES
 
 Rule: TypeAlias = tuple[int, int, int]  # trigger device, action device, relation
 Vector: TypeAlias = list[float]

@@ -30,9 +30,9 @@ from datasets.candidates import Pairs, has_self_rules
 from datasets.homes import Homes
 from datasets.valid import ValidRules
 from fedrule.methods.graphrule import GraphRule
-from fedrule.model.encoders import Parameters, Sizes
-from fedrule.model.network import Network
-from fedrule.model.score import Scorer
+from fedrule.network.encoders import Parameters, Sizes
+from fedrule.network.network import Network
+from fedrule.network.score import Scorer
 from fedrule.training.examples import Examples, ExampleSampler
 from fedrule.training.loop import BatchLoss, TrainingBatch
 from fedrule.training.losses import bce

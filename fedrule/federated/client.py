@@ -17,7 +17,7 @@ from fedrule.federated.algorithm import ClientState, ClientUpdate, Gradients, Hy
 from fedrule.federated.cohort import Purpose
 from fedrule.federated.optimizers import Precise
 from fedrule.federated.vectors import Layout, Vector
-from fedrule.model.score import Scorer
+from fedrule.network.score import Scorer
 from fedrule.training.examples import ExampleSampler, SamplingOptions, Score
 from fedrule.training.loop import BatchLoss, TrainingBatch
 from fedrule.training.losses import Objective

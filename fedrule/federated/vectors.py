@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedrule.model.encoders import Parameters
+from fedrule.network.encoders import Parameters
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 

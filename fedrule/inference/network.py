@@ -20,9 +20,9 @@ from datasets.common.errors import DataError
 from datasets.homes import Array
 from datasets.valid import ValidRules
 from fedrule.inference.encode import Graph
-from fedrule.model.options import EDGES, Supports, needs_defaults, parameters_depend_on
 from fedrule.models.card import Card
 from fedrule.models.file import SavedModel, check_weights
+from fedrule.network.options import EDGES, Supports, needs_defaults, parameters_depend_on
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from datasets.valid import ValidRules
 from fedrule.inference.encode import Graph
 
 if TYPE_CHECKING:
-    from fedrule.model.score import GraphModel
+    from fedrule.network.score import GraphModel
 
 CANDIDATES = 1 << 15  # scored at a time: some kilobytes of evidence each
 MORE = 4  # times as many candidates are searched, and again, until enough of them differ

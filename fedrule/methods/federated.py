@@ -27,7 +27,7 @@ from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
 from fedrule.federated.trainers.trainer import TorchTrainer, Trainer
 from fedrule.federated.vectors import Layout, Vector
 from fedrule.methods.graph_method import GraphMethod, Prepared
-from fedrule.model.score import GraphModel
+from fedrule.network.score import GraphModel
 from fedrule.training.loop import EarlyStopping, WarmStart
 
 log = logging.getLogger(__name__)

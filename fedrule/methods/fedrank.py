@@ -26,7 +26,7 @@ from fedrule.federated.rounds import Weighting
 from fedrule.methods.federated import Federated
 from fedrule.methods.graph_method import Prepared
 from fedrule.methods.graphrank import RankingOptions
-from fedrule.model.terms import EvidenceNetwork
+from fedrule.network.terms import EvidenceNetwork
 
 log = logging.getLogger(__name__)
 

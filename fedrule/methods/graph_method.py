@@ -33,11 +33,11 @@ from datasets.negatives import Feasible
 from datasets.splits import Hidden, split
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
-from fedrule.model.encoders import Parameters, Sizes
-from fedrule.model.network import Network
-from fedrule.model.options import PRESETS, ModelOptions, Supports, needs_defaults
-from fedrule.model.score import GraphModel, Scorer
-from fedrule.model.terms import Context, CountBias, EvidenceNetwork, LearnedBias, ScoreTerm
+from fedrule.network.encoders import Parameters, Sizes
+from fedrule.network.network import Network
+from fedrule.network.options import PRESETS, ModelOptions, Supports, needs_defaults
+from fedrule.network.score import GraphModel, Scorer
+from fedrule.network.terms import Context, CountBias, EvidenceNetwork, LearnedBias, ScoreTerm
 from fedrule.training.examples import Examples, NonRules, SamplingOptions, n_non_rules
 from fedrule.training.loop import WarmStart
 from fedrule.training.losses import OBJECTIVES, Objective

@@ -18,7 +18,7 @@ from baselines.method import Fitted, OnRound, Scores, check_range, ignore
 from baselines.registry import register
 from datasets.homes import Array, Homes, Mask, Rules
 from fedrule.evidence.features import NAMES, Evidence, Features
-from fedrule.model.score import check_vocabulary, homes_of_pairs
+from fedrule.network.score import check_vocabulary, homes_of_pairs
 from fedrule.training.examples import ExampleSampler
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.homes import Homes, Rules
 from fedrule.methods.graph_method import GraphMethod
-from fedrule.model.encoders import Parameters
-from fedrule.model.score import GraphModel
+from fedrule.network.encoders import Parameters
+from fedrule.network.score import GraphModel
 from fedrule.training.examples import Examples, ExampleSampler
 from fedrule.training.loop import Schedule, WarmStart, optimize
 

@@ -27,11 +27,11 @@ from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
 from fedrule.methods.graph_method import GraphMethod
-from fedrule.model.encoders import Parameters
-from fedrule.model.options import parameters_depend_on
-from fedrule.model.score import GraphModel, Scorer
 from fedrule.models.card import Card, Scale, TrainingRun
 from fedrule.models.file import SavedModel, check_weights, checked_array
+from fedrule.network.encoders import Parameters
+from fedrule.network.options import parameters_depend_on
+from fedrule.network.score import GraphModel, Scorer
 
 TOGETHER = ("data", "indices", "indptr")
 # What the rows of a parameter stand for, by the beginning of its name.

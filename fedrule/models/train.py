@@ -31,7 +31,6 @@ from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
 from fedrule.federated.checkpoint import Checkpoint
 from fedrule.methods.graph_method import GraphMethod
-from fedrule.model.score import GraphModel
 from fedrule.models.card import Scale, TrainingRun
 from fedrule.models.file import SavedModel
 from fedrule.models.restore import (
@@ -42,6 +41,7 @@ from fedrule.models.restore import (
     saved_model,
     training_options,
 )
+from fedrule.network.score import GraphModel
 from fedrule.training.loop import WarmStart
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from torch import Tensor
 from datasets.common.errors import DataError
 from datasets.splits import Hidden
 from fedrule.evidence.statistics import Statistics
-from fedrule.model.encoders import Parameters
-from fedrule.model.score import Query, Scorer
+from fedrule.network.encoders import Parameters
+from fedrule.network.score import Query, Scorer
 from fedrule.training.examples import Examples
 from fedrule.training.losses import Objective
 

@@ -15,9 +15,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.optimizers import ServerOptimizer
-from fedrule.model.batch import GraphBatch
-from fedrule.model.encoders import Parameters
-from fedrule.model.network import Network
+from fedrule.network.batch import GraphBatch
+from fedrule.network.encoders import Parameters
+from fedrule.network.network import Network
 from fedrule.training.examples import Examples
 from tests.support.added_algorithm import PULLED
 

@@ -16,9 +16,9 @@ from fedrule.federated.rounds import POWER, Engine, Report
 from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.trainer import Trainer
 from fedrule.federated.vectors import Layout, Vector
-from fedrule.model.encoders import Sizes
-from fedrule.model.network import Network
-from fedrule.model.score import Scorer
+from fedrule.network.encoders import Sizes
+from fedrule.network.network import Network
+from fedrule.network.score import Scorer
 from fedrule.training.losses import bce
 from tests.support.plain_federated import Loss, Server, loss_of
 

@@ -1,7 +1,7 @@
 """Clients that score by the evidence network alone, many at once: `algorithm.client_round` with compiled gradients.
 
 The gradients of a client are computed from products of its own matrices, so that no client depends on the others in the
-loop. With features f of its candidates and the parameters of `fedrule.model.terms`,
+loop. With features f of its candidates and the parameters of `fedrule.network.terms`,
 
     h1 = dropout(relu(f first + first_bias)),  h2 = dropout(relu(h1 second + second_bias)),  s = f direct + h2 last
 
@@ -27,7 +27,7 @@ from fedrule.federated.client import Task
 from fedrule.federated.optimizers import Precise
 from fedrule.federated.trainers.trainer import ClientChunk, Population
 from fedrule.federated.vectors import Vector
-from fedrule.model.terms import EvidenceNetwork
+from fedrule.network.terms import EvidenceNetwork
 from fedrule.training.loop import TrainingBatch
 from fedrule.training.losses import bce, ranking
 

@@ -7,7 +7,7 @@ steps, g~ or what Adam makes of it, its model is x = x_0 - eta u, so that
 
 and no digit of Delta or p is lost in the difference of two nearly equal models.
 
-The network is that of fedrule.model.network with GraphSAGE, the loss is the paper's. Nothing is approximated: the
+The network is that of fedrule.network.network with GraphSAGE, the loss is the paper's. Nothing is approximated: the
 predictor's first layer is a product per device, not per pair, and of the last one a client has its own relations only.
 
 Loops are written so that they are vectorised: an innermost loop starts at 0 and writes one or two arrays. Arrays are

@@ -17,9 +17,9 @@ pytest.importorskip("torch_geometric", reason="the network needs the extra graph
 import torch
 
 from benchmarks.references.home_by_home import HomeByHome, home_graphs, whole_homes
-from fedrule.model.encoders import Sizes
-from fedrule.model.network import Network
-from fedrule.model.score import Scorer
+from fedrule.network.encoders import Sizes
+from fedrule.network.network import Network
+from fedrule.network.score import Scorer
 from fedrule.training.examples import ExampleSampler
 from fedrule.training.loop import BatchLoss, TrainingBatch
 from fedrule.training.losses import bce

@@ -16,7 +16,7 @@ pytest.importorskip("numba", reason="federated methods need the extra graph")
 import torch
 
 import fedrule.federated.trainers.evidence
-import fedrule.model.terms
+import fedrule.network.terms
 from baselines.contract import ToyHome, planted_homes, toy_homes
 from datasets import Homes
 from datasets.common.random import output
@@ -30,8 +30,8 @@ from fedrule.federated.trainers.evidence import Batches, EvidenceTrainer, gradie
 from fedrule.federated.trainers.trainer import TorchTrainer
 from fedrule.federated.vectors import Layout
 from fedrule.methods.federated import trainer_of
-from fedrule.model.score import Scorer
-from fedrule.model.terms import EvidenceNetwork
+from fedrule.network.score import Scorer
+from fedrule.network.terms import EvidenceNetwork
 from fedrule.training.losses import OBJECTIVES, bce, ranking
 from tests.support.small_populations import population, populations
 
@@ -152,7 +152,7 @@ def test_with_the_same_dropout_they_are_trained_as_by_torch(seed):
         return hidden * torch.from_numpy(kept.reshape(hidden.shape)) / (1 - rate)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedrule.model.terms, "dropout", dropout)
+        patch.setattr(fedrule.network.terms, "dropout", dropout)
         alone = played(TorchTrainer(homes, task), Engine(h))
     assert_alike(many, alone, bitwise=False)
 

@@ -23,9 +23,9 @@ from datasets.homes import Mask, runs, starts
 from datasets.valid import ValidRules
 from fedrule.federated.trainers.kernel import Clients, Correction, Moments, Outcome, Shape, Training, train_shard
 from fedrule.federated.vectors import Layout, exact_addends
-from fedrule.model.encoders import Sizes
-from fedrule.model.network import Network
-from fedrule.model.score import Scorer
+from fedrule.network.encoders import Sizes
+from fedrule.network.network import Network
+from fedrule.network.score import Scorer
 from fedrule.training.losses import bce
 from tests.support.strategies import every_candidate, homes
 

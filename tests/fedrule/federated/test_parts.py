@@ -22,8 +22,8 @@ from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import OptimizerState, ServerOptimizer
 from fedrule.federated.states import ClientStates, ServerState, view_states, write_back
 from fedrule.federated.vectors import STEP, Layout, exact_addends
-from fedrule.model.encoders import Sizes
-from fedrule.model.network import Network
+from fedrule.network.encoders import Sizes
+from fedrule.network.network import Network
 from tests.support.added_algorithm import PULLED
 
 NETWORK = Network(Sizes(3, 5, hidden=4), predictor_hidden=6)

@@ -16,7 +16,7 @@ pytest.importorskip("sklearn", reason="graphfeatures needs the extra learn")
 import fedrule.methods.graphfeatures
 from fedrule.evidence.features import NAMES
 from fedrule.methods.graphfeatures import GraphFeatures
-from fedrule.model.score import homes_of_pairs
+from fedrule.network.score import homes_of_pairs
 
 SMALL = GraphFeatures(min_samples_leaf=5, max_iter=40)
 CONTACT_LIGHT = ("ContactSensor", "Light")

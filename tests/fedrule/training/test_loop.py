@@ -16,10 +16,10 @@ torch = pytest.importorskip("torch", reason="the graph formulation needs the ext
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.methods.graph_method import split_validation  # noqa: E402
-from fedrule.model.encoders import Sizes  # noqa: E402
-from fedrule.model.network import Network  # noqa: E402
-from fedrule.model.score import Scorer  # noqa: E402
-from fedrule.model.terms import LearnedBias  # noqa: E402
+from fedrule.network.encoders import Sizes  # noqa: E402
+from fedrule.network.network import Network  # noqa: E402
+from fedrule.network.score import Scorer  # noqa: E402
+from fedrule.network.terms import LearnedBias  # noqa: E402
 from fedrule.training import loop as training  # noqa: E402
 from fedrule.training.examples import ExampleSampler  # noqa: E402
 from fedrule.training.loop import Schedule, optimize  # noqa: E402

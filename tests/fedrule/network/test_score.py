@@ -14,12 +14,12 @@ from tests.support.strategies import every_candidate, homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-import fedrule.model.score  # noqa: E402
+import fedrule.network.score  # noqa: E402
 from fedrule.evidence.statistics import Statistics  # noqa: E402
-from fedrule.model.encoders import Sizes  # noqa: E402
-from fedrule.model.network import Network  # noqa: E402
-from fedrule.model.score import Scorer  # noqa: E402
-from fedrule.model.terms import (  # noqa: E402
+from fedrule.network.encoders import Sizes  # noqa: E402
+from fedrule.network.network import Network  # noqa: E402
+from fedrule.network.score import Scorer  # noqa: E402
+from fedrule.network.terms import (  # noqa: E402
     Context,
     CountBias,
     LearnedBias,
@@ -74,7 +74,7 @@ def test_scores_are_the_same_bits_in_any_order_and_a_few_at_a_time(monkeypatch):
     parameters, (trigger, action) = parameters_of(scorer), all_pairs(train)
     together = scorer.score_pairs(parameters, train, trigger, action)
     order = np.random.default_rng(0).permutation(len(trigger))
-    monkeypatch.setattr(fedrule.model.score, "CELLS_AT_ONCE", 12)  # three pairs
+    monkeypatch.setattr(fedrule.network.score, "CELLS_AT_ONCE", 12)  # three pairs
     parts = scorer.score_pairs(parameters, train, trigger[order], action[order])
     assert parts.tobytes() == together[order].tobytes()
 

@@ -15,8 +15,8 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 geometric = pytest.importorskip("torch_geometric.nn", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.batch import GraphBatch  # noqa: E402
-from fedrule.model.encoders import (  # noqa: E402
+from fedrule.network.batch import GraphBatch  # noqa: E402
+from fedrule.network.encoders import (  # noqa: E402
     MAX_PLACES,
     Sage,
     Sizes,

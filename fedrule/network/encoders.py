@@ -15,8 +15,8 @@ from torch.nn.functional import one_hot, relu
 from torch_geometric.nn import GATConv, GCNConv
 
 from datasets.common.errors import DataError, unknown
-from fedrule.model.batch import GraphBatch
-from fedrule.model.options import EDGES, Direction, Messages
+from fedrule.network.batch import GraphBatch
+from fedrule.network.options import EDGES, Direction, Messages
 
 Parameters: TypeAlias = dict[str, Tensor]
 
@@ -25,7 +25,7 @@ MAX_PLACES = 32  # devices of one type in a home that a node embedding distingui
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What all encoders are built from; fedrule/model/options.py explains the options."""
+    """What all encoders are built from; fedrule/network/options.py explains the options."""
 
     n_types: int
     n_relations: int

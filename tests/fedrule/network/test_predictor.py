@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
-from fedrule.model import network as triples
-from fedrule.model.encoders import Sizes
-from fedrule.model.network import Network, Predictor, triple_logits
+from fedrule.network import network as triples
+from fedrule.network.encoders import Sizes
+from fedrule.network.network import Network, Predictor, triple_logits
 
 Triples = tuple[Tensor, Tensor, Tensor]
 

@@ -17,10 +17,10 @@ from baselines.method import LARGEST_SCORE, Scores
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, HomeSubset, Mask, Relation, Rules
 from datasets.valid import ValidRules
-from fedrule.model.batch import GraphBatch
-from fedrule.model.encoders import Parameters
-from fedrule.model.network import Network
-from fedrule.model.terms import Observed, ScoreTerm
+from fedrule.network.batch import GraphBatch
+from fedrule.network.encoders import Parameters
+from fedrule.network.network import Network
+from fedrule.network.terms import Observed, ScoreTerm
 
 CELLS_AT_ONCE = 1 << 20  # scores computed at a time, 8 MB each in the predictor's two layers
 

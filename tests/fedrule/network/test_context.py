@@ -12,7 +12,7 @@ from tests.support.strategies import every_candidate, homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.terms import Context  # noqa: E402
+from fedrule.network.terms import Context  # noqa: E402
 
 SIZE = 3
 

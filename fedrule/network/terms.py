@@ -20,7 +20,7 @@ from datasets.valid import ValidRules
 from fedrule.evidence.counts import COULD, HAVE
 from fedrule.evidence.features import NAMES, Evidence
 from fedrule.evidence.statistics import Statistics
-from fedrule.model.encoders import Parameters, dropout, uniform
+from fedrule.network.encoders import Parameters, dropout, uniform
 
 Observed: TypeAlias = dict[str, Tensor]
 

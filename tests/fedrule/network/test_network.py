@@ -17,9 +17,9 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.batch import GraphBatch  # noqa: E402
-from fedrule.model.encoders import Sizes  # noqa: E402
-from fedrule.model.network import ENCODERS, Network  # noqa: E402
+from fedrule.network.batch import GraphBatch  # noqa: E402
+from fedrule.network.encoders import Sizes  # noqa: E402
+from fedrule.network.network import ENCODERS, Network  # noqa: E402
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 KINDS = [

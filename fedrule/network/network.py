@@ -22,8 +22,8 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn.functional import relu
 
 from datasets.common.errors import DataError, unknown
-from fedrule.model.batch import GraphBatch
-from fedrule.model.encoders import Encoder, Gat, Gcn, Parameters, Sage, Sizes, uniform
+from fedrule.network.batch import GraphBatch
+from fedrule.network.encoders import Encoder, Gat, Gcn, Parameters, Sage, Sizes, uniform
 
 CELLS = 1 << 18  # triples times hidden units at a time: 1 MB of float32, in the cache with what is made of it
 

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="the graph formulation needs the ext
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.evidence.statistics import Statistics  # noqa: E402
-from fedrule.model.terms import CountBias, LearnedBias, count_item, items  # noqa: E402  # noqa: E402
+from fedrule.network.terms import CountBias, LearnedBias, count_item, items  # noqa: E402  # noqa: E402
 
 OPEN = ("ContactSensor", 0, "Light")
 MOTION = ("MotionSensor", 1, "Light")

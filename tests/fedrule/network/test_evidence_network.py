@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="the graph formulation needs the ext
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.evidence.features import NAMES, Evidence  # noqa: E402
-from fedrule.model.terms import EvidenceNetwork  # noqa: E402
+from fedrule.network.terms import EvidenceNetwork  # noqa: E402
 
 HOMES = planted_homes()
 TRIGGER, ACTION = all_pairs(HOMES)

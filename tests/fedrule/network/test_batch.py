@@ -12,7 +12,7 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.model.batch import Edges, GraphBatch  # noqa: E402
+from fedrule.network.batch import Edges, GraphBatch  # noqa: E402
 
 
 def test_messages_go_along_rules_and_back(two):
