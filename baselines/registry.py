@@ -1,4 +1,4 @@
-"""The methods by name: a dict, a decorator and two good errors.
+"""The methods by name.
 
 A method is a frozen dataclass of hyper-parameters under `@register("name")`. Files in baselines/ and fedrule/methods/
 are found by reading their decorators, so that listing imports nothing and a missing optional package is a line in the

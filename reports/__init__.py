@@ -1,1 +1,1 @@
-"""Figures, tables and the page; reads result files only."""
+"""Figures, tables and the page, made from result files; `reports.build` is the command."""

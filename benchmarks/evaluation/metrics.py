@@ -1,4 +1,4 @@
-"""Metrics as short functions of rank and score arrays; the edge case of each stands in words.
+"""Metrics as short functions of arrays of ranks and scores; each docstring says what happens in edge cases.
 
 A rank is 1-based, ties share their average, and it is infinite where the rule could not be found at all. The functions
 on ranks give one gain per hidden rule (lists with one relevant entry each), so that the same numbers can be averaged

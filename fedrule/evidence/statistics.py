@@ -40,13 +40,13 @@ class Statistics:
     together: csr_array | None  # [n_items, n_items]  homes with both typed rules; None where not counted
 
     @classmethod
-    def of(cls, homes: Homes, valid: ValidRules, *, whole: bool = True) -> Statistics:
+    def of(cls, homes: Homes, valid: ValidRules, *, all_patterns: bool = True) -> Statistics:
         """What these homes, one or many, add; their rules are among the valid ones.
 
-        Without `whole` only the first pattern, homes by typed rule, and not which rules go together.
+        Without `all_patterns` only the first pattern, homes by typed rule, and not which rules go together.
         """
         reading = Reading.of(homes)
-        names = PATTERNS if whole else PATTERNS[:1]
+        names = PATTERNS if all_patterns else PATTERNS[:1]
         trigger_type, action_type, relation = valid.typed()
         rules = reading.typed(trigger_type, relation, action_type)
         patterns = PatternCounts.of(rules, names)
@@ -54,18 +54,18 @@ class Statistics:
         have = tuple(_homes_with(number[p], len(patterns.count(p)), homes) for p in names)
         alone = homes.with_rules(homes.rules.trigger == homes.rules.action)
         itself = _homes_with(valid.number(*(alone.typed()[at] for at in (0, 2, 1))), len(valid), alone)
-        matrix = Items(valid).matrix(homes) if whole else None
+        matrix = Items(valid).matrix(homes) if all_patterns else None
         together = None if matrix is None else matrix.T @ matrix
         numbers = tuple(of_valid[p] for p in names)
         return cls(valid, patterns, numbers, homes.n_homes, homes_with_both(homes), have, itself, together)
 
     @classmethod
     def of_nobody(
-        cls, types: tuple[str, ...], relations: tuple[Relation, ...], valid: ValidRules, *, whole: bool = True
+        cls, types: tuple[str, ...], relations: tuple[Relation, ...], valid: ValidRules, *, all_patterns: bool = True
     ) -> Statistics:
         """All zeros, for these vocabularies."""
         no, nothing = np.zeros(0, dtype=np.int64), Rules(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
-        return cls.of(Homes("nobody", types, relations, no, no, no, no, nothing), valid, whole=whole)
+        return cls.of(Homes("nobody", types, relations, no, no, no, no, nothing), valid, all_patterns=all_patterns)
 
     @property
     def with_rule(self) -> Array:
@@ -75,7 +75,9 @@ class Statistics:
     def counted_together(self) -> csr_array:
         """`together`, which evidence needs."""
         if self.together is None:
-            raise DataError("which rules go together was not counted, and evidence needs it; count with whole=True")
+            raise DataError(
+                "evidence needs to know which rules go together; count with all_patterns=True"
+            )
         return self.together
 
     def __add__(self, other: Statistics) -> Statistics:

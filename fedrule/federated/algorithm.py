@@ -132,13 +132,13 @@ class Hyperparameters:
                 raise DataError(f"{self.algorithm}: lambda and proximal are hyper-parameters of fedrule and fedprox")
 
     @property
-    def rule(self) -> FedAvg:
-        """The algorithm; FedRule with both lambda 0 is FedAvg."""
+    def equations(self) -> FedAvg:
+        """Those of the algorithm; FedRule with both lambda 0 is FedAvg."""
         return ALGORITHMS[self.algorithm if self.theta_lambda or self.phi_lambda else "fedavg"]
 
     @property
     def corrects(self) -> bool:
-        return self.rule.stateful
+        return self.equations.stateful
 
     @property
     def adam(self) -> bool:
@@ -157,7 +157,7 @@ class Hyperparameters:
         """
         if not self.corrects:
             return self.optimizer != "kept-adam"
-        return self.rule.row_sparse and not self.adam and self.phi_lambda == 1 and self.proximal == 0
+        return self.equations.row_sparse and not self.adam and self.phi_lambda == 1 and self.proximal == 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,19 +200,19 @@ def client_round(
     n: int = 1,
 ) -> tuple[ClientUpdate, ClientState]:
     """What n clients send, and their next states if the server counts it; no argument is changed."""
-    rule, x, moments = h.rule, np.tile(x_0, (n, 1)), state.moments
+    equations, x, moments = h.equations, np.tile(x_0, (n, 1)), state.moments
     eta = layout.by_part(h.theta_rate, h.phi_rate).astype(np.float32)
     delta = correction = np.zeros((n, 0), dtype=np.float32)
-    if rule.stateful:
+    if equations.stateful:
         own = np.zeros_like(x) if state.own is None else state.own
         delta = own if shared is None else own - shared
-        correction = rule.correction(delta, layout.by_part(h.theta_lambda, h.phi_lambda).astype(np.float32))
+        correction = equations.correction(delta, layout.by_part(h.theta_lambda, h.phi_lambda).astype(np.float32))
     if moments is None and h.adam:
         moments = Moments(np.zeros_like(x), np.zeros_like(x), np.zeros(n, dtype=np.int64))
     total, first_loss = np.zeros_like(x), np.full(n, np.nan)
     for step in range(h.steps):
         loss, g = gradients(x, step)
-        g = rule.correct(h, g, x, x_0, correction)
+        g = equations.correct(h, g, x, x_0, correction)
         first_loss = loss if step == 0 else first_loss
         total += g
         if moments is not None:
@@ -221,7 +221,7 @@ def client_round(
     update, p_k = x_0 - x, total / np.float32(h.steps)
     if h.adam and h.control == "updates":
         p_k = update / (eta * np.float32(h.steps))
-    next_own = rule.next_own(delta, p_k) if rule.stateful else None
+    next_own = equations.next_own(delta, p_k) if equations.stateful else None
     next_state = ClientState(next_own, moments if h.optimizer == "kept-adam" else None)
     return ClientUpdate(update, p_k, first_loss), next_state
 
@@ -243,7 +243,7 @@ def server_round(
     if not h.corrects:
         return after
     p = update / (layout.by_part(h.theta_rate, h.phi_rate) * h.steps) if mean_gradient is None else mean_gradient
-    shared, rounds = h.rule.next_shared(state.shared, p[None], present).astype(np.float32), state.shared_round
-    if not h.rule.one_shared:
+    shared, rounds = h.equations.next_shared(state.shared, p[None], present).astype(np.float32), state.shared_round
+    if not h.equations.one_shared:
         shared, rounds = np.concatenate([state.shared, shared]), np.append(rounds, state.round)
     return replace(after, shared=shared, shared_round=rounds)

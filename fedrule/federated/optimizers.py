@@ -12,7 +12,7 @@ from datasets.common.errors import DataError, unknown
 from datasets.homes import Array
 from fedrule.federated.vectors import Vector
 
-ServerRule: TypeAlias = Literal["plain", "momentum", "adam", "yogi"]
+ServerOptimizers: TypeAlias = Literal["plain", "momentum", "adam", "yogi"]
 Precise: TypeAlias = npt.NDArray[np.float64]
 
 FIRST_DECAY, SECOND_DECAY, EPSILON = 0.9, 0.999, 1e-8  # of the clients' Adam
@@ -53,14 +53,14 @@ class ServerOptimizer:
     steps, as Adam does elsewhere.
     """
 
-    rule: ServerRule = "plain"
+    kind: ServerOptimizers = "plain"
     first_decay: float = 0.9  # of the mean update: momentum, adam, yogi
     second_decay: float = 0.99  # of its square: adam, yogi
     epsilon: float = 1e-8  # added to the root of the second moment: adam, yogi
 
     def __post_init__(self) -> None:
-        if self.rule not in get_args(ServerRule):
-            raise unknown("server optimizer", self.rule, get_args(ServerRule))
+        if self.kind not in get_args(ServerOptimizers):
+            raise unknown("server optimizer", self.kind, get_args(ServerOptimizers))
         for name in ("first_decay", "second_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise DataError(f"server {name} must be in [0, 1), got {getattr(self, name)}")
@@ -68,21 +68,21 @@ class ServerOptimizer:
             raise DataError(f"server epsilon must be positive, got {self.epsilon}")
 
     def initial(self, size: int) -> OptimizerState:
-        first = 0 if self.rule == "plain" else size
-        return OptimizerState(np.zeros(first), np.zeros(size if self.rule in ("adam", "yogi") else 0))
+        first = 0 if self.kind == "plain" else size
+        return OptimizerState(np.zeros(first), np.zeros(size if self.kind in ("adam", "yogi") else 0))
 
     @np.errstate(over="ignore")  # a model that diverges is not kept
     def step(self, model: Vector, update: Precise, state: OptimizerState, rate: float) -> tuple[Vector, OptimizerState]:
         """The model after a step of this rate along the mean update."""
         steps, first, second = state.steps + 1, state.first, state.second
-        if self.rule == "plain":
+        if self.kind == "plain":
             return (model - rate * update).astype(np.float32), OptimizerState(first, second, steps)
-        if self.rule == "momentum":
+        if self.kind == "momentum":
             first = self.first_decay * first + update
             return (model - rate * first).astype(np.float32), OptimizerState(first, second, steps)
         first = self.first_decay * first + (1 - self.first_decay) * update
         square = update**2
-        if self.rule == "adam":
+        if self.kind == "adam":
             second = self.second_decay * second + (1 - self.second_decay) * square
         else:
             second = second - (1 - self.second_decay) * square * np.sign(second - square)

@@ -78,9 +78,9 @@ class Engine:
     def begin(self, trainer: Trainer, model: Vector) -> ServerState:
         """The state before the first round."""
         h, size = self.hyperparameters, trainer.layout.size
-        n_shared = int(h.corrects and h.rule.one_shared)
+        n_shared = int(h.corrects and h.equations.one_shared)
         shared, shared_round = zeros((n_shared, size)), np.full(n_shared, -1)
-        clients = ClientStates.initial(trainer.rules, trainer.layout, h)
+        clients = ClientStates.initial(trainer.rule_counts, trainer.layout, h)
         return ServerState(0, model, self.server.initial(size), shared, shared_round, clients)
 
     def step(
@@ -92,11 +92,11 @@ class Engine:
         halves the memory of a large population.
         """
         h, layout, number = self.hyperparameters, trainer.layout, state.round + 1
-        cohort = self.cohorts.of(np.flatnonzero(trainer.rules), seed=seed, number=state.round)
+        cohort = self.cohorts.of(np.flatnonzero(trainer.rule_counts), seed=seed, number=state.round)
         work = trainer.begin(state.round, cohort.present, state.model)
         faulty = cohort.broken[np.isin(cohort.present, work.clients)]
         clients = state.clients if donate else state.clients.copy()
-        weight = trainer.rules[work.clients].astype(float) ** POWER[self.weighting]
+        weight = trainer.rule_counts[work.clients].astype(float) ** POWER[self.weighting]
         broadcast = Broadcast(state.model, state.shared, self._group(state, work.clients))
         chunks, changed_rows = [], []
         for chunk, rows in self._train(trainer, work, clients, broadcast, weight, faulty, state.round):
@@ -124,9 +124,9 @@ class Engine:
         mean_gradient = None
         if h.sends_mean_gradient:
             mean_gradient = sum((chunk.mean_gradient for chunk in chunks), start=nothing) / total
-        present = int(finite.sum()) / int((trainer.rules > 0).sum())
+        present = int(finite.sum()) / int((trainer.rule_counts > 0).sum())
         state = server_round(h, layout, self.server, state, update, mean_gradient, present=present, rate=rate)
-        return state.without_unused() if h.corrects and not h.rule.one_shared else state, report
+        return state.without_unused() if h.corrects and not h.equations.one_shared else state, report
 
     def _train(
         self,
@@ -181,7 +181,7 @@ class Engine:
         """[n]: which of the shared vectors is shared_k; see `Broadcast`."""
         if not len(state.shared):
             return np.full(len(clients), -1)
-        if self.hyperparameters.rule.one_shared:
+        if self.hyperparameters.equations.one_shared:
             return np.zeros(len(clients), dtype=np.int64)
         last = state.clients.last[clients]
         return np.where(last >= 0, np.searchsorted(state.shared_round, last), -1)

@@ -1,4 +1,4 @@
-"""One home as JSON: devices with ids and types, and the rules that it has, by device id. The only validation of it.
+"""One home as JSON: devices with ids and types, and the rules that it has, by device id. Validated here only.
 
 {"devices": [{"id": "door", "type": "ContactSensor", "name": "Front door"}, {"id": "lamp", "type": "Light"}],
  "rules": [{"trigger": "door", "trigger_state": "Open", "action": "Power On", "action_device": "lamp"}]}

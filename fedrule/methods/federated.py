@@ -19,7 +19,7 @@ from fedrule.federated.algorithm import ClientOptimizer, Control, Hyperparameter
 from fedrule.federated.checkpoint import Checkpoint, ValidationExtra
 from fedrule.federated.client import Task
 from fedrule.federated.cohort import Cohorts, Sampling
-from fedrule.federated.optimizers import EPSILON, ServerOptimizer, ServerRule
+from fedrule.federated.optimizers import EPSILON, ServerOptimizer, ServerOptimizers
 from fedrule.federated.rounds import Engine, Report, Run, Weighting
 from fedrule.federated.rounds import train as train_rounds
 from fedrule.federated.trainers.evidence import EvidenceTrainer, is_evidence
@@ -43,7 +43,7 @@ class Federated(GraphMethod):
     learning_rate: float = 0.1  # of clients, for the GNN
     predictor_rate: float = 0.0  # of clients, for the predictor and all other terms; 0: learning_rate
     client_optimizer: ClientOptimizer = "sgd"  # adam resets its moments every round, kept-adam keeps them
-    server_optimizer: ServerRule = "adam"  # takes the mean update as a gradient; plain: as the step itself
+    server_optimizer: ServerOptimizers = "adam"  # takes the mean update as a gradient; plain: as the step itself
     server_rate: float = 0.03  # learning rate of the server optimizer; plain with 1 is FedAvg and the paper
     server_epsilon: float = EPSILON  # of adam and yogi: added to the root of the second moment
     decay: bool = False  # the server rate falls to zero along half a cosine over all rounds

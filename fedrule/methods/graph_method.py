@@ -124,7 +124,7 @@ class GraphMethod(ModelOptions):
                 log.warning(message, self.NAME, train.name, self.validation)
         counts = warm_start.counts
         if counts is None and self.counts_homes:
-            counts = Statistics.of(train, ValidRules.of(train), whole=self.evidence > 0)
+            counts = Statistics.of(train, ValidRules.of(train), all_patterns=self.evidence > 0)
         valid = ValidRules.of(train) if counts is None else counts.valid
         return Prepared(self.NAME, train, validation, self.scorer(valid, counts), warm_start.parameters)
 

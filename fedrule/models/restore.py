@@ -66,7 +66,7 @@ def saved_model(
         versions=dict(versions or {}),
     )
     weights = {f"weights.{name}": value.float().numpy() for name, value in fitted.parameters.items()}
-    return SavedModel(card, weights | _arrays(counts, whole=method.evidence > 0))
+    return SavedModel(card, weights | _arrays(counts, all_patterns=method.evidence > 0))
 
 
 def restored(saved: SavedModel) -> GraphModel:
@@ -82,11 +82,11 @@ def restored(saved: SavedModel) -> GraphModel:
 def counts_of(saved: SavedModel) -> Statistics:
     """The counts over the training homes; all of them if the method uses evidence."""
     card, arrays, valid = saved.card, saved.arrays, saved.valid
-    whole = graph_method(card.method, card.options).evidence > 0
-    nobody = Statistics.of_nobody(card.types, card.relations, valid, whole=whole)
+    all_patterns = graph_method(card.method, card.options).evidence > 0
+    nobody = Statistics.of_nobody(card.types, card.relations, valid, all_patterns=all_patterns)
     have = [np.append(0, arrays["counts.have"])]
     together = None
-    if whole:
+    if all_patterns:
         have += [_counted(saved, f"counts.patterns.{at}", (len(zeros),)) for at, zeros in enumerate(nobody.have) if at]
         together = _together(saved, len(valid))
     both = arrays["counts.both"].astype(np.float64)
@@ -115,7 +115,7 @@ def _shapes(scorer: Scorer) -> dict[str, tuple[int, ...]]:
         raise DataError("the options of the card give parameters too large for any memory") from None
 
 
-def _arrays(counts: Statistics, *, whole: bool) -> dict[str, npt.NDArray[np.int64]]:
+def _arrays(counts: Statistics, *, all_patterns: bool) -> dict[str, npt.NDArray[np.int64]]:
     arrays = {
         "valid.cell": counts.valid.cell,
         "counts.homes": np.array([counts.n_homes]),
@@ -123,7 +123,7 @@ def _arrays(counts: Statistics, *, whole: bool) -> dict[str, npt.NDArray[np.int6
         "counts.itself": counts.itself,
         "counts.both": counts.both,
     }
-    if whole:
+    if all_patterns:
         together = csr_array(counts.counted_together())
         together.sort_indices()
         arrays |= {f"counts.patterns.{at}": have for at, have in enumerate(counts.have) if at}
@@ -176,7 +176,7 @@ def merged_counts(saved: SavedModel, train: Homes) -> Statistics:
     n_types, n_relations = len(train.types), len(train.relations)
     known = _moved(earlier.valid, n_types, n_relations)
     valid = ValidRules.of_cells(n_types, n_relations, np.union1d(known, ValidRules.of(train).cell))
-    later = Statistics.of(train, valid, whole=earlier.together is not None)
+    later = Statistics.of(train, valid, all_patterns=earlier.together is not None)
     return _renumbered(earlier, later, np.searchsorted(valid.cell, known)) + later
 
 

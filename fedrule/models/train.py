@@ -205,7 +205,7 @@ def _fit_of(method: GraphMethod, checkpoint: Checkpoint | None) -> _Fit:
 def _start(built: GraphMethod, parts: Split, earlier: SavedModel | None, seed: int) -> tuple[WarmStart, Statistics]:
     """What training starts from, and the counts to save with the model."""
     if earlier is None:
-        counts = Statistics.of(parts.train, ValidRules.of(parts.train), whole=built.evidence > 0)
+        counts = Statistics.of(parts.train, ValidRules.of(parts.train), all_patterns=built.evidence > 0)
         return WarmStart(counts=counts, validation=parts.validation), counts
     counts = merged_counts(earlier, parts.train)
     scorer = built.scorer(counts.valid, counts)

@@ -90,7 +90,7 @@ class Setting:
         return self.engine.hyperparameters
 
     @property
-    def rules(self) -> np.ndarray:
+    def rule_counts(self) -> np.ndarray:
         """Of each home."""
         return np.bincount(self.homes.rules.home, minlength=self.homes.n_homes)
 
@@ -105,7 +105,7 @@ class Setting:
 
     def asked(self, number: int) -> dict[int, Loss]:
         """The losses of those who take part in a round and are asked something."""
-        cohort = self.engine.cohorts.of(np.flatnonzero(self.rules), seed=self.seed, number=number)
+        cohort = self.engine.cohorts.of(np.flatnonzero(self.rule_counts), seed=self.seed, number=number)
         everybody = np.arange(self.homes.n_homes)
         examples = self.task.sampler(self.homes).draw(self.task.key(number, everybody))
         parts = {int(k): examples.subset(np.array([k])) for k in cohort.present[~cohort.broken]}
@@ -116,8 +116,8 @@ class Setting:
     def expected(self, rounds: int, epsilon: float = 1e-8) -> tuple[Server, list[float]]:
         """The oracle after as many; `epsilon` is that of the clients' Adam."""
         initial = self.task.layout.parameters(self.start)
-        server = Server(self.hyperparameters, self.engine.server, initial, int((self.rules > 0).sum()), epsilon)
-        weight = self.rules.astype(float) ** POWER[self.engine.weighting]
+        server = Server(self.hyperparameters, self.engine.server, initial, int((self.rule_counts > 0).sum()), epsilon)
+        weight = self.rule_counts.astype(float) ** POWER[self.engine.weighting]
         losses = [server.round(self.asked(n), dict(enumerate(weight)), rate=self.rate) for n in range(rounds)]
         return server, losses
 

@@ -101,7 +101,7 @@ class EvidenceTrainer(Population):
         missing = batches.missing(clients)
         if len(missing):
             if turn is not None and self.homes.n_homes <= DRAWN_TOGETHER:
-                missing = batches.missing(np.flatnonzero(self.rules))
+                missing = batches.missing(np.flatnonzero(self.rule_counts))
             batches = batches.with_more(self.task, self.homes, missing, number=number, model=model)
             others = sum(cached.nbytes for draw, cached in self.cache.items() if draw != turn)
             if turn is not None and others + batches.nbytes <= CACHE_BYTES:

@@ -308,7 +308,7 @@ def train_shard(
 
 def fits_kernel(task: Task) -> bool:
     """Whether the kernel computes this algorithm and this model: GraphSAGE of Algorithm 1, predictor, cross entropy."""
-    if type(task.hyperparameters.rule) not in (FedAvg, FedProx, FedGate, FedRule, Scaffold):
+    if type(task.hyperparameters.equations) not in (FedAvg, FedProx, FedGate, FedRule, Scaffold):
         return False
     network = task.scorer.network
     return network is not None and network.is_papers and not task.scorer.terms and task.objective is bce
@@ -326,7 +326,7 @@ class KernelTrainer(Population):
 
     def begin(self, number: int, clients: Array, model: Vector) -> KernelRound:
         task, turn = self.task, self.task.turn(number)
-        if len(clients) < int((self.rules > 0).sum()):
+        if len(clients) < int((self.rule_counts > 0).sum()):
             examples = task.sampler(self.homes.subset(clients)).draw(task.key(number, clients), score=task.score(model))
             return KernelRound.of(task, examples, clients)
         if turn is not None and turn in self.cache:

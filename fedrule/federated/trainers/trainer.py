@@ -149,7 +149,7 @@ class Trainer(Protocol):
     def layout(self) -> Layout: ...
 
     @property
-    def rules(self) -> Array:
+    def rule_counts(self) -> Array:
         """[n_clients]: how many rules each has; clients without any never take part."""
 
     @property
@@ -172,7 +172,7 @@ class Population:
         return self.task.layout
 
     @cached_property
-    def rules(self) -> Array:
+    def rule_counts(self) -> Array:
         return np.bincount(self.homes.rules.home, minlength=self.homes.n_homes)
 
     @property

@@ -262,7 +262,7 @@ def test_a_client_whose_model_is_no_number_is_refused_and_the_others_go_on():
     task = task_of(homes, Hyperparameters(1, 0.1, 0.1))
     trainer = EvidenceTrainer(homes, task)
     model = task.layout.flat(task.scorer.initial(torch.Generator().manual_seed(1)))
-    batches = trainer.begin(0, np.flatnonzero(trainer.rules), model).batches
+    batches = trainer.begin(0, np.flatnonzero(trainer.rule_counts), model).batches
     first = batches.trainable(np.arange(homes.n_homes))[0]
     batches.features[batches.begin[first]] = np.nan
     trainer.cache[0] = batches

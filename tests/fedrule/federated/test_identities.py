@@ -51,7 +51,7 @@ def test_control_parameters_of_all_weigh_up_to_zero_whoever_takes_part(weighting
         h = Hyperparameters(2, 0.2, 0.3, algorithm="fedrule", theta_lambda=share, phi_lambda=share)
         setting = Setting(population(1, bare=False), Engine(h, cohorts=Cohorts(participation), weighting=weighting))
         state, _ = setting.played(KernelTrainer(setting.homes, setting.task), 5)
-        weight = setting.rules if weighting == "rules" else np.ones(setting.homes.n_homes)
+        weight = setting.rule_counts if weighting == "rules" else np.ones(setting.homes.n_homes)
         delta = [control(state, setting.task.layout, k, "fedgate") for k in range(setting.homes.n_homes)]
         assert np.abs(weight @ delta).max() < 1e-5
         assert np.abs(delta).max() > 1e-2

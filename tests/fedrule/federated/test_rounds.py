@@ -294,7 +294,7 @@ def test_the_clients_part_alone_is_what_the_engine_does_with_it_among_others():
     state, _ = setting.played(trainer, 2)
     after, _ = setting.engine.step(trainer, state, seed=3)
     update = np.zeros(layout.size)
-    clients = np.flatnonzero(setting.rules).tolist()
+    clients = np.flatnonzero(setting.rule_counts).tolist()
     for k in clients:
         shared = state.shared[list(state.shared_round).index(state.clients.last[k])]
         home, memory = setting.homes.subset(np.array([k])), ClientState(whole(state, layout, k)[None])

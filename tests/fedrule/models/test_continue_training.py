@@ -100,7 +100,7 @@ def test_counts_are_those_of_earlier_and_new_homes_together(name):
     homes = align_vocabulary(saved.card, NEW)
     found = merged_counts(saved, homes)
     both = together(EARLIER.with_vocabulary(homes.types, homes.relations), homes)
-    expected = Statistics.of(both, ValidRules.of(both), whole=name == "graphrank")
+    expected = Statistics.of(both, ValidRules.of(both), all_patterns=name == "graphrank")
     assert found.valid.cell.tolist() == expected.valid.cell.tolist()
     assert found.n_homes == expected.n_homes == EARLIER.n_homes + NEW.n_homes
     assert found.both.tolist() == expected.both.tolist()

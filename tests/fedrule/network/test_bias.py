@@ -48,7 +48,7 @@ def test_the_learned_bias_starts_at_zero_and_never_seen_rules_share_one():
 
 
 def test_the_bias_from_counts_is_the_share_of_homes_among_those_that_could():
-    term = CountBias.of(Statistics.of(HOMES, VALID, whole=False))
+    term = CountBias.of(Statistics.of(HOMES, VALID, all_patterns=False))
     logits = term.logits_of(term.initial(torch.Generator()), term.observe(HOMES, ASKED), None)
     # OPEN: 1 of the 2 homes with a ContactSensor and a Light. MOTION: 2 of 3. From light to sensor: 0 of 3.
     expected = [math.log(1.3 / 5), math.log(1.3 / 5), math.log(2.3 / 6), math.log(0.3 / 6)]
@@ -59,7 +59,7 @@ def test_the_bias_from_counts_is_the_share_of_homes_among_those_that_could():
 
 
 def test_in_training_a_home_is_not_counted_for_its_own_candidates():
-    term = CountBias.of(Statistics.of(HOMES, VALID, whole=False))
+    term = CountBias.of(Statistics.of(HOMES, VALID, all_patterns=False))
     hidden = HOMES.with_rules(np.zeros(0, dtype=np.int64))  # what is hidden from messages still is left out of counts
     logits = term.logits_of(term.initial(torch.Generator()), term.observe(hidden, ASKED, leave_out=HOMES), None)
     # Home 0 asks for OPEN: 0 of the 1 other home. Home 1 the same: 1 of 1. Home 2's MOTION: 1 of 2, never seen: 0 of 2.
@@ -71,7 +71,7 @@ def test_devices_of_one_type_count_a_home_once():
     # Both of its sensors switch the light on: two rules, and still one home of the one that could.
     rules = Rules(np.array([0, 0]), np.array([0, 1]), np.array([2, 2]), np.array([0, 0]))
     twins = replace(toy_homes([ToyHome(1, ("ContactSensor", "ContactSensor", "Light"))]), rules=rules)
-    term = CountBias.of(Statistics.of(twins, ValidRules.of(twins), whole=False))
+    term = CountBias.of(Statistics.of(twins, ValidRules.of(twins), all_patterns=False))
     logits = term.logits_of(term.initial(torch.Generator()), term.observe(twins, rules), None)
     assert logits.tolist() == pytest.approx([math.log(1.3 / 4)] * 2)
     left_out = term.logits_of(term.initial(torch.Generator()), term.observe(twins, rules, leave_out=twins), None)
