@@ -21,6 +21,7 @@ class OnRound(Protocol):
     def __call__(self, done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:
         """`done` of `of` rounds are over; `values` is what the method measured.
 
+        Some names, e.g. `diverged`, say that training went wrong: see datasets/common/training_warnings.py.
         `fitted` is a snapshot of the model: further training does not change it.
         """
 

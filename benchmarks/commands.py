@@ -14,6 +14,7 @@ from baselines import registry
 from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric, resamples_for
 from benchmarks.results.curves import curves_table, runs_table
 from benchmarks.results.leaderboard import Board, boards, leaderboard
+from benchmarks.results.status import SIGN, sign_of, warning_lines
 from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
 from benchmarks.runs.experiment import Source, assignments, make_source, split_options
 from benchmarks.runs.scheduler import run_all
@@ -42,6 +43,10 @@ def run_suite(chosen: argparse.Namespace) -> int:
     for board in boards(outcome.finished):
         show_board(board, HEADLINE[board.protocol])
     say(f"{outcome.made} results made, {len(outcome.finished) - outcome.made} were there, in {store.folder}")
+    for line in warning_lines(outcome.finished):
+        say(line)
+    if marked := sum(bool(sign_of([result])) for result in outcome.finished):
+        say(f"{SIGN} {marked} of {len(outcome.finished)} results are of a training that went wrong; see above.")
     for run in outcome.elsewhere:
         say(f"running in another process: {run}")
     for result in outcome.failed:
@@ -131,7 +136,7 @@ def show_comparison(chosen: argparse.Namespace) -> int:
         runs = [run for run in board.runs if run[0] in (a, b)]
         for metric in [chosen.metric] if chosen.metric else COMPARED[board.protocol]:
             panels.append((Panel.of(runs, metric), a, b))
-            rows.append((board.title, metric))
+            rows.append((board, metric))
     if unclear and not panels:
         raise unclear[0]
     if not panels:
@@ -141,14 +146,19 @@ def show_comparison(chosen: argparse.Namespace) -> int:
     resamples = resamples_for(len(panels))
     found = [compare(panel, a, b, resampled=panel.resampled(resamples=resamples)) for panel, a, b in panels]
     adjusted = holm([each.p_bootstrap for each in found])
-    for (title, metric), each, p in zip(rows, found, adjusted, strict=True):
+    for (board, metric), each, p in zip(rows, found, adjusted, strict=True):
         better = each.a if (each.difference > 0) != lower_is_better(metric) else each.b
         verdict = f"{better} is better" if p < ALPHA else "no significant difference"
-        say(f"{title}: {metric}")
-        say(f"    {each.a} {each.value_a:.4f}, {each.b} {each.value_b:.4f}: {verdict}")
+        say(f"{board.title}: {metric}")
+        notes = {label: board.status(label) for label in (each.a, each.b)}
+        values = zip(notes.items(), (each.value_a, each.value_b), strict=True)
+        shown = ", ".join(f"{label} {value:.4f}{SIGN if status else ''}" for (label, status), value in values)
+        say(f"    {shown}: {verdict}")
         say(f"    difference {each.difference:+.4f}, 95 % of resampled homes {each.low:+.4f} to {each.high:+.4f}")
         of = f"{each.homes:,} homes, " + (f"{len(each.seeds)} seeds" if len(each.seeds) > 1 else "single run")
         say(f"    p {each.p_bootstrap:.4f} (Holm over {len(found)}: {p:.4f}), Wilcoxon {each.p_wilcoxon:.4g}; {of}")
+        for note in (f"{SIGN} {label}: {status}" for label, status in notes.items() if status):
+            say(f"    {note}")
     for reason in unclear:
         say(f"not compared: {reason}")
     return 0
@@ -282,8 +292,11 @@ def show_board(board: Board, metric: str) -> None:
     table = leaderboard(board, metric)
     most, least = table["seeds"].max(), table["seeds"].min()
     seeds = "single run" if most == 1 else f"mean of {most if most == least else f'{least} to {most}'} seeds"
-    spread = [f"{value:.4f} [{low:.4f}, {high:.4f}]" for value, low, high in table[[metric, "low", "high"]].to_numpy()]
-    shown = table.drop(columns=["low", "high", "hidden"]).assign(**{metric: spread})
+    spread = [
+        f"{value:.4f}{SIGN if status else ''} [{low:.4f}, {high:.4f}]"
+        for value, low, high, status in table[[metric, "low", "high", "status"]].to_numpy()
+    ]
+    shown = table.drop(columns=["low", "high", "hidden", "status"]).assign(**{metric: spread})
     counts = table[["unanswered", "hidden"]].to_numpy()
     shown["unanswered"] = [f"{n:.0f}" + ("" if math.isnan(of) else f" of {of:.0f}") for n, of in counts]
     shown["seeds"] = ["single run" if count == 1 else str(count) for count in table["seeds"]]
@@ -294,6 +307,8 @@ def show_board(board: Board, metric: str) -> None:
     for warning in board.warnings():
         say(f"warning: {warning}")
     say(shown.to_string(index=False, float_format="{:.4f}".format, formatters=formats))
+    for note in board.status_notes():
+        say(note)
     if any(run.key.curves for _, run in board.runs):
         say("By round, on train, validation and test: `python -m benchmarks curves`")
 

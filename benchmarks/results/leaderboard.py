@@ -30,6 +30,7 @@ from benchmarks.results.compare import (
     metrics_of,
     resamples_for,
 )
+from benchmarks.results.status import SIGN, refused_count, status_of
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 
@@ -128,7 +129,21 @@ class Board:
 
     def warnings(self) -> list[str]:
         """What a reader should know before trusting the leaderboard."""
-        return [*self._environment(), *self._seeds(), *self._unscored()]
+        return [*self._environment(), *self._seeds(), *self._unscored(), *self._refused()]
+
+    def status(self, label: str) -> str:
+        """What went wrong in the training of a row, counted over its seeds; empty where nothing did."""
+        return status_of([result for each, result in self.runs if each == label])
+
+    def status_notes(self) -> list[str]:
+        """A note for each row with the sign."""
+        return [f"{SIGN} {label}: {status}" for label in self.methods() if (status := self.status(label))]
+
+    def _refused(self) -> list[str]:
+        """Where updates were refused, but so few, or simulated, that the row has no sign."""
+        counts = [(label, refused_count(run for each, run in self.runs if each == label)) for label in self.methods()]
+        found = ", ".join(f"{label} {count:,}" for label, count in counts if count)
+        return [f"updates that were NaN or infinite and refused, few or simulated: {found}"] if found else []
 
     def _environment(self) -> list[str]:
         """Where its runs were made by different commits or versions of packages."""
@@ -216,6 +231,7 @@ def ranked(board: Board, metric: str, *, seed: int = 0) -> tuple[pd.DataFrame, P
         row["fit MB"] = _mean(result.memory.get("fit") for result in runs)
         row["seeds"] = len(runs)
         row["calibrated"] = any(result.calibrated for result in runs)
+        row["status"] = status_of(runs)
         rows.append(row)
     table = pd.DataFrame(rows).sort_values(metric, ascending=lower_is_better(metric), kind="stable")
     ordered = table["method"].tolist()

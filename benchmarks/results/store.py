@@ -1,6 +1,6 @@
 """A result is one file, named by the hash of its key: all that must be equal for two runs to be the same.
 
-    <hash>.json           key, overrides, summary, history by round, seconds, memory, versions, commit, hash of the code
+    <hash>.json           key, overrides, summary, warnings, history by round, seconds, memory, versions, commit, code
     <hash>.homes.parquet  a row per home with hidden rules
     <hash>.rules.parquet  a row per hidden rule
     <hash>.failed.json    the error of a run that failed; deleted when the run succeeds
@@ -26,6 +26,7 @@ import pandas as pd
 from benchmarks.results.records import hash_of, read_record, write_record
 from datasets.common.errors import DataError
 from datasets.common.files import atomic_file
+from datasets.common.training_warnings import TrainingWarning
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +54,15 @@ class Key:
         """16 hex digits: the name of the files."""
         return hash_of(asdict(self))
 
-    def __str__(self) -> str:
+    @property
+    def fit(self) -> str:
+        """Its text without the protocol: one fit may be evaluated by several."""
         curves = f", curves every {self.curves}" if self.curves else ""
-        where = f"{self.data} ({self.track}, {self.split['split']})"
-        return f"{self.method} on {where}, {self.protocol}, seed {self.seed}{curves}"
+        return f"{self.method} on {self.data} ({self.track}, {self.split['split']}), seed {self.seed}{curves}"
+
+    def __str__(self) -> str:
+        before, _, after = self.fit.rpartition(", seed ")
+        return f"{before}, {self.protocol}, seed {after}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,7 @@ class Result:
     """One run: its key, its numbers and its cost. The tables stay on disk until they are needed."""
 
     key: Key
+    warnings: tuple[TrainingWarning, ...] = field(kw_only=True)  # what went wrong in training; a file must say
     overrides: Overrides = field(default_factory=Overrides)
     suite: str = ""  # that the run was part of when it was made; empty outside of a suite
     status: Literal["done", "failed"] = "done"

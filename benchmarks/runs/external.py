@@ -14,6 +14,7 @@ from baselines.scoring import allows_self_pairs, hidden_part, restrict_homes
 from benchmarks.evaluation.rank_lists import COLUMNS, read_rank_lists
 from benchmarks.results.store import Result, Store
 from benchmarks.runs.experiment import Experiment, Source, split_options
+from benchmarks.runs.history import HistoryRecorder
 from benchmarks.runs.run import FittedRun, split_homes
 from datasets.common.errors import DataError
 from datasets.readers.tables import write_tables
@@ -69,7 +70,7 @@ def evaluate_rank_lists(path: Path, experiment: Experiment, store: Store) -> Res
     """The result of rank lists in a file, stored; another file under the same name replaces it."""
     homes = experiment.source.load()
     parts = split_homes(experiment, homes)
-    trained = FittedRun(experiment, homes, parts, read_rank_lists(parts.test.homes, path), [])
+    trained = FittedRun(experiment, homes, parts, read_rank_lists(parts.test.homes, path), HistoryRecorder())
     begin = time.perf_counter()
     evaluation = trained.evaluate("ranking", None)
     seconds = {"evaluate": time.perf_counter() - begin}

@@ -34,6 +34,7 @@ from benchmarks.evaluation.metrics import auc, cross_entropy, mean, mean_by
 from benchmarks.results.curves import CURVES
 from datasets.common.errors import DataError
 from datasets.common.random import Stream, generator
+from datasets.common.training_warnings import TrainingWarning, training_warnings
 from datasets.homes import Array
 from datasets.splits import Split
 
@@ -105,6 +106,7 @@ class HistoryRecorder:
     def __init__(self, on_progress: OnProgress = ignore_progress, curves: Curves | None = None) -> None:
         self.history: History = []
         self.measuring = 0.0  # seconds
+        self.rounds = 0  # that the method announced
         self._on_progress, self._curves = on_progress, curves
         self._unmeasured: Fitted | None = None  # the model of the last round, where its curves were not due
         self._begin = time.perf_counter()
@@ -114,8 +116,14 @@ class HistoryRecorder:
         """Seconds of fitting so far."""
         return time.perf_counter() - self._begin - self.measuring
 
+    @property
+    def warnings(self) -> list[TrainingWarning]:
+        """What went wrong in the fit."""
+        return training_warnings(self.history, self.rounds)
+
     def __call__(self, done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:
         """After each round of the method; see `baselines.method.OnRound`."""
+        self.rounds = of
         # A method may use the name of a curve for something that it measured on rules of its own choice.
         measured = {f"own_{name}" if name in CURVES else name: float(value) for name, value in values.items()}
         row = {"round": float(done), **measured, "seconds": self.fitting}
@@ -141,13 +149,13 @@ class HistoryRecorder:
 
     def arrays(self) -> dict[str, npt.NDArray[np.uint8]]:
         """The state so far as the bytes of JSON, which Python reads back exactly, NaN included."""
-        state = {"history": self.history, "fitting": self.fitting, "measuring": self.measuring}
+        state = {"history": self.history, "rounds": self.rounds, "fitting": self.fitting, "measuring": self.measuring}
         return {"state": np.frombuffer(json.dumps(state).encode(), dtype=np.uint8)}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[np.uint8]]) -> None:
         """Continue from a state."""
         state = json.loads(arrays["state"].tobytes())
-        self.history, self.measuring = state["history"], state["measuring"]
+        self.history, self.rounds, self.measuring = state["history"], state["rounds"], state["measuring"]
         self._begin = time.perf_counter() - state["fitting"] - state["measuring"]
 
     def _measure(self, curves: Curves, row: dict[str, float], fitted: Fitted) -> None:

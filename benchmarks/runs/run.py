@@ -33,11 +33,12 @@ from baselines.registry import build
 from benchmarks.evaluation import Evaluation, evaluate
 from benchmarks.results.store import Key, Result, Store
 from benchmarks.runs.experiment import Experiment, refuse_bad_interval
-from benchmarks.runs.history import Curves, History, HistoryRecorder, OnProgress, ignore_progress
+from benchmarks.runs.history import Curves, HistoryRecorder, OnProgress, ignore_progress
 from datasets import Homes
 from datasets.common.environment import commit, peak_megabytes, versions
 from datasets.common.errors import DataError
 from datasets.common.random import Stream, generator
+from datasets.common.training_warnings import TrainingWarning
 from datasets.splits import Split, split
 
 if TYPE_CHECKING:
@@ -123,12 +124,13 @@ def run_once(
         memory["fit"] = peak_megabytes()
         for protocol in experiment.protocols:
             begin = time.perf_counter()
-            calibration = fitted.calibration(protocol, saved)
+            calibration, warnings = fitted.calibration(protocol, saved)
             calibrated = time.perf_counter()
             evaluation = fitted.evaluate(protocol, calibration)
             taken = seconds | {"calibrate": calibrated - begin, "evaluate": time.perf_counter() - calibrated}
             memory["peak"] = peak_megabytes()
-            result = fitted.result(evaluation, calibration, code=code, seconds=taken, memory=memory, threads=threads)
+            about = fitted.result(evaluation, calibration, code=code, seconds=taken, memory=memory, threads=threads)
+            result = replace(about, warnings=(*about.warnings, *warnings))
             made.append(store.save(result, evaluation.homes, evaluation.rules))
         saved.remove()
     except Exception:  # whatever a third-party method raises is part of the record
@@ -152,27 +154,31 @@ class FittedRun:
     homes: Homes
     parts: Split
     fitted: Fitted
-    history: History
+    recorder: HistoryRecorder
 
-    def calibration(self, protocol: str, saved: RunCheckpoints | None = None) -> Calibration | None:
+    def calibration(
+        self, protocol: str, saved: RunCheckpoints | None = None
+    ) -> tuple[Calibration | None, list[TrainingWarning]]:
         """The calibration of scores to probabilities, where a protocol needs it, on validation rules unseen by the fit.
 
+        And what went wrong in a second fit, which it may need.
         Examples without a score get their probability from there for every method, or losses would not be comparable.
         Where scores are log-odds and none is missing in test, there is nothing to calibrate and no second fit.
         """
         if protocol != "paper":
-            return None
+            return None, []
         experiment = self.experiment
         log_odds = has_log_odds(experiment)
         if log_odds:
             summary = self.evaluate("paper", None).summary
             if not summary["unanswered"] + summary["unanswered_non_rules"]:
-                return None
+                return None, []
         if experiment.curves:  # this fit has not seen the validation rules
-            return calibrate(self.fitted, self.parts, seed=experiment.seed, log_odds=log_odds)
+            return calibrate(self.fitted, self.parts, seed=experiment.seed, log_odds=log_odds), []
         parts = split_homes(experiment, self.homes, validation=True)
-        fitted, _ = fit(experiment, parts.train, None, saved, "calibration")
-        return calibrate(fitted, parts, seed=experiment.seed, log_odds=log_odds)
+        fitted, recorder = fit(experiment, parts.train, None, saved, "calibration")
+        found = [replace(each, text=f"fit for the calibration: {each.text}") for each in recorder.warnings]
+        return calibrate(fitted, parts, seed=experiment.seed, log_odds=log_odds), found
 
     def evaluate(self, protocol: str, calibration: Calibration | None) -> Evaluation:
         """How well the hidden rules of test are found."""
@@ -199,7 +205,8 @@ class FittedRun:
             _empty(self.experiment, key, threads=threads, code=code),
             summary=dict(evaluation.summary),
             calibrated=calibration is not None and calibration.rescales,
-            history=self.history,
+            warnings=tuple(self.recorder.warnings),
+            history=self.recorder.history,
             seconds=dict(seconds),
             memory=dict(memory or {}),
             counts=counts | {"train rules": parts.train.n_rules, "hidden rules": len(parts.test)},
@@ -215,6 +222,7 @@ def _empty(experiment: Experiment, key: Key, *, threads: int, code: str) -> Resu
     """A result without numbers; `code` is that at the start of the run."""
     return Result(
         key,
+        warnings=(),
         overrides=experiment.overrides,
         suite=experiment.suite,
         versions=versions(),
@@ -231,8 +239,8 @@ def fit(
     recorder: HistoryRecorder | None = None,
     saved: RunCheckpoints | None = None,
     name: str = "",
-) -> tuple[Fitted, History]:
-    """The fitted model and its history; resumed from the checkpoint of the fit with this name where there is one."""
+) -> tuple[Fitted, HistoryRecorder]:
+    """The fitted model and its history with warnings; resumed from the checkpoint of the fit with this name if any."""
     recorder = recorder or HistoryRecorder()
     method, rng = build(experiment.method, **experiment.parameters), generator(Stream.FITTING, experiment.seed)
     more: dict[str, Any] = {}
@@ -240,7 +248,7 @@ def fit(
         more["checkpoint"] = saved.checkpoint(recorder, name)
     fitted = method.fit(train, rng=rng, on_round=recorder, **more)
     recorder.end(fitted)
-    return fitted, recorder.history
+    return fitted, recorder
 
 
 def has_log_odds(experiment: Experiment) -> bool:

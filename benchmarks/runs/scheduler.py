@@ -27,6 +27,7 @@ from typing import IO, TypeAlias
 from baselines.registry import get
 from benchmarks.evaluation import PROTOCOLS
 from benchmarks.results.records import as_json
+from benchmarks.results.status import warning_lines
 from benchmarks.results.store import Result, Store, results_folder
 from benchmarks.runs.experiment import Experiment, Source, make_experiment, make_source, refuse_bad_interval
 from benchmarks.runs.history import OnProgress, ignore_progress
@@ -137,6 +138,8 @@ def _collect(futures: Sequence[Future[_Done | str]], bar: Progress, outcome: Out
             continue
         found, made = done
         outcome.finished += found
+        for line in warning_lines(made):
+            log.warning("%s", line)
         for result in made:
             if result.status == "done":
                 outcome.finished.append(result)

@@ -8,6 +8,7 @@ those of the types track, split `holdout`, without curves and with each method's
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from time import perf_counter
 
@@ -48,9 +49,9 @@ class Case:
     def fit(self) -> FittedRun:
         """As a run does."""
         begin = perf_counter()
-        fitted, history = fit(self.asked, self.parts.train)
+        fitted, recorder = fit(self.asked, self.parts.train)
         self.seconds["fit"] = perf_counter() - begin
-        self.trained = FittedRun(self.asked, self.homes, self.parts, fitted, history)
+        self.trained = FittedRun(self.asked, self.homes, self.parts, fitted, recorder)
         return self.trained
 
     def note(self, benchmark: BenchmarkFixture) -> None:
@@ -120,10 +121,10 @@ def test_evaluate(benchmark: BenchmarkFixture, pytestconfig: pytest.Config, scal
     benchmark.group = f"evaluate {data}"
     case.note(benchmark)
     trained = case.trained or case.fit()  # the other benchmark may have been deselected
-    calibration, taken = {}, {}
+    calibration, warnings, taken = {}, {}, {}
     for protocol in PROTOCOLS:
         begin = perf_counter()
-        calibration[protocol] = trained.calibration(protocol)
+        calibration[protocol], warnings[protocol] = trained.calibration(protocol)
         taken[protocol] = case.seconds | {"calibrate": perf_counter() - begin}
 
     def evaluate() -> dict[str, Evaluation]:
@@ -147,4 +148,5 @@ def test_evaluate(benchmark: BenchmarkFixture, pytestconfig: pytest.Config, scal
             if ours and store.finished(key, case.code) is None:
                 evaluation = found[protocol]
                 result = trained.result(evaluation, calibration[protocol], code=case.code, seconds=taken[protocol])
+                result = replace(result, warnings=(*result.warnings, *warnings[protocol]))
                 store.save(result, evaluation.homes, evaluation.rules)

@@ -75,9 +75,7 @@ class Statistics:
     def counted_together(self) -> csr_array:
         """`together`, which evidence needs."""
         if self.together is None:
-            raise DataError(
-                "evidence needs to know which rules go together; count with all_patterns=True"
-            )
+            raise DataError("evidence needs to know which rules go together; count with all_patterns=True")
         return self.together
 
     def __add__(self, other: Statistics) -> Statistics:

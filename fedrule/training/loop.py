@@ -118,13 +118,13 @@ class EarlyStopping:
 
     @torch.no_grad()
     def update(self, done: int, parameters: Parameters) -> dict[str, float]:
-        """What to report of round `done`: its validation loss, or nothing without validation."""
+        """What to report of round `done`: its validation loss, and if it is the last; nothing without validation."""
         if self.batch is None:
             return {}
         loss = float(self.batch_loss(parameters, self.batch))
         if loss < self.lowest:
             self.lowest, self.lowest_round, self.best = loss, done, copied(parameters)
-        return {"validation_loss": loss}
+        return {"validation_loss": loss} | ({"early_stop": 1.0} if self.should_stop(done) else {})
 
     def should_stop(self, done: int) -> bool:
         """Whether the best round is `patience` rounds ago."""

@@ -214,7 +214,7 @@ def test_compare_names_a_data_set_where_a_name_is_unclear_and_compares_on_the_ot
 def test_a_list_names_the_runs_that_failed(capsys, tmp_path):
     made = keep(tmp_path, "a", [0.1])
     for method, seed in (("raises", 0), ("raises", 1), ("wrong", 0)):
-        Store(tmp_path).fail(Result(replace(made.key, method=method, seed=seed), error="no"))
+        Store(tmp_path).fail(Result(replace(made.key, method=method, seed=seed), warnings=(), error="no"))
     assert main(["leaderboard", "--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "not shown: 3 failed runs: raises, wrong"
     assert main(["leaderboard", "--results", str(tmp_path), "--json"]) == 0

@@ -23,7 +23,9 @@ VALUES = {"loss": (0.8, 0.4, 0.2), "auc": (0.5, 0.7, 0.9), "mr": (9.0, 5.0, 3.0)
 ROUNDS = (1, 10, 20)
 
 
-def run(method="toy-a", seed=0, *, rounds=ROUNDS, planned=20, protocol="paper", curves=10, homes=80, **values):
+def run(
+    method="toy-a", seed=0, *, rounds=ROUNDS, planned=20, protocol="paper", curves=10, homes=80, warnings=(), **values
+):
     """A run of a method that nobody knows, measured after `rounds`; `values` of test instead of VALUES."""
     key = Key(
         method=method,
@@ -42,7 +44,7 @@ def run(method="toy-a", seed=0, *, rounds=ROUNDS, planned=20, protocol="paper", 
         {"round": float(done), "loss": 1.0, **{name: of[number] for name, of in measured.items()}}
         for number, done in enumerate(rounds)
     ]
-    return Result(key, history=history, counts={"homes": homes})
+    return Result(key, warnings=warnings, history=history, counts={"homes": homes})
 
 
 def figure(shown, **options):

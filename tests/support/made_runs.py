@@ -38,7 +38,7 @@ def run(method="toy", seed=0, *, parameters=None, options=None, split=None, **ot
     about = {"summary": {"mrr": 0.1}, "counts": {"homes": HOMES}, "seconds": {"fit": 1.5}, "memory": {"fit": 100.0}}
     about |= {"versions": {"python": "3.11.7", "numpy": "2.4.6"}, "commit": "0123456789abcdef"}
     about |= {"written": f"2026-11-1{seed % 10}T10:00:00+00:00"}
-    about |= {"overrides": _overrides(key)}
+    about |= {"overrides": _overrides(key), "warnings": ()}
     return Result(key, **about | other)
 
 

@@ -47,8 +47,8 @@ def keep(folder, method, values, *, n_hidden=None, seed=0, users=None, fingerpri
         KEY, method=method, parameters={}, seed=seed, fingerprint=fingerprint, split={**KEY.split, "seed": seed}
     )
     summary = {metric: float(np.average(values, weights=n_hidden)), "hr@10": 0.5, "unanswered": 0.0}
-    more = {name: key.pop(name) for name in ("commit", "versions", "overrides") if name in key}
-    made = {"summary": summary, "counts": {"homes": len(values)}, "written": "today", **more}
+    more = {name: key.pop(name) for name in ("commit", "versions", "overrides", "warnings") if name in key}
+    made = {"summary": summary, "counts": {"homes": len(values)}, "written": "today", "warnings": (), **more}
     result = Result(replace(own, **key), **made)
     return Store(folder).save(result, homes, pd.DataFrame({"user": users}))
 

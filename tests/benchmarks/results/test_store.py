@@ -31,6 +31,7 @@ from benchmarks.results.store import (
     results_folder,
 )
 from datasets.common.errors import DataError
+from datasets.common.training_warnings import TrainingWarning
 
 KEY = Key(
     method="mf",
@@ -47,6 +48,7 @@ HOMES = pd.DataFrame({"user": ["a", "b"], "n_hidden": [1, 2], "mrr": [0.5, np.na
 RULES = pd.DataFrame({"user": ["a", "b", "b"], "rank": [2.0, 1.0, np.inf]})
 RESULT = Result(
     KEY,
+    warnings=(TrainingWarning("diverged", 2, 1, "training diverged in round 2 of 9; the model is its last good one"),),
     overrides=Overrides({"factors": 64}, {"homes": 500}, {}),
     suite="smoke",
     summary={"mrr": 0.25, "auc": math.nan, "mr": math.inf},
@@ -67,6 +69,7 @@ def test_a_saved_result_is_found_again_with_everything_in_it(store):
     store.save(RESULT, HOMES, RULES)
     found = store.find(KEY)
     assert (found.key, found.overrides, found.suite) == (KEY, RESULT.overrides, "smoke")
+    assert found.warnings == RESULT.warnings
     assert found.summary["mrr"] == 0.25
     assert math.isnan(found.summary["auc"])
     assert found.summary["mr"] == math.inf
@@ -184,6 +187,16 @@ def test_a_table_damaged_after_it_was_found_is_named(store):
     table.write_bytes(bytes(table.stat().st_size))
     with pytest.raises(DataError, match=rf"{table.name}: not a readable Parquet file .* run it again"):
         found.homes()
+
+
+def test_a_file_that_does_not_say_what_went_wrong_is_not_used(store, caplog):
+    store.save(RESULT, HOMES, RULES)
+    path = store.folder / f"{KEY.hash}.json"
+    content = json.loads(path.read_text())
+    del content["warnings"]
+    path.write_text(json.dumps(content))
+    assert store.find(KEY) is None
+    assert "warnings" in caplog.text
 
 
 def test_a_result_of_before_code_was_kept_can_be_read_but_counts_as_other_code(store, caplog):
