@@ -62,23 +62,27 @@ def hidden_part(split: Split, part: str) -> Hidden:
     if part not in PARTS:
         raise unknown("part of a split", part, PARTS)
     hidden = split.test if part == "test" else split.validation
-    if not len(hidden):
+    if not len(hidden.rules):
         carved = part == "test" or bool(split.parameters["validation"])
         remedy = "give homes with more rules" if carved else "split with validation=True"
-        raise DataError(f"{hidden.homes.name}: {split.name} hides no rule in its {part} part; {remedy}")
+        remedy = "choose a smaller min_pair_count" if len(hidden.rare) else remedy
+        raise DataError(
+            f"{hidden.homes.name}: {split.name} hides no rule in its {part} part that could be found; {remedy}"
+        )
     return hidden
 
 
 def restrict_homes(queries: Hidden | TrainingRules, *more: Rules) -> tuple[Homes, tuple[Rules, ...]]:
-    """The homes with queries, so that no other is ever scored; the queries and more rules renumbered to them."""
-    subset = HomeSubset.of(queries.homes, np.flatnonzero(np.bincount(queries.rules.home)))
+    """The homes with queries or more rules, so that no other is ever scored; both renumbered to them."""
+    with_rules = np.concatenate([rules.home for rules in (queries.rules, *more)])
+    subset = HomeSubset.of(queries.homes, np.flatnonzero(np.bincount(with_rules)))
     moved = (rules.moved(np.searchsorted(subset.chosen, rules.home), subset.shift) for rules in (queries.rules, *more))
     return subset.homes, tuple(moved)
 
 
-def allows_self_pairs(split: Split) -> bool:
-    """Whether any rule of the split, training or hidden, lets a device act on itself: then any device may."""
-    return has_self_rules(split.train_and_validation.rules, split.test.homes.rules, split.test.rules)
+def allows_self_pairs(split: Split, part: str) -> bool:
+    """Whether a rule that is known when a part is predicted lets a device act on itself: then any device may."""
+    return has_self_rules(split.train.rules, part_rules(split, part).homes.rules)
 
 
 def pairs_at_once(homes: Homes, chunk: int) -> int:
@@ -202,7 +206,13 @@ def score_examples(
 def _non_rules(queries: Hidden | TrainingRules, split: Split, *, part: str, seed: int, kind: str) -> Rules:
     rng = generator(STREAMS[part, kind], seed, split.seed)
     valid = ValidRules.of(split.train) if kind == "feasible" else None
-    return negatives.sample(kind, queries.homes, queries.rules, rng=rng, forbidden=split.forbidden, valid=valid)
+    rules, forbidden, self_pairs = queries.rules, list(split.forbidden), allows_self_pairs(split, part)
+    wanted = np.bincount(rules.home, minlength=queries.homes.n_homes)
+    if not self_pairs:  # a hidden rule of a device with itself is on no pair that a non-rule could have
+        rules, *forbidden = [each.take(each.trigger != each.action) for each in (rules, *forbidden)]
+    return negatives.sample(
+        kind, queries.homes, rules, rng=rng, forbidden=forbidden, valid=valid, wanted=wanted, self_pairs=self_pairs
+    )
 
 
 def _rank_in_row(block: Scores, row: Array, relation: Array) -> Values:

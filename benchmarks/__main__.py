@@ -69,7 +69,11 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "--quiet": {"action": "store_true", "help": "no progress bar"},
     "--track": {"default": "types", "help": "types or instances (default types)"},
-    "--split": {"default": "holdout", "help": "holdout, leave_one_out or new_homes (default holdout)"},
+    "--split": {
+        "default": "holdout",
+        "metavar": "NAME[:KEY=VALUE,...]",
+        "help": "holdout (default), leave_one_out or new_homes, e.g. holdout:min_pair_count=5",
+    },
     "--seed": {"type": int, "default": 0, "metavar": "N", "help": "of the split (default 0)"},
 }
 # Which results a command shows.

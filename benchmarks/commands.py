@@ -23,6 +23,7 @@ from datasets.common.errors import DataError, unknown
 from datasets.common.files import atomic_file
 from datasets.common.options import read_assignments
 from datasets.registry import get as get_data
+from datasets.splits import SPLITS
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +188,8 @@ def evaluate_lists(chosen: argparse.Namespace) -> int:
     from benchmarks.runs.external import evaluate_rank_lists, external_experiment
 
     source = _source(chosen.data, chosen.track)
-    experiment = external_experiment(chosen.name or chosen.file.stem, source, split=chosen.split, seed=chosen.seed)
+    name = chosen.name or chosen.file.stem
+    experiment = external_experiment(name, source, split=_split(chosen.split), seed=chosen.seed)
     with TemporaryDirectory() as temporary:
         store = Store(results_folder(chosen.results) if chosen.results else Path(temporary))
         (board,) = boards([evaluate_rank_lists(chosen.file, experiment, store)])
@@ -201,7 +203,8 @@ def export_tables(chosen: argparse.Namespace) -> int:
     """Write a split as tables that other tools read."""
     from benchmarks.runs.external import export_split, external_experiment
 
-    experiment = external_experiment("", _source(chosen.data, chosen.track), split=chosen.split, seed=chosen.seed)
+    source = _source(chosen.data, chosen.track)
+    experiment = external_experiment("", source, split=_split(chosen.split), seed=chosen.seed)
     homes = export_split(experiment, chosen.out, data=chosen.data)
     say(f"{homes:,} homes to rank rules for; {chosen.out / 'README.md'} says how to evaluate the lists")
     return 0
@@ -213,9 +216,9 @@ def tune_method(chosen: argparse.Namespace) -> int:
 
     sources = [_source(text, chosen.track) for text in chosen.data or ["ifttt-synthetic"]]
     fixed = _settings(chosen, "tune")
-    how = split_options(chosen.split, {})
+    how = _split(chosen.split)
     seeds = tuple(_seeds(chosen.seeds or 1, first=FIRST_SEED))
-    study = Study(chosen.method, fixed, tuple(sources), chosen.split, how, seeds, chosen.sampler_seed)
+    study = Study(chosen.method, fixed, tuple(sources), *how, seeds, chosen.sampler_seed)
     tuned = tune(study, chosen.trials, store=Store(results_folder(chosen.results)), quiet=chosen.quiet)
     best, first = tuned.best, tuned.trials[0]
     defaults = "failed" if first.value is None else f"{first.value:.4f}"
@@ -234,6 +237,15 @@ def _source(text: str, track: str) -> Source:
     name, _, options = text.partition(":")
     parsed = read_assignments(get_data(name).load, options.split(",") if options else [], where=name)
     return make_source(name, options=parsed, track=track)
+
+
+def _split(text: str) -> tuple[str, dict[str, object]]:
+    """The name and all options of the split that NAME[:KEY=VALUE,...] stands for."""
+    name, _, options = text.partition(":")
+    if name not in SPLITS:
+        raise unknown("split", name, SPLITS)
+    parsed = read_assignments(SPLITS[name], options.split(",") if options else [], where=name)
+    return name, split_options(name, parsed)
 
 
 def _results(chosen: argparse.Namespace) -> list[Result]:

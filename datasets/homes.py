@@ -104,6 +104,11 @@ class Rules:
         by = shift[home]
         return Rules(home, self.trigger + by, self.action + by, self.relation, self.group)
 
+    def joined(self, others: Rules) -> Rules:
+        """These and others of the same homes, sorted by home; without groups."""
+        mine, theirs = ((each.home, each.trigger, each.action, each.relation) for each in (self, others))
+        return Rules(*map(np.concatenate, zip(mine, theirs, strict=True))).by_home()
+
     def by_home(self) -> Rules:
         """The same rules sorted by home, keeping the order within each."""
         in_order = bool(np.all(self.home[1:] >= self.home[:-1]))

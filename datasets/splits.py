@@ -2,12 +2,16 @@
 
 The paper trains on 80 % of each home's rules and tests on the rest (section 4.1). Where rules come in groups (one
 automation is its triggers x its actions) a group is hidden completely, since its other rules would leak it.
+
+With `min_pair_count` only relations that `train` has at least so often are in the vocabulary, and rules of the others
+are nowhere known. Hidden rules take no part in the decision; those of other relations stay hidden, and nobody can find
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,12 +20,17 @@ from datasets.common.options import read_options
 from datasets.homes import Array, Homes, Mask, Rules
 
 
+def _no_rules() -> Rules:
+    return Rules(*[np.zeros(0, dtype=np.int64)] * 4)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Hidden:
     """The rules that are known when predicting, and the hidden ones."""
 
     homes: Homes  # devices and known rules
     rules: Rules  # the hidden ones, sorted by home; homes and devices by their position in `homes`
+    rare: Rules = field(default_factory=_no_rules)  # hidden as well, of relations outside of the vocabulary (-1)
 
     def __post_init__(self) -> None:
         sizes = self.homes.n_devices, len(self.homes.relations)
@@ -29,7 +38,12 @@ class Hidden:
             raise DataError(f"{self.homes.name}: a rule is both known and hidden")
 
     def __len__(self) -> int:
-        return len(self.rules)
+        return len(self.rules) + len(self.rare)
+
+    @property
+    def every(self) -> Rules:
+        """All hidden rules, sorted by home, whether they can be found or not."""
+        return self.rules.joined(self.rare)
 
     def __repr__(self) -> str:
         return f"<{len(self):,} rules hidden of {self.homes!r}>"
@@ -39,9 +53,9 @@ class Hidden:
 class Split:
     """Homes divided into train, validation and test; a rule of the source is in one of them only.
 
-    At validation time the rules of `train` are known, at test time those of validation as well: `test` is the same
-    with or without a validation part. A model whose settings were chosen on validation is fitted again on
-    `refit().train`, and then knows when tested what it was trained on.
+    At validation time the rules of `train` are known, at test time those of validation as well: the same rules are
+    hidden in `test` with or without a validation part. A model whose settings were chosen on validation is fitted again
+    on `refit().train`, and then knows when tested what it was trained on.
     """
 
     name: str
@@ -50,7 +64,7 @@ class Split:
     train: Homes
     validation: Hidden  # empty unless requested
     test: Hidden
-    train_and_validation: Homes
+    source: Homes  # with all rules
     unseen_homes: bool  # the hidden rules are of homes that are not in `train`
 
     @property
@@ -72,10 +86,7 @@ class Split:
 
     def refit(self) -> Split:
         """The same split with validation merged into train, as if there had been none."""
-        whole = self.train_and_validation
-        return replace(
-            self, parameters=self.parameters | {"validation": False}, train=whole, validation=_nothing(whole)
-        )
+        return SPLITS[self.name](self.source, seed=self.seed, **self.parameters | {"validation": False})
 
 
 def split(homes: Homes, how: str = "holdout", *, seed: int = 0, **options: object) -> Split:
@@ -85,7 +96,9 @@ def split(homes: Homes, how: str = "holdout", *, seed: int = 0, **options: objec
     return SPLITS[how](homes, **read_options(SPLITS[how], {"seed": seed, **options}, where=how))
 
 
-def holdout(homes: Homes, *, seed: int = 0, fraction: float = 0.2, validation: bool = False) -> Split:
+def holdout(
+    homes: Homes, *, seed: int = 0, fraction: float = 0.2, validation: bool = False, min_pair_count: int = 1
+) -> Split:
     """The paper's: int(fraction * n) of the n rules of each home are hidden; homes too small for one still train.
 
     Groups are hidden in random order as long as their middle lies within the first int(fraction * n) rules: near the
@@ -101,20 +114,24 @@ def holdout(homes: Homes, *, seed: int = 0, fraction: float = 0.2, validation: b
         hidden = _hide(known, chosen[groups.of_rule])
         return hidden.homes, hidden
 
-    return _carve("holdout", homes, hide, seed=seed, parameters={"fraction": fraction, "validation": validation})
+    parameters = {"fraction": fraction, "validation": validation, "min_pair_count": min_pair_count}
+    return _carve("holdout", homes, hide, seed=seed, parameters=parameters)
 
 
-def leave_one_out(homes: Homes, *, seed: int = 0, validation: bool = False) -> Split:
+def leave_one_out(homes: Homes, *, seed: int = 0, validation: bool = False, min_pair_count: int = 1) -> Split:
     """One random rule (one group, where rules come in groups) of every home that keeps at least another."""
 
     def hide(known: Homes, rng: np.random.Generator) -> tuple[Homes, Hidden]:
         hidden = _hide_one(known, rng)
         return hidden.homes, hidden
 
-    return _carve("leave_one_out", homes, hide, seed=seed, parameters={"validation": validation})
+    parameters: dict[str, float | bool] = {"validation": validation, "min_pair_count": min_pair_count}
+    return _carve("leave_one_out", homes, hide, seed=seed, parameters=parameters)
 
 
-def new_homes(homes: Homes, *, seed: int = 0, fraction: float = 0.2, validation: bool = False) -> Split:
+def new_homes(
+    homes: Homes, *, seed: int = 0, fraction: float = 0.2, validation: bool = False, min_pair_count: int = 1
+) -> Split:
     """int(fraction * n) of the n homes with at least two rules (groups) are unseen in training.
 
     One rule (group) of each is hidden and the others are given as its context; validation homes are other unseen ones.
@@ -128,7 +145,7 @@ def new_homes(homes: Homes, *, seed: int = 0, fraction: float = 0.2, validation:
         unseen[rng.permutation(able)[: int(fraction * len(able))]] = True
         return known.subset(~unseen), _hide_one(known.subset(unseen), rng)
 
-    parameters = {"fraction": fraction, "validation": validation}
+    parameters = {"fraction": fraction, "validation": validation, "min_pair_count": min_pair_count}
     return _carve("new_homes", homes, hide, seed=seed, parameters=parameters, unseen_homes=True)
 
 
@@ -149,11 +166,37 @@ def _carve(
         raise DataError(f"{name}: seed must be at least 0, got {seed}")
     if not isinstance(parameters["validation"], bool):
         raise DataError(f"{name}: validation must be True or False, got {parameters['validation']}")
+    if parameters["min_pair_count"] < 1:
+        raise DataError(f"{name}: min_pair_count must be at least 1, got {parameters['min_pair_count']}")
     rest, test = hide(homes, np.random.default_rng([seed, 0]))
     train, validation = rest, _nothing(rest)
     if parameters["validation"]:
         train, validation = hide(rest, np.random.default_rng([seed, 1]))
-    return Split(name, seed, parameters, train, validation, test, rest, unseen_homes)
+    made = Split(name, seed, parameters, train, validation, test, homes, unseen_homes)
+    return made if parameters["min_pair_count"] == 1 else _keep_common_relations(made)
+
+
+def _keep_common_relations(made: Split) -> Split:
+    """The split without relations that its training rules have less than `min_pair_count` times."""
+    vocabulary, least = made.train.relations, made.parameters["min_pair_count"]
+    count = np.bincount(made.train.rules.relation, minlength=len(vocabulary))
+    common = count >= least
+    if not common.any():
+        most = f"the commonest pair is seen {max(count, default=0)} times in training"
+        raise DataError(f"{made.train.name}: min_pair_count={least} leaves no rule: {most}; choose less")
+    relations = [relation for relation, kept in zip(vocabulary, common, strict=True) if kept]
+    number = np.cumsum(common) - 1
+
+    def known(homes: Homes) -> Homes:
+        return homes.with_rules(common[homes.rules.relation]).with_vocabulary(homes.types, relations)
+
+    def hidden(part: Hidden) -> Hidden:
+        kept = common[part.rules.relation]
+        rules, rare = part.rules.take(kept), part.rules.take(~kept)
+        rules = replace(rules, relation=number[rules.relation])
+        return Hidden(known(part.homes), rules, replace(rare, relation=np.full(len(rare), -1)))
+
+    return replace(made, train=known(made.train), validation=hidden(made.validation), test=hidden(made.test))
 
 
 @dataclass(frozen=True, slots=True)

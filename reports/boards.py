@@ -88,11 +88,13 @@ def ranked_board(inputs: Inputs, board: Board, metric: str) -> RankedBoard:
     return cached[key]
 
 
-def ranked_boards(inputs: Inputs, protocol: str = "ranking") -> tuple[list[RankedBoard], list[str]]:
-    """Every board of a protocol by its headline metric; which boards are left out and why, in sentences."""
+def ranked_boards(
+    inputs: Inputs, protocol: str = "ranking", split: str | None = None
+) -> tuple[list[RankedBoard], list[str]]:
+    """The boards of a protocol, of one split if given, by their headline metric; and which are left out and why."""
     found: list[RankedBoard] = []
     notes: list[str] = []
-    every = [board for board in inputs.boards if board.protocol == protocol]
+    every = [board for board in inputs.boards if board.protocol == protocol and split in (None, board.split_name)]
     curves = [board for board in every if board.runs[0][1].key.curves]
     if curves:
         where = f"{sum(len(board.runs) for board in curves)} on {', '.join(sorted(set(map(data_name, curves))))}"

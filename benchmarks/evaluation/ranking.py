@@ -7,7 +7,9 @@ included), its rank is g + (e + 1) / 2. A candidate without a score (NaN) is bel
 
 Gains are averaged over hidden rules; `mrr_home` and `hr@10_home` average over homes instead. A plain name is with the
 valid filter, "<name>, all" without it. A rule whose triple was never seen in training cannot be found under the filter
-and counts as a miss there (`unseen` is their number); so does one without a score (`unanswered`).
+and counts as a miss there (`unseen` is their number); so does one without a score (`unanswered`). Hidden rules decide
+nothing about the candidates: a device may act on itself only if a known rule has such a pair, and a hidden rule that is
+no candidate, also as its relation is too rare in training (`datasets.splits`), is a miss everywhere (`not_candidates`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from baselines.method import Fitted, Scores
 from baselines.scoring import Values, allows_self_pairs, hidden_part, pairs_at_once, restrict_homes, score
 from benchmarks.evaluation.metrics import Evaluation, discounted_gain, hits, mean, mean_by, reciprocal_rank
 from datasets.candidates import Pairs
-from datasets.homes import Array, Homes, Mask
+from datasets.homes import Array, Homes, Mask, Rules
 from datasets.splits import Hidden, Split
 from datasets.valid import ValidRules
 
@@ -48,11 +50,11 @@ class Ranks(NamedTuple):
 
 def rank_hidden(fitted: Fitted, hidden: Hidden, *, valid: ValidRules, self_pairs: bool, chunk: int) -> Ranks:
     """Ranks with and without the valid filter. Every home has to have a hidden rule; `chunk` changes no number."""
-    homes, rules = hidden.homes, hidden.rules
+    homes, rules = hidden.homes, hidden.every
     candidates = Candidates.of(fitted, homes, valid=valid, self_pairs=self_pairs)
     pairs = candidates.pairs
-    pair = pairs.number(rules)
-    scores = np.empty(len(rules), dtype=np.float32)
+    pair = np.where(is_candidate(rules, self_pairs), pairs.number(rules), -1)
+    scores = np.full(len(rules), np.nan, dtype=np.float32)
     twice = np.zeros((2, len(rules)), dtype=np.int64)  # 2 g + e, filtered and unfiltered
     lengths = np.zeros((2, homes.n_homes), dtype=np.int64)
     limit = pairs_at_once(homes, chunk)
@@ -68,9 +70,20 @@ def rank_hidden(fitted: Fitted, hidden: Hidden, *, valid: ValidRules, self_pairs
             block = kept or candidates.block(first, end, begin, behind)
             twice[:, here] += block.count(rules.home[here] - first, scores[here])
             lengths[:, first:end] += block.lengths
-    seen = valid.contains(homes.device_type[rules.trigger], homes.device_type[rules.action], rules.relation)
+    seen = is_seen(homes, rules, valid)
     rank = np.where(np.isnan(scores), np.inf, (twice + 1) / 2)
     return Ranks(scores, np.where(seen, rank[0], np.inf), rank[1], *lengths)
+
+
+def is_candidate(rules: Rules, self_pairs: bool) -> Mask:
+    """[n_rules]: whether its relation is in the vocabulary and its devices are a pair."""
+    return (rules.relation >= 0) & (self_pairs | (rules.trigger != rules.action))
+
+
+def is_seen(homes: Homes, rules: Rules, valid: ValidRules) -> Mask:
+    """[n_rules]: whether the triple was seen in training."""
+    trigger_type, relation, action_type = homes.typed(rules)
+    return (relation >= 0) & valid.contains(trigger_type, action_type, np.maximum(relation, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +184,17 @@ class Candidates:
 def evaluate_ranking(fitted: Fitted, split: Split, *, part: str, chunk: int) -> Evaluation:
     """Valid are the triples that the model was trained on, those of `split.train`."""
     valid = ValidRules.of(split.train)
-    homes, (rules,) = restrict_homes(hidden_part(split, part))
-    ranks = rank_hidden(fitted, Hidden(homes, rules), valid=valid, self_pairs=allows_self_pairs(split), chunk=chunk)
-    seen = valid.contains(homes.device_type[rules.trigger], homes.device_type[rules.action], rules.relation)
+    hidden, self_pairs = hidden_part(split, part), allows_self_pairs(split, part)
+    homes, (rules, rare) = restrict_homes(hidden, hidden.rare)
+    hidden = Hidden(homes, rules, rare)
+    ranks = rank_hidden(fitted, hidden, valid=valid, self_pairs=self_pairs, chunk=chunk)
+    rules = hidden.every
+    seen = is_seen(homes, rules, valid)
     answered = ~np.isnan(ranks.score)
     gains = _gains(ranks)
 
     summary = _counts(rules.home, seen, answered)
+    summary["not_candidates"] = float(np.count_nonzero(~is_candidate(rules, self_pairs)))
     for name, rank in (("", ranks.valid), (", all", ranks.every)):
         summary |= {f"hr@{n}{name}": mean(hits(rank, n)) for n in range(1, LONGEST + 1)}
     summary |= {name: mean(gain) for name, gain in gains.items()}

@@ -39,6 +39,8 @@ COLUMNS = {
     "paper": ("auc", "auc_feasible", "loss", "mr", "mr_rt", "mr_paper", "auc_pooled"),
 }
 
+SPLIT_TITLES = {"leave_one_out": "one automation hidden", "new_homes": "homes not seen in training"}
+
 Pairs = dict[tuple[str, str], Comparison]  # the better method of each pair first; without pairs of no common seed
 
 
@@ -96,8 +98,12 @@ class Board:
     @property
     def split(self) -> str:
         """How rules are hidden, with the options of the split that are not the defaults."""
-        result = self.runs[0][1]
-        return _with(str(result.key.split["split"]), result.overrides.split_options)
+        return _with(SPLIT_TITLES.get(self.split_name, self.split_name), self.runs[0][1].overrides.split_options)
+
+    @property
+    def split_name(self) -> str:
+        """As `datasets.split` knows it."""
+        return str(self.runs[0][1].key.split["split"])
 
     def describe(self) -> str:
         """Data, size, track, split and protocol, with the options of data and split that are not the defaults."""

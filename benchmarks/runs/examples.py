@@ -184,7 +184,7 @@ def ranked_lists(
     `all_types` the home gets a device of every type it lacks. Homes are of the track `types`.
     """
     (which,) = hidden.rules.home.tolist()
-    self_pairs = has_self_rules(hidden.homes.rules, hidden.rules)
+    self_pairs = has_self_rules(hidden.homes.rules)  # true if the hidden rule is one, since another home has it too
     first = hidden.homes.device_start[which]
     home, of = hidden.homes.subset(np.array([which])), hidden.rules
     rule = Rules(of.home - which, of.trigger - first, of.action - first, of.relation)

@@ -13,7 +13,7 @@ from baselines.registry import names
 from baselines.scoring import allows_self_pairs, hidden_part, restrict_homes
 from benchmarks.evaluation.rank_lists import COLUMNS, read_rank_lists
 from benchmarks.results.store import Result, Store
-from benchmarks.runs.experiment import Experiment, Source, split_options
+from benchmarks.runs.experiment import Experiment, Source
 from benchmarks.runs.history import HistoryRecorder
 from benchmarks.runs.run import FittedRun, split_homes
 from datasets.common.errors import DataError
@@ -37,28 +37,31 @@ Rank 1 is the best; rules that are not in the table count as not found. Then run
 """
 
 
-def external_experiment(name: str, source: Source, *, split: str, seed: int) -> Experiment:
-    """The run of a tool that we know by its name only."""
+def external_experiment(name: str, source: Source, *, split: tuple[str, dict[str, object]], seed: int) -> Experiment:
+    """The run of a tool that we know by its name only; `split` is a name and all options."""
     if name in names():
         raise DataError(f"--name {name}: this is one of our methods; choose another name")
     if seed < 0:
         raise DataError(f"--seed must be 0 or more, got {seed}")
-    return Experiment(name, {}, source, split, split_options(split, {}), seed, ("ranking",))
+    return Experiment(name, {}, source, *split, seed, ("ranking",))
 
 
 def export_split(experiment: Experiment, folder: Path, *, data: str) -> int:
     """Write the tables and a README; the number of test homes. `data` is the source as the command line names it."""
     parts = split_homes(experiment, experiment.source.load())
-    test, _ = restrict_homes(hidden_part(parts, "test"))
+    hidden = hidden_part(parts, "test")
+    test, _ = restrict_homes(hidden, hidden.rare)
     write_tables(parts.train, folder / "train")
     write_tables(test, folder / "test")
     pd.DataFrame(test.relations, columns=["trigger_state", "action"]).to_csv(folder / "relations.csv", index=False)
+    options = ",".join(f"{name}={value}" for name, value in experiment.overrides.split_options.items())
+    split = f"{experiment.split}:{options}" if options else experiment.split
     words = ["python", "-m", "benchmarks", "evaluate", "lists.csv", "--name", "TOOL", "--data", data]
-    words += ["--track", experiment.source.track, "--split", experiment.split, "--seed", str(experiment.seed)]
+    words += ["--track", experiment.source.track, "--split", split, "--seed", str(experiment.seed)]
     about = README.format(
-        title=f"{data}, {experiment.source.track}, {experiment.split}, seed {experiment.seed}",
+        title=f"{data}, {experiment.source.track}, {split}, seed {experiment.seed}",
         homes=test.n_homes,
-        other=" (a device may act on itself)" if allows_self_pairs(parts) else "",
+        other=" (a device may act on itself)" if allows_self_pairs(parts, "test") else "",
         columns=", ".join(COLUMNS),
         command=shlex.join(words),
     )

@@ -209,7 +209,9 @@ class FittedRun:
             history=self.recorder.history,
             seconds=dict(seconds),
             memory=dict(memory or {}),
-            counts=counts | {"train rules": parts.train.n_rules, "hidden rules": len(parts.test)},
+            counts=counts
+            | {"train rules": parts.train.n_rules, "hidden rules": len(parts.test)}
+            | {"relations": len(parts.train.relations), "hidden rules of rare relations": len(parts.test.rare)},
         )
 
 

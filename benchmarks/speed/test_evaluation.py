@@ -70,7 +70,7 @@ def test_ranking_evaluation(benchmark: BenchmarkFixture, peak: Peak, n_homes: in
 def candidate_by_candidate(fitted: TypeTable, made: Split, sample: int) -> list[tuple[float, float]]:
     """Ranks with and without the valid filter: a list of candidates per home, walked through for each hidden rule."""
     homes, hidden = made.test.homes, made.test.rules
-    kind, self_pairs = homes.device_type.tolist(), allows_self_pairs(made)
+    kind, self_pairs = homes.device_type.tolist(), allows_self_pairs(made, "test")
     valid = set(zip(*(column.tolist() for column in made.train.typed()), strict=True))
     start, rule_start = homes.device_start, homes.rule_start
     ranks = []
@@ -100,7 +100,7 @@ def candidate_by_candidate(fitted: TypeTable, made: Split, sample: int) -> list[
 def home_by_home(fitted: TypeTable, made: Split, sample: int) -> list[tuple[float, float]]:
     """The same with arrays for the candidates of each home."""
     homes, hidden = made.test.homes, made.test.rules
-    kind, self_pairs = homes.device_type, allows_self_pairs(made)
+    kind, self_pairs = homes.device_type, allows_self_pairs(made, "test")
     valid = ValidRules.of(made.train).dense()
     start, rule_start = homes.device_start, homes.rule_start
     ranks = []

@@ -38,13 +38,10 @@ def keep_common_relations(homes: Homes, min_count: int) -> Homes:
     if not len(rules):
         most = f"min_pair_count={min_count} leaves no rule: the commonest pair is seen {count.max()} times"
         raise DataError(f"{homes.name}: {most}; choose less")
-    number = np.cumsum(keep) - 1
-    return replace(
-        homes,
-        relations=tuple(r for r, kept in zip(homes.relations, keep, strict=True) if kept),
-        rules=replace(rules, relation=number[rules.relation]),
-        provenance=homes.provenance.derived({"rules left out as their pair is rare": homes.n_rules - len(rules)}),
-    )
+    relations = [relation for relation, kept in zip(homes.relations, keep, strict=True) if kept]
+    left_out = {"rules left out as their pair is rare": homes.n_rules - len(rules)}
+    found = replace(homes, rules=rules).with_vocabulary(homes.types, relations)
+    return replace(found, provenance=homes.provenance.derived(left_out))
 
 
 def keep_used_devices(homes: Homes) -> Homes:

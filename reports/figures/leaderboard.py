@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from benchmarks.results.leaderboard import Board
 from datasets.common.errors import DataError
 from reports import boards
 from reports.drawing.layout import Block, Layout, Panel, inches, wrap_label
@@ -39,8 +40,22 @@ class PanelBoard:
 
 def intervals(inputs: Inputs) -> Drawing:
     """The rankings on smart homes, recipes, and other data sets."""
+    return _drawing(inputs, _main_groups(inputs))
+
+
+def one_hidden(inputs: Inputs) -> Drawing:
+    """The rankings with one automation of each home hidden."""
+    return _drawing(inputs, _groups_of(inputs, "leave_one_out"))
+
+
+def unseen_homes(inputs: Inputs) -> Drawing:
+    """The rankings of homes that are not seen in training, with one automation hidden."""
+    return _drawing(inputs, _groups_of(inputs, "new_homes"))
+
+
+def _drawing(inputs: Inputs, groups: Sequence[RunGroup]) -> Drawing:
     shown, notes = [], []
-    for group in _main_groups(inputs):
+    for group in groups:
         try:
             shown.append(_panel_board(inputs, group))
         except DataError as error:  # its tables are gone, or are not of the same data or hidden rules
@@ -53,7 +68,7 @@ def intervals(inputs: Inputs) -> Drawing:
         for each in shown
         if each.left_out
     ]
-    panels = [Panel(partial(_panel, board=each), boards.short_title(each.ranking.board)) for each in shown]
+    panels = [Panel(partial(_panel, board=each), boards.short_title(each.ranking.board) + _track(each.ranking.board)) for each in shown]
     labels = [_wrapped(label) for each in shown for label in each.ranking.ordered]
     lists = [each.ranking.board for each in shown]
     layout = Layout(
@@ -81,6 +96,22 @@ def _main_groups(inputs: Inputs) -> list[RunGroup]:
             others[key.data] = group
     ordered = sorted(others.values(), key=lambda group: (-group.methods, group.data))
     return [*found, *ordered][:MAX_PANELS]
+
+
+def _groups_of(inputs: Inputs, split: str) -> list[RunGroup]:
+    """Of each data set and track with this split the one with the most methods."""
+    found: dict[tuple[str, str], RunGroup] = {}
+    for group in group_runs([run for run in inputs.runs if is_ranking(run) and run.key.split["split"] == split]):
+        place = group.data, group.runs[0].key.track
+        if place not in found or group.methods > found[place].methods:
+            found[place] = group
+    return [found[place] for place in sorted(found)][:MAX_PANELS]
+
+
+def _track(board: Board) -> str:
+    """Empty for the usual one."""
+    track = board.runs[0][1].key.track
+    return f", {track}" if track != "types" else ""
 
 
 def _panel_board(inputs: Inputs, group: RunGroup) -> PanelBoard:
@@ -131,7 +162,7 @@ def _height(labels: Sequence[str]) -> float:
 
 def _caption(ranking: boards.RankedBoard) -> str:
     first, *others = ranking.table.to_dict("records")
-    text = f"On {boards.data_name(ranking.board)} {first['method']} leads with {first[METRIC]:.4f}"
+    text = f"On {boards.data_name(ranking.board)}{_track(ranking.board)} {first['method']} leads with {first[METRIC]:.4f}"
     text += f" ({first['low']:.4f} to {first['high']:.4f})"
     if not others:
         return f"{text}; nothing else was run there."

@@ -150,9 +150,19 @@ def _mean(runs: Sequence[Result], metric: str) -> float:
     return sum(run.summary.get(metric, math.nan) for run in runs) / len(runs) if runs else math.nan
 
 
-def leaderboard(inputs: Inputs) -> Table:
-    """Rankings of all candidates, sorted by MRR."""
-    return _leaderboard(inputs, "ranking", "MRR", RANKING, "candidates are rules that some training home has")
+def leaderboard(inputs: Inputs, split: str = "holdout") -> Table:
+    """Rankings of all candidates with rules hidden by a split, sorted by MRR."""
+    return _leaderboard(inputs, "ranking", "MRR", RANKING, "candidates are rules that some training home has", split)
+
+
+def one_hidden(inputs: Inputs) -> Table:
+    """The same with one automation of each home hidden."""
+    return leaderboard(inputs, "leave_one_out")
+
+
+def unseen_homes(inputs: Inputs) -> Table:
+    """The same for homes that are not seen in training, with one automation hidden."""
+    return leaderboard(inputs, "new_homes")
 
 
 def paper_protocol(inputs: Inputs) -> Table:
@@ -164,11 +174,14 @@ def paper_protocol(inputs: Inputs) -> Table:
     return _leaderboard(inputs, "paper", "AUC", PAPER_PROTOCOL, note)
 
 
-def _leaderboard(inputs: Inputs, protocol: str, headline: str, columns: Columns, note: str) -> Table:
-    found, left_out = boards.ranked_boards(inputs, protocol)
+def _leaderboard(
+    inputs: Inputs, protocol: str, headline: str, columns: Columns, note: str, split: str | None = None
+) -> Table:
+    found, left_out = boards.ranked_boards(inputs, protocol, split)
     lists = sorted(found, key=lambda each: _order(each.board))
     if not lists:
-        raise Missing(" ".join([f"no results by the protocol {protocol}.", *left_out]), RUN)
+        of = f", split {split}" if split else ""
+        raise Missing(" ".join([f"no results by the protocol {protocol}{of}.", *left_out]), RUN)
     single = [each.board.title for each in lists if (each.table["seeds"] == 1).all()]
     rows = [row for each in lists for row in _rows(each, columns)]
     calibrated = ("calibrated",) if protocol == "paper" else ()
@@ -179,18 +192,22 @@ def _leaderboard(inputs: Inputs, protocol: str, headline: str, columns: Columns,
         *left_out,
         *(f"{each.board.title}: {warning}." for each in lists for warning in each.board.warnings()),
         *([f"One seed only, another may give another order: {'; '.join(single)}."] if single else []),
-        *failure_notes([run for run in inputs.failed if run.key.protocol == protocol and not run.key.curves]),
+        *failure_notes([run for run in inputs.failed if _is_of(run, protocol, split)]),
     ]
     runs = [run for each in lists for _, run in each.board.runs]
     about = About(_leaders_caption(lists, headline), run_files(runs), RUN, tuple(notes))
     return Table((*FIRST, headline, *columns, *calibrated, *COST, *LAST), tuple(rows), about, sortable=True)
 
 
+def _is_of(run: Result, protocol: str, split: str | None) -> bool:
+    return run.key.protocol == protocol and not run.key.curves and split in (None, run.key.split["split"])
+
+
 def _order(board: Board) -> tuple[int, str]:
     """The boards of the summary first, then by name."""
     key = board.runs[0][1].key
     in_summary = [n for n, role in enumerate(ROLES) if key.data in role.data and key.track == role.track]
-    return (in_summary[0] if in_summary and board.split == "holdout" else len(ROLES)), board_label(board)
+    return (in_summary[0] if in_summary and board.split_name == "holdout" else len(ROLES)), board_label(board)
 
 
 def board_label(board: Board) -> str:

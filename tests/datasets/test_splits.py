@@ -58,7 +58,7 @@ def group_of(some: Homes) -> dict[tuple[object, ...], int]:
 
 def same(left: Split, right: Split) -> bool:
     def shown(made: Split) -> list[object]:
-        homes_ = (made.train, made.validation.homes, made.test.homes, made.train_and_validation)
+        homes_ = (made.train, made.validation.homes, made.test.homes, made.source)
         return [made.key, *(h.fingerprint for h in homes_), triples(made.validation.rules), triples(made.test.rules)]
 
     return shown(left) == shown(right)
@@ -263,9 +263,11 @@ def test_another_seed_hides_other_rules(how: str) -> None:
 
 def test_the_key_says_all_that_decides() -> None:
     made = split(lone([10] * 5), "holdout", seed=3, fraction=0.3, validation=True)
-    assert made.key == {"split": "holdout", "seed": 3, "fraction": 0.3, "validation": True}
-    assert made.refit().key == {"split": "holdout", "seed": 3, "fraction": 0.3, "validation": False}
-    assert split(lone([3]), "leave_one_out").key == {"split": "leave_one_out", "seed": 0, "validation": False}
+    decided = {"split": "holdout", "seed": 3, "fraction": 0.3, "min_pair_count": 1}
+    assert made.key == {**decided, "validation": True}
+    assert made.refit().key == {**decided, "validation": False}
+    alone = {"split": "leave_one_out", "seed": 0, "validation": False, "min_pair_count": 1}
+    assert split(lone([3]), "leave_one_out").key == alone
 
 
 def test_the_default_is_the_papers_holdout() -> None:
@@ -279,7 +281,9 @@ def test_a_wrong_name_or_option_is_answered_with_the_right_one() -> None:
         split(some, "hold_out")
     with pytest.raises(DataError, match="unknown option of holdout 'fracton'; did you mean 'fraction'"):
         split(some, "holdout", fracton=0.1)
-    with pytest.raises(DataError, match=r"unknown option of leave_one_out 'fraction'.* Known: seed, validation"):
+    with pytest.raises(
+        DataError, match=r"unknown option of leave_one_out 'fraction'.* Known: min_pair_count, seed, validation"
+    ):
         split(some, "leave_one_out", fraction=0.1)
 
 

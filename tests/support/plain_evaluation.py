@@ -23,11 +23,10 @@ class Plain:
         self.fitted, self.split, self.part = fitted, split, part
         self.hidden: Hidden = getattr(split, part)
         self.homes = self.hidden.homes
-        self.rules = triples(self.hidden.rules)
+        self.rules = sorted(triples(self.hidden.rules) + triples(self.hidden.rare), key=lambda rule: rule[0])
         self.known = {rule[1:] for rule in triples(self.homes.rules)}
-        everything = [split.train.rules, split.validation.homes.rules, split.validation.rules]
-        everything += [split.test.homes.rules, split.test.rules]
-        self.self_pairs = any(t == a for rules in everything for _, t, a, _ in triples(rules))
+        everything = [*triples(split.train.rules), *triples(self.homes.rules)]
+        self.self_pairs = any(trigger == action for _, trigger, action, _ in everything)
         typed = zip(*(column.tolist() for column in split.train.typed()), strict=True)
         self.seen = set(typed)
         self.scores: dict[tuple[int, int], list[float]] = {}
@@ -53,8 +52,7 @@ class Plain:
 
     def rank(self, rule: Cell, candidates: list[Cell]) -> float:
         """1-based, ties averaged; infinite where the rule has no score or is not in the list."""
-        own = self.score(rule)
-        if math.isnan(own) or rule not in candidates:
+        if rule not in candidates or math.isnan(own := self.score(rule)):
             return math.inf
         others = [self.score(cell) for cell in candidates]
         above, level = sum(other > own for other in others), sum(other == own for other in others)
@@ -72,9 +70,11 @@ class Plain:
             cell = (rule[0], rule[1], rule[2])
             both = [self.rank(cell, lists[home, valid]) for valid in (True, False)]
             size = len(self.devices(home))
-            rows.append((home, size, self.typed(cell) in self.seen, math.isnan(self.score(cell)), *both))
+            missing = cell not in lists[home, False] or math.isnan(self.score(cell))
+            rows.append((home, size, self.typed(cell) in self.seen, missing, *both))
 
         summary = summarised(rows, range(1, 51))
+        summary["not_candidates"] = sum((t, a, r) not in lists[home, False] for home, t, a, r in self.rules)
         for suffix, column in (("", 4), (", all", 5)):
             by_home = [[row[column] for row in rows if row[0] == home] for home in sorted({row[0] for row in rows})]
             summary[f"mrr_home{suffix}"] = average([average([1 / rank for rank in ranks]) for ranks in by_home])
@@ -96,14 +96,20 @@ class Plain:
             ("validation", "feasible"): 6,
         }
         rng = np.random.default_rng([seed, self.split.seed, purpose[self.part, kind]])
-        hidden, known = self.hidden.rules, ValidRules.of(self.split.train)
-        return negatives.sample(kind, self.homes, hidden, rng=rng, forbidden=self.split.forbidden, valid=known)
+        wanted = np.bincount(self.hidden.rules.home, minlength=self.homes.n_homes)
+        hidden, *forbidden = (
+            rules.take(self.self_pairs | (rules.trigger != rules.action))
+            for rules in (self.hidden.rules, *self.split.forbidden)
+        )
+        more = {"forbidden": forbidden, "valid": ValidRules.of(self.split.train), "self_pairs": self.self_pairs}
+        return negatives.sample(kind, self.homes, hidden, rng=rng, wanted=wanted, **more)
 
     def paper(self, seed: int) -> dict[str, float]:
-        """The summary of protocol `paper`, scores taken for log-odds."""
-        examples = [(*rule, True) for rule in self.rules] + [(*rule, False) for rule in triples(self.non_rules(seed))]
+        """The summary of protocol `paper`, scores taken for log-odds; without rules outside of the vocabulary."""
+        rules = [rule for rule in self.rules if rule[3] >= 0]
+        examples = [(*rule, True) for rule in rules] + [(*rule, False) for rule in triples(self.non_rules(seed))]
         losses, areas, pooled = [], [], []
-        for home in sorted({rule[0] for rule in self.rules}):
+        for home in sorted({rule[0] for rule in rules}):
             here = [(self.score((t, a, r)), positive) for h, t, a, r, positive in examples if h == home]
             probability = [0.5 if math.isnan(score) else 1 / (1 + math.exp(-score)) for score, _ in here]
             lowest = [-1e9 if math.isnan(score) else score for score, _ in here]
@@ -115,13 +121,13 @@ class Plain:
         feasible = triples(self.non_rules(seed, "feasible"))
         areas_feasible = []
         for home in sorted({rule[0] for rule in feasible}):
-            here = [(rule, rule in self.rules) for rule in [*self.rules, *feasible] if rule[0] == home]
+            here = [(rule, rule in rules) for rule in [*rules, *feasible] if rule[0] == home]
             scores = [self.score(rule[1:]) for rule, _ in here]
             lowest = [-1e9 if math.isnan(score) else score for score in scores]
             areas_feasible.append(roc_auc_score([is_rule for _, is_rule in here], lowest))
         both = len({positive for positive, _ in pooled}) == 2
-        ranks = [self.rank_of_relation(*rule[1:], keep_known=True) for rule in self.rules]
-        ranks_rt = [self.rank_of_relation(*rule[1:], keep_known=False) for rule in self.rules]
+        ranks = [self.rank_of_relation(*rule[1:], keep_known=True) for rule in rules]
+        ranks_rt = [self.rank_of_relation(*rule[1:], keep_known=False) for rule in rules]
         missing = [positive for _, t, a, r, positive in examples if math.isnan(self.score((t, a, r)))]
         return {
             "loss": average(losses),
@@ -131,8 +137,8 @@ class Plain:
             "mr": average(ranks),
             "mr_rt": average(ranks_rt),
             "mr_paper": average(ranks) - 1,
-            "hidden": len(self.rules),
-            "non_rules": len(examples) - len(self.rules),
+            "hidden": len(rules),
+            "non_rules": len(examples) - len(rules),
             "feasible": len(feasible),
             "homes": len(losses),
             "homes_without_auc": len(losses) - len(areas),

@@ -22,7 +22,7 @@ def best_rules(
 ) -> tuple[Homes, Submission]:
     """The best n candidates of every home with hidden rules, and these homes; ties in the order of candidates."""
     homes, _ = restrict_homes(hidden_part(split, part))
-    rows = Candidates.of(fitted, homes, valid=ValidRules.of(split.train), self_pairs=allows_self_pairs(split))
+    rows = Candidates.of(fitted, homes, valid=ValidRules.of(split.train), self_pairs=allows_self_pairs(split, part))
     n_relations, found, ranks = len(homes.relations), [], []
     for first, end in rows.pairs.runs(pairs_at_once(homes, chunk)):
         begin = int(rows.pairs.start[first])

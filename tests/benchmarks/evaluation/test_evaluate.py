@@ -50,12 +50,15 @@ def cases(draw: st.DrawFn) -> tuple[Drawn, Split, str]:
     """A model, a split in one of the three ways and a part of it that hides something."""
     some = draw(homes(min_homes=1, max_homes=6, max_rules=14, bare=False))
     how = draw(st.sampled_from(sorted(SPLITS)))
-    options = {} if how == "leave_one_out" else {"fraction": draw(st.sampled_from([0.3, 0.6, 0.9]))}
-    made = split(some, how, seed=draw(st.integers(0, 99)), validation=draw(st.booleans()), **options)
+    options: dict[str, object] = {"seed": draw(st.integers(0, 99))}
+    options |= {} if how == "leave_one_out" else {"fraction": draw(st.sampled_from([0.3, 0.6, 0.9]))}
+    most = np.bincount(split(some, how, validation=True, **options).train.rules.relation).max(initial=0)
+    options["min_pair_count"] = draw(st.sampled_from([1, 1, min(2, max(most, 1))]))
+    made = split(some, how, validation=draw(st.booleans()), **options)
     part = draw(st.sampled_from(["test", "validation"]))
     if draw(st.booleans()) and part == "test":
         made = made.refit()
-    assume(len(getattr(made, part)) > 0)
+    assume(len(getattr(made, part).rules) > 0)
     return Drawn(tuple(some.users.tolist()), tuple(draw(VALUES))), made, part
 
 
