@@ -66,9 +66,7 @@ def hidden_part(split: Split, part: str) -> Hidden:
         carved = part == "test" or bool(split.parameters["validation"])
         remedy = "give homes with more rules" if carved else "split with validation=True"
         remedy = "choose a smaller min_pair_count" if len(hidden.rare) else remedy
-        raise DataError(
-            f"{hidden.homes.name}: {split.name} hides no rule in its {part} part; {remedy}"
-        )
+        raise DataError(f"{hidden.homes.name}: {split.name} hides no rule in its {part} part; {remedy}")
     return hidden
 
 

@@ -68,7 +68,8 @@ def _drawing(inputs: Inputs, groups: Sequence[RunGroup]) -> Drawing:
         for each in shown
         if each.left_out
     ]
-    panels = [Panel(partial(_panel, board=each), boards.short_title(each.ranking.board) + _track(each.ranking.board)) for each in shown]
+    titles = [boards.short_title(each.ranking.board) + _track(each.ranking.board) for each in shown]
+    panels = [Panel(partial(_panel, board=each), title) for each, title in zip(shown, titles, strict=True)]
     labels = [_wrapped(label) for each in shown for label in each.ranking.ordered]
     lists = [each.ranking.board for each in shown]
     layout = Layout(
@@ -162,7 +163,8 @@ def _height(labels: Sequence[str]) -> float:
 
 def _caption(ranking: boards.RankedBoard) -> str:
     first, *others = ranking.table.to_dict("records")
-    text = f"On {boards.data_name(ranking.board)}{_track(ranking.board)} {first['method']} leads with {first[METRIC]:.4f}"
+    where = boards.data_name(ranking.board) + _track(ranking.board)
+    text = f"On {where} {first['method']} leads with {first[METRIC]:.4f}"
     text += f" ({first['low']:.4f} to {first['high']:.4f})"
     if not others:
         return f"{text}; nothing else was run there."

@@ -53,7 +53,8 @@ def test_a_suite_is_every_method_with_every_seed_on_every_data_set(tmp_path):
     assert found[0].source.options["homes"] == 50
     assert (found[0].source.track, found[0].split, found[0].protocols) == ("types", "holdout", ("ranking", "paper"))
     last = found[-1]
-    assert (last.source.track, last.split, last.split_options) == ("instances", "new_homes", {"fraction": 0.5, "min_pair_count": 1})
+    options = {"fraction": 0.5, "min_pair_count": 1}
+    assert (last.source.track, last.split, last.split_options) == ("instances", "new_homes", options)
     assert last.protocols == ("ranking",)
 
 
