@@ -40,7 +40,7 @@ from threadpoolctl import threadpool_limits
 from baselines.items import Items, UserItemModel
 from baselines.method import Fitted, OnRound, check_range, ignore
 from baselines.registry import register
-from datasets.common.errors import unknown
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes
 
 Factors = npt.NDArray[np.float64]
@@ -112,9 +112,9 @@ FoldIn: TypeAlias = Callable[[csr_array], Factors]
 
 # The best hyper-parameters of each solver on validation data, over all data sets; als has no learning rate.
 TUNED = {
-    "als": {"factors": 64, "regularization": 0.08, "iterations": 15, "learning_rate": 0.0},
-    "bpr": {"factors": 64, "regularization": 0.02, "iterations": 80, "learning_rate": 0.012},
-    "logistic": {"factors": 32, "regularization": 3.3, "iterations": 120, "learning_rate": 0.5},
+    "als": {"factors": 64, "regularization": 0.08, "iterations": 15, "alpha": 50.0, "learning_rate": 0.0},
+    "bpr": {"factors": 64, "regularization": 0.02, "iterations": 80, "alpha": 0.0, "learning_rate": 0.012},
+    "logistic": {"factors": 32, "regularization": 3.3, "iterations": 120, "alpha": 0.0, "learning_rate": 0.5},
 }
 
 
@@ -127,7 +127,7 @@ class MatrixFactorization:
     factors: int = 0  # length of the vectors; 0, here and below: the tuned value, see TUNED
     regularization: float = 0.0  # on the squared length of the vectors; als: times sqrt(homes x rules)
     iterations: int = 0  # rounds
-    alpha: float = 50.0  # als: weight of a rule that a home has, against 1 for one that it lacks
+    alpha: float = 0.0  # als: weight of a rule that a home has, against 1 for one that it lacks
     learning_rate: float = 0.0  # bpr and logistic: size of a step
 
     # Of als; the others have scales of their own, so `solver` is chosen by hand.
@@ -143,9 +143,10 @@ class MatrixFactorization:
             raise unknown("solver of mf", self.solver, TUNED)
         for name, tuned in TUNED[self.solver].items():
             check_range("mf", self, "at least 0", name)
+            if getattr(self, name) and not tuned:
+                raise DataError(f"mf: solver {self.solver} has no {name}, got {getattr(self, name)}; leave it out")
             if getattr(self, name) == 0:  # stored in full: the parameters are the key of a result
                 object.__setattr__(self, name, tuned)
-        check_range("mf", self, "above 0", "alpha")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """Factorize; `on_round` gets the model after every round."""

@@ -210,11 +210,16 @@ def parameters(name: str) -> list[Parameter]:
     method = get(name)
     comments = _field_comments(method)
     hints = get_type_hints(method)
+    try:
+        usual: object = method()  # a default may follow from other parameters
+    except (DataError, TypeError):
+        usual = method
     found = []
     for field in dataclasses.fields(method):  # type: ignore[arg-type]
         hint = hints[field.name]
         kind = hint.__name__ if isinstance(hint, type) else str(hint).removeprefix("typing.")
-        found.append(Parameter(field.name, kind, field.default, comments.get(field.name, "")))
+        default = getattr(usual, field.name, field.default)
+        found.append(Parameter(field.name, kind, default, comments.get(field.name, "")))
     return found
 
 

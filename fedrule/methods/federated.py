@@ -27,10 +27,16 @@ from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
 from fedrule.federated.trainers.trainer import TorchTrainer, Trainer
 from fedrule.federated.vectors import Layout, Vector
 from fedrule.methods.graph_method import GraphMethod, Prepared
+from fedrule.network.options import derived
 from fedrule.network.score import GraphModel
 from fedrule.training.loop import EarlyStopping, WarmStart
 
 log = logging.getLogger(__name__)
+
+
+def default_server_rate(method: Federated) -> float:
+    """That of its optimizer; the name of an unknown one is refused later."""
+    return method.SERVER_RATES.get(method.server_optimizer, 1.0)
 
 
 @dataclass(frozen=True)
@@ -39,12 +45,17 @@ class Federated(GraphMethod):
 
     ALGORITHM: ClassVar[str] = "fedavg"  # of fedrule.federated.algorithm
 
-    local_steps: int = 3  # of a client in each round
-    learning_rate: float = 0.1  # of clients, for the GNN
+    # A rate that suits one server optimizer does not suit another. Momentum adds up 1 / (1 - 0.9) = 10 updates.
+    SERVER_RATES: ClassVar[dict[str, float]] = {"plain": 1.0, "momentum": 0.1, "adam": 0.03, "yogi": 0.03}
+
+    local_steps: int = derived(3)  # of a client in each round
+    learning_rate: float = derived(0.1)  # of clients, for the GNN
     predictor_rate: float = 0.0  # of clients, for the predictor and all other terms; 0: learning_rate
-    client_optimizer: ClientOptimizer = "sgd"  # adam resets its moments every round, kept-adam keeps them
-    server_optimizer: ServerOptimizers = "adam"  # takes the mean update as a gradient; plain: as the step itself
-    server_rate: float = 0.03  # learning rate of the server optimizer; plain with 1 is FedAvg and the paper
+    client_optimizer: ClientOptimizer = derived("sgd")  # adam resets its moments every round, kept-adam keeps them
+    server_optimizer: ServerOptimizers = derived(
+        "adam"
+    )  # takes the mean update as a gradient; plain: as the step itself
+    server_rate: float = derived(default_server_rate)  # of the server optimizer; plain with 1 is FedAvg and the paper
     server_epsilon: float = EPSILON  # of adam and yogi: added to the root of the second moment
     decay: bool = False  # the server rate falls to zero along half a cosine over all rounds
     participation: float = 1.0  # fraction of homes in a round
@@ -65,12 +76,22 @@ class Federated(GraphMethod):
             h = self.engine().hyperparameters
         except DataError as error:
             raise DataError(f"{self.NAME}: {error}") from None
-        if self.server_optimizer in ("plain", "momentum") and self.server_epsilon != EPSILON:
-            raise DataError(f"{self.NAME}: server_epsilon has no effect with server_optimizer {self.server_optimizer}")
-        if h.control == "gradients" and not h.sends_mean_gradient:
-            raise DataError(
-                f"{self.NAME}: control 'gradients' has an effect only with client Adam and a lambda above 0"
-            )
+        without_effect = {
+            f"server_epsilon has no effect with server_optimizer {self.server_optimizer}; use adam or yogi": (
+                self.server_optimizer in ("plain", "momentum") and self.server_epsilon != EPSILON
+            ),
+            "control 'gradients' has an effect only with client Adam and a lambda above 0": (
+                h.control == "gradients" and not h.sends_mean_gradient
+            ),
+            f"sampling {self.sampling!r} has no effect where all homes take part; set participation or cohort": (
+                self.sampling != "uniform" and self.participation == 1 and not self.cohort
+            ),
+            "predictor_rate and gnn_lambda tell the GNN from the rest, and with hidden 0 there is none; set "
+            "learning_rate and predictor_lambda": not self.hidden and (self.predictor_rate > 0 or h.theta_lambda != 1),
+        }
+        for message, applies in without_effect.items():
+            if applies:
+                raise DataError(f"{self.NAME}: {message}")
 
     def _check_clients(self) -> None:
         for name, known in (("client_optimizer", get_args(ClientOptimizer)), ("control", get_args(Control))):
@@ -182,6 +203,15 @@ SPACE: dict[str, tuple[object, ...]] = {
 }
 
 
+def default_control(method: FedRule | Scaffold) -> Control:
+    """Adam's updates have size 1 whatever the gradient is, so that control parameters made of them dominate it.
+
+    With SGD both are the same.
+    """
+    corrects = getattr(method, "gnn_lambda", 1.0) or getattr(method, "predictor_lambda", 1.0)
+    return "gradients" if corrects and method.client_optimizer != "sgd" else "updates"
+
+
 @register("fedgnn")
 @dataclass(frozen=True)
 class FedGnn(Federated):
@@ -219,9 +249,9 @@ class FedRule(Federated):
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = SPACE | {"gnn_lambda": ("float", 0.0, 1.0)}
     ALGORITHM: ClassVar[str] = "fedrule"
 
-    gnn_lambda: float = 1.0  # strength of the correction of the GNN
-    predictor_lambda: float = 1.0  # and of the predictor; other than 1 every client keeps a whole vector
-    control: Control = "updates"  # control parameters from updates (the paper) or gradients; they differ with Adam
+    gnn_lambda: float = derived(1.0)  # strength of the correction of the GNN
+    predictor_lambda: float = derived(1.0)  # and of the predictor; other than 1 every client keeps a whole vector
+    control: Control = derived(default_control)  # control parameters from updates (the paper) or gradients
 
     def hyperparameters(self) -> Hyperparameters:
         return replace(
@@ -256,7 +286,7 @@ class Scaffold(Federated):
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = SPACE
     ALGORITHM: ClassVar[str] = "scaffold"
 
-    control: Control = "updates"  # control variates from updates (option II) or gradients; they differ with Adam
+    control: Control = derived(default_control)  # control variates from updates (option II) or gradients
 
     def hyperparameters(self) -> Hyperparameters:
         return replace(super().hyperparameters(), control=self.control)

@@ -45,10 +45,11 @@ class FedRank(RankingOptions, Federated):
         "rounds": ("int", 100, 1000),
     }
 
+    SERVER_RATES: ClassVar[dict[str, float]] = Federated.SERVER_RATES | {"adam": 0.005, "yogi": 0.005}
+
     rounds: int = 400
     local_steps: int = 3
     learning_rate: float = 0.03  # of clients; with the server's Adam it only decides how far clients drift apart
-    server_rate: float = 0.005
     decay: bool = True
     cohort: int = 64  # homes in a round
     weighting: Weighting = "roots"  # as homes count in the loss of `graphrank`

@@ -2,8 +2,9 @@
 
 The defaults are the paper's text: hidden 16, a predictor as wide as there are relations, all rules send messages and
 all are targets, beside as many non-rules, with binary cross entropy. The authors' public code has other sizes (preset
-`authors-code`) and draws the non-rules once; the text does not say when, and they are drawn anew every round here. All
-other options are what the paper lacks; each can be switched on alone, which is what the ablations do.
+`authors-code`) and draws the non-rules once; the text does not say when, and they are drawn anew every round here. The
+paper's rates are those of preset `paper`. All other options are what the paper lacks; each can be switched on alone,
+which is what the ablations do. An option that has no effect beside the others is refused.
 
 Edge cases:
 
@@ -35,7 +36,7 @@ from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
 from fedrule.network.encoders import Parameters, Sizes
 from fedrule.network.network import Network
-from fedrule.network.options import PRESETS, ModelOptions, Supports, needs_defaults
+from fedrule.network.options import ModelOptions, Supports, derived, needs_defaults
 from fedrule.network.score import GraphModel, Scorer
 from fedrule.network.terms import Context, CountBias, EvidenceNetwork, LearnedBias, ScoreTerm
 from fedrule.training.examples import Examples, NonRules, SamplingOptions, n_non_rules
@@ -59,7 +60,7 @@ class GraphMethod(ModelOptions):
     candidates: int = 0  # non-rules of each home instead of `per_rule`, the list that ranking is about; 0: by rule
     draws: int = 0  # draws of non-rules and hidden rules that rounds take turns with; 1: authors' code; 0: ever new
     hidden_rules: float = 0.0  # probability that an automation is a target and sends no messages; 0: all are and all do
-    rounds: int = 100  # passes over all homes
+    rounds: int = derived(100)  # passes over all homes
     validation: float = 0.0  # share of each home's rules for validation; they are not trained on
     patience: int = 0  # rounds without a better validation loss before it stops and returns to the best; 0: never
 
@@ -67,9 +68,7 @@ class GraphMethod(ModelOptions):
         for name, hint in get_type_hints(GraphMethod).items():
             if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
                 raise unknown(f"{name} of {self.NAME}", getattr(self, name), get_args(hint))
-        for name, value in PRESETS[self.preset]._asdict().items():
-            if getattr(self, name) == -1:  # stored in full: the parameters are the key of a result
-                object.__setattr__(self, name, value)
+        self.complete()
         check_range(self.NAME, self, "at least 1", "rounds", "per_rule")
         check_range(self.NAME, self, "at least 0", "candidates", "context", "draws", "evidence", "patience")
         check_range(self.NAME, self, "in [0, 1)", "dropout", "hidden_rules", "validation")
@@ -79,6 +78,10 @@ class GraphMethod(ModelOptions):
             raise DataError(f"{self.NAME}: draws {self.draws}, but what is hard changes with the model; set draws to 0")
         if self.hidden_rules and self.draws == 1:
             raise DataError(f"{self.NAME}: with draws 1 most rules are never hidden, nor targets; use 0 or e.g. 10")
+        if self.candidates and self.per_rule != 1:
+            raise DataError(f"{self.NAME}: give per_rule ({self.per_rule}) or candidates ({self.candidates}), not both")
+        if self.dropout and not (self.hidden or self.evidence):
+            raise DataError(f"{self.NAME}: dropout {self.dropout} has no effect without a network and evidence; set 0")
         if not self.hidden:
             if not (self.context or self.evidence or self.bias != "none"):
                 raise DataError(f"{self.NAME}: without a network (hidden 0) set bias, context or evidence")

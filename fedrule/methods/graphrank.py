@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from baselines.registry import register
+from datasets.common.errors import DataError
 from fedrule.methods.graph_method import GraphMethod, Objectives
 from fedrule.methods.graphrule import GraphRule
+from fedrule.network.options import derived
 from fedrule.training.examples import NonRules
 
 
@@ -23,13 +25,19 @@ class RankingOptions(GraphMethod):
     """The options of `graphrank`, and of `fedrank`, which is trained in the homes."""
 
     hidden: int = 0  # no network; 16 is the paper's
-    dropout: float = 0.3  # of the evidence network; 200 homes are few
+    dropout: float = derived(lambda self: 0.3 if self.hidden or self.evidence else 0.0)  # 200 homes are few
     objective: Objectives = "ranking"
     non_rules: NonRules = "feasible"
     candidates: int = 300  # of up to 100,000 that a large home has
     draws: int = 8  # evidence is costly to compute, so each draw is used several times
     hidden_rules: float = 0.3
     evidence: int = 64
+
+    def __post_init__(self) -> None:
+        if self.preset != "paper-text":
+            message = f"{self.NAME}: preset {self.preset!r} is for the paper's methods, e.g. graphrule and fedrule"
+            raise DataError(f"{message}; set single options of {self.NAME}")
+        super().__post_init__()
 
 
 @register("graphrank")

@@ -16,9 +16,11 @@ from torch import Tensor
 
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
+from datasets.common.errors import DataError
 from datasets.homes import Homes, Rules
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.network.encoders import Parameters
+from fedrule.network.options import derived
 from fedrule.network.score import GraphModel
 from fedrule.training.examples import Examples, ExampleSampler
 from fedrule.training.loop import Schedule, WarmStart, optimize
@@ -40,7 +42,7 @@ class GraphRule(GraphMethod):
     }
 
     homes_per_draw: int = 0  # most homes in one draw of examples, others in each: bounds time and memory; 0: all
-    learning_rate: float = 0.01  # of Adam; the paper has 0.1, with which its sizes do worse: docs/graph.md
+    learning_rate: float = derived(0.01)  # of Adam; the paper has 0.1, with which its sizes do worse: docs/graph.md
     decay: bool = False  # the learning rate falls to zero along half a cosine over all steps
     weight_decay: float = 0.0  # of Adam: pull of all parameters towards zero
     batch_size: int = 0  # homes in one step; 0: all in one batch
@@ -49,6 +51,10 @@ class GraphRule(GraphMethod):
         super().__post_init__()
         check_range(self.NAME, self, "at least 0", "homes_per_draw", "batch_size", "weight_decay")
         check_range(self.NAME, self, "above 0", "learning_rate")
+        if self.homes_per_draw and self.draws == 1:
+            raise DataError(
+                f"{self.NAME}: with draws 1 only {self.homes_per_draw} homes (homes_per_draw) would be used"
+            )
 
     def fit(
         self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore, warm_start: WarmStart | None = None

@@ -156,8 +156,11 @@ def align_vocabulary(card: Card, homes: Homes) -> Homes:
 
 
 def training_options(saved: SavedModel, options: Mapping[str, object]) -> dict[str, object]:
-    """The options of a model with these changed; options that its parameters depend on cannot change."""
-    card = saved.card
+    """The options of a model with these changed; options that its parameters depend on cannot change.
+
+    Options that have their default are left out: they may follow from one that changes.
+    """
+    card, usual = saved.card, graph_method(saved.card.method, {})
     fixed = parameters_depend_on()
     for name in fixed:
         if name in options and options[name] != card.options[name]:
@@ -167,6 +170,7 @@ def training_options(saved: SavedModel, options: Mapping[str, object]) -> dict[s
             )
     width = saved.weights["phi.relation"].shape[1] if "phi.relation" in saved.weights else 0
     kept = card.options | ({"predictor_hidden": width} if width else {})  # 0 would mean: as many as relations
+    kept = {name: value for name, value in kept.items() if name in fixed or value != getattr(usual, name)}
     return kept | {name: value for name, value in options.items() if name not in fixed}
 
 

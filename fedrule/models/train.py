@@ -181,7 +181,7 @@ def _build(
     built = graph_method(name, full | {"validation": 0.0, "patience": 0})
     rate = next((rate for rate in RATES if hasattr(built, rate)), None)
     if earlier is not None and len(earlier.card.trainings) == 1 and rate is not None and rate not in options:
-        full[rate] = earlier.card.options[rate] * CONTINUED_RATE
+        full[rate] = getattr(built, rate) * CONTINUED_RATE
     if patience is None:
         # A rate that decays to zero does its best work at the end: never stop it early, but keep the best round.
         patience = built.rounds if getattr(built, "decay", False) else PATIENCE

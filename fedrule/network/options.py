@@ -1,17 +1,19 @@
 """The options that decide what a graph model is, and what supports which of them; imports no torch.
 
 The one place where a model option is declared. Its metadata says how the rest of the code treats it; whoever needs to
-know asks `parameters_depend_on` or `needs_defaults`.
+know asks `parameters_depend_on` or `needs_defaults`. Also the presets, and how options that are not given follow from
+them and from each other (`derived`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Flag, auto
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Encoders: TypeAlias = Literal["sage", "gcn", "gat"]
-Presets: TypeAlias = Literal["paper-text", "authors-code"]
+Presets: TypeAlias = Literal["paper-text", "authors-code", "paper"]
 Biases: TypeAlias = Literal["none", "learned", "counts"]
 Direction: TypeAlias = Literal["in", "out", "both", "none"]
 Messages: TypeAlias = Literal["type", "relation"]
@@ -29,15 +31,18 @@ class Supports(Flag):
     NUMPY = auto()  # inference without torch, fedrule/inference/network.py
 
 
-class Preset(NamedTuple):
-    """Sizes that the authors published."""
-
-    hidden: int
-    predictor_hidden: int  # 0: as many as relations
-    dropout: float
-
-
-PRESETS = {"paper-text": Preset(16, 0, 0.0), "authors-code": Preset(32, 32, 0.5)}
+# What the authors published: the sizes of the text and of the public code, and the text's way of training (section
+# 4.2). It does not say where Adam runs and whether its moments are kept: `paper` is the reading in which the paper's
+# results come out (docs/federated.md), Adam in the homes with moments that are kept, and a server that averages.
+SIZES: dict[str, object] = {"hidden": 16, "predictor_hidden": 0, "dropout": 0.0}
+PRESETS: dict[str, dict[str, object]] = {
+    "paper-text": SIZES,
+    "authors-code": {"hidden": 32, "predictor_hidden": 32, "dropout": 0.5},
+    "paper": SIZES
+    | {"rounds": 100, "learning_rate": 0.1}
+    | {"local_steps": 3, "client_optimizer": "kept-adam", "server_optimizer": "plain"}  # of federated methods
+    | {"gnn_lambda": 1.0, "predictor_lambda": 1.0},
+}
 
 # What an option's metadata may say: what supports it, and whether the model's parameters depend on it.
 ALWAYS = {"supports": Supports.NO_NETWORK | Supports.NUMPY, "parameters": True}
@@ -47,23 +52,39 @@ NUMPY_NETWORK = {"supports": Supports.NUMPY, "parameters": True}
 TERM = {"supports": Supports.NO_NETWORK, "parameters": True}
 
 
+def derived(default: object, metadata: Mapping[str, object] | None = None) -> Any:
+    """A dataclass field that, unless given, follows from the preset, or is `default`: a value, or a function of `self`.
+
+    The function may use options that are declared before this one.
+    """
+    return field(default=None, metadata={**(metadata or {}), "default": default})
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """What the score is made of: by default Algorithm 1 and the paper's predictor."""
 
-    preset: Presets = field(default="paper-text", metadata=ALWAYS)  # published sizes of the next three
-    hidden: int = field(default=-1, metadata=ALWAYS)  # size of hidden states and embeddings; 0: no network; -1: preset
-    predictor_hidden: int = field(default=-1, metadata=ALWAYS)  # units in the predictor; 0: as many as relations
-    dropout: float = field(default=-1.0, metadata=TRAINING)  # of hidden states, of the encoder and of `evidence`
+    preset: Presets = field(default="paper-text", metadata=ALWAYS)  # published sizes; paper: and its way of training
+    hidden: int = derived(16, ALWAYS)  # size of hidden states and embeddings; 0: no network
+    predictor_hidden: int = derived(0, NUMPY_NETWORK)  # units in the predictor; 0: as many as relations
+    dropout: float = derived(0.0, TRAINING)  # of hidden states, of the encoder and of `evidence`
     encoder: Encoders = field(default="sage", metadata=NETWORK)  # the paper chose sage over gcn and gat
     self_loops: bool = field(default=False, metadata=NETWORK)  # gcn, gat: a device receives its own message too
     heads: int = field(default=1, metadata=NETWORK)  # gat: attention heads
-    direction: Direction = field(default="in", metadata=ALWAYS)  # messages to actions (in), triggers (out), both, none
+    direction: Direction = field(default="in", metadata=NUMPY_NETWORK)  # to actions (in), triggers (out), both, none
     messages: Messages = field(default="type", metadata=NUMPY_NETWORK)  # the neighbour's state, or also the relation
     node_embedding: int = field(default=0, metadata=NETWORK)  # size of an embedding that numbers devices of one type
     bias: Biases = field(default="none", metadata=TERM)  # of each (type, relation, type): learned, or from counts
     context: int = field(default=0, metadata=TERM)  # size of a vector of all that the home has and owns; 0: none
     evidence: int = field(default=0, metadata=TERM)  # hidden units of a network on plain graph features; 0: none
+
+    def complete(self) -> None:
+        """Fill in what was not given. It is stored in full, since the parameters are the key of a result."""
+        preset = PRESETS[self.preset]
+        for each in fields(self):
+            if getattr(self, each.name) is None and "default" in each.metadata:
+                value = preset.get(each.name, each.metadata["default"])
+                object.__setattr__(self, each.name, value(self) if callable(value) else value)
 
 
 def parameters_depend_on() -> list[str]:
@@ -73,4 +94,5 @@ def parameters_depend_on() -> list[str]:
 
 def needs_defaults(supports: Supports) -> dict[str, object]:
     """The options that must keep their default, and that default, where only what `supports` says is handled."""
-    return {each.name: each.default for each in fields(ModelOptions) if supports not in each.metadata["supports"]}
+    handled = (each for each in fields(ModelOptions) if supports not in each.metadata["supports"])
+    return {each.name: each.metadata.get("default", each.default) for each in handled}

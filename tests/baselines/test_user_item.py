@@ -323,7 +323,9 @@ def test_devices_of_one_type_share_their_score(method, mf):
         ("ease", {"ownership": -0.5}, r"ownership must be in \[0, 1\], got -0.5"),
         ("mf", {"solver": "asl"}, "did you mean 'als'"),
         ("mf", {"factors": -1}, "factors must be at least 0, got -1"),
-        ("mf", {"alpha": 0.0}, "alpha must be above 0, got 0.0"),
+        ("mf", {"alpha": -1.0}, "alpha must be at least 0, got -1.0"),
+        ("mf", {"solver": "bpr", "alpha": 4.0}, "mf: solver bpr has no alpha, got 4.0; leave it out"),
+        ("mf", {"learning_rate": 0.1}, "mf: solver als has no learning_rate, got 0.1; leave it out"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(name, parameters, words):

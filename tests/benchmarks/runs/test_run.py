@@ -120,6 +120,37 @@ def test_defaults_of_another_type_than_declared_have_one_key_everywhere(tmp_path
     assert result.key.hash == asked.keys(result.key.fingerprint)["ranking"].hash
 
 
+@pytest.mark.parametrize(
+    ("method", "given", "named"),
+    [
+        ("fedrule", {}, {}),
+        ("fedrule", {"preset": "paper"}, {"preset": "paper"}),
+        ("fedrule", {"server_optimizer": "plain", "server_rate": 1.0}, {"server_optimizer": "plain"}),
+        (
+            "fedrule",
+            {"server_optimizer": "plain", "server_rate": 0.03},
+            {"server_optimizer": "plain", "server_rate": 0.03},
+        ),
+        ("mf", {"solver": "bpr", "iterations": 80}, {"solver": "bpr"}),
+    ],
+)
+def test_a_run_is_named_by_what_was_chosen_and_not_by_what_follows_from_it(method, given, named):
+    for package in ("torch_geometric", "numba", "implicit"):
+        pytest.importorskip(package)
+    homes = make_source("wyze-synthetic", **HOMES)
+    asked = make_experiment(method, homes, parameters=given, options={})
+    assert asked.overrides.parameters == named
+    again = make_experiment(method, homes, parameters=named, options={})
+    assert (again, again.parameters.keys()) == (asked, asked.parameters.keys())  # the key has all of them
+
+
+def test_an_option_that_overrides_a_preset_is_named_also_where_it_is_the_default():
+    pytest.importorskip("torch_geometric")
+    given = {"preset": "paper", "server_optimizer": "adam"}
+    asked = make_experiment("fedgnn", make_source("wyze-synthetic", **HOMES), parameters=given, options={})
+    assert asked.overrides.parameters == given
+
+
 def test_defaults_of_data_and_splits_are_of_their_type(monkeypatch):
     def careless(homes, *, seed=0, fraction: float = 1, validation=False): ...
 

@@ -348,6 +348,23 @@ def test_wrong_options_are_named_with_the_method(method, wrong, message):
         ("fedgnn", {"learning_rate": float("inf")}, "fedgnn: learning_rate must be non-negative and finite, got inf"),
         ("fedrule", {"control": "update"}, r"unknown value of fedrule.control 'update'; did you mean 'updates'\?"),
         ("fedprox", {"proximal": 0.0}, r"fedprox: proximal must be above 0, got 0\.0"),
+        ("fedgnn", {"sampling": "poisson"}, "fedgnn: sampling 'poisson' has no effect where all homes take part; set"),
+        (
+            "fedrule",
+            {"hidden": 0, "bias": "learned", "gnn_lambda": 0.5},
+            "fedrule: predictor_rate and gnn_lambda tell the GNN from the rest, and with hidden 0 there is none",
+        ),
+        (
+            "scaffold",
+            {"hidden": 0, "bias": "learned", "predictor_rate": 0.5},
+            "with hidden 0 there is none; set learning",
+        ),
+        (
+            "fedrank",
+            {"preset": "paper"},
+            "fedrank: preset 'paper' is for the paper's methods, e.g. graphrule",
+        ),
+        ("graphrank", {"preset": "authors-code"}, "graphrank: preset 'authors-code' is for the paper's methods"),
         ("fedgate", {"predictor_rate": 0.2}, r"fedgate: predictor_rate 0\.2 differs from learning_rate; use fedrule"),
         ("scaffold", {"control": "gradient"}, r"scaffold.control 'gradient'; did you mean 'gradients'\?"),
     ],

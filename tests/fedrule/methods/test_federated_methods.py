@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -50,6 +51,46 @@ OPTIONS = {
     "fedgate": {"server_optimizer": "momentum", "server_rate": 0.3, "drop_out": 0.3, "late": 0.1, "broken": 0.1},
     "scaffold": {"participation": 0.5, "decay": True, "draws": 4, "predictor_rate": 0.3},
 }
+
+
+@pytest.mark.parametrize(("server", "rate"), [("plain", 1.0), ("momentum", 0.1), ("adam", 0.03), ("yogi", 0.03)])
+def test_the_default_rate_of_a_server_is_that_of_its_optimizer(server, rate):
+    assert build("fedrule", server_optimizer=server).server_rate == rate
+    assert build("fedrule", server_optimizer=server, server_rate=0.5).server_rate == 0.5
+    ours = {"adam": 0.005, "yogi": 0.005}
+    assert build("fedrank", server_optimizer=server).server_rate == ours.get(server, rate)
+
+
+# Section 4.2 and Algorithm 2: "Adam, learning rate of 0.1, 100 training rounds, 3 local steps, lambda = 1", hidden 16,
+# as many units as relations, and the server adds the mean update to the model.
+PAPER = {"hidden": 16, "predictor_hidden": 0, "dropout": 0.0, "rounds": 100, "local_steps": 3, "learning_rate": 0.1}
+PAPER |= {"client_optimizer": "kept-adam", "server_optimizer": "plain", "server_rate": 1.0, "participation": 1.0}
+PAPER |= {"decay": False, "weighting": "clients", "objective": "bce", "non_rules": "paper", "draws": 0}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_preset_paper_is_all_of_the_papers_setting(method):
+    own = {"gnn_lambda": 1.0, "predictor_lambda": 1.0} if method == "fedrule" else {}
+    control = {"control": "gradients"} if method in ("fedrule", "scaffold") else {}
+    built = asdict(build(method, preset="paper"))
+    assert {name: built[name] for name in PAPER | own | control} == PAPER | own | control
+    assert built == asdict(build(method, **built))  # what a result or a card stores builds the same again
+
+
+def test_single_options_override_a_preset_and_what_follows_from_them_is_completed():
+    assert build("fedrule", preset="paper", learning_rate=0.02).learning_rate == 0.02
+    assert build("fedrule", preset="paper", server_optimizer="adam").server_rate == 0.03
+    assert build("fedrule", preset="paper", client_optimizer="sgd").control == "updates"
+    assert build("fedrule", preset="paper", control="updates").control == "updates"
+    assert build("fedrule", preset="paper", gnn_lambda=0.0, predictor_lambda=0.0).control == "updates"
+    assert build("scaffold", client_optimizer="adam").control == "gradients"
+
+
+@pytest.mark.parametrize("method", ["fedgnn", "fedrule"])
+def test_a_preset_fits_as_its_options_spelled_out(method):
+    spelled = {name: PAPER[name] for name in ("learning_rate", "client_optimizer", "server_optimizer")}
+    assert scores(fitted(method, preset="paper")).tobytes() == scores(fitted(method, **spelled)).tobytes()
+    assert scores(fitted(method, preset="paper")).tobytes() != scores(fitted(method)).tobytes()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -40,6 +40,8 @@ def test_presets_are_the_sizes_of_the_text_and_of_the_code_and_each_can_be_chang
     assert (text.hidden, text.predictor_hidden, text.dropout) == (16, 0, 0.0)
     assert (code.hidden, code.predictor_hidden, code.dropout) == (32, 32, 0.5)
     assert build("graphrule", preset="authors-code", dropout=0.0).dropout == 0.0
+    paper = build("graphrule", preset="paper")  # its sizes and its rate
+    assert replace(paper, preset="paper-text") == build("graphrule", learning_rate=0.1)
     relations = len(PLANTED.relations)
     assert fitted(hidden=3).parameters["phi.relation"].shape == (relations, relations)
     assert fitted().parameters["phi.relation"].shape == (relations, 16)  # no fewer than the hidden state
@@ -108,7 +110,7 @@ def test_a_model_that_was_never_asked_about_what_nobody_has_does_not_answer_for_
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"preset": "paper"}, r"unknown value of graphrule.preset 'paper'; did you mean 'paper-text'\?"),
+        ({"preset": "paper-txt"}, r"unknown value of graphrule.preset 'paper-txt'; did you mean 'paper-text'\?"),
         ({"encoder": "sgae"}, r"unknown value of graphrule.encoder 'sgae'; did you mean 'sage'\?"),
         ({"rounds": 0}, "graphrule: rounds must be at least 1, got 0"),
         ({"hidden": -2}, "hidden must be at least 1, got -2"),
@@ -130,6 +132,17 @@ def test_a_model_that_was_never_asked_about_what_nobody_has_does_not_answer_for_
         ),
         ({"encoder": "gcn", "direction": "none"}, "encoder 'gcn': direction 'none' leaves a device no state"),
         ({"messages": "relation", "direction": "none"}, "messages 'relation': direction 'none' sends none"),
+        ({"per_rule": 2, "candidates": 5}, r"graphrule: give per_rule \(2\) or candidates \(5\), not both"),
+        (
+            {"draws": 1, "homes_per_draw": 9},
+            r"graphrule: with draws 1 only 9 homes \(homes_per_draw\) would be used",
+        ),
+        (
+            {"hidden": 0, "bias": "learned", "dropout": 0.1},
+            "graphrule: dropout 0.1 has no effect without",
+        ),
+        ({"hidden": 0, "bias": "learned", "predictor_hidden": 8}, "predictor_hidden is an option of the network"),
+        ({"hidden": 0, "bias": "learned", "direction": "out"}, "graphrule: direction is an option of the network"),
         ({"patience": 5}, r"graphrule: patience 5 needs a validation loss; set validation, e\.g\. 0\.1"),
     ],
 )

@@ -189,6 +189,14 @@ def test_the_predictor_stays_as_wide_as_it_was():
     assert (saved.card.options["predictor_hidden"], training_options(saved, {})["predictor_hidden"]) == (0, width)
 
 
+def test_an_option_that_follows_from_one_that_changes_changes_with_it():
+    saved = fedrule.train(EARLIER, "fedrule", options={"rounds": 2, "weighting": "rules"}, test=0.4)
+    model = fedrule.train(NEW, continue_from=saved, options={"server_optimizer": "plain"}, test=0.4)
+    # A tenth of the default rate of that optimizer, 1, and not of the earlier one.
+    assert (saved.card.options["server_rate"], model.card.options["server_rate"]) == (0.03, 0.1)
+    assert (model.card.options["rounds"], model.card.options["weighting"]) == (2, "rules")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
