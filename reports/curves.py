@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--data", metavar="NAME", help="this data set only, with all of its options")
     add("--methods", type=_names, default=[], metavar="A,B", help="all lines of these methods only")
     line = (
-        "this line only, as the leaderboard names it, e.g. 'fedrule (server_optimizer=plain, server_rate=1.0)'; may be "
+        "this line only, as the leaderboard names it, e.g. 'fedrule (preset=paper)'; may be "
         "repeated. A bare method name is the line with its defaults. Lines are added to those of --methods"
     )
     add("--line", action="append", default=[], metavar="LABEL", help=line)

@@ -74,7 +74,7 @@ def test_with_equal_rates_fedrule_is_fedgate():
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "kept-adam"])
 def test_with_lambda_zero_fedrule_is_fedgnn(optimizer):
     off = {"gnn_lambda": 0.0, "predictor_lambda": 0.0}
-    options = {"client_optimizer": optimizer, "participation": 0.5, "predictor_rate": 0.2}
+    options = {"client_optimizer": optimizer, "participation": 0.5, "learning_rate": 0.1, "predictor_rate": 0.2}
     assert scores("fedrule", **off, **options) == scores("fedgnn", **options)
     assert scores("fedrule", **options) != scores("fedgnn", **options)
 

@@ -66,6 +66,32 @@ def test_whatever_the_server_does_with_updates(name, server, rate):
     np.testing.assert_allclose(state.model, 0.8, atol=1e-3)
 
 
+# Two clients pull a model equally far in opposite directions, so that it stays. With c = eta a and 3 local steps the
+# corrected gradients g_t - delta of a client are (1 - c)^t times the first, and their mean is m = 1 - c + c^2 / 3 times
+# it. Hence delta <- m g_0 + (1 - m) delta, which grows without end where |c - c^2 / 3| > 1, that is where
+# c > (3 + sqrt(21)) / 2 = 3.79. Factors: c = 3.7: 3.7 - 13.69 / 3 = -0.863; c = 3.9: 3.9 - 15.21 / 3 = -1.17.
+
+
+@pytest.mark.parametrize("algorithm", ["fedrule", "fedgate", "scaffold"])
+@pytest.mark.parametrize(("curvature", "factor"), [(37.0, -0.863), (39.0, -1.17)])
+def test_a_correction_grows_from_round_to_round_where_rate_times_curvature_is_too_high(algorithm, curvature, factor):
+    apart = Valleys.of([curvature, curvature], [1, -1])
+
+    def strayed(rounds: int) -> np.ndarray:  # delta of the first client, from where it would come to rest
+        state, _ = descended(Engine(Hyperparameters(3, algorithm=algorithm)), apart, rounds)
+        np.testing.assert_allclose(state.model, 0, atol=1e-3)
+        delta = state.clients.own.dense[0] - state.shared[-1, : LAYOUT.n_dense]
+        return delta + curvature  # g_0 = a (0 - 1)
+
+    np.testing.assert_allclose(strayed(10) / strayed(9), factor, atol=2e-3)
+
+
+def test_without_a_correction_nothing_is_carried_into_the_next_round():
+    apart = Valleys.of([39.0, 39.0], [1, -1])
+    state, _ = descended(Engine(Hyperparameters(3)), apart, 100)
+    np.testing.assert_allclose(state.model, 0, atol=1e-3)
+
+
 def test_control_parameters_end_as_the_gradients_at_the_optimum():
     # a (0.8 - b) = 0.8 and 4 (0.8 - 1) = -0.8; lambda delta_k is that, and the server's share of it is 0.
     for options in ({"algorithm": "scaffold"}, {"algorithm": "fedrule", "theta_lambda": 0.5, "phi_lambda": 0.5}):
