@@ -136,9 +136,9 @@ def check_method(method: str | Method) -> list[str]:
 
 
 def _is_its_parameters(method: Method) -> Findings:
-    """A method is a frozen dataclass of its hyper-parameters."""
+    """A method is a frozen dataclass of its hyperparameters."""
     if not (dataclasses.is_dataclass(method) and type(method).__dataclass_params__.frozen):
-        yield f"{type(method).__name__} is not a frozen dataclass of its hyper-parameters"
+        yield f"{type(method).__name__} is not a frozen dataclass of its hyperparameters"
         return
     known = {field.name for field in dataclasses.fields(method)}
     for name, (kind, *bounds) in getattr(type(method), "SPACE", {}).items():

@@ -1,6 +1,6 @@
 """The methods by name.
 
-A method is a frozen dataclass of hyper-parameters under `@register("name")`. Files in baselines/ and fedrule/methods/
+A method is a frozen dataclass of hyperparameters under `@register("name")`. Files in baselines/ and fedrule/methods/
 are found by reading their decorators, so that listing imports nothing and a missing optional package is a line in the
 list and not an import error. A module outside joins by being imported (`--import my_module`), or through an entry point
 of the group "fedrule.methods".
@@ -146,7 +146,7 @@ _METHODS: dict[str, type[Method]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One hyper-parameter of a method, as `show` prints it."""
+    """One hyperparameter of a method, as `show` prints it."""
 
     name: str
     type: str
@@ -159,7 +159,7 @@ def register(name: str) -> Callable[[M], M]:
 
     def add(method: M) -> M:
         if not (dataclasses.is_dataclass(method) and method.__dataclass_params__.frozen):
-            raise TypeError(f"method {name!r}: {method.__name__} must be a frozen dataclass of its hyper-parameters")
+            raise TypeError(f"method {name!r}: {method.__name__} must be a frozen dataclass of its hyperparameters")
         known = _METHODS.get(name)
         if known is not None and (known.__module__, known.__qualname__) != (method.__module__, method.__qualname__):
             raise TypeError(f"method {name!r} is registered twice: {known.__module__} and {method.__module__}")
@@ -193,7 +193,7 @@ def get(name: str) -> type[Method]:
 
 
 def build(name: str, **parameters: object) -> Method:
-    """A method with these hyper-parameters and its defaults for the rest."""
+    """A method with these hyperparameters and its defaults for the rest."""
     method = get(name)
     return method(**read_options(method, parameters, where=name))
 
@@ -206,7 +206,7 @@ def missing_extra(name: str) -> str:
 
 
 def parameters(name: str) -> list[Parameter]:
-    """The hyper-parameters of a method with type, default and meaning (the comment on its line in the source)."""
+    """The hyperparameters of a method with type, default and meaning (the comment on its line in the source)."""
     method = get(name)
     comments = _field_comments(method)
     hints = get_type_hints(method)

@@ -1,4 +1,4 @@
-"""Choose hyper-parameters on validation data, with the same number of trials for every method.
+"""Choose hyperparameters on validation data, with the same number of trials for every method.
 
 A method says in its class attribute SPACE what may be varied:
 
@@ -57,7 +57,7 @@ Parameters: TypeAlias = dict[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class StudyResult:
     """A finished study."""
 
     method: str
@@ -113,7 +113,7 @@ class Study:
         return as_json({**own, "space": self.space(), "defaults": defaults, "data": homes, "metric": METRIC}, "study")
 
 
-def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Tuned:
+def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> StudyResult:
     """Run, or resume, a study of this many trials."""
     if importlib.util.find_spec("optuna") is None:
         raise DataError('tuning needs the extra tune: pip install "fedrule[tune]"')
@@ -158,7 +158,7 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Tun
             asked = chooser.ask()
             value = measured({name: _choose(asked, name, entry) for name, entry in space.items()}).value
             chooser.tell(asked, value, state=None if value is not None else optuna.trial.TrialState.FAIL)
-    return Tuned(study.method, done, path)
+    return StudyResult(study.method, done, path)
 
 
 def run_command(method: str, parameters: Mapping[str, object], *, modules: Sequence[str] = ()) -> str:

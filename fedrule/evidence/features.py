@@ -19,7 +19,7 @@ from baselines.ease import Cooccurrence
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence import counts
-from fedrule.evidence.counts import OF_HOME, REVERSED, HomeFrequencies, Pattern, PatternCounts, Reading
+from fedrule.evidence.counts import OF_HOME, REVERSED, ColumnReader, HomeFrequencies, Pattern, PatternCounts
 
 PATH_NAMES = (
     "by one device",
@@ -139,7 +139,7 @@ class Evidence:
 class _Tables:
     """What features are looked up in, computed once for all candidates of some homes."""
 
-    reading: Reading
+    reader: ColumnReader
     rules: PatternCounts  # of the homes, by OF_HOME
     log_count: Mapping[Pattern, Features]  # by the number of the combination
     own: PatternCounts | None  # of what each home has added to the frequencies
@@ -149,25 +149,23 @@ class _Tables:
 
     @classmethod
     def of(cls, counted: HomeFrequencies, homes: Homes, cell: Array, leave_out: Homes | None) -> _Tables:
-        reading = Reading.of(homes)
-        rules = PatternCounts.of(reading.columns(homes.rules), OF_HOME)
+        reader = ColumnReader.of(homes)
+        rules = PatternCounts.of(reader.columns(homes.rules), OF_HOME)
         log_count = {pattern: np.log1p(rules.count(pattern)).astype(np.float32) for pattern in OF_HOME}
         own = None
         if leave_out is not None:
-            own = PatternCounts.of(
-                reading.columns(leave_out.rules), (("home", *pattern) for pattern in counts.PATTERNS)
-            )
+            own = PatternCounts.of(reader.columns(leave_out.rules), (("home", *pattern) for pattern in counts.PATTERNS))
         log_devices = np.log(np.maximum(np.diff(homes.device_start), 1)).astype(np.float32)
         typed_home = homes.device_home * len(homes.types) + homes.device_type
         _, place, of_type = np.unique(typed_home, return_inverse=True, return_counts=True)
         log_same_type = np.log(of_type).astype(np.float32)[place]
-        frequencies = counted.table(reading, cell, less=0 if own is None else 1)
-        return cls(reading, rules, log_count, own, frequencies, log_devices, log_same_type)
+        frequencies = counted.table(reader, cell, less=0 if own is None else 1)
+        return cls(reader, rules, log_count, own, frequencies, log_devices, log_same_type)
 
     def fill(self, table: Features, candidates: Rules, typed: Array) -> None:
         """The features of some candidates, all but EASE's and the paths."""
-        rows = self.reading.columns(candidates)
-        forth, back = self.rules.find(rows), self.rules.only(REVERSED).find(self.reading.reversed(candidates))
+        rows = self.reader.columns(candidates)
+        forth, back = self.rules.find(rows), self.rules.only(REVERSED).find(self.reader.reversed(candidates))
         column = iter(table.T)
         for pattern in OF_HOME:
             next(column)[:] = self.log_count[pattern][forth[pattern]]

@@ -31,7 +31,7 @@ import numpy as np
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Mask
 from fedrule.federated.optimizers import Moments, Precise, ServerOptimizer
-from fedrule.federated.vectors import Layout, Vector
+from fedrule.federated.vectors import FlatParameters, Vector
 
 if TYPE_CHECKING:
     from fedrule.federated.states import ServerState
@@ -129,7 +129,7 @@ class Hyperparameters:
         used = {FedRule: (self.theta_lambda, self.phi_lambda) != (1, 1), FedProx: self.proximal != 0}
         for kind, is_used in used.items():
             if is_used and not isinstance(ALGORITHMS[self.algorithm], kind):
-                raise DataError(f"{self.algorithm}: lambda and proximal are hyper-parameters of fedrule and fedprox")
+                raise DataError(f"{self.algorithm}: lambda and proximal are hyperparameters of fedrule and fedprox")
 
     @property
     def equations(self) -> FedAvg:
@@ -191,7 +191,7 @@ Gradients: TypeAlias = Callable[[Vector, int], tuple[Precise, Vector]]
 @np.errstate(over="ignore", invalid="ignore")  # updates that are not finite are left out of the sums
 def client_round(
     h: Hyperparameters,
-    layout: Layout,
+    layout: FlatParameters,
     x_0: Vector,
     gradients: Gradients,
     state: ClientState,
@@ -228,7 +228,7 @@ def client_round(
 
 def server_round(
     h: Hyperparameters,
-    layout: Layout,
+    layout: FlatParameters,
     optimizer: ServerOptimizer,
     state: ServerState,
     update: Precise,  # [size]  Delta, the weighted mean of Delta_k over the clients that took part

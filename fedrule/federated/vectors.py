@@ -25,7 +25,7 @@ ROWS, ROWS_BIAS = "phi.relation", "phi.relation_bias"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FlatParameters:
     """Where in the vector each parameter is."""
 
     names: tuple[str, ...]  # of the dense part, in this order
@@ -35,7 +35,7 @@ class Layout:
     row_length: int = 0
 
     @classmethod
-    def of(cls, parameters: Parameters) -> Layout:
+    def of(cls, parameters: Parameters) -> FlatParameters:
         dense = [name for name in parameters if name not in (ROWS, ROWS_BIAS)]
         names = sorted(dense, key=lambda name: not name.startswith("theta."))  # a stable sort
         shapes = tuple(tuple(parameters[name].shape) for name in names)
