@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -23,7 +22,7 @@ from typing import TypeVar, get_type_hints
 
 from baselines.method import Method
 from datasets.common.cli import EXTRAS
-from datasets.common.errors import DataError, unknown
+from datasets.common.errors import DataError, install_hint, unknown
 from datasets.common.options import read_options
 
 METHODS = ("baselines", "fedrule.methods")  # packages that are searched for methods
@@ -107,19 +106,6 @@ def _file_of(module: str, roots: Mapping[str, Path]) -> Path | None:
     return None
 
 
-def code_of(method: type) -> str:
-    """12 hex digits that change with a method's file and with every file of ours that it imports, see `files_of`.
-
-    Empty where there is no such file, as in a notebook.
-    """
-    try:
-        files = files_of(Path(inspect.getfile(method)))
-        content = [part for file in files for part in (file.name.encode(), file.read_bytes())]
-    except (OSError, TypeError, SyntaxError):
-        return ""
-    return hashlib.sha256(b"\0".join(content)).hexdigest()[:12]
-
-
 @cache
 def _imports(source: str, *, for_types: bool = False) -> frozenset[str]:
     """The modules that a file's text imports, at the top or inside a function; names in them that may be modules.
@@ -182,7 +168,7 @@ def get(name: str) -> type[Method]:
             raise unknown("method", name, names())
         extra = missing_extra(name)
         if extra:
-            raise DataError(f'method {name!r} needs the extra {extra}: pip install "fedrule[{extra}]"')
+            raise DataError(f"method {name!r} needs {install_hint(extra)}")
         try:
             importlib.import_module(module)
         except Exception as error:  # a third party's module may raise anything

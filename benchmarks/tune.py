@@ -38,13 +38,13 @@ from benchmarks.results.store import Store
 from benchmarks.runs.experiment import Experiment, Source, make_experiment
 from benchmarks.runs.run import fit
 from datasets.common.environment import commit, versions
-from datasets.common.errors import DataError, unknown
+from datasets.common.errors import DataError, install_hint, unknown
 from datasets.common.files import Json, write_json
 from datasets.common.progress import progress
 from datasets.splits import Split, split
 
 if TYPE_CHECKING:
-    from optuna.trial import Trial as Ask
+    from optuna.trial import Trial as OptunaTrial
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Study:
 def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> StudyResult:
     """Run, or resume, a study of this many trials."""
     if importlib.util.find_spec("optuna") is None:
-        raise DataError('tuning needs the extra tune: pip install "fedrule[tune]"')
+        raise DataError(f"tuning needs {install_hint('tune')}")
     if trials < 1:
         raise DataError(f"--trials must be at least 1, got {trials}")
     import optuna
@@ -150,14 +150,14 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Stu
         first, known = measured({}), _defaults(study, space)
         if first.value is not None and known is not None:
             chooser.enqueue_trial(known)  # so that Optuna learns from it as well
-            asked = chooser.ask()
+            trial = chooser.ask()
             for name, entry in space.items():
-                _choose(asked, name, entry)
-            chooser.tell(asked, first.value)
+                _choose(trial, name, entry)
+            chooser.tell(trial, first.value)
         for _ in range(trials - 1):
-            asked = chooser.ask()
-            value = measured({name: _choose(asked, name, entry) for name, entry in space.items()}).value
-            chooser.tell(asked, value, state=None if value is not None else optuna.trial.TrialState.FAIL)
+            trial = chooser.ask()
+            value = measured({name: _choose(trial, name, entry) for name, entry in space.items()}).value
+            chooser.tell(trial, value, state=None if value is not None else optuna.trial.TrialState.FAIL)
     return StudyResult(study.method, done, path)
 
 
@@ -183,8 +183,7 @@ def _try(study: Study, parameters: Parameters, parts: Mapping[tuple[int, int], S
     error = ""
     try:
         for (s, seed), part in parts.items():
-            asked = study.experiment(study.sources[s], parameters, seed)
-            fitted, _ = fit(asked, part.train)
+            fitted, _ = fit(study.experiment(study.sources[s], parameters, seed), part.train)
             values.append(evaluate(fitted, part, "ranking", part="validation", seed=seed).summary[METRIC])
     except Exception:  # settings that a method cannot work with are a finding too
         error = traceback.format_exc()
@@ -192,15 +191,15 @@ def _try(study: Study, parameters: Parameters, parts: Mapping[tuple[int, int], S
     return Trial(parameters, value, values, time.perf_counter() - begin, error, commit(), versions())
 
 
-def _choose(asked: Ask, name: str, entry: Sequence[object]) -> Json:
+def _choose(trial: OptunaTrial, name: str, entry: Sequence[object]) -> Json:
     kind, *bounds = entry
     if kind == "choice":
         # Optuna compares choices by value; as JSON, lists and None are choices like any other.
-        return json.loads(asked.suggest_categorical(name, [json.dumps(as_json(b, name)) for b in bounds]))  # type: ignore[no-any-return]
+        return json.loads(trial.suggest_categorical(name, [json.dumps(as_json(b, name)) for b in bounds]))  # type: ignore[no-any-return]
     low, high = bounds
     if kind == "int":
-        return asked.suggest_int(name, int(str(low)), int(str(high)))
-    return asked.suggest_float(name, float(str(low)), float(str(high)), log=kind == "log")
+        return trial.suggest_int(name, int(str(low)), int(str(high)))
+    return trial.suggest_float(name, float(str(low)), float(str(high)), log=kind == "log")
 
 
 def _defaults(study: Study, space: Space) -> dict[str, object] | None:

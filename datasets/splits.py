@@ -13,6 +13,7 @@ import numpy as np
 
 from datasets.common.errors import DataError, unknown
 from datasets.common.options import read_options
+from datasets.common.random import Stream, generator
 from datasets.homes import Array, Homes, Mask, Rules
 
 
@@ -149,10 +150,10 @@ def _carve(
         raise DataError(f"{name}: seed must be at least 0, got {seed}")
     if not isinstance(parameters["validation"], bool):
         raise DataError(f"{name}: validation must be True or False, got {parameters['validation']}")
-    rest, test = hide(homes, np.random.default_rng([seed, 0]))
+    rest, test = hide(homes, generator(Stream.HIDE_TEST, seed))
     train, validation = rest, _nothing(rest)
     if parameters["validation"]:
-        train, validation = hide(rest, np.random.default_rng([seed, 1]))
+        train, validation = hide(rest, generator(Stream.HIDE_VALIDATION, seed))
     return Split(name, seed, parameters, train, validation, test, rest, unseen_homes)
 
 

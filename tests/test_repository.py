@@ -125,6 +125,6 @@ def test_ci_runs_the_test_command_of_the_readme_word_for_word():
 def test_every_dependency_is_pinned_exactly():
     pinned = set(re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "constraints.txt").read_text(), flags=re.MULTILINE))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    asked = chain(project["dependencies"], *project["optional-dependencies"].values())
-    names = {re.split(r"[<>=\[;]", requirement)[0] for requirement in asked}
+    requirements = chain(project["dependencies"], *project["optional-dependencies"].values())
+    names = {re.split(r"[<>=\[;]", requirement)[0] for requirement in requirements}
     assert names <= pinned, names - pinned

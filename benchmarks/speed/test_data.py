@@ -1,4 +1,4 @@
-"""Making up, reading and splitting homes and drawing negatives, up to published sizes, against plain loops.
+"""Generating, reading and splitting homes and drawing negatives, up to published sizes, against plain loops.
 
 Every loop is measured in the same run, on a sample.
 """
@@ -30,8 +30,8 @@ from datasets.valid import ValidRules
 ROUNDS = 3  # of either, the fastest counts
 SAMPLE = 2_000  # homes that the loops make or go through
 ROWS = {"smoke": 4_000, "default": 20_000, "paper": 40_000}  # that the loop reads, devices and rules mixed as in all
-# Presets and how many of their homes are made up; None is all of them.
-MADE_UP: dict[str, tuple[tuple[str, int | None], ...]] = {
+# Presets and how many of their homes are generated; None is all of them.
+GENERATED: dict[str, tuple[tuple[str, int | None], ...]] = {
     "smoke": (("paper", 10_000),),
     "default": (("paper", None), ("public", 50_000)),
     "paper": (("paper", None), ("public", None)),
@@ -45,18 +45,18 @@ Rule = tuple[int, int, int]  # trigger, action, relation
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     scale = metafunc.config.getoption("scale")
     if "name" in metafunc.fixturenames:
-        metafunc.parametrize(("name", "n_homes"), MADE_UP[scale])
+        metafunc.parametrize(("name", "n_homes"), GENERATED[scale])
     elif "n_homes" in metafunc.fixturenames:
         metafunc.parametrize("n_homes", [READ[scale]])
 
 
 def test_generate(benchmark: BenchmarkFixture, peak: Peak, name: str, n_homes: int | None) -> None:
-    asked = {"preset": name, "homes": n_homes}
-    homes: Homes = benchmark.pedantic(datasets.load, args=("wyze-synthetic",), kwargs=asked, rounds=ROUNDS)
+    options = {"preset": name, "homes": n_homes}
+    homes: Homes = benchmark.pedantic(datasets.load, args=("wyze-synthetic",), kwargs=options, rounds=ROUNDS)
     preset = PRESETS[name]
     offered = catalogue(preset.types, preset.n_relations, preset.n_typed, every_feature=preset.seen_often > 0)
     reference = seconds(lambda: home_by_home(preset, offered, SAMPLE), repeats=ROUNDS) / SAMPLE
-    program = f"import datasets\ndatasets.load('wyze-synthetic', **{asked})"
+    program = f"import datasets\ndatasets.load('wyze-synthetic', **{options})"
     note_ratio(benchmark, homes.n_homes, reference, **peak(program))
 
 

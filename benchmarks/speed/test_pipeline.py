@@ -15,6 +15,7 @@ import datasets
 from benchmarks.conftest import Peak
 from benchmarks.speed.measure import note_ratio, seconds
 from benchmarks.speed.postgres_server import MISSING, programs, running
+from datasets.common.errors import install_hint
 from datasets.homes import Homes, Relation, Rules
 
 if TYPE_CHECKING:
@@ -45,13 +46,13 @@ def homes(scale: str) -> Homes:
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, homes: Homes) -> Iterator[str]:
     """Both tables in one database, rows in random order and without any index."""
-    pytest.importorskip("sqlalchemy", reason='needs the extra pipeline: pip install "fedrule[pipeline]"')
+    pytest.importorskip("sqlalchemy", reason=f"needs {install_hint('pipeline')}")
     if request.param == "sqlite":
         path = str(tmp_path_factory.mktemp("pipeline") / "homes.db")
         fill(path, homes)
         yield path
         return
-    pytest.importorskip("psycopg", reason='needs the extra pipeline: pip install "fedrule[pipeline]"')
+    pytest.importorskip("psycopg", reason=f"needs {install_hint('pipeline')}")
     if programs() is None:
         pytest.skip(MISSING)
     with running() as server:

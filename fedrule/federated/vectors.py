@@ -89,7 +89,7 @@ def zeros(shape: int | Sequence[int]) -> Vector:
 # threads. Multiples of 2^-30 (about 1e-9) add up exactly in float64 as long as no sum passes 2^22, four million;
 # addends are rounded to them first. Secure aggregation works on such numbers too (Bonawitz et al. 2017).
 STEP = 2.0**-30
-ROUND = 1.5 * 2.0**22  # the last bit of a float64 of this size is STEP: adding it rounds to a multiple of STEP
+ROUND = 1.5 * 2.0**52 * STEP  # the last bit of a float64 of this size is STEP: adding it rounds to a multiple of STEP
 LARGEST = 2.0**22  # larger sums are rounded
 
 

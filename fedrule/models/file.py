@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, install_hint
 from datasets.common.files import atomic_file
 from datasets.homes import Mask, frozen
 from datasets.valid import ValidRules
@@ -206,4 +206,4 @@ def _safetensors() -> ModuleType:
     try:
         return importlib.import_module("safetensors.numpy")
     except ModuleNotFoundError:
-        raise DataError('a model file needs safetensors: pip install "fedrule[infer]"') from None
+        raise DataError(f"a model file needs {install_hint('infer')}") from None

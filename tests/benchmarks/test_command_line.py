@@ -62,7 +62,7 @@ def test_list_has_a_line_for_every_method(capsys):
 def test_list_says_which_extra_a_method_needs(capsys, monkeypatch):
     monkeypatch.setattr(registry, "missing_extra", lambda name: "graph" if name == "toy-count" else "")
     main(["list"])
-    assert 'toy-count: needs extra graph: pip install "fedrule[graph]"\n' in capsys.readouterr().out
+    assert 'toy-count: needs the extra graph: pip install -c constraints.txt -e ".[graph]"\n' in capsys.readouterr().out
 
 
 def test_show_has_type_default_meaning_and_range_of_every_parameter(capsys):

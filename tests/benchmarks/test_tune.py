@@ -111,7 +111,7 @@ def test_a_method_without_a_space_has_nothing_to_tune(tmp_path):
 def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "optuna" else real(name))
-    with pytest.raises(DataError, match=r'needs the extra tune: pip install "fedrule\[tune\]"'):
+    with pytest.raises(DataError, match=r'needs the extra tune: pip install -c constraints.txt -e "\.\[tune\]"'):
         tune(study(), 1, store=Store(tmp_path))
 
 
