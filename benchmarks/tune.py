@@ -19,7 +19,6 @@ on. Where that matters, tune on other homes: another data set, or `wyze-syntheti
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import logging
@@ -27,19 +26,21 @@ import shlex
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from baselines.registry import get
 from benchmarks.evaluation import evaluate
-from benchmarks.results.records import STUDIES, Trial, as_json
+from benchmarks.results.records import STUDIES, STUDY_FORMAT, Trial, as_json, read_record, write_record
+from benchmarks.results.records import Study as StudyRecord
 from benchmarks.results.store import Store
 from benchmarks.runs.experiment import Experiment, Source, make_experiment
 from benchmarks.runs.run import fit
 from datasets.common.environment import commit, versions
 from datasets.common.errors import DataError, install_hint, unknown
-from datasets.common.files import Json, write_json
+from datasets.common.files import Json
+from datasets.common.options import read
 from datasets.common.progress import progress
 from datasets.splits import Split, split
 
@@ -53,7 +54,7 @@ FIRST_SEED = 100  # of the splits that are tuned on; results are reported on 0, 
 KINDS = ("int", "float", "log", "choice")
 
 Space: TypeAlias = Mapping[str, tuple[object, ...]]
-Parameters: TypeAlias = dict[str, Json]
+Parameters: TypeAlias = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +103,17 @@ class Study:
         how = {"split": self.split, "options": self.split_options, "seed": seed, "protocols": ("ranking",)}
         return make_experiment(self.method, source, parameters=given, **how)  # type: ignore[arg-type]
 
-    def key(self) -> Json:
-        """What must be equal for the trials of two studies to be the same."""
+    def record(self) -> StudyRecord:
+        """Without trials; it must be equal for the trials of two studies to be the same."""
         homes = [
             {"data": s.data, "options": s.options, "track": s.track, "fingerprint": s.fingerprint()}
             for s in self.sources
         ]
         own = {name: value for name, value in asdict(self).items() if name != "sources"}
         defaults = self.experiment(self.sources[0], {}, self.seeds[0]).parameters
-        return as_json({**own, "space": self.space(), "defaults": defaults, "data": homes, "metric": METRIC}, "study")
+        about = {**own, "space": self.space(), "defaults": defaults, "data": homes, "metric": METRIC}
+        record: StudyRecord = read(StudyRecord, as_json(about, "study"), where="study")
+        return record
 
 
 def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> StudyResult:
@@ -122,10 +125,9 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Stu
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    key = study.key()
-    text = json.dumps(key, sort_keys=True)
-    path = store.folder / STUDIES / f"{study.method}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    kept = _kept(path, key)
+    record = study.record()
+    path = store.folder / STUDIES / record.file
+    kept = _kept(path, record)
     space = study.space()
     parts = {
         (s, seed): split(source.load(), study.split, seed=seed, validation=True, **study.split_options)
@@ -139,7 +141,7 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Stu
         trial = kept.get(_text(parameters)) or _try(study, parameters, parts)
         kept[_text(parameters)] = trial
         done.append(trial)
-        write_json(path, {"key": key, "trials": [asdict(each) for each in kept.values()]})
+        write_record(path, replace(record, trials=tuple(kept.values())), STUDY_FORMAT)
         if trial.value is None:
             log.warning("failed: %s %s: %s", study.method, parameters, trial.error.splitlines()[-1])
         bar.note(f"{study.method}: {METRIC} {max(each.value or 0.0 for each in done):.4f}")
@@ -218,19 +220,17 @@ def _defaults(study: Study, space: Space) -> dict[str, object] | None:
     return found
 
 
-def _kept(path: Path, key: Json) -> dict[str, Trial]:
+def _kept(path: Path, record: StudyRecord) -> dict[str, Trial]:
     """The trials of an earlier call by their parameters; failed ones are tried again."""
     if not path.exists():
         return {}
     try:
-        content = json.loads(path.read_text("utf-8"))
-        trials = [Trial(**entry) for entry in content["trials"]]
-        same = content["key"] == key
-    except (ValueError, KeyError, TypeError) as error:
+        stored = read_record(path, StudyRecord, STUDY_FORMAT)
+    except ValueError as error:
         raise DataError(f"{path} cannot be read ({error}); move it away to start this study again") from None
-    if not same:
+    if replace(stored, trials=()) != record:
         raise DataError(f"{path} belongs to another study; move it away")
-    return {_text(trial.parameters): trial for trial in trials if trial.value is not None}
+    return {_text(trial.parameters): trial for trial in stored.trials if trial.value is not None}
 
 
 def _text(parameters: Parameters) -> str:
