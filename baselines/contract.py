@@ -32,10 +32,16 @@ RELATIONS = (
     Relation("No Motion", "Power Off"),
     Relation("Open", "Ring"),  # no home uses it
 )
+CONTACT_LIGHT = ("ContactSensor", "Light")
+MOTION_LIGHT = ("MotionSensor", "Light")
+MOTION_RULE = ("MotionSensor", 1, "Light")
 PLANTED = ("ContactSensor", 0, "Light")
 N_HOMES = 30
+SEED = 7
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # float32 sums in another order differ by less
 
 Typed = tuple[str, int, str]  # trigger type, relation, action type
+Findings: TypeAlias = Iterator[str]
 
 
 class ToyHome(NamedTuple):
@@ -108,16 +114,6 @@ def all_pairs(homes: Homes) -> tuple[Array, Array]:
     trigger, action = trigger[other], action[other]
     trigger.flags.writeable = action.flags.writeable = False
     return trigger, action
-
-
-SEED = 7
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # float32 sums in another order differ by less
-
-CONTACT_LIGHT = ("ContactSensor", "Light")
-MOTION_LIGHT = ("MotionSensor", "Light")
-MOTION_RULE = ("MotionSensor", 1, "Light")
-
-Findings: TypeAlias = Iterator[str]
 
 
 def check_method(method: str | Method) -> list[str]:

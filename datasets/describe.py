@@ -26,6 +26,9 @@ PUBLISHED = {"": Published("nothing published", {})} | {
     for name, facts in tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8")).items()
 }
 PER_HOME = ("mean", "median", "90 %", "max", "share = 2", "share <= 5", "share <= 10")
+COUNT, SHARE, QUANTILE = 0.01, 0.02, 0.05  # tolerances: 1 % of a count or mean, 2 points of a share, 5 % of a quantile
+MET, OFF, NOTHING = "met", "off", ""
+QUANTILES = (", median", " %", ", max")  # how the names of quantiles end
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +146,6 @@ def share(part: np.integer | int, whole: int) -> float:
 
 def _mean(values: Array) -> float:
     return float(values.mean()) if len(values) else 0.0
-
-
-COUNT, SHARE, QUANTILE = 0.01, 0.02, 0.05  # tolerances: 1 % of a count or mean, 2 points of a share, 5 % of a quantile
-MET, OFF, NOTHING = "met", "off", ""
-QUANTILES = (", median", " %", ", max")  # how the names of quantiles end
 
 
 def fidelity(homes: Homes, real: Homes | None = None) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
 
-from baselines.ease import Cooccurrence
+from baselines.ease import OWNERSHIP, Cooccurrence
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence import counts
@@ -30,7 +30,24 @@ PATH_NAMES = (
 )
 MEAN_SCALE = 5.0  # the means are small; scaled, log1p still spreads them
 
+EASE_SCALE = 5.0  # brings the scores, mostly below 0.3, to the size of the other features
+AT_ONCE = 1 << 13  # candidates at a time: few enough for a cache
+
+NAMES = (
+    *(f"rules of the home, same {', '.join(pattern)}" for pattern in OF_HOME),
+    *(f"reversed, same {', '.join(pattern)}" for pattern in REVERSED),
+    *counts.NAMES,
+    "devices",
+    "devices of the trigger's type",
+    "devices of the action's type",
+    "acts on itself",
+    "goes with the home's rules",
+    *(f"paths {words}" for words in PATH_NAMES),
+)
+N_PATHS = len(PATH_NAMES)
+
 Counts = npt.NDArray[np.float64]
+Features = npt.NDArray[np.float32]
 
 
 def path_features(homes: Homes, candidates: Rules) -> npt.NDArray[np.float32]:
@@ -77,26 +94,6 @@ def _cells(matrix: csr_array, candidates: Rules) -> Counts:
     wanted = candidates.trigger * n + candidates.action
     place = np.searchsorted(number, wanted)
     return np.where(number[place] == wanted, np.append(matrix.data, 0.0)[place], 0.0)
-
-
-Features = npt.NDArray[np.float32]
-
-OWNERSHIP = 0.25  # as in `ease`: scores are divided by this power of the share of homes that could have the rule
-EASE_SCALE = 5.0  # brings the scores, mostly below 0.3, to the size of the other features
-AT_ONCE = 1 << 13  # candidates at a time: few enough for a cache
-
-NAMES = (
-    *(f"rules of the home, same {', '.join(pattern)}" for pattern in OF_HOME),
-    *(f"reversed, same {', '.join(pattern)}" for pattern in REVERSED),
-    *counts.NAMES,
-    "devices",
-    "devices of the trigger's type",
-    "devices of the action's type",
-    "acts on itself",
-    "goes with the home's rules",
-    *(f"paths {words}" for words in PATH_NAMES),
-)
-N_PATHS = len(PATH_NAMES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,6 @@
-"""A client on its own: one pure function of the model, the home, the client's state and a key.
+"""A client on its own: pure functions that draw a batch from its home, and train on it.
 
-A device that has only its own home can run it, and so can another framework: of other homes it knows only what the
+A device that has only its own home can run them, and so can another framework: of other homes it knows only what the
 server sends to everybody, the vocabularies, the valid rules, and the statistics of score terms where these are used.
 """
 
@@ -77,21 +77,23 @@ class ClientKey:
 
 
 def train_client(
-    task: LocalTraining, model: Vector, home: Homes, state: ClientState, *, shared: Vector | None, key: ClientKey
-) -> tuple[ClientUpdate, ClientState] | None:
-    """What the client sends, and its next state if the server counts it; None where it has nothing to train on.
+    task: LocalTraining,
+    model: Vector,
+    batch: TrainingBatch,
+    state: ClientState,
+    *,
+    shared: Vector | None,
+    key: ClientKey,
+) -> tuple[ClientUpdate, ClientState]:
+    """What the client sends, and its next state if the server counts it.
 
-    `home` is one home; `shared` is shared_k, which the server sends with the model. Updates and states have one row.
+    `shared` is shared_k, which the server sends with the model; it, updates and states have one row.
     """
-    batch = draw_batch(task, model, home, key)
-    if batch is None:
-        return None
-    rows = None if shared is None else shared[None]
-    return client_round(task.hyperparameters, task.layout, model, gradients(task, batch, key), state, shared=rows)
+    return client_round(task.hyperparameters, task.layout, model, gradients(task, batch, key), state, shared=shared)
 
 
 def draw_batch(task: LocalTraining, model: Vector, home: Homes, key: ClientKey) -> TrainingBatch | None:
-    """The home's training examples of a round."""
+    """The training examples of one home in a round; None where it has nothing to train on."""
     examples = task.sampler(home).draw(task.key(key.round, np.array([key.client])), score=task.score(model))
     return TrainingBatch.of(task.scorer, examples) if len(examples.candidates) else None
 

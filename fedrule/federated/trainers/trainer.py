@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from datasets.homes import Array, Homes, Mask
-from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparameters, client_round
-from fedrule.federated.client import ClientKey, LocalTraining, draw_batch, gradients
+from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparameters
+from fedrule.federated.client import ClientKey, LocalTraining, draw_batch, train_client
 from fedrule.federated.optimizers import Moments, Precise
 from fedrule.federated.states import ClientVectors, StateView
 from fedrule.federated.vectors import FlatParameters, Vector, exact_addends
@@ -224,6 +224,6 @@ class TorchRound:
 
     def train(self, chunk: ClientChunk) -> None:
         for i, client in enumerate(self.clients[chunk.first : chunk.end].tolist()):
-            one, gradient = slice(i, i + 1), gradients(self.task, self.batches[client], ClientKey(self.number, client))
+            one, batch, key = slice(i, i + 1), self.batches[client], ClientKey(self.number, client)
             model, state, shared = chunk.broadcast.model, chunk.state(one), chunk.shared(one)
-            chunk.add(one, *client_round(chunk.h, chunk.layout, model, gradient, state, shared=shared))
+            chunk.add(one, *train_client(self.task, model, batch, state, shared=shared, key=key))

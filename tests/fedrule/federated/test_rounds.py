@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from fedrule.federated import optimizers
 from fedrule.federated.algorithm import ClientState, Hyperparameters
-from fedrule.federated.client import ClientKey, train_client
+from fedrule.federated.client import ClientKey, draw_batch, train_client
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import ServerOptimizer
 from fedrule.federated.rounds import Engine, RoundReport
@@ -300,9 +300,9 @@ def test_the_clients_part_alone_is_what_the_engine_does_with_it_among_others():
     for k in clients:
         shared = state.shared[list(state.shared_round).index(state.clients.last[k])]
         home, memory = setting.homes.subset(np.array([k])), ClientState(whole(state, layout, k)[None])
-        found = train_client(task, state.model, home, memory, shared=shared, key=ClientKey(2, k))
-        assert found is not None
-        sent, next_state = found
+        batch = draw_batch(task, state.model, home, ClientKey(2, k))
+        assert batch is not None
+        sent, next_state = train_client(task, state.model, batch, memory, shared=shared[None], key=ClientKey(2, k))
         assert next_state.own is not None
         own = next_state.own[0]
         rows = after.clients.rows_of(np.array([k]))[1]
@@ -318,7 +318,7 @@ def test_a_client_with_nothing_to_learn_from_sends_nothing():
     homes = population(4)
     setting = Setting(homes.with_rules(homes.rules.home > 0), engine_of(hyperparameters_of("fedgate")))
     home = setting.homes.subset(np.array([0]))
-    assert train_client(setting.task, setting.start, home, ClientState(), shared=None, key=ClientKey(0, 0)) is None
+    assert draw_batch(setting.task, setting.start, home, ClientKey(0, 0)) is None
 
 
 def test_the_kernel_is_used_for_the_papers_network_and_for_no_other():
