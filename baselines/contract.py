@@ -32,10 +32,16 @@ RELATIONS = (
     Relation("No Motion", "Power Off"),
     Relation("Open", "Ring"),  # no home uses it
 )
+CONTACT_LIGHT = ("ContactSensor", "Light")
+MOTION_LIGHT = ("MotionSensor", "Light")
+MOTION_RULE = ("MotionSensor", 1, "Light")
 PLANTED = ("ContactSensor", 0, "Light")
 N_HOMES = 30
+SEED = 7
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # float32 sums in another order differ by less
 
 Typed = tuple[str, int, str]  # trigger type, relation, action type
+Findings: TypeAlias = Iterator[str]
 
 
 class ToyHome(NamedTuple):
@@ -110,16 +116,6 @@ def all_pairs(homes: Homes) -> tuple[Array, Array]:
     return trigger, action
 
 
-SEED = 7
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}  # float32 sums in another order differ by less
-
-CONTACT_LIGHT = ("ContactSensor", "Light")
-MOTION_LIGHT = ("MotionSensor", "Light")
-MOTION_RULE = ("MotionSensor", 1, "Light")
-
-Findings: TypeAlias = Iterator[str]
-
-
 def check_method(method: str | Method) -> list[str]:
     """How a method (or the one registered under a name, with its defaults) violates the contract.
 
@@ -136,9 +132,9 @@ def check_method(method: str | Method) -> list[str]:
 
 
 def _is_its_parameters(method: Method) -> Findings:
-    """A method is a frozen dataclass of its hyper-parameters."""
+    """A method is a frozen dataclass of its hyperparameters."""
     if not (dataclasses.is_dataclass(method) and type(method).__dataclass_params__.frozen):
-        yield f"{type(method).__name__} is not a frozen dataclass of its hyper-parameters"
+        yield f"{type(method).__name__} is not a frozen dataclass of its hyperparameters"
         return
     known = {field.name for field in dataclasses.fields(method)}
     for name, (kind, *bounds) in getattr(type(method), "SPACE", {}).items():

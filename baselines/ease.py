@@ -24,6 +24,7 @@ from datasets.homes import Array, Homes
 CELLS = 1 << 22  # scores at a time: 32 MB
 
 Matrix = npt.NDArray[np.float64]
+REGULARIZATION, DROPOUT, OWNERSHIP = 30.0, 0.5, 0.25  # defaults of the options
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +42,7 @@ class Cooccurrence:
     able: Matrix  # [n_items]  share of homes that own both entity types of the rule
 
     @classmethod
-    def of(cls, train: Homes, *, regularization: float = 30.0, dropout: float = 0.5) -> Cooccurrence:
+    def of(cls, train: Homes, *, regularization: float = REGULARIZATION, dropout: float = DROPOUT) -> Cooccurrence:
         """Invert one matrix of items x items; its cost does not grow with the homes."""
         items = Items.of(train)
         have = items.matrix(train)
@@ -56,8 +57,8 @@ class Cooccurrence:
         both: Matrix,  # [n_types ** 2]  homes that own both types
         n_homes: int,
         *,
-        regularization: float = 30.0,
-        dropout: float = 0.5,
+        regularization: float = REGULARIZATION,
+        dropout: float = DROPOUT,
     ) -> Cooccurrence:
         """From counts, which add up over homes."""
         diagonal = np.diag_indices_from(together)
@@ -115,9 +116,9 @@ class Cooccurrence:
 class Ease:
     """Which rules go together, as one regularized linear model (Steck 2019)."""
 
-    regularization: float = 30.0  # lambda
-    dropout: float = 0.5  # p: the regularization of often used rules grows with their use; 0 is the plain model
-    ownership: float = 0.25  # scores are divided by this power of the share of homes with both types; 0: not
+    regularization: float = REGULARIZATION  # lambda
+    dropout: float = DROPOUT  # p: the regularization of often used rules grows with their use; 0 is the plain model
+    ownership: float = OWNERSHIP  # scores are divided by this power of the share of homes with both types; 0: not
 
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
         "regularization": ("log", 1.0, 3000.0),

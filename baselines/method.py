@@ -1,4 +1,4 @@
-"""The interface of methods: hyper-parameters with `fit`, and a fitted model with `score_pairs`."""
+"""The interface of methods: hyperparameters with `fit`, and a fitted model with `score_pairs`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Fitted(Protocol):
 
 @runtime_checkable
 class Method(Protocol):
-    """A frozen dataclass of hyper-parameters. Nothing fitted stays on it, so runs cannot leak into each other."""
+    """A frozen dataclass of hyperparameters. Nothing fitted stays on it, so runs cannot leak into each other."""
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """Learn from the rules of these homes; all randomness comes from `rng`."""

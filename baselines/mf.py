@@ -110,7 +110,7 @@ Solver: TypeAlias = Literal["als", "bpr", "logistic"]
 FoldIn: TypeAlias = Callable[[csr_array], Factors]
 
 
-# The best hyper-parameters of each solver on validation data, over all data sets; als has no learning rate.
+# The best hyperparameters of each solver on validation data, over all data sets; als has no learning rate.
 TUNED = {
     "als": {"factors": 64, "regularization": 0.08, "iterations": 15, "alpha": 50.0, "learning_rate": 0.0},
     "bpr": {"factors": 64, "regularization": 0.02, "iterations": 80, "alpha": 0.0, "learning_rate": 0.012},
@@ -199,11 +199,11 @@ class MatrixFactorization:
             regularization=self.regularization,
             rounds=self.iterations,
         )
-        trained = Trained(have, np.array(model.user_factors, np.float64))
+        trained = TrainingFactors(have, np.array(model.user_factors, np.float64))
         return MatrixFactorizationModel(items, train, factors, fold_in, trained)
 
 
-class Trained(NamedTuple):
+class TrainingFactors(NamedTuple):
     """The training homes: their rules and the resulting factors."""
 
     have: csr_array  # [n_homes, n_items]
@@ -214,7 +214,7 @@ class MatrixFactorizationModel(UserItemModel):
     """Scores are products of the rules' factors with those of the home; a home without rules gets none."""
 
     def __init__(
-        self, items: Items, train: Homes, factors: Factors, fold_in: FoldIn, trained: Trained | None = None
+        self, items: Items, train: Homes, factors: Factors, fold_in: FoldIn, trained: TrainingFactors | None = None
     ) -> None:
         super().__init__(items, train)
         self.factors = factors  # [n_items, n_factors]

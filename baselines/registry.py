@@ -1,6 +1,6 @@
 """The methods by name.
 
-A method is a frozen dataclass of hyper-parameters under `@register("name")`. Files in baselines/ and fedrule/methods/
+A method is a frozen dataclass of hyperparameters under `@register("name")`. Files in baselines/ and fedrule/methods/
 are found by reading their decorators, so that listing imports nothing and a missing optional package is a line in the
 list and not an import error. A module outside joins by being imported (`--import my_module`), or through an entry point
 of the group "fedrule.methods".
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -23,7 +22,7 @@ from typing import TypeVar, get_type_hints
 
 from baselines.method import Method
 from datasets.common.cli import EXTRAS
-from datasets.common.errors import DataError, unknown
+from datasets.common.errors import DataError, install_hint, unknown
 from datasets.common.options import read_options
 
 METHODS = ("baselines", "fedrule.methods")  # packages that are searched for methods
@@ -107,19 +106,6 @@ def _file_of(module: str, roots: Mapping[str, Path]) -> Path | None:
     return None
 
 
-def code_of(method: type) -> str:
-    """12 hex digits that change with a method's file and with every file of ours that it imports, see `files_of`.
-
-    Empty where there is no such file, as in a notebook.
-    """
-    try:
-        files = files_of(Path(inspect.getfile(method)))
-        content = [part for file in files for part in (file.name.encode(), file.read_bytes())]
-    except (OSError, TypeError, SyntaxError):
-        return ""
-    return hashlib.sha256(b"\0".join(content)).hexdigest()[:12]
-
-
 @cache
 def _imports(source: str, *, for_types: bool = False) -> frozenset[str]:
     """The modules that a file's text imports, at the top or inside a function; names in them that may be modules.
@@ -146,7 +132,7 @@ _METHODS: dict[str, type[Method]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One hyper-parameter of a method, as `show` prints it."""
+    """One hyperparameter of a method, as `show` prints it."""
 
     name: str
     type: str
@@ -159,7 +145,7 @@ def register(name: str) -> Callable[[M], M]:
 
     def add(method: M) -> M:
         if not (dataclasses.is_dataclass(method) and method.__dataclass_params__.frozen):
-            raise TypeError(f"method {name!r}: {method.__name__} must be a frozen dataclass of its hyper-parameters")
+            raise TypeError(f"method {name!r}: {method.__name__} must be a frozen dataclass of its hyperparameters")
         known = _METHODS.get(name)
         if known is not None and (known.__module__, known.__qualname__) != (method.__module__, method.__qualname__):
             raise TypeError(f"method {name!r} is registered twice: {known.__module__} and {method.__module__}")
@@ -182,7 +168,7 @@ def get(name: str) -> type[Method]:
             raise unknown("method", name, names())
         extra = missing_extra(name)
         if extra:
-            raise DataError(f'method {name!r} needs the extra {extra}: pip install "fedrule[{extra}]"')
+            raise DataError(f"method {name!r} needs {install_hint(extra)}")
         try:
             importlib.import_module(module)
         except Exception as error:  # a third party's module may raise anything
@@ -193,7 +179,7 @@ def get(name: str) -> type[Method]:
 
 
 def build(name: str, **parameters: object) -> Method:
-    """A method with these hyper-parameters and its defaults for the rest."""
+    """A method with these hyperparameters and its defaults for the rest."""
     method = get(name)
     return method(**read_options(method, parameters, where=name))
 
@@ -206,7 +192,7 @@ def missing_extra(name: str) -> str:
 
 
 def parameters(name: str) -> list[Parameter]:
-    """The hyper-parameters of a method with type, default and meaning (the comment on its line in the source)."""
+    """The hyperparameters of a method with type, default and meaning (the comment on its line in the source)."""
     method = get(name)
     comments = _field_comments(method)
     hints = get_type_hints(method)

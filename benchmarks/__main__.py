@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from datasets.common.cli import add_import, import_all, run
+from datasets.common.cli import add_import, comma_separated, import_all, positive_integer, run
 from datasets.common.environment import set_threads
 
 DATA = "NAME[:KEY=VALUE,...]"
@@ -30,23 +30,13 @@ def main(arguments: list[str] | None = None) -> int:
     )
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _count(text: str, least: int = 1) -> int:
-    if not text.strip().isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"expected a whole number, {least} or more, got {text!r}")
-    return int(text)
-
-
 def _rounds(text: str) -> int:
-    return _count(text, 0)
+    return positive_integer(text, 0)
 
 
 def _seeds(text: str) -> int | list[int]:
     """Their number, or a list; commands differ in where they begin to count."""
-    seeds = _names(text)
+    seeds = comma_separated(text)
     if not seeds or not all(seed.isdecimal() for seed in seeds) or text.strip() == "0":
         raise argparse.ArgumentTypeError(f"expected a number of seeds (5) or a list (3,4 or 3,), got {text!r}")
     return list(map(int, seeds)) if "," in text else int(text)
@@ -106,11 +96,11 @@ def _parser() -> argparse.ArgumentParser:
     run = command("run", "run_suite", "make the missing results of a suite")
     suites = "smoke, default, paper, graph, gnn, ablations, federated, federated-options, or a TOML file"
     run.add_argument("suite", metavar="SUITE", help=suites)
-    run.add_argument("--methods", type=_names, metavar="A,B", help="these instead of the suite's")
+    run.add_argument("--methods", type=comma_separated, metavar="A,B", help="these instead of the suite's")
     about = "runs at the same time, each in its own process (default 1)"
-    run.add_argument("--jobs", type=_count, default=1, metavar="N", help=about)
+    run.add_argument("--jobs", type=positive_integer, default=1, metavar="N", help=about)
     about = "threads of each run; with more than 1 numbers may differ from run to run"
-    run.add_argument("--threads", type=_count, default=1, metavar="N", help=about)
+    run.add_argument("--threads", type=positive_integer, default=1, metavar="N", help=about)
     about = "measure loss, AUC and mean rank on train, validation and test every N rounds, on at most 2,000 homes of "
     about += "each; the fit then leaves validation rules out (default 0, never)"
     run.add_argument("--curves", type=_rounds, metavar="N", help=about)
@@ -153,11 +143,11 @@ def _parser() -> argparse.ArgumentParser:
         external.add_argument("--data", required=True, metavar=DATA, help="e.g. wyze-synthetic:homes=2000")
         share(external, "--track", "--split", "--seed")
 
-    share(command("check", "check", "check that a method keeps the contract"), "method", "--set")
+    share(command("check", "check", "check that a method satisfies the contract"), "method", "--set")
 
     tune = command("tune", "tune_method", "choose parameters on validation data")
     about = "trials, the same for every method (default 30)"
-    tune.add_argument("--trials", type=_count, default=30, metavar="N", help=about)
+    tune.add_argument("--trials", type=positive_integer, default=30, metavar="N", help=about)
     about = "e.g. wyze-synthetic:homes=2000; several are averaged (default ifttt-synthetic)"
     tune.add_argument("--data", action="append", metavar=DATA, help=about)
     tune.add_argument("--sampler-seed", type=int, default=0, metavar="SEED", help="seed of the choices (default 0)")

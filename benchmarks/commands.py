@@ -6,20 +6,20 @@ import argparse
 import json
 import logging
 import math
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from baselines import registry
 from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric, resamples_for
 from benchmarks.results.curves import curves_table, runs_table
-from benchmarks.results.leaderboard import Board, boards, leaderboard
+from benchmarks.results.leaderboard import HEADLINE, Board, boards, leaderboard
 from benchmarks.results.status import SIGN, sign_of, warning_lines
 from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
 from benchmarks.runs.experiment import Source, assignments, make_source, split_options
 from benchmarks.runs.scheduler import run_all
 from benchmarks.runs.suite import read_suite
-from datasets.common.errors import DataError, unknown
+from datasets.common.cli import say
+from datasets.common.errors import DataError, install_hint, unknown
 from datasets.common.files import atomic_file
 from datasets.common.options import read_assignments
 from datasets.registry import get as get_data
@@ -27,7 +27,6 @@ from datasets.splits import SPLITS
 
 log = logging.getLogger(__name__)
 
-HEADLINE = {"ranking": "mrr", "paper": "auc"}
 COMPARED = {"ranking": ("mrr", "hr@10", "ndcg@10"), "paper": ("auc", "loss", "mr_rt")}
 
 
@@ -63,7 +62,7 @@ def list_methods(chosen: argparse.Namespace) -> int:
     for name in registry.names():
         extra = registry.missing_extra(name)
         try:
-            about = f'needs extra {extra}: pip install "fedrule[{extra}]"' if extra else registry.summary(name)
+            about = f"needs {install_hint(extra)}" if extra else registry.summary(name)
         except (DataError, ImportError) as error:  # a package that none of our extras installs
             about = f"cannot be imported: {error}"
         say(f"{name}: {about}")
@@ -87,13 +86,14 @@ def show_method(chosen: argparse.Namespace) -> int:
 
 
 def check(chosen: argparse.Namespace) -> int:
-    """Check that a method keeps the contract of `baselines.contract`."""
+    """Check that a method satisfies the contract of `baselines.contract`."""
     from baselines.contract import check_method
 
     problems = check_method(registry.build(chosen.method, **_settings(chosen, "check")))
     for problem in problems:
         say(f"{chosen.method}: {problem}")
-    say(f"{chosen.method}: " + (f"{len(problems)} problems" if problems else "keeps the contract"))
+    found = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    say(f"{chosen.method}: " + (found if problems else "satisfies the contract"))
     return 1 if problems else 0
 
 
@@ -323,9 +323,3 @@ def show_board(board: Board, metric: str) -> None:
         say(note)
     if any(run.key.curves for _, run in board.runs):
         say("By round, on train, validation and test: `python -m benchmarks curves`")
-
-
-def say(text: str) -> None:
-    """Write a line to the standard output at once, so that a reader such as `head` that has gone is noticed."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()

@@ -19,7 +19,7 @@ from benchmarks.results.speeds import SPEED
 from benchmarks.results.store import results_folder
 from benchmarks.speed.measure import Measured, peak_megabytes
 from datasets.common.environment import set_threads
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, install_hint
 
 SCALES = ("smoke", "default", "paper")
 Peak: TypeAlias = Callable[[str], dict[str, float]]  # the peak memory of a program, as an entry of `extra_info`
@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Save the run in the folder of the results, unless the user gave another place."""
     if not config.pluginmanager.hasplugin("benchmark"):
-        raise pytest.UsageError('benchmarks need the extra bench: pip install "fedrule[bench]"')
+        raise pytest.UsageError(f"benchmarks need {install_hint('bench')}")
     option = config.option
     elsewhere = option.benchmark_storage != DEFAULT_STORAGE or option.benchmark_save or option.benchmark_json
     measures = option.benchmark_enable or not (option.benchmark_disable or option.benchmark_skip)

@@ -1,4 +1,4 @@
-"""Choose hyper-parameters on validation data, with the same number of trials for every method.
+"""Choose hyperparameters on validation data, with the same number of trials for every method.
 
 A method says in its class attribute SPACE what may be varied:
 
@@ -19,7 +19,6 @@ on. Where that matters, tune on other homes: another data set, or `wyze-syntheti
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import logging
@@ -27,24 +26,26 @@ import shlex
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from baselines.registry import get
 from benchmarks.evaluation import evaluate
-from benchmarks.results.records import STUDIES, Trial, as_json
+from benchmarks.results.records import STUDIES, STUDY_FORMAT, Trial, as_json, read_record, write_record
+from benchmarks.results.records import Study as StudyRecord
 from benchmarks.results.store import Store
 from benchmarks.runs.experiment import Experiment, Source, make_experiment
 from benchmarks.runs.run import fit
 from datasets.common.environment import commit, versions
-from datasets.common.errors import DataError, unknown
-from datasets.common.files import Json, write_json
+from datasets.common.errors import DataError, install_hint, unknown
+from datasets.common.files import Json
+from datasets.common.options import read
 from datasets.common.progress import progress
 from datasets.splits import Split, split
 
 if TYPE_CHECKING:
-    from optuna.trial import Trial as Ask
+    from optuna.trial import Trial as OptunaTrial
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +54,11 @@ FIRST_SEED = 100  # of the splits that are tuned on; results are reported on 0, 
 KINDS = ("int", "float", "log", "choice")
 
 Space: TypeAlias = Mapping[str, tuple[object, ...]]
-Parameters: TypeAlias = dict[str, Json]
+Parameters: TypeAlias = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class StudyResult:
     """A finished study."""
 
     method: str
@@ -102,30 +103,31 @@ class Study:
         how = {"split": self.split, "options": self.split_options, "seed": seed, "protocols": ("ranking",)}
         return make_experiment(self.method, source, parameters=given, **how)  # type: ignore[arg-type]
 
-    def key(self) -> Json:
-        """What must be equal for the trials of two studies to be the same."""
+    def record(self) -> StudyRecord:
+        """Without trials; it must be equal for the trials of two studies to be the same."""
         homes = [
             {"data": s.data, "options": s.options, "track": s.track, "fingerprint": s.fingerprint()}
             for s in self.sources
         ]
         own = {name: value for name, value in asdict(self).items() if name != "sources"}
         defaults = self.experiment(self.sources[0], {}, self.seeds[0]).parameters
-        return as_json({**own, "space": self.space(), "defaults": defaults, "data": homes, "metric": METRIC}, "study")
+        about = {**own, "space": self.space(), "defaults": defaults, "data": homes, "metric": METRIC}
+        record: StudyRecord = read(StudyRecord, as_json(about, "study"), where="study")
+        return record
 
 
-def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Tuned:
+def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> StudyResult:
     """Run, or resume, a study of this many trials."""
     if importlib.util.find_spec("optuna") is None:
-        raise DataError('tuning needs the extra tune: pip install "fedrule[tune]"')
+        raise DataError(f"tuning needs {install_hint('tune')}")
     if trials < 1:
         raise DataError(f"--trials must be at least 1, got {trials}")
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    key = study.key()
-    text = json.dumps(key, sort_keys=True)
-    path = store.folder / STUDIES / f"{study.method}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    kept = _kept(path, key)
+    record = study.record()
+    path = store.folder / STUDIES / record.file
+    kept = _kept(path, record)
     space = study.space()
     parts = {
         (s, seed): split(source.load(), study.split, seed=seed, validation=True, **study.split_options)
@@ -139,7 +141,7 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Tun
         trial = kept.get(_text(parameters)) or _try(study, parameters, parts)
         kept[_text(parameters)] = trial
         done.append(trial)
-        write_json(path, {"key": key, "trials": [asdict(each) for each in kept.values()]})
+        write_record(path, replace(record, trials=tuple(kept.values())), STUDY_FORMAT)
         if trial.value is None:
             log.warning("failed: %s %s: %s", study.method, parameters, trial.error.splitlines()[-1])
         bar.note(f"{study.method}: {METRIC} {max(each.value or 0.0 for each in done):.4f}")
@@ -150,15 +152,15 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Tun
         first, known = measured({}), _defaults(study, space)
         if first.value is not None and known is not None:
             chooser.enqueue_trial(known)  # so that Optuna learns from it as well
-            asked = chooser.ask()
+            trial = chooser.ask()
             for name, entry in space.items():
-                _choose(asked, name, entry)
-            chooser.tell(asked, first.value)
+                _choose(trial, name, entry)
+            chooser.tell(trial, first.value)
         for _ in range(trials - 1):
-            asked = chooser.ask()
-            value = measured({name: _choose(asked, name, entry) for name, entry in space.items()}).value
-            chooser.tell(asked, value, state=None if value is not None else optuna.trial.TrialState.FAIL)
-    return Tuned(study.method, done, path)
+            trial = chooser.ask()
+            value = measured({name: _choose(trial, name, entry) for name, entry in space.items()}).value
+            chooser.tell(trial, value, state=None if value is not None else optuna.trial.TrialState.FAIL)
+    return StudyResult(study.method, done, path)
 
 
 def run_command(method: str, parameters: Mapping[str, object], *, modules: Sequence[str] = ()) -> str:
@@ -183,8 +185,7 @@ def _try(study: Study, parameters: Parameters, parts: Mapping[tuple[int, int], S
     error = ""
     try:
         for (s, seed), part in parts.items():
-            asked = study.experiment(study.sources[s], parameters, seed)
-            fitted, _ = fit(asked, part.train)
+            fitted, _ = fit(study.experiment(study.sources[s], parameters, seed), part.train)
             values.append(evaluate(fitted, part, "ranking", part="validation", seed=seed).summary[METRIC])
     except Exception:  # settings that a method cannot work with are a finding too
         error = traceback.format_exc()
@@ -192,15 +193,15 @@ def _try(study: Study, parameters: Parameters, parts: Mapping[tuple[int, int], S
     return Trial(parameters, value, values, time.perf_counter() - begin, error, commit(), versions())
 
 
-def _choose(asked: Ask, name: str, entry: Sequence[object]) -> Json:
+def _choose(trial: OptunaTrial, name: str, entry: Sequence[object]) -> Json:
     kind, *bounds = entry
     if kind == "choice":
         # Optuna compares choices by value; as JSON, lists and None are choices like any other.
-        return json.loads(asked.suggest_categorical(name, [json.dumps(as_json(b, name)) for b in bounds]))  # type: ignore[no-any-return]
+        return json.loads(trial.suggest_categorical(name, [json.dumps(as_json(b, name)) for b in bounds]))  # type: ignore[no-any-return]
     low, high = bounds
     if kind == "int":
-        return asked.suggest_int(name, int(str(low)), int(str(high)))
-    return asked.suggest_float(name, float(str(low)), float(str(high)), log=kind == "log")
+        return trial.suggest_int(name, int(str(low)), int(str(high)))
+    return trial.suggest_float(name, float(str(low)), float(str(high)), log=kind == "log")
 
 
 def _defaults(study: Study, space: Space) -> dict[str, object] | None:
@@ -219,19 +220,17 @@ def _defaults(study: Study, space: Space) -> dict[str, object] | None:
     return found
 
 
-def _kept(path: Path, key: Json) -> dict[str, Trial]:
+def _kept(path: Path, record: StudyRecord) -> dict[str, Trial]:
     """The trials of an earlier call by their parameters; failed ones are tried again."""
     if not path.exists():
         return {}
     try:
-        content = json.loads(path.read_text("utf-8"))
-        trials = [Trial(**entry) for entry in content["trials"]]
-        same = content["key"] == key
-    except (ValueError, KeyError, TypeError) as error:
+        stored = read_record(path, StudyRecord, STUDY_FORMAT)
+    except ValueError as error:
         raise DataError(f"{path} cannot be read ({error}); move it away to start this study again") from None
-    if not same:
+    if replace(stored, trials=()) != record:
         raise DataError(f"{path} belongs to another study; move it away")
-    return {_text(trial.parameters): trial for trial in trials if trial.value is not None}
+    return {_text(trial.parameters): trial for trial in stored.trials if trial.value is not None}
 
 
 def _text(parameters: Parameters) -> str:

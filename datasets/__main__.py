@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from datasets.common.cli import add_import, import_all, run
+from datasets.common.cli import add_import, import_all, run, say
 from datasets.common.errors import DataError
 from datasets.common.options import read_assignments, spell_option
 from datasets.describe import number
@@ -80,10 +80,10 @@ def _list(_: argparse.Namespace) -> int:
     for name in names():
         found = get(name)
         needs = f"needs {', '.join(found.files)}" if found.files else "built in"
-        _say(f"{name}: {found.summary} ({needs})")
+        say(f"{name}: {found.summary} ({needs})")
         for option in found.options.values():
             meaning = found.meanings.get(option.name, "")
-            _say(f"    {spell_option(option)}" + (f"  {meaning}" if meaning else ""))
+            say(f"    {spell_option(option)}" + (f"  {meaning}" if meaning else ""))
     return 0
 
 
@@ -91,40 +91,40 @@ def _describe(chosen: argparse.Namespace) -> int:
     homes = _load(chosen.name, chosen.data, chosen.options)
     description = (homes.merged_types() if chosen.merged else homes).describe()
     if chosen.json:
-        _say(json.dumps({"fingerprint": description.fingerprint, **description.statistics}, indent=2))
+        say(json.dumps({"fingerprint": description.fingerprint, **description.statistics}, indent=2))
         return 0
-    _say(str(description))
+    say(str(description))
     table = description.compared().dropna()
     if len(table):
-        _say(f"\nCompared with {description.published.source}:")
+        say(f"\nCompared with {description.published.source}:")
         shown = table.assign(ours=table["ours"].map(number), published=table["published"].map(number))
-        _say(shown.to_string(formatters={"difference %": "{:+.2f}".format}))
+        say(shown.to_string(formatters={"difference %": "{:+.2f}".format}))
     return 0
 
 
 def _check(chosen: argparse.Namespace) -> int:
     name = detect_format(chosen.path)
-    _say(f"{chosen.path}: read as {name}")
+    say(f"{chosen.path}: read as {name}")
     try:
         homes = _load(name, chosen.path, chosen.options)
     except DataError as error:
         if "on_error" not in get(name).options:
             raise
-        _say(str(error))
+        say(str(error))
         try:
             homes = _load(name, chosen.path, [*chosen.options, "on_error=skip"])
         except DataError as again:  # skipping does not help
             if str(again) != str(error):
                 raise
             return 1
-        _say(f"\nWithout the bad lines (on_error=skip): {_summary(homes)}")
+        say(f"\nWithout the bad lines (on_error=skip): {_summary(homes)}")
         return 1
     # A saved file keeps what was skipped when it was made.
     if "on_error" in get(name).options and homes.provenance.skipped:
-        _say("\n".join(homes.provenance.skipped))
-        _say(f"\nWithout the bad lines: {_summary(homes)}")
+        say("\n".join(homes.provenance.skipped))
+        say(f"\nWithout the bad lines: {_summary(homes)}")
         return 1
-    _say(f"No bad lines: {_summary(homes)}")
+    say(f"No bad lines: {_summary(homes)}")
     return 0
 
 
@@ -134,12 +134,12 @@ def _generate(chosen: argparse.Namespace) -> int:
         if chosen.layout:
             raise DataError(f"--layout {chosen.layout}: it is for CSV files; give a folder by --out")
         homes.save(chosen.out)
-        _say(f"{chosen.out}: {_summary(homes)}, fingerprint {homes.fingerprint}")
+        say(f"{chosen.out}: {_summary(homes)}, fingerprint {homes.fingerprint}")
     elif chosen.out.suffix:
         raise DataError(f"{chosen.out}: write to a file that ends in .parquet, or to a folder for CSV files")
     else:  # no fingerprint: relations that no rule has are not in CSV files, so that theirs may differ
         _write_csv(homes, chosen.out, chosen.layout)
-        _say(f"{chosen.out}: {_summary(homes)}")
+        say(f"{chosen.out}: {_summary(homes)}")
     return 0
 
 
@@ -162,16 +162,12 @@ def _fidelity(chosen: argparse.Namespace) -> int:
     if not chosen.real and (chosen.real_data or chosen.real_set):
         raise DataError("--real-data and --real-set say how --real NAME is loaded; name it, e.g. --real wyze")
     real = _load(chosen.real, chosen.real_data, chosen.real_set) if chosen.real else None
-    _say(report(fidelity(_load(chosen.name, chosen.data, chosen.options), real)))
+    say(report(fidelity(_load(chosen.name, chosen.data, chosen.options), real)))
     return 0
 
 
 def _summary(homes: Homes) -> str:
     return f"{homes.n_homes:,} homes, {homes.n_devices:,} devices, {homes.n_rules:,} rules"
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,9 @@ PUBLISHED = {"": Published("nothing published", {})} | {
     for name, facts in tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8")).items()
 }
 PER_HOME = ("mean", "median", "90 %", "max", "share = 2", "share <= 5", "share <= 10")
+COUNT, SHARE, QUANTILE = 0.01, 0.02, 0.05  # tolerances: 1 % of a count or mean, 2 points of a share, 5 % of a quantile
+MET, OFF, NOTHING = "met", "off", ""
+QUANTILES = (", median", " %", ", max")  # how the names of quantiles end
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ def statistics(homes: Homes) -> dict[str, float]:
         "relations seen >= 20 times": int((by_relation >= 20).sum()),
         "distinct rules": len(np.unique(typed_rule(homes))),
         "rules of a device with itself": int((homes.rules.trigger == homes.rules.action).sum()),
-        "homes with several devices of one type": homes_with_twins(homes),
+        "homes with several devices of one type": homes_with_repeated_types(homes),
         "homes with >= 2 rules": int(some.sum()),
         "rules per home, mean": _mean(rules),
         "devices per home, mean": _mean(devices),
@@ -130,7 +133,7 @@ def home_and_type(homes: Homes) -> Array:
     return homes.device_home * max(len(homes.types), 1) + homes.device_type
 
 
-def homes_with_twins(homes: Homes) -> int:
+def homes_with_repeated_types(homes: Homes) -> int:
     """How many homes have several devices of one type."""
     key = np.sort(home_and_type(homes))
     return len(distinct(key[1:][np.diff(key) == 0] // max(len(homes.types), 1)))
@@ -143,11 +146,6 @@ def share(part: np.integer | int, whole: int) -> float:
 
 def _mean(values: Array) -> float:
     return float(values.mean()) if len(values) else 0.0
-
-
-COUNT, SHARE, QUANTILE = 0.01, 0.02, 0.05  # tolerances: 1 % of a count or mean, 2 points of a share, 5 % of a quantile
-MET, OFF, NOTHING = "met", "off", ""
-QUANTILES = (", median", " %", ", max")  # how the names of quantiles end
 
 
 def fidelity(homes: Homes, real: Homes | None = None) -> pd.DataFrame:
@@ -185,7 +183,7 @@ def marginals(homes: Homes) -> dict[str, float]:
         "types per home, mean": per_home(types)["mean"],
         "rules per connected pair of devices, mean": share(homes.n_rules, len(pairs)),
         "share of homes with >= 2 rules": share((rules >= 2).sum(), homes.n_homes),
-        "share of homes with several devices of one type": share(homes_with_twins(homes), homes.n_homes),
+        "share of homes with several devices of one type": share(homes_with_repeated_types(homes), homes.n_homes),
         "share of devices that no rule uses": share((~used).sum(), homes.n_devices),
         "share of rules of a device with itself": share(
             (homes.rules.trigger == homes.rules.action).sum(), homes.n_rules

@@ -14,7 +14,7 @@ from datasets.common.options import options_of, read, read_options
 from datasets.homes import Homes
 
 # Imported on first use, so that `import datasets` does no work. A module outside joins by being imported.
-READERS = (
+DATASET_MODULES = (
     "datasets.readers.wyze",
     "datasets.readers.ifttt",
     "datasets.readers.tables",
@@ -116,5 +116,5 @@ def _expected(found: Dataset) -> str:
 
 
 def _discover() -> None:
-    for module in READERS:
+    for module in DATASET_MODULES:
         importlib.import_module(module)

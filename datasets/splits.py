@@ -17,6 +17,7 @@ import numpy as np
 
 from datasets.common.errors import DataError, unknown
 from datasets.common.options import read_options
+from datasets.common.random import Stream, generator
 from datasets.homes import Array, Homes, Mask, Rules
 
 
@@ -168,10 +169,10 @@ def _carve(
         raise DataError(f"{name}: validation must be True or False, got {parameters['validation']}")
     if parameters["min_pair_count"] < 1:
         raise DataError(f"{name}: min_pair_count must be at least 1, got {parameters['min_pair_count']}")
-    rest, test = hide(homes, np.random.default_rng([seed, 0]))
+    rest, test = hide(homes, generator(Stream.HIDE_TEST, seed))
     train, validation = rest, _nothing(rest)
     if parameters["validation"]:
-        train, validation = hide(rest, np.random.default_rng([seed, 1]))
+        train, validation = hide(rest, generator(Stream.HIDE_VALIDATION, seed))
     made = Split(name, seed, parameters, train, validation, test, homes, unseen_homes)
     return made if parameters["min_pair_count"] == 1 else _keep_common_relations(made)
 

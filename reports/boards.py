@@ -14,13 +14,12 @@ from weakref import WeakKeyDictionary
 import pandas as pd
 
 from benchmarks.results.compare import ALPHA, LEVEL, Comparison
-from benchmarks.results.leaderboard import Board, Pairs, ranked
+from benchmarks.results.leaderboard import HEADLINE, Board, Pairs, ranked
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.inputs import ROLES, Inputs, Role, group_runs, is_ranking, select_runs
 from reports.text.formats import counted, seed_count
 
-HEADLINE = {"ranking": "mrr", "paper": "auc"}  # protocol -> what a board is sorted by
 CONFIDENCE = f"{100 * LEVEL:g} %"
 TIE_TEST = f"paired bootstrap over homes, Holm-corrected over all pairs of a list, p < {ALPHA:g}"
 MAIN_METRICS = {"ranking": ("mrr",), "paper": ("auc", "loss")}  # the first that a board has

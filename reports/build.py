@@ -10,13 +10,13 @@ import argparse
 import logging
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datasets.common import cli
 from datasets.common.environment import set_threads
+from datasets.common.errors import install_hint
 
 if TYPE_CHECKING:
     from benchmarks.results.store import Store
@@ -78,26 +78,16 @@ def _build(chosen: argparse.Namespace) -> int:
 def _make_runs(chosen: argparse.Namespace, folder: Path) -> None:
     from benchmarks.results.store import Store
 
-    runs = make_report_inputs(chosen.suite, store=Store(folder), jobs=chosen.jobs, quiet=chosen.quiet).runs
+    runs = make_report_inputs(chosen.suite, store=Store(folder), jobs=chosen.jobs, quiet=chosen.quiet)
     log.info("%d results made, %d were there, in %s", runs.made, len(runs.finished) - runs.made, folder)
     for run in runs.elsewhere:
         log.warning("running in another process: %s", run)
 
 
-@dataclass(slots=True)
-class ReportInputs:
-    """The outcome of the runs, and what else was made by this call."""
-
-    runs: Outcome
-    summaries: int = 0
-    examples: int = 0
-    failed: list[tuple[str, str]] = field(default_factory=list)  # examples that could not be made, and why
-
-
-def make_report_inputs(suite: str, *, store: Store, jobs: int = 1, quiet: bool = False) -> ReportInputs:
+def make_report_inputs(suite: str, *, store: Store, jobs: int = 1, quiet: bool = False) -> Outcome:
     """Make the runs of a suite, a summary of each of its data sets and its examples, where they are missing.
 
-    An example that fails is logged and the rest is made.
+    The outcome of the runs. An example that fails is logged and the rest is made.
     """
     from benchmarks.results.records import summary_file
     from benchmarks.runs.dataset_summary import is_current, save_summary, summarize
@@ -108,14 +98,13 @@ def make_report_inputs(suite: str, *, store: Store, jobs: int = 1, quiet: bool =
 
     experiments = read_suite(suite)
     specs = [ExampleSpec(example[0].source, tuple(example)) for example in read_examples(suite)]
-    made = ReportInputs(run_all(experiments, store=store, jobs=jobs, quiet=quiet))
+    runs = run_all(experiments, store=store, jobs=jobs, quiet=quiet)
     sources = {summary_file(each.source.data, each.source.options): each.source for each in experiments}
     missing = [source for source in sources.values() if not is_current(source, store.folder)]
     with progress(len(missing), "data set", quiet=quiet) as bar:
         for source in missing:
             bar.note(source.data)
             save_summary(summarize(source), store.folder)
-            made.summaries += 1
             bar.step()
     set_threads(1)  # examples are fitted in this process, like runs in theirs
     specs = [spec for spec in specs if not spec.is_current(store.folder)]
@@ -123,11 +112,9 @@ def make_report_inputs(suite: str, *, store: Store, jobs: int = 1, quiet: bool =
         for spec in specs:
             try:
                 save_example(make_example(spec, bar=bar), store.folder)
-                made.examples += 1
             except Exception as error:  # whatever a third-party method raises
                 log.warning("failed: %s: %s", spec, error)
-                made.failed.append((str(spec), str(error)))
-    return made
+    return runs
 
 
 def _measure_speed(scale: str, folder: Path) -> None:
@@ -139,7 +126,7 @@ def _measure_speed(scale: str, folder: Path) -> None:
     if measured.issuperset(SPEED_TESTS):
         return
     if find_spec("pytest_benchmark") is None:
-        log.warning('speed is not measured; install the extra bench: pip install "fedrule[bench]"')
+        log.warning("speed is not measured; install %s", install_hint("bench"))
         return
     log.info("measuring the speed of inference and fitting at the scale %s", scale)
     tests = [str(Path(speed.__path__[0]) / name) for name in SPEED_TESTS]
@@ -176,15 +163,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", type=Path, default=Path("report"), metavar="DIR", help="folder of the report (default report)")
     add("--check", action="store_true", help="write nothing; exit code 1 where a file is missing or stale")
     add("--results", type=Path, metavar="DIR", help="folder of the results (default $FEDRULE_RESULTS or results)")
-    add("--jobs", type=_count, default=1, metavar="N", help="runs at once, each in a process (default 1)")
+    add("--jobs", type=cli.positive_integer, default=1, metavar="N", help="runs at once, each in a process (default 1)")
     add("--quiet", action="store_true", help="no progress bar")
     return parser
-
-
-def _count(text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
-    return int(text)
 
 
 if __name__ == "__main__":

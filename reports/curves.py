@@ -46,20 +46,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--results", type=Path, metavar="DIR", help="folder of the results (default $FEDRULE_RESULTS or results)")
     add("--out", type=Path, required=True, metavar="FILE", help="the figure: a name that ends in .svg, .png or .pdf")
     add("--data", metavar="NAME", help="this data set only, with all of its options")
-    add("--methods", type=_names, default=[], metavar="A,B", help="all lines of these methods only")
+    add("--methods", type=cli.comma_separated, default=[], metavar="A,B", help="all lines of these methods only")
     line = (
         "this line only, as the leaderboard names it, e.g. 'fedrule (preset=paper)'; may be "
         "repeated. A bare method name is the line with its defaults. Lines are added to those of --methods"
     )
     add("--line", action="append", default=[], metavar="LABEL", help=line)
     metrics, part = "a column for each (default loss,auc,mr)", "test, validation or train (default test)"
-    add("--metric", type=_names, default=["loss", "auc", "mr"], metavar="A,B", help=metrics)
+    add("--metric", type=cli.comma_separated, default=["loss", "auc", "mr"], metavar="A,B", help=metrics)
     add("--part", default="test", metavar="NAME", help=part)
     return parser
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 if __name__ == "__main__":

@@ -106,10 +106,10 @@ def _build(output: Output, inputs: Inputs, bar: Progress) -> BuiltOutput:
         return BuiltOutput(output, missing, {})
     except DataError as error:  # results of different data
         return BuiltOutput(output, Missing(str(error), f"{BUILD} --results DIR"), {}, refused=True)
-    except (LookupError, ArithmeticError, ValueError) as error:  # results that nobody has foreseen
+    except (LookupError, ArithmeticError, ValueError) as error:  # unexpected results
         log.exception("%s", output.name)
-        unforeseen = Missing(f"it cannot handle these results ({error!r})", f"{BUILD} --results DIR")
-        return BuiltOutput(output, unforeseen, {}, refused=True)
+        unexpected = Missing(f"it cannot handle these results ({error!r})", f"{BUILD} --results DIR")
+        return BuiltOutput(output, unexpected, {}, refused=True)
     finally:
         bar.step()
 

@@ -1,8 +1,8 @@
 """Rank lists of other tools: the best rules of each home as a table, evaluated like a model.
 
-A CSV or Parquet table with a row per recommended rule: user, trigger_device and action_device (ids as in the data),
-trigger_state, action (the two parts of the relation) and rank, 1 for the best. A CSV with the columns user_id, rule and
-rank is read as a submission to the Wyze challenge.
+A table (.csv, .csv.gz, .parquet) with a row per recommended rule: user, trigger_device and action_device (ids as in the
+data), trigger_state, action (the two parts of the relation) and rank, 1 for the best. A CSV with the columns user_id,
+rule and rank is read as a submission to the Wyze challenge.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ COLUMNS = ("user", "trigger_device", "action_device", "trigger_state", "action",
 def read_rank_lists(homes: Homes, path: Path | str) -> RankLists:
     """A model of these homes from a file; every row must name a user, two of its devices and a relation of the data."""
     path = Path(path)
+    is_csv = _is_csv(path)
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False) if _is_csv(path) else pd.read_parquet(path)
+        table = pd.read_csv(path, dtype=str, keep_default_na=False) if is_csv else pd.read_parquet(path)
     except ValueError as error:  # what pandas and pyarrow raise for other content
         raise DataError(f"{path}: not a readable table ({error})") from None
-    if _is_csv(path) and set(CHALLENGE.values()) <= set(table.columns):
+    if is_csv and set(CHALLENGE.values()) <= set(table.columns):
         return RankLists(homes, read_submission(homes, path))
     missing = [column for column in COLUMNS if column not in table]
     if missing:
@@ -46,7 +47,7 @@ def read_rank_lists(homes: Homes, path: Path | str) -> RankLists:
     _refuse(path, home < 0, "the user is not in the data; leave it out")
     _refuse(path, (trigger < 0) | (action < 0), "its user has no such device; use the device ids of the data")
     _refuse(path, relation < 0, "no rule has this trigger state with this action; use the relations of the data")
-    _refuse(path, ~(rank >= 1), "the rank must be a number, 1 or more")
+    _refuse(path, ~((rank >= 1) & (rank % 1 == 0)), "the rank must be an integer, 1 or more")
     rules = Rules(home, trigger, action, relation)
     twice = pd.Series(rules.keys(homes.n_devices, len(homes.relations))).duplicated().to_numpy()
     _refuse(path, twice, "its user has this rule twice; rank it once")
@@ -88,11 +89,11 @@ def _ids(path: Path, column: pd.Series, like: Ids) -> pd.Index:
 
 def _refuse(path: Path, wrong: Mask, why: str) -> None:
     if wrong.any():
-        row, count = int(np.flatnonzero(wrong)[0]) + 1, int(np.count_nonzero(wrong))
-        raise DataError(f"{path} row {row} (and {count - 1} more): {why}")
+        row, more = int(np.flatnonzero(wrong)[0]) + 1, int(np.count_nonzero(wrong)) - 1
+        raise DataError(f"{path} row {row}{f' (and {more:,} more)' if more else ''}: {why}")
 
 
 def _is_csv(path: Path) -> bool:
-    if path.suffix not in (".csv", ".parquet"):
-        raise DataError(f"{path}: rank lists are .csv or .parquet files; rename it")
-    return path.suffix == ".csv"
+    if not path.name.endswith((".csv", ".csv.gz", ".parquet")):
+        raise DataError(f"{path}: rank lists are .csv, .csv.gz or .parquet files; rename it")
+    return path.suffix != ".parquet"

@@ -38,7 +38,9 @@ class PlainSearch:
         self.relation_messages = options["messages"] == "relation"
         cells = [divmod(cell, n_relations) for cell in saved.arrays["valid.cell"].tolist()]
         typed = [(*divmod(types, self.n_types), relation) for types, relation in cells]
-        self.itself = {rule for rule, homes in zip(typed, saved.arrays["counts.itself"].tolist(), strict=True) if homes}
+        self.self_rules = {
+            rule for rule, homes in zip(typed, saved.arrays["counts.self_rules"].tolist(), strict=True) if homes
+        }
         self.valid = set(typed)
         self.relations: dict[tuple[int, int], list[int]] = {}
         for trigger_type, action_type, relation in sorted(self.valid):
@@ -63,7 +65,7 @@ class PlainSearch:
                 logits = [second[relation][1] + sum(map(mul, hidden, second[relation][0])) for relation in relations]
                 for relation, logit in zip(relations, logits, strict=True):
                     rule = (types[i], types[j], relation)
-                    possible = rule in self.itself if i == j else rule in self.valid
+                    possible = rule in self.self_rules if i == j else rule in self.valid
                     if possible and (i, j, relation) not in known:
                         found.append((-_single(logit), i, j, relation))
         return [((i, j, relation), -score) for score, i, j, relation in sorted(found)[:k]]
@@ -116,8 +118,8 @@ class DenseSearch:
         # The last hidden entry is always 1.
         self.weight = np.ascontiguousarray(np.column_stack([weight, bias]).T, dtype=kind)
         self.valid = saved.valid.dense()
-        self.itself = np.zeros_like(self.valid)
-        self.itself.reshape(-1)[saved.valid.cell[saved.itself]] = True
+        self.self_rules = np.zeros_like(self.valid)
+        self.self_rules.reshape(-1)[saved.valid.cell[saved.self_rules]] = True
 
     def best(self, graph: Graph, k: int) -> list[tuple[int, int, int]]:
         """Trigger, action and relation of the best rules that the home lacks, best first."""
@@ -129,7 +131,7 @@ class DenseSearch:
         np.maximum(hidden, 0, out=hidden)
         score = hidden.reshape(-1, hidden.shape[2]) @ self.weight
         possible = self.valid[kind[:, None], kind]
-        possible[each, each] = self.itself[kind, kind]
+        possible[each, each] = self.self_rules[kind, kind]
         possible[graph.trigger, graph.action, graph.relation] = False
         place = np.flatnonzero(possible)
         found = score.reshape(-1)[place]

@@ -214,10 +214,10 @@ def per_home(result: Result, metric: str) -> pd.DataFrame:
 
     Most metrics weight a home by its hidden rules; `loss`, `auc` and "<metric>_home" weight all homes equally.
     """
-    table = result.homes()
-    column, known = base_name(metric), metrics_of(result, table)
+    column, known = base_name(metric), metrics_of(result)
     if column not in known:
         raise unknown(f"metric per home of protocol {result.key.protocol}", metric, known)
+    table = result.homes("user", "n_hidden", column)
     equal = metric in OVER_HOMES or column != metric
     value = table[column].to_numpy(dtype=np.float64)
     weight = np.ones(len(table)) if equal else table["n_hidden"].to_numpy(dtype=np.float64)
@@ -240,10 +240,9 @@ def no_metric(metric: str, results: Sequence[Result]) -> DataError:
     return DataError(f"{reason} Metrics of each protocol: {listed}")
 
 
-def metrics_of(result: Result, table: pd.DataFrame | None = None) -> list[str]:
+def metrics_of(result: Result) -> list[str]:
     """The metrics that methods can be compared by: those with a value per home, without counts."""
-    columns = (result.homes() if table is None else table).columns
-    return [name for name in columns if name in result.summary and name not in COUNTS]
+    return [name for name in result.home_columns() if name in result.summary and name not in COUNTS]
 
 
 def _home_means(panel: Panel, columns: list[int]) -> Floats:

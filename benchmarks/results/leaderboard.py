@@ -34,6 +34,7 @@ from benchmarks.results.status import SIGN, refused_count, status_of
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 
+HEADLINE = {"ranking": "mrr", "paper": "auc"}  # protocol -> what a board is sorted by; preferred protocols first
 COLUMNS = {
     "ranking": ("mrr", "hr@1", "hr@10", "ndcg@10", "mrr, all", "hr@10, all"),
     "paper": ("auc", "auc_feasible", "loss", "mr", "mr_rt", "mr_paper", "auc_pooled"),

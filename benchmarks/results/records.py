@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 SUMMARIES, EXAMPLES, STUDIES = "data", "examples", "tuning"  # folders of the results
 SUMMARY_FORMAT = 2  # goes up when a summary of the same data would look different
 EXAMPLE_FORMAT = 2  # goes up when an example by the same methods would look different
+STUDY_FORMAT = 1  # goes up when a trial with the same parameters would look different
 LONGEST = 20  # entries of an example's list
-NOT_A_STUDY = "not a study of `python -m benchmarks tune`"
 
 R = TypeVar("R")
 
@@ -292,7 +292,7 @@ def load_examples(results: Path) -> tuple[list[Example], list[tuple[str, str]]]:
 class Trial:
     """One choice of parameters and its score on validation data."""
 
-    parameters: dict[str, Json]  # none for the defaults
+    parameters: dict[str, object]  # none for the defaults
     value: float | None  # the mean over data sets and seeds; None if it failed
     values: list[float]  # of each data set and seed
     seconds: float
@@ -303,18 +303,30 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Trials of one method's settings on validation rules."""
+    """Trials of one method's settings on validation rules; all but the trials decides the name of its file."""
 
     method: str
-    data: tuple[str, ...]  # that the settings were tried on
+    fixed: dict[str, object]  # parameters that were set and not varied
     split: str
-    seeds: tuple[int, ...]
+    split_options: dict[str, object]
+    seeds: tuple[int, ...]  # of the splits and fits
+    seed: int  # of the choices
+    space: dict[str, tuple[object, ...]]  # parameter -> its range
+    defaults: dict[str, object]  # all parameters
+    data: tuple[dict[str, object], ...]  # that the settings were tried on: data, options, track, fingerprint
     metric: str
-    fixed: dict[str, Json]  # parameters that were set and not varied
-    varied: tuple[str, ...]  # names of parameters
-    defaults: dict[str, Json]  # all parameters
-    trials: tuple[Trial, ...]  # those without parameters are of the defaults
-    file: str  # below the folder of studies
+    trials: tuple[Trial, ...] = ()  # those without parameters are of the defaults
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        about = {name: value for name, value in asdict(self).items() if name != "trials"}
+        return f"{self.method}-{hash_of(about)}.json"
+
+    @property
+    def data_names(self) -> str:
+        """The data sets, separated by commas."""
+        return ", ".join(str(source["data"]) for source in self.data)
 
     @property
     def answered(self) -> list[Trial]:
@@ -330,33 +342,5 @@ class Study:
 
 def load_studies(results: Path) -> tuple[list[Study], list[tuple[str, str]]]:
     """The studies among results by method and file; name and reason of each file that cannot be used."""
-    found: list[Study] = []
-    problems: list[tuple[str, str]] = []
-    for path in sorted((results / STUDIES).glob("*.json")):
-        try:
-            found.append(_study(path))
-        except KeyError as error:
-            problems.append((f"{STUDIES}/{path.name}", f"{NOT_A_STUDY}: it has no {error}"))
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            problems.append((f"{STUDIES}/{path.name}", f"{NOT_A_STUDY}: {error}"))
-    return sorted(found, key=lambda study: (study.method, study.data, study.file)), problems
-
-
-def _study(path: Path) -> Study:
-    content = json.loads(path.read_text("utf-8"))
-    key, trials = content["key"], tuple(Trial(**trial) for trial in content["trials"])
-    for trial in trials:
-        if not isinstance(trial.parameters, dict) or not isinstance(trial.value, float | int | None):
-            raise ValueError(f"a trial with the value {trial.value!r} and the parameters {trial.parameters!r:.60}")
-    return Study(
-        method=str(key["method"]),
-        data=tuple(str(source["data"]) for source in key["data"]),
-        split=str(key["split"]),
-        seeds=tuple(int(seed) for seed in key["seeds"]),
-        metric=str(key["metric"]),
-        fixed=dict(key["fixed"]),
-        varied=tuple(map(str, key["space"])),
-        defaults=dict(key["defaults"]),
-        trials=trials,
-        file=path.name,
-    )
+    found, problems = read_records(results / STUDIES, Study, STUDY_FORMAT)
+    return sorted(found, key=lambda study: (study.method, study.data_names, study.file)), problems

@@ -15,13 +15,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
 import pandas as pd
+import pyarrow.parquet
 
 from benchmarks.results.records import hash_of, read_record, write_record
 from datasets.common.errors import DataError
@@ -52,7 +53,7 @@ class Key:
     @property
     def hash(self) -> str:
         """16 hex digits: the name of the files."""
-        return hash_of(asdict(self))
+        return hash_of({each.name: getattr(self, each.name) for each in fields(self)})
 
     @property
     def fit(self) -> str:
@@ -98,20 +99,27 @@ class Result:
     digests: dict[str, str] = field(default_factory=dict)  # of the tables, to notice one that is truncated or damaged
     folder: Path | None = None  # where it was read from; null in the file
 
-    def homes(self) -> pd.DataFrame:
-        """A row per home with hidden rules."""
-        return self._table("homes")
+    def homes(self, *columns: str) -> pd.DataFrame:
+        """A row per home with hidden rules; only these columns, if any are named."""
+        return self._table("homes", columns)
+
+    def home_columns(self) -> list[str]:
+        """The columns of `homes`."""
+        return list(self._file("homes").schema_arrow.names)
 
     def rules(self) -> pd.DataFrame:
         """A row per hidden rule."""
         return self._table("rules")
 
-    def _table(self, name: str) -> pd.DataFrame:
+    def _table(self, name: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+        return self._file(name).read(list(columns) or None).to_pandas()
+
+    def _file(self, name: str) -> pyarrow.parquet.ParquetFile:
         if self.folder is None or self.status != "done":
             raise DataError(f"{self.key}: no table of {name} on disk; the run is {self.status}")
         path = _table_path(self.folder, self.key, name)
         try:
-            return pd.read_parquet(path)
+            return pyarrow.parquet.ParquetFile(path)
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: not a readable Parquet file ({error}); delete it and run it again") from error
 
@@ -248,11 +256,12 @@ class Store:
 def _read(path: Path) -> Result:
     """A result file; a ValueError that says why where it cannot be used."""
     result = replace(read_record(path, Result, FORMAT), folder=path.parent)
-    expected = f"{result.key.hash}.json" if result.status == "done" else f"{result.key.hash}.failed.json"
+    name = result.key.hash
+    expected = f"{name}.json" if result.status == "done" else f"{name}.failed.json"
     if path.name != expected:
         raise ValueError(f"its key belongs to {expected}")
-    for name, digest in result.digests.items():
-        table = _table_path(path.parent, result.key, name)
+    for kind, digest in result.digests.items():
+        table = path.with_name(f"{name}.{kind}.parquet")
         if not table.exists() or _digest(table) != digest:
             raise ValueError(f"{table.name} is missing, truncated or damaged")
     return result

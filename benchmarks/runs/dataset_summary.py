@@ -80,11 +80,11 @@ def _choose(instances: Homes, types: Homes, homes_with: Array) -> int:
     used = np.zeros(instances.n_devices, dtype=np.int64)
     used[instances.rules.trigger] = used[instances.rules.action] = 1
     idle = devices - np.bincount(instances.device_home, used, minlength=n_homes).astype(np.int64)
-    itself = np.bincount(types.rules.home[types.rules.trigger == types.rules.action], minlength=n_homes)
-    twins = devices - np.diff(types.device_start)
+    self_rules = np.bincount(types.rules.home[types.rules.trigger == types.rules.action], minlength=n_homes)
+    repeated = devices - np.diff(types.device_start)
     size = np.where(rules > 0, distance(instances, devices=DEVICES, rules=RULES), np.iinfo(np.int64).max)
     # lexsort's last key counts first; a rule of a device with itself is a loop, which a drawing shows badly.
-    order = np.lexsort((np.arange(n_homes), -rarest, idle, itself > 0, rarest < 2, size + twins * (rules > 0)))
+    order = np.lexsort((np.arange(n_homes), -rarest, idle, self_rules > 0, rarest < 2, size + repeated * (rules > 0)))
     return int(order[0])
 
 

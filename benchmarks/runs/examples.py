@@ -10,7 +10,7 @@ rules, ordered by how many homes have them, it is the median: neither easy nor r
 
 Log-odds become probabilities by the logistic function. Other scores are calibrated: one more rule of every home is left
 out, the method is fitted again, and the rules left out are compared with as many non-rules whose types would allow
-them. (The non-rules of protocol `paper` would not do: nearly all of them are no item, and what is left is certain.)
+them. (The non-rules of protocol `paper` would not do: nearly all of them have no item, and what is left is certain.)
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ TRACKS = ("types", "instances")
 SEEDS = (0, 1, 2, 3, 4)
 
 EVALUATION = Path(evaluation.__file__).parent
+# Split, fit, calibration and curves. What these two import is among the files of the evaluation or decides no number.
+FIT = {Path(__file__).with_name(name) for name in ("run.py", "history.py")}
 
 Settings: TypeAlias = Mapping[str, object]
 
@@ -203,7 +205,7 @@ def _settings(values: Settings, where: str) -> dict[str, object]:
 
 
 def code_hash(method: type) -> str:
-    """12 hex digits that change with the files of a method, of the evaluation, and of all of ours that they import.
+    """12 hex digits that change with the files of a method and of the evaluation, ours that these import, and FIT.
 
     Empty where the method has no file, as in a notebook.
     """
@@ -212,7 +214,7 @@ def code_hash(method: type) -> str:
         known = _CODE.get(file)
         if known is None or known.stamp != _stamp(known.files):  # reading them all takes a while
             roots = [file, *sorted(EVALUATION.glob("*.py"))]
-            files = sorted({found for root in roots for found in files_of(root)})
+            files = sorted({found for root in roots for found in files_of(root)} | FIT)
             content = [part for each in files for part in (each.name.encode(), each.read_bytes())]
             known = _Code(files, _stamp(files), hashlib.sha256(b"\0".join(content)).hexdigest()[:12])
             _CODE[file] = known

@@ -10,9 +10,9 @@ A killed run is resumed from its checkpoints, if the `fit` of its method takes a
     <results>/checkpoints/<hash>.npz              of the fit that is measured
     <results>/checkpoints/<hash>.calibration.npz  of the second fit, where probabilities need one
 
-The hash is that of the result's key without the protocol, since all protocols measure one fit. The interval is no part
-of the key: a resumed run gives the same numbers as an uninterrupted one, except its seconds. Checkpoints are deleted
-when the results are stored. Those of other code are not used.
+The hash is that of the result's key without the protocol, since all protocols measure one fit. The interval is not
+part of the key: a resumed run gives the same numbers as an uninterrupted one, except its seconds. Checkpoints are
+deleted when the results are stored. Those of other code are not used.
 """
 
 from __future__ import annotations

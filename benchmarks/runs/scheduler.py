@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -25,11 +25,10 @@ from threading import Lock
 from typing import IO, TypeAlias
 
 from baselines.registry import get
-from benchmarks.evaluation import PROTOCOLS
 from benchmarks.results.records import as_json
 from benchmarks.results.status import warning_lines
-from benchmarks.results.store import Result, Store, results_folder
-from benchmarks.runs.experiment import Experiment, Source, make_experiment, make_source, refuse_bad_interval
+from benchmarks.results.store import Result, Store
+from benchmarks.runs.experiment import Experiment, Source, make_experiment, refuse_bad_interval
 from benchmarks.runs.history import OnProgress, ignore_progress
 from benchmarks.runs.run import RunCheckpoints, failed, run_once
 from datasets.common.environment import set_threads, thread_variables
@@ -149,60 +148,6 @@ def _collect(futures: Sequence[Future[_Done | str]], bar: Progress, outcome: Out
                 log.warning("failed: %s: %s", result.key, result.error.splitlines()[-1])
 
 
-def run(
-    method: str,
-    data: str,
-    *,
-    parameters: Mapping[str, object] | None = None,
-    data_options: Mapping[str, object] | None = None,
-    path: Path | str | None = None,
-    track: str = "types",
-    split: str = "holdout",
-    split_options: Mapping[str, object] | None = None,
-    protocols: Sequence[str] = PROTOCOLS,
-    seed: int = 0,
-    curves: int = 0,
-    store: Path | str | None = None,
-    threads: int = 1,
-    checkpoints: int = 0,
-    isolate: bool = True,
-) -> list[Result]:
-    """The result of each protocol of one run: read where it is finished, made and stored where it is not.
-
-    A run that fails is a result with status "failed"; the next call tries it again. It has a subprocess of its own;
-    `isolate=False` runs it in this process. `curves` is the interval in rounds at which the model is measured, see
-    `benchmarks.runs.history`; `checkpoints` that of checkpoints to resume from, see `benchmarks.runs.run`.
-    """
-    refuse_bad_interval("checkpoints", checkpoints)
-    source = make_source(data, options=data_options or {}, track=track, path=path)
-    experiment = make_experiment(
-        method,
-        source,
-        parameters=parameters or {},
-        split=split,
-        options=split_options or {},
-        seed=seed,
-        protocols=protocols,
-        curves=curves,
-    )
-    results = Store(results_folder(store))
-    keys = experiment.keys(source.fingerprint())
-    found = {p: result for p, key in keys.items() if (result := results.finished(key, experiment.code))}
-    missing = experiment.only([protocol for protocol in keys if protocol not in found])
-    made: list[Result] = []
-    if missing.protocols:
-        RunCheckpoints.of(missing, source.fingerprint(), results, checkpoints).log_resumed(str(experiment))
-        if isolate:
-            with TemporaryDirectory() as folder:
-                homes = write_homes(source, Path(folder))
-                made = Workers().run(missing, homes, store=results, threads=threads, checkpoints=checkpoints)
-        else:
-            set_threads(threads)
-            made = run_once(missing, source.load(), store=results, threads=threads, checkpoints=checkpoints)
-    found |= {result.key.protocol: result for result in made}
-    return [found[protocol] for protocol in protocols]
-
-
 @dataclass(eq=False)
 class Workers:
     """The subprocesses of runs, started from any thread, so that all of them can be stopped."""
@@ -305,9 +250,7 @@ def main() -> int:
 def _job(experiment: Experiment, homes: Path, store: Store, *, threads: int, checkpoints: int) -> str:
     module = get(experiment.method).__module__
     if module == "__main__":
-        raise DataError(
-            f"{experiment.method} is defined in the script itself; move it to a module or use isolate=False"
-        )
+        raise DataError(f"{experiment.method} is defined in the script itself; move it to a module and use --import")
     job = {"experiment": as_json(asdict(experiment), experiment.method), "module": module, "homes": str(homes)}
     return json.dumps({**job, "store": str(store.folder.absolute()), "threads": threads, "checkpoints": checkpoints})
 

@@ -30,7 +30,7 @@ from pydantic import Field
 from baselines.registry import missing_extra, names
 from benchmarks.evaluation import PROTOCOLS
 from benchmarks.runs.experiment import SEEDS, Experiment, Settings, make_experiment, make_source
-from datasets.common.errors import DataError, unknown
+from datasets.common.errors import DataError, install_hint, unknown
 from datasets.common.options import Config, read
 from datasets.registry import get as get_data
 from datasets.registry import where
@@ -191,7 +191,7 @@ def _is_missing(name: str) -> bool:
     """Whether a method's optional package is missing, which is logged."""
     extra = missing_extra(name)
     if extra:
-        log.info('skipped: %s needs the extra %s: pip install "fedrule[%s]"', name, extra, extra)
+        log.info("skipped: %s needs %s", name, install_hint(extra))
     return bool(extra)
 
 

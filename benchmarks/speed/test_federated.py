@@ -29,7 +29,7 @@ from benchmarks.runs.history import Curves
 from benchmarks.speed.measure import Measured, note_growth, note_ratio, seconds
 from datasets.common.environment import set_threads
 from datasets.homes import Homes
-from fedrule.federated.vectors import Layout
+from fedrule.federated.vectors import FlatParameters
 from fedrule.methods.federated import Federated, FedGnn, FedRule, Scaffold, trainer_of
 
 SAMPLE = {"smoke": 100, "default": 100, "paper": 300}  # clients of the loop
@@ -79,7 +79,7 @@ class Rounds:
     def __init__(self, method: Federated, homes: Homes) -> None:
         prepared = method.prepare(homes, np.random.default_rng(0))
         self.initial = prepared.scorer.initial(torch.Generator().manual_seed(0))
-        self.task = method.task(prepared, Layout.of(self.initial), seed=0)
+        self.task = method.task(prepared, FlatParameters.of(self.initial), seed=0)
         self.engine, self.trainer = method.engine(), trainer_of(prepared.train, self.task)
         self.state = self.engine.begin(self.trainer, self.task.layout.flat(self.initial))
 
@@ -98,7 +98,7 @@ def test_federated_round(benchmark: BenchmarkFixture, saved: SavedHomes, scale: 
     sample = home_graphs(examples, SAMPLE[scale])
     loop = ClientByClient(rounds.initial, sample, steps=3, rate=0.1, correct=method != "fedgnn")
     reference = seconds(loop.round, repeats=3) / len(sample)
-    note_ratio(benchmark, rounds.report.clients, reference, threads=1, memory_bytes=rounds.report.memory_bytes)
+    note_ratio(benchmark, rounds.report.clients, reference, threads=1, state_bytes=rounds.report.state_bytes)
 
 
 def test_growth_of_a_fedrule_round(

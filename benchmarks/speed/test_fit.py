@@ -12,6 +12,7 @@ import datasets
 from baselines.registry import build, get, missing_extra, names
 from benchmarks.conftest import Peak, SavedHomes
 from benchmarks.speed.measure import Measured, note_growth, warm_up
+from datasets.common.errors import install_hint
 from datasets.homes import Homes
 
 # Homes; the first is what growth is measured from.
@@ -43,7 +44,7 @@ def test_fit(
     size: int,
 ) -> None:
     if extra := missing_extra(name):
-        pytest.skip(f'{name} needs the extra {extra}: pip install "fedrule[{extra}]"')
+        pytest.skip(f"{name} needs {install_hint(extra)}")
     known, first = measured[name], SIZES[scale][0]
     smaller = max((n for n in known if n < size), default=0)
     if smaller and (expected := known[smaller]["seconds"] * size / smaller) > TOO_LONG[scale]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,9 +11,11 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
 from benchmarks.conftest import Peak
+from benchmarks.references.data import POSTGRESQL, connect, load_row_by_row
 from benchmarks.speed.measure import note_ratio, seconds
 from benchmarks.speed.postgres_server import MISSING, programs, running
-from datasets.homes import Homes, Relation, Rules
+from datasets.common.errors import install_hint
+from datasets.homes import Homes
 
 if TYPE_CHECKING:
     from fedrule.pipeline import Pipeline
@@ -24,7 +24,6 @@ ROUNDS = 2  # of each; the fastest counts
 SIZES = {"smoke": 5_000, "default": 50_000, "paper": 272_664}  # homes; the last is the size of the public data
 PART = 10_000  # users at a time
 EVERY = 10  # with users=, every tenth user
-POSTGRESQL = "postgresql://"
 TABLES = {
     "devices": '"user" bigint, device bigint, type text',
     "rules": '"user" bigint, trigger_device bigint, trigger_state text, action text, action_device bigint',
@@ -33,7 +32,7 @@ PIPELINE = """
 from fedrule.pipeline import Pipeline, TableConfig
 pipeline = Pipeline(TableConfig({url!r}), TableConfig())
 """
-REFERENCE = "from benchmarks.speed.test_pipeline import row_by_row\nhomes = row_by_row({url!r})"
+REFERENCE = "from benchmarks.references.data import load_row_by_row\nhomes = load_row_by_row({url!r})"
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +44,13 @@ def homes(scale: str) -> Homes:
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, homes: Homes) -> Iterator[str]:
     """Both tables in one database, rows in random order and without any index."""
-    pytest.importorskip("sqlalchemy", reason='needs the extra pipeline: pip install "fedrule[pipeline]"')
+    pytest.importorskip("sqlalchemy", reason=f"needs {install_hint('pipeline')}")
     if request.param == "sqlite":
         path = str(tmp_path_factory.mktemp("pipeline") / "homes.db")
         fill(path, homes)
         yield path
         return
-    pytest.importorskip("psycopg", reason='needs the extra pipeline: pip install "fedrule[pipeline]"')
+    pytest.importorskip("psycopg", reason=f"needs {install_hint('pipeline')}")
     if programs() is None:
         pytest.skip(MISSING)
     with running() as server:
@@ -69,7 +68,7 @@ def pipeline(url: str) -> Pipeline:
 def test_load_from_a_database(benchmark: BenchmarkFixture, peak: Peak, url: str, pipeline: Pipeline) -> None:
     """All homes at once."""
     homes: Homes = benchmark.pedantic(pipeline.load, rounds=ROUNDS)
-    assert homes.fingerprint == row_by_row(url).fingerprint
+    assert homes.fingerprint == load_row_by_row(url).fingerprint
     note(benchmark, peak, url, homes.n_devices + homes.n_rules, "pipeline.load()")
 
 
@@ -94,52 +93,9 @@ def test_load_some_users(benchmark: BenchmarkFixture, peak: Peak, url: str, home
 
 def note(benchmark: BenchmarkFixture, peak: Peak, url: str, rows: int, work: str) -> None:
     """Record the ratio to the reference, and the memory of both."""
-    reference = seconds(lambda: row_by_row(url), repeats=ROUNDS) / rows
+    reference = seconds(lambda: load_row_by_row(url), repeats=ROUNDS) / rows
     slow = {f"{what} of the reference": megabytes for what, megabytes in peak(REFERENCE.format(url=url)).items()}
     note_ratio(benchmark, rows, reference, **peak(PIPELINE.format(url=url) + work), **slow)
-
-
-def row_by_row(url: str) -> Homes:
-    """The same homes with dictionaries: all rows of both tables in memory, one loop iteration per row.
-
-    A rule with a device that its user does not own is a KeyError; nothing else is checked.
-    """
-    devices: dict[int, dict[int, str]] = {}
-    for user, device, type_ in fetched(url, "devices"):
-        devices.setdefault(user, {})[device] = type_
-    rules: dict[int, set[tuple[int, str, str, int]]] = {}
-    for user, *rule in fetched(url, "rules"):
-        rules.setdefault(user, set()).add(tuple(rule))
-    users = sorted(devices)
-    types = {word: n for n, word in enumerate(sorted({word for own in devices.values() for word in own.values()}))}
-    pairs = sorted({Relation(state, action) for own in rules.values() for _, state, action, _ in own})
-    relations: dict[tuple[str, str], int] = {pair: n for n, pair in enumerate(pairs)}
-    owned: list[tuple[int, int, int]] = []
-    written: list[tuple[int, int, int, int]] = []
-    for home, user in enumerate(users):
-        place = {device: len(owned) + n for n, device in enumerate(sorted(devices[user]))}
-        owned += [(home, types[devices[user][device]], device) for device in place]
-        said = rules.get(user, ())
-        written += sorted((home, place[one], place[other], relations[on, do]) for one, on, do, other in said)
-    device_home, device_type, ids = np.array(owned, dtype=np.int64).reshape(-1, 3).T
-    columns = np.array(written, dtype=np.int64).reshape(-1, 4).T
-    all_users = np.array(users, dtype=np.int64)
-    return Homes("pipeline", tuple(types), tuple(pairs), all_users, device_home, device_type, ids, Rules(*columns))
-
-
-def connect(url: str) -> AbstractContextManager[Any]:
-    """A connection of the driver."""
-    if not url.startswith(POSTGRESQL):
-        return closing(sqlite3.connect(url))
-    import psycopg  # an extra
-
-    return closing(psycopg.connect(url))
-
-
-def fetched(url: str, table: str) -> Sequence[tuple[Any, ...]]:
-    """All rows, by the driver only."""
-    with connect(url) as database:
-        return list(database.execute(f"select * from {table}"))
 
 
 def fill(url: str, homes: Homes) -> None:

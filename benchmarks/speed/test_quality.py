@@ -22,6 +22,7 @@ from benchmarks.runs.experiment import Experiment, data_options, method_paramete
 from benchmarks.runs.run import FittedRun, fit, split_homes
 from benchmarks.runs.suite import read_suite
 from benchmarks.speed.measure import warm_up
+from datasets.common.errors import install_hint
 from datasets.registry import get as get_data
 
 METRICS = {"ranking": ("mrr", "hr@10", "ndcg@10"), "paper": ("auc", "loss", "mr", "mr_rt")}
@@ -37,26 +38,26 @@ TOO_LONG: dict[str, dict[str, tuple[str, ...]]] = {
 class Case:
     """One method on one data set, between its two benchmarks."""
 
-    def __init__(self, asked: Experiment) -> None:
-        self.asked, self.code = asked, asked.code
-        self.homes = asked.source.load()
-        self.parts = split_homes(asked, self.homes)
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment, self.code = experiment, experiment.code
+        self.homes = experiment.source.load()
+        self.parts = split_homes(experiment, self.homes)
         self.trained: FittedRun | None = None
         self.seconds: dict[str, float] = {}
         self.noted: list[dict[str, object]] = []  # the `extra_info` of its benchmarks
-        warm_up(asked.method)
+        warm_up(experiment.method)
 
     def fit(self) -> FittedRun:
         """As a run does."""
         begin = perf_counter()
-        fitted, recorder = fit(self.asked, self.parts.train)
+        fitted, recorder = fit(self.experiment, self.parts.train)
         self.seconds["fit"] = perf_counter() - begin
-        self.trained = FittedRun(self.asked, self.homes, self.parts, fitted, recorder)
+        self.trained = FittedRun(self.experiment, self.homes, self.parts, fitted, recorder)
         return self.trained
 
     def note(self, benchmark: BenchmarkFixture) -> None:
         """What both benchmarks say of themselves."""
-        method, data = self.asked.method, self.asked.source.data
+        method, data = self.experiment.method, self.experiment.source.data
         benchmark.extra_info |= {"method": method, "data": data, "homes": self.homes.n_homes}
         self.noted.append(benchmark.extra_info)
 
@@ -73,17 +74,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def plain_entries(scale: str) -> dict[tuple[str, str], Experiment]:
     """Method and data -> the suite's run of seed 0 in default settings."""
     found: dict[tuple[str, str], Experiment] = {}
-    for asked in read_suite(scale, seeds=[0]):
-        simple = asked.source.track == "types" and asked.split == "holdout" and not asked.curves
-        whole = set(asked.protocols) == set(PROTOCOLS)
-        if simple and whole and asked.parameters == method_parameters(asked.method, {}):
-            found.setdefault((asked.method, data_name(asked)), asked)
+    for experiment in read_suite(scale, seeds=[0]):
+        simple = experiment.source.track == "types" and experiment.split == "holdout" and not experiment.curves
+        whole = set(experiment.protocols) == set(PROTOCOLS)
+        if simple and whole and experiment.parameters == method_parameters(experiment.method, {}):
+            found.setdefault((experiment.method, data_name(experiment)), experiment)
     return found
 
 
-def data_name(asked: Experiment) -> str:
+def data_name(experiment: Experiment) -> str:
     """A data set and those of its options that are not the defaults: "wyze-synthetic,homes=500"."""
-    source = asked.source
+    source = experiment.source
     usual = data_options(source.data, {})
     changed = [f"{name}={value}" for name, value in source.options.items() if value != usual[name]]
     return ",".join([source.data, *changed])
@@ -92,20 +93,20 @@ def data_name(asked: Experiment) -> str:
 @pytest.fixture(scope="module")
 def case(pytestconfig: pytest.Config, method: str, data: str) -> Case:
     if extra := missing_extra(method):
-        pytest.skip(f'{method} needs the extra {extra}: pip install "fedrule[{extra}]"')
+        pytest.skip(f"{method} needs {install_hint(extra)}")
     scale = str(pytestconfig.getoption("scale"))
-    asked = plain_entries(scale)[method, data]
-    if reason := left_out(asked, scale):
+    experiment = plain_entries(scale)[method, data]
+    if reason := left_out(experiment, scale):
         pytest.skip(f"{method} on {data}: {reason}; see --scale paper, or python -m benchmarks run {scale}")
-    return Case(asked)
+    return Case(experiment)
 
 
-def left_out(asked: Experiment, scale: str) -> str:
+def left_out(experiment: Experiment, scale: str) -> str:
     """Why a run is not part of this scale; empty if it is."""
-    data = asked.source.data
+    data = experiment.source.data
     if scale != "paper" and get_data(data).files:
         return f"real data takes longer than --scale {scale} may"
-    if asked.method in TOO_LONG[scale].get(data, ()):
+    if experiment.method in TOO_LONG[scale].get(data, ()):
         return f"takes longer than --scale {scale} may"
     return ""
 
@@ -117,7 +118,7 @@ def test_fit(benchmark: BenchmarkFixture, case: Case, data: str) -> None:
 
 
 def test_evaluate(benchmark: BenchmarkFixture, pytestconfig: pytest.Config, scale: str, case: Case, data: str) -> None:
-    """By both protocols; probabilities are learnt before, since that may take a second fit."""
+    """By both protocols; probabilities are calibrated before, since that may take a second fit."""
     benchmark.group = f"evaluate {data}"
     case.note(benchmark)
     trained = case.trained or case.fit()  # the other benchmark may have been deselected
@@ -142,7 +143,7 @@ def test_evaluate(benchmark: BenchmarkFixture, pytestconfig: pytest.Config, scal
     if benchmark.disabled:  # --benchmark-disable
         return
     store = Store(results_folder(pytestconfig.getoption("results")))
-    keys = case.asked.keys(trained.homes.fingerprint)
+    keys = case.experiment.keys(trained.homes.fingerprint)
     with store.claim(keys[PROTOCOLS[0]]) as ours:
         for protocol, key in keys.items():
             if ours and store.finished(key, case.code) is None:

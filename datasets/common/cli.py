@@ -1,4 +1,4 @@
-"""What every command line shares: errors as one message, and `--import` for modules of the user."""
+"""What every command line shares: errors as one message, types of arguments, and `--import` for modules of the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, install_hint
 
 _PACKAGES = {  # the optional packages that each extra of this project installs
     "mf": "implicit",
@@ -40,12 +40,30 @@ def run(command: Callable[[], int], *, interrupted: str = "Stopped.") -> int:
         return 130
     except ModuleNotFoundError as error:
         extra = EXTRAS.get(str(error.name).partition(".")[0])
-        remedy = f'; install the extra {extra}: pip install "fedrule[{extra}]"' if extra else ""
+        remedy = f"; install {install_hint(extra)}" if extra else ""
         sys.stderr.write(f"{error}{remedy}\n")
         return 1
     except (DataError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
+
+
+def say(text: str) -> None:
+    """Write a line to the standard output at once, so that a reader such as `head` that has gone is noticed."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def comma_separated(text: str) -> list[str]:
+    """The type of an argument such as "a,b"."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def positive_integer(text: str, least: int = 1) -> int:
+    """The type of an argument such as "4"."""
+    if not text.strip().isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"expected a whole number, {least} or more, got {text!r}")
+    return int(text)
 
 
 def add_import(parser: argparse.ArgumentParser, name: str = "modules") -> None:

@@ -22,3 +22,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
     between = "; " if any("," in choice for choice in choices) else ", "
     listed = between.join(choices) if choices else "none"
     return UnknownName(f"unknown {kind} {name!r}{guess} Known: {listed}")
+
+
+def install_hint(extra: str) -> str:
+    """An extra of this project and the command that installs it, from its folder."""
+    return f'the extra {extra}: pip install -c constraints.txt -e ".[{extra}]"'

@@ -172,15 +172,15 @@ def _draw_numbers(start: Array, free: Array, wanted: Array, source: RandomSource
 
 
 class Stream(IntEnum):
-    """What random numbers are for, so that no two purposes ever draw the same; 0 and 1 are drawn in `datasets.splits`.
+    """What random numbers are for, so that no two purposes ever draw the same.
 
     A generator is keyed [seed, purpose], or [seed, seed of the split, purpose] where it depends on a split as well.
     NumPy pads keys with zeros, so purposes with a split start at 3: none of their keys equals one of the shorter kind.
     """
 
-    HIDE_TEST = 0
+    HIDE_TEST = 0  # [seed, 0] and so on
     HIDE_VALIDATION = 1
-    FITTING = 2  # [seed, 2]
+    FITTING = 2
     TEST_NON_RULES = 3  # [seed, split's seed, 3] and so on
     VALIDATION_NON_RULES = 4
     TEST_FEASIBLE = 5

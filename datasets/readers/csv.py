@@ -38,7 +38,9 @@ BINARY = {  # by how the file begins
     b"\xfe\xff": "the file is UTF-16; save it in UTF-8",
 }
 ABSENT = ["", "nan", "NaN", "NAN"]  # texts that mean a missing value
-WHOLE = r"^(0|-?[1-9][0-9]*)$"  # "007", "-0" and "7.0" are other texts than "7" and "0": as numbers they would collide
+INTEGER = (
+    r"^(0|-?[1-9][0-9]*)$"  # "007", "-0" and "7.0" are other texts than "7" and "0": as numbers they would collide
+)
 POWERS = 10 ** np.arange(1, 20, dtype=np.uint64)  # the first number of each length from two digits on
 
 Source: TypeAlias = Path | str | pd.DataFrame | pa.Table
@@ -376,7 +378,7 @@ def whole_numbers(table: TextTable, role: str, bad_rows: BadRows) -> tuple[Array
     if numbers is not None:
         return numbers, np.ones(len(table), dtype=bool)
     whole, fits = _is_whole(column)
-    absent = _mask(column.is_null())
+    absent = as_mask(column.is_null())
     remedy = "write ids as whole numbers, without decimals"
     good = refuse_missing(table, role, bad_rows)
     good &= table.refuse(~whole & ~absent, f"{name} is not a whole number", remedy, bad_rows=bad_rows, show=role)
@@ -422,16 +424,16 @@ def parse_numbers(column: pa.Array) -> tuple[Array, Mask]:
 def refuse_missing(table: TextTable, role: str, bad_rows: BadRows) -> Mask:
     """Report rows without a value in this column."""
     name = table.names[role]
-    absent = _mask(table[role].is_null())
+    absent = as_mask(table[role].is_null())
     return table.refuse(absent, f"{name} is missing", "fill it in or delete the line", bad_rows=bad_rows)
 
 
 def _is_whole(column: pa.Array) -> tuple[Mask, Mask]:
     """Which texts are whole numbers, and which of those fit into 64 bits."""
-    whole = _mask(pc.match_substring_regex(column, WHOLE))
+    whole = as_mask(pc.match_substring_regex(column, INTEGER))
     fits = whole.copy()
     # Up to 18 digits always fit; the few others are checked one by one.
-    long = np.flatnonzero(whole & _mask(pc.greater(pc.utf8_length(column), 18)))
+    long = np.flatnonzero(whole & as_mask(pc.greater(pc.utf8_length(column), 18)))
     fits[long] = [-(2**63) <= int(value) < 2**63 for value in column.take(pa.array(long)).to_pylist()]
     return whole, fits
 
@@ -451,5 +453,6 @@ def _as_numbers(column: pa.Array) -> Array | None:
     return numbers if plain.all() else None
 
 
-def _mask(column: pa.Array) -> Mask:
+def as_mask(column: pa.Array) -> Mask:
+    """A column of true and false as an array; null is false."""
     return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False), dtype=bool)

@@ -391,7 +391,7 @@ def ifttt_fedrule(
 
     min_pair_count: leave out trigger-action pairs that occur less often
     part: all, or one of RecRules' own trainset, testset and validationset, before pairs are counted
-    cut: cut users into pieces of about so many recipes, to study small ones; 0 does not cut
+    cut: cut users into pieces of about this many recipes, to study small ones; 0 does not cut
     on_error: raise, or skip to leave bad lines out and list them
     """
     return cut_homes(_load("ifttt-fedrule", path, min_pair_count, part, on_error), cut)

@@ -20,6 +20,11 @@ from datasets.homes import Array, Homes, Ids, Mask, Provenance, Relation, Rules
 from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import TextTable, categories, ids_of_one_kind, refuse_missing, whole_numbers
 
+log = logging.getLogger(__name__)
+
+SHARED_IDS = "Users share device ids, so rules were not checked for naming another user's device."
+DECIMAL = r"^-?[0-9]+\.0+$"
+ENDS = {"trigger_device": "trigger_type", "action_device": "action_type"}  # a rule's device and, if named, its type
 SPARSE = 4  # whole numbers that leave at most so many gaps to each value are counted instead of hashed
 
 
@@ -115,13 +120,6 @@ def _find(sorted_keys: Array, wanted: Array, name: str) -> Array:
     if len(wanted) and (not len(sorted_keys) or np.any(sorted_keys[position] != wanted)):
         raise DataError(f"{name}: a rule names a device that its home does not own")
     return position.astype(np.int64)
-
-
-log = logging.getLogger(__name__)
-
-SHARED_IDS = "Users share device ids, so rules were not checked for naming another user's device."
-DECIMAL = r"^-?[0-9]+\.0+$"
-ENDS = {"trigger_device": "trigger_type", "action_device": "action_type"}  # a rule's device and, if named, its type
 
 
 def join(

@@ -89,7 +89,7 @@ def home_assistant(
 
     min_pair_count: leave out trigger-action pairs that occur less often
     min_rules, min_devices: leave out homes with fewer
-    cut: then cut homes into pieces of about so many rules, to study small ones; 0 does not cut
+    cut: then cut homes into pieces of about this many rules, to study small ones; 0 does not cut
     on_error: raise, or skip to leave bad lines out and list them
     """
     homes = read_wyze(folder, on_error=on_error)

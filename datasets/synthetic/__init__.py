@@ -1,1 +1,1 @@
-"""Data that nobody has to bring along: homes and people made up after what was published about real ones."""
+"""Data sets that need no files: synthetic homes and people that follow what was published about real ones."""

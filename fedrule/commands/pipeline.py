@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 import numpy as np
 
+from datasets.common.cli import say
 from datasets.common.errors import DataError
 from datasets.common.progress import progress
 from datasets.homes import Homes
@@ -38,7 +38,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.what == "check":
         for source, rows in counts.items():
             columns = ", ".join(f"{role} = {name}" for role, name in source.names.items())
-            _say(f"{source.place}: {rows:,} rows; {columns}")
+            say(f"{source.place}: {rows:,} rows; {columns}")
     with progress(sum(counts.values()), " rows", quiet=chosen.quiet) as bar:
         pipeline.progress = bar.step
         homes = pipeline.load()
@@ -46,24 +46,20 @@ def run(chosen: argparse.Namespace) -> int:
         _describe(homes)
     else:
         homes.save(chosen.out)
-        _say(f"{chosen.out}: {homes!r}")
+        say(f"{chosen.out}: {homes!r}")
     return 0
 
 
 def _describe(homes: Homes) -> None:
     bare = np.bincount(homes.rules.home, minlength=homes.n_homes) == 0
     without_devices = np.bincount(homes.device_home, minlength=homes.n_homes) == 0
-    _say(f"{homes.n_homes:,} users, {homes.n_devices:,} devices, {homes.n_rules:,} rules")
-    _say(f"users with devices but no rules: {int((bare & ~without_devices).sum()):,}")
+    say(f"{homes.n_homes:,} users, {homes.n_devices:,} devices, {homes.n_rules:,} rules")
+    say(f"users with devices but no rules: {int((bare & ~without_devices).sum()):,}")
     for what, words in (("types", homes.types), ("relations", [" -> ".join(pair) for pair in homes.relations])):
         more = f", ... and {len(words) - SHOWN:,} more" if len(words) > SHOWN else ""
-        _say(f"{len(words):,} {what}: {', '.join(words[:SHOWN])}{more}")
+        say(f"{len(words):,} {what}: {', '.join(words[:SHOWN])}{more}")
     for what, count in homes.provenance.counts.items():
         if what not in ("device rows", "rule rows"):
-            _say(f"{what}: {count:,}")
+            say(f"{what}: {count:,}")
     for note in homes.provenance.notes:
-        _say(note)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
+        say(note)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from datasets.common.cli import add_import, import_all
 from datasets.common.errors import DataError
 from fedrule.commands import HOMES_HELP, HOMES_METAVAR, load_homes
-from fedrule.inference.output import Ranked, Recommendations
+from fedrule.inference.output import RankedLists, Recommendations
 from fedrule.inference.recommender import Recommender
 from fedrule.inference.request import BadHome, HomeRequest
 
@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("model", type=Path, metavar="MODEL", help="a model file")
     add("home", nargs="?", metavar="HOME.json", help="a home; - reads the standard input")
     add("-k", type=int, default=10, help="how many recommendations (default: %(default)s)")
-    add("--max-similar", type=int, default=0, metavar="N", help="rules with the same relation and types; 0: no limit")
+    about = "at most N rules with the same relation and types; 0: no limit"
+    add("--max-similar", type=int, default=0, metavar="N", help=about)
     about = "ignore types and relations that the model does not know"
     add("--ignore-unknown", dest="unknown", action="store_const", const="ignore", default="refuse", help=about)
     add("--json", action="store_true", help="print JSON")
@@ -70,7 +71,7 @@ def _write_all(recommender: Recommender, chosen: argparse.Namespace) -> int:
     check_suffix(chosen.out)
     empty = devices = rules = 0
 
-    def ranked(bar: Progress) -> Iterator[Ranked]:
+    def ranked(bar: Progress) -> Iterator[RankedLists]:
         nonlocal empty, devices, rules
         for homes in _parts(chosen.data, bar):
             part = recommender.recommend_many(

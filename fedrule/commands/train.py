@@ -33,8 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--method", metavar="NAME", help="graphrule (default), fedrule, graphrank, fedrank, ...")
     add("--set", dest="options", action="append", default=[], metavar="KEY=VALUE", help="an option of the method")
     add("--seed", type=int, default=0, help="random seed (default: %(default)s)")
-    add("--test", type=float, default=0.2, metavar="SHARE", help="of each home's rules held out (default: %(default)s)")
-    add("--patience", type=int, metavar="ROUNDS", help="without a better validation loss before stopping; 0: never")
+    about = "fraction of each home's rules held out for the test (default: %(default)s)"
+    add("--test", type=float, default=0.2, metavar="FRACTION", help=about)
+    about = "stop after ROUNDS rounds without a better validation loss; 0: never"
+    add("--patience", type=int, metavar="ROUNDS", help=about)
     add("--continue-from", type=Path, metavar="MODEL", help="saved model to continue training on new homes")
     add("--checkpoints", type=Path, metavar="PATH", help="file or folder to resume from if killed; federated methods")
     add("--every", type=int, default=10, metavar="N", help="rounds between checkpoints (default: %(default)s)")

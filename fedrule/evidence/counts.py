@@ -175,8 +175,8 @@ OF_ALL_HOMES: tuple[tuple[Pattern, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
-    """How rules or candidates of some homes are read as columns."""
+class ColumnReader:
+    """Reads rules or candidates of some homes as columns."""
 
     homes: Homes
     state: Column  # [n_relations]
@@ -184,7 +184,7 @@ class Reading:
     place: Column  # [n_devices]
 
     @classmethod
-    def of(cls, homes: Homes) -> Reading:
+    def of(cls, homes: Homes) -> ColumnReader:
         state = _encoded([relation.trigger for relation in homes.relations])
         act = _encoded([relation.action for relation in homes.relations])
         start = homes.device_start
@@ -228,7 +228,7 @@ def _encoded(words: list[str]) -> Column:
     return Column(np.array([number[word] for word in words], dtype=np.int64), len(number))
 
 
-HAVE, COULD = 0.3, 3.0  # added to both counts of a frequency: what no home has is rare and not impossible
+PRIOR_HAVE, PRIOR_OWN = 0.3, 3.0  # added to both counts of a frequency: what no home has is rare and not impossible
 PATTERNS = tuple(pattern for pattern, _ in OF_ALL_HOMES)
 NAMES = (
     *(f"share of homes, same {', '.join(pattern)}" for pattern in PATTERNS),
@@ -256,19 +256,19 @@ class HomeFrequencies:
     def of(cls, train: Homes) -> HomeFrequencies:
         """Count; a home counts once for a combination, however many of its rules have it."""
         by_home = [(*pattern, "home") for pattern in PATTERNS]
-        counts = PatternCounts.of(Reading.of(train).columns(train.rules), by_home)
+        counts = PatternCounts.of(ColumnReader.of(train).columns(train.rules), by_home)
         have = tuple(counts.distinct(pattern) for pattern in by_home)
         both = homes_with_both(train).reshape(len(train.types), len(train.types))
         return cls(train.n_homes, counts.only(PATTERNS), have, both)
 
-    def table(self, reading: Reading, cell: Array, *, less: int) -> npt.NDArray[np.float32]:
+    def table(self, reader: ColumnReader, cell: Array, *, less: int) -> npt.NDArray[np.float32]:
         """[n_names, 2, n_cells]: logarithms for typed rules, given as cells of the valid-rule tensor.
 
         First as counted, then with one home less that has each pattern; in both with `less` homes less that could.
         """
-        homes = reading.homes
+        homes = reader.homes
         trigger_type, action_type, relation = typed_cells(cell, len(homes.types), len(homes.relations))
-        number = self.counts.find(reading.typed(trigger_type, relation, action_type))
+        number = self.counts.find(reader.typed(trigger_type, relation, action_type))
         # Below 0 only for types that no home owns, which has no candidates then.
         both, owners = np.maximum(self.both - less, 0), np.maximum(np.diag(self.both) - less, 0)
         could: dict[str, npt.NDArray[np.float64]] = {
@@ -281,7 +281,7 @@ class HomeFrequencies:
         for at, ((pattern, owners_of), by_number) in enumerate(zip(OF_ALL_HOMES, self.have, strict=True)):
             have = by_number[number[pattern]]
             have = np.stack([have, np.maximum(have - 1, 0)])
-            table[at] = np.log((have + HAVE) / (could[owners_of] + COULD))
+            table[at] = np.log((have + PRIOR_HAVE) / (could[owners_of] + PRIOR_OWN))
             if at == 0:
                 table[-2] = np.log1p(have)
         table[-1] = np.log1p(could["both"])

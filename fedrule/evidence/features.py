@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
 
-from baselines.ease import Cooccurrence
+from baselines.ease import OWNERSHIP, Cooccurrence
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence import counts
-from fedrule.evidence.counts import OF_HOME, REVERSED, HomeFrequencies, Pattern, PatternCounts, Reading
+from fedrule.evidence.counts import OF_HOME, REVERSED, ColumnReader, HomeFrequencies, Pattern, PatternCounts
 
 PATH_NAMES = (
     "by one device",
@@ -30,7 +30,24 @@ PATH_NAMES = (
 )
 MEAN_SCALE = 5.0  # the means are small; scaled, log1p still spreads them
 
+EASE_SCALE = 5.0  # brings the scores, mostly below 0.3, to the size of the other features
+AT_ONCE = 1 << 13  # candidates at a time: few enough for a cache
+
+NAMES = (
+    *(f"rules of the home, same {', '.join(pattern)}" for pattern in OF_HOME),
+    *(f"reversed, same {', '.join(pattern)}" for pattern in REVERSED),
+    *counts.NAMES,
+    "devices",
+    "devices of the trigger's type",
+    "devices of the action's type",
+    "acts on itself",
+    "goes with the home's rules",
+    *(f"paths {words}" for words in PATH_NAMES),
+)
+N_PATHS = len(PATH_NAMES)
+
 Counts = npt.NDArray[np.float64]
+Features = npt.NDArray[np.float32]
 
 
 def path_features(homes: Homes, candidates: Rules) -> npt.NDArray[np.float32]:
@@ -79,26 +96,6 @@ def _cells(matrix: csr_array, candidates: Rules) -> Counts:
     return np.where(number[place] == wanted, np.append(matrix.data, 0.0)[place], 0.0)
 
 
-Features = npt.NDArray[np.float32]
-
-OWNERSHIP = 0.25  # as in `ease`: scores are divided by this power of the share of homes that could have the rule
-EASE_SCALE = 5.0  # brings the scores, mostly below 0.3, to the size of the other features
-AT_ONCE = 1 << 13  # candidates at a time: few enough for a cache
-
-NAMES = (
-    *(f"rules of the home, same {', '.join(pattern)}" for pattern in OF_HOME),
-    *(f"reversed, same {', '.join(pattern)}" for pattern in REVERSED),
-    *counts.NAMES,
-    "devices",
-    "devices of the trigger's type",
-    "devices of the action's type",
-    "acts on itself",
-    "goes with the home's rules",
-    *(f"paths {words}" for words in PATH_NAMES),
-)
-N_PATHS = len(PATH_NAMES)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
     """What was counted over all training homes."""
@@ -139,7 +136,7 @@ class Evidence:
 class _Tables:
     """What features are looked up in, computed once for all candidates of some homes."""
 
-    reading: Reading
+    reader: ColumnReader
     rules: PatternCounts  # of the homes, by OF_HOME
     log_count: Mapping[Pattern, Features]  # by the number of the combination
     own: PatternCounts | None  # of what each home has added to the frequencies
@@ -149,25 +146,23 @@ class _Tables:
 
     @classmethod
     def of(cls, counted: HomeFrequencies, homes: Homes, cell: Array, leave_out: Homes | None) -> _Tables:
-        reading = Reading.of(homes)
-        rules = PatternCounts.of(reading.columns(homes.rules), OF_HOME)
+        reader = ColumnReader.of(homes)
+        rules = PatternCounts.of(reader.columns(homes.rules), OF_HOME)
         log_count = {pattern: np.log1p(rules.count(pattern)).astype(np.float32) for pattern in OF_HOME}
         own = None
         if leave_out is not None:
-            own = PatternCounts.of(
-                reading.columns(leave_out.rules), (("home", *pattern) for pattern in counts.PATTERNS)
-            )
+            own = PatternCounts.of(reader.columns(leave_out.rules), (("home", *pattern) for pattern in counts.PATTERNS))
         log_devices = np.log(np.maximum(np.diff(homes.device_start), 1)).astype(np.float32)
         typed_home = homes.device_home * len(homes.types) + homes.device_type
         _, place, of_type = np.unique(typed_home, return_inverse=True, return_counts=True)
         log_same_type = np.log(of_type).astype(np.float32)[place]
-        frequencies = counted.table(reading, cell, less=0 if own is None else 1)
-        return cls(reading, rules, log_count, own, frequencies, log_devices, log_same_type)
+        frequencies = counted.table(reader, cell, less=0 if own is None else 1)
+        return cls(reader, rules, log_count, own, frequencies, log_devices, log_same_type)
 
     def fill(self, table: Features, candidates: Rules, typed: Array) -> None:
         """The features of some candidates, all but EASE's and the paths."""
-        rows = self.reading.columns(candidates)
-        forth, back = self.rules.find(rows), self.rules.only(REVERSED).find(self.reading.reversed(candidates))
+        rows = self.reader.columns(candidates)
+        forth, back = self.rules.find(rows), self.rules.only(REVERSED).find(self.reader.reversed(candidates))
         column = iter(table.T)
         for pattern in OF_HOME:
             next(column)[:] = self.log_count[pattern][forth[pattern]]

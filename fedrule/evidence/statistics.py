@@ -19,7 +19,7 @@ from baselines.items import Items, homes_with_both
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Relation, Rules
 from datasets.valid import ValidRules
-from fedrule.evidence.counts import PATTERNS, HomeFrequencies, PatternCounts, Reading
+from fedrule.evidence.counts import PATTERNS, ColumnReader, HomeFrequencies, PatternCounts
 from fedrule.evidence.features import Evidence
 
 BYTES = 4  # of a count that is sent
@@ -36,7 +36,7 @@ class Statistics:
     n_homes: int
     both: Matrix  # [n_types ** 2]  homes that own both types
     have: tuple[Array, ...]  # for each pattern the homes with a combination, by its number
-    itself: Array  # [n_valid]  homes with a valid rule by which a device acts on itself; evidence does not need it
+    self_rules: Array  # [n_valid]  homes with a valid rule by which a device acts on itself; evidence does not need it
     together: csr_array | None  # [n_items, n_items]  homes with both typed rules; None where not counted
 
     @classmethod
@@ -45,19 +45,19 @@ class Statistics:
 
         Without `all_patterns` only the first pattern, homes by typed rule, and not which rules go together.
         """
-        reading = Reading.of(homes)
+        reader = ColumnReader.of(homes)
         names = PATTERNS if all_patterns else PATTERNS[:1]
         trigger_type, action_type, relation = valid.typed()
-        rules = reading.typed(trigger_type, relation, action_type)
+        rules = reader.typed(trigger_type, relation, action_type)
         patterns = PatternCounts.of(rules, names)
-        of_valid, number = patterns.find(rules), patterns.find(reading.columns(homes.rules))
+        of_valid, number = patterns.find(rules), patterns.find(reader.columns(homes.rules))
         have = tuple(_homes_with(number[p], len(patterns.count(p)), homes) for p in names)
         alone = homes.with_rules(homes.rules.trigger == homes.rules.action)
-        itself = _homes_with(valid.number(*(alone.typed()[at] for at in (0, 2, 1))), len(valid), alone)
+        self_rules = _homes_with(valid.number(*(alone.typed()[at] for at in (0, 2, 1))), len(valid), alone)
         matrix = Items(valid).matrix(homes) if all_patterns else None
         together = None if matrix is None else matrix.T @ matrix
         numbers = tuple(of_valid[p] for p in names)
-        return cls(valid, patterns, numbers, homes.n_homes, homes_with_both(homes), have, itself, together)
+        return cls(valid, patterns, numbers, homes.n_homes, homes_with_both(homes), have, self_rules, together)
 
     @classmethod
     def of_nobody(
@@ -84,7 +84,7 @@ class Statistics:
             n_homes=self.n_homes + other.n_homes,
             both=self.both + other.both,
             have=tuple(a + b for a, b in zip(self.have, other.have, strict=True)),
-            itself=self.itself + other.itself,
+            self_rules=self.self_rules + other.self_rules,
             together=None if self.together is None or other.together is None else self.together + other.together,
         )
 

@@ -31,7 +31,7 @@ import numpy as np
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Mask
 from fedrule.federated.optimizers import Moments, Precise, ServerOptimizer
-from fedrule.federated.vectors import Layout, Vector
+from fedrule.federated.vectors import FlatParameters, Vector
 
 if TYPE_CHECKING:
     from fedrule.federated.states import ServerState
@@ -43,23 +43,11 @@ Control: TypeAlias = Literal["updates", "gradients"]
 class FedAvg:
     """McMahan et al. 2017: g~ = g."""
 
-    stateful: ClassVar[bool] = False  # whether there are own_k and shared_k
     one_shared: ClassVar[bool] = False  # whether the server sends all clients the same shared_k
     row_sparse: ClassVar[bool] = False  # whether own_k is zero for relations without a gradient, with SGD and lambda 1
 
     def correct(self, h: Hyperparameters, g: Vector, x: Vector, x_0: Vector, correction: Vector) -> Vector:  # noqa: ARG002
         return g
-
-    def correction(self, delta: Vector, lam: Vector) -> Vector:  # noqa: ARG002
-        """What every step of a round subtracts from the gradient."""
-        return delta
-
-    def next_own(self, delta: Vector, p_k: Vector) -> Vector:
-        return delta + p_k
-
-    def next_shared(self, shared: Vector, p: Precise, present: float) -> Precise:  # noqa: ARG002
-        """`present` is |S| / N: |S| of all N clients took part."""
-        return p
 
 
 class FedProx(FedAvg):
@@ -75,10 +63,21 @@ class FedGate(FedAvg):
     Hence own_k <- delta_k + p_k, and shared_k is p of the last round in which client k took part.
     """
 
-    stateful = row_sparse = True
+    row_sparse = True
 
     def correct(self, h: Hyperparameters, g: Vector, x: Vector, x_0: Vector, correction: Vector) -> Vector:  # noqa: ARG002
         return g - correction
+
+    def correction(self, delta: Vector, lam: Vector) -> Vector:  # noqa: ARG002
+        """What every step of a round subtracts from the gradient."""
+        return delta
+
+    def next_own(self, delta: Vector, p_k: Vector) -> Vector:
+        return delta + p_k
+
+    def next_shared(self, shared: Vector, p: Precise, present: float) -> Precise:  # noqa: ARG002
+        """`present` is |S| / N: |S| of all N clients took part."""
+        return p
 
 
 class FedRule(FedGate):
@@ -129,7 +128,7 @@ class Hyperparameters:
         used = {FedRule: (self.theta_lambda, self.phi_lambda) != (1, 1), FedProx: self.proximal != 0}
         for kind, is_used in used.items():
             if is_used and not isinstance(ALGORITHMS[self.algorithm], kind):
-                raise DataError(f"{self.algorithm}: lambda and proximal are hyper-parameters of fedrule and fedprox")
+                raise DataError(f"{self.algorithm}: lambda and proximal are hyperparameters of fedrule and fedprox")
 
     @property
     def equations(self) -> FedAvg:
@@ -138,7 +137,8 @@ class Hyperparameters:
 
     @property
     def corrects(self) -> bool:
-        return self.equations.stateful
+        """Whether there are own_k and shared_k."""
+        return isinstance(self.equations, FedGate)
 
     @property
     def adam(self) -> bool:
@@ -191,7 +191,7 @@ Gradients: TypeAlias = Callable[[Vector, int], tuple[Precise, Vector]]
 @np.errstate(over="ignore", invalid="ignore")  # updates that are not finite are left out of the sums
 def client_round(
     h: Hyperparameters,
-    layout: Layout,
+    layout: FlatParameters,
     x_0: Vector,
     gradients: Gradients,
     state: ClientState,
@@ -203,7 +203,7 @@ def client_round(
     equations, x, moments = h.equations, np.tile(x_0, (n, 1)), state.moments
     eta = layout.by_part(h.theta_rate, h.phi_rate).astype(np.float32)
     delta = correction = np.zeros((n, 0), dtype=np.float32)
-    if equations.stateful:
+    if isinstance(equations, FedGate):
         own = np.zeros_like(x) if state.own is None else state.own
         delta = own if shared is None else own - shared
         correction = equations.correction(delta, layout.by_part(h.theta_lambda, h.phi_lambda).astype(np.float32))
@@ -221,14 +221,14 @@ def client_round(
     update, p_k = x_0 - x, total / np.float32(h.steps)
     if h.adam and h.control == "updates":
         p_k = update / (eta * np.float32(h.steps))
-    next_own = equations.next_own(delta, p_k) if equations.stateful else None
+    next_own = equations.next_own(delta, p_k) if isinstance(equations, FedGate) else None
     next_state = ClientState(next_own, moments if h.optimizer == "kept-adam" else None)
     return ClientUpdate(update, p_k, first_loss), next_state
 
 
 def server_round(
     h: Hyperparameters,
-    layout: Layout,
+    layout: FlatParameters,
     optimizer: ServerOptimizer,
     state: ServerState,
     update: Precise,  # [size]  Delta, the weighted mean of Delta_k over the clients that took part
@@ -240,10 +240,10 @@ def server_round(
     """The server's state after a round."""
     model, moved = optimizer.step(state.model, update, state.optimizer, rate)
     after = replace(state, round=state.round + 1, model=model, optimizer=moved)
-    if not h.corrects:
+    if not isinstance(equations := h.equations, FedGate):
         return after
     p = update / (layout.by_part(h.theta_rate, h.phi_rate) * h.steps) if mean_gradient is None else mean_gradient
-    shared, rounds = h.equations.next_shared(state.shared, p[None], present).astype(np.float32), state.shared_round
-    if not h.equations.one_shared:
+    shared, rounds = equations.next_shared(state.shared, p[None], present).astype(np.float32), state.shared_round
+    if not equations.one_shared:
         shared, rounds = np.concatenate([state.shared, shared]), np.append(rounds, state.round)
     return replace(after, shared=shared, shared_round=rounds)

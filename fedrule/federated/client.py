@@ -1,6 +1,6 @@
-"""A client on its own: one pure function of the model, the home, the client's state and a key.
+"""A client on its own: pure functions that draw a batch from its home, and train on it.
 
-A device that has only its own home can run it, and so can another framework: of other homes it knows only what the
+A device that has only its own home can run them, and so can another framework: of other homes it knows only what the
 server sends to everybody, the vocabularies, the valid rules, and the statistics of score terms where these are used.
 """
 
@@ -16,7 +16,7 @@ from datasets.homes import Array, Homes, Rules
 from fedrule.federated.algorithm import ClientState, ClientUpdate, Gradients, Hyperparameters, client_round
 from fedrule.federated.cohort import Purpose
 from fedrule.federated.optimizers import Precise
-from fedrule.federated.vectors import Layout, Vector
+from fedrule.federated.vectors import FlatParameters, Vector
 from fedrule.network.score import Scorer
 from fedrule.training.examples import ExampleSampler, SamplingOptions, Score
 from fedrule.training.loop import BatchLoss, TrainingBatch
@@ -24,13 +24,13 @@ from fedrule.training.losses import Objective
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class LocalTraining:
     """What every home is sent once: the model's structure, how it is trained, and how batches are drawn."""
 
     scorer: Scorer
     objective: Objective
     hyperparameters: Hyperparameters
-    layout: Layout
+    layout: FlatParameters
     sampling_options: SamplingOptions
     hidden: float  # probability that an automation is left out of the messages and predicted; 0: all are in both
     self_pairs: bool  # whether a device may act on itself
@@ -69,7 +69,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ClientKey:
     """What the random numbers of a client depend on besides the seed."""
 
     round: int
@@ -77,26 +77,28 @@ class Key:
 
 
 def train_client(
-    task: Task, model: Vector, home: Homes, state: ClientState, *, shared: Vector | None, key: Key
-) -> tuple[ClientUpdate, ClientState] | None:
-    """What the client sends, and its next state if the server counts it; None where it has nothing to train on.
+    task: LocalTraining,
+    model: Vector,
+    batch: TrainingBatch,
+    state: ClientState,
+    *,
+    shared: Vector | None,
+    key: ClientKey,
+) -> tuple[ClientUpdate, ClientState]:
+    """What the client sends, and its next state if the server counts it.
 
-    `home` is one home; `shared` is shared_k, which the server sends with the model. Updates and states have one row.
+    `shared` is shared_k, which the server sends with the model; it, updates and states have one row.
     """
-    batch = draw_batch(task, model, home, key)
-    if batch is None:
-        return None
-    rows = None if shared is None else shared[None]
-    return client_round(task.hyperparameters, task.layout, model, gradients(task, batch, key), state, shared=rows)
+    return client_round(task.hyperparameters, task.layout, model, gradients(task, batch, key), state, shared=shared)
 
 
-def draw_batch(task: Task, model: Vector, home: Homes, key: Key) -> TrainingBatch | None:
-    """The home's training examples of a round."""
+def draw_batch(task: LocalTraining, model: Vector, home: Homes, key: ClientKey) -> TrainingBatch | None:
+    """The training examples of one home in a round; None where it has nothing to train on."""
     examples = task.sampler(home).draw(task.key(key.round, np.array([key.client])), score=task.score(model))
     return TrainingBatch.of(task.scorer, examples) if len(examples.candidates) else None
 
 
-def gradients(task: Task, batch: TrainingBatch, key: Key) -> Gradients:
+def gradients(task: LocalTraining, batch: TrainingBatch, key: ClientKey) -> Gradients:
     """The loss on a batch and its gradient by autograd, for one client."""
     seeds = task.dropout_seeds(key.round, np.array([key.client]))
 

@@ -28,7 +28,7 @@ class Cohort:
     """The clients of a round."""
 
     present: Array  # send in time, sorted
-    broken: Mask  # [n_present]  but send NaN
+    corrupted: Mask  # [n_present]  but send NaN
     dropped: int  # dropped out during the round
     late: int  # sent after the round
 
@@ -41,7 +41,7 @@ class Cohorts:
     sampling: Sampling = "uniform"  # a fixed number of clients; poisson: each client independently
     drop_out: float = 0.0  # fraction of a cohort
     late: float = 0.0
-    broken: float = 0.0
+    corrupted: float = 0.0
     size: int = 0  # number of clients in a round, at most all; 0: by participation
 
     def __post_init__(self) -> None:
@@ -53,12 +53,12 @@ class Cohorts:
             raise DataError(f"give cohort ({self.size}) or participation ({self.participation}), not both")
         if self.sampling not in get_args(Sampling):
             raise unknown("sampling", self.sampling, get_args(Sampling))
-        for name in ("drop_out", "late", "broken"):
+        for name in ("drop_out", "late", "corrupted"):
             if not 0 <= getattr(self, name) <= 1:
                 raise DataError(f"{name} must be in [0, 1], got {getattr(self, name)}")
-        if self.drop_out + self.late + self.broken > 1:
+        if self.drop_out + self.late + self.corrupted > 1:
             raise DataError(
-                f"drop_out {self.drop_out}, late {self.late} and broken {self.broken} add up to more than 1"
+                f"drop_out {self.drop_out}, late {self.late} and corrupted {self.corrupted} add up to more than 1"
             )
 
     def of(self, clients: Array, *, seed: int, number: int) -> Cohort:
@@ -78,5 +78,5 @@ class Cohorts:
         dropped = fault < self.drop_out
         late = ~dropped & (fault < self.drop_out + self.late)
         present = ~(dropped | late)
-        broken = fault[present] < self.drop_out + self.late + self.broken
-        return Cohort(clients[chosen[present]], broken, int(dropped.sum()), int(late.sum()))
+        corrupted = fault[present] < self.drop_out + self.late + self.corrupted
+        return Cohort(clients[chosen[present]], corrupted, int(dropped.sum()), int(late.sum()))

@@ -35,7 +35,7 @@ POWER = {"clients": 0.0, "rules": 1.0, "roots": 0.5}  # of a client's number of 
 CHUNK_SIZE = 1024
 
 
-class Report(NamedTuple):
+class RoundReport(NamedTuple):
     """What happened in a round."""
 
     loss: float  # weighted mean over clients, of the model before the round; NaN where no update counted
@@ -43,11 +43,11 @@ class Report(NamedTuple):
     dropped: int = 0  # dropped out during the round
     late: int = 0  # sent after the round
     refused: int = 0  # sent NaN or infinite numbers
-    broken: int = 0  # of these, simulated faults
+    corrupted: int = 0  # of these, simulated faults
     diverged: int = 0  # 1 where training diverged in this round; the model is then the last good one
     sent_bytes: float = 0.0  # by a client, mean: its update, of the rows those in its batch
     received_bytes: float = 0.0  # by a client: the model, and shared_k
-    memory_bytes: float = 0.0  # of a client's state, mean over all clients
+    state_bytes: float = 0.0  # of a client's state, mean over all clients
 
 
 class ChunkResult(NamedTuple):
@@ -85,7 +85,7 @@ class Engine:
 
     def step(
         self, trainer: Trainer, state: ServerState, *, seed: int, rate: float = 1.0, donate: bool = False
-    ) -> tuple[ServerState, Report]:
+    ) -> tuple[ServerState, RoundReport]:
         """The state after one more round, with this rate of the server's optimizer.
 
         With `donate` the new client states overwrite those of the old state, which must not be used any more; that
@@ -94,7 +94,7 @@ class Engine:
         h, layout, number = self.hyperparameters, trainer.layout, state.round + 1
         cohort = self.cohorts.of(np.flatnonzero(trainer.rule_counts), seed=seed, number=state.round)
         work = trainer.begin(state.round, cohort.present, state.model)
-        faulty = cohort.broken[np.isin(cohort.present, work.clients)]
+        faulty = cohort.corrupted[np.isin(cohort.present, work.clients)]
         clients = state.clients if donate else state.clients.copy()
         weight = trainer.rule_counts[work.clients].astype(float) ** POWER[self.weighting]
         broadcast = Broadcast(state.model, state.shared, self._group(state, work.clients))
@@ -104,7 +104,7 @@ class Engine:
             changed_rows += [] if rows is None else [rows]
         clients = clients.with_rows(changed_rows)
         finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
-        faults = {"dropped": cohort.dropped, "late": cohort.late, "broken": int(faulty.sum())}
+        faults = {"dropped": cohort.dropped, "late": cohort.late, "corrupted": int(faulty.sum())}
         report = self._report(trainer, clients, chunks, weight)._replace(**faults)
         self._log(number, report)
         state = replace(state, clients=clients)
@@ -165,7 +165,7 @@ class Engine:
         with ThreadPoolExecutor(max_workers=trainer.threads) as pool:
             yield from pool.map(train, range(0, len(work.clients), self.chunk_size))
 
-    def _log(self, number: int, report: Report) -> None:
+    def _log(self, number: int, report: RoundReport) -> None:
         """Which clients are missing in a round."""
         if not report.clients:
             none = "%s: round %d: no update (%d clients dropped out, %d late, %d NaN or infinite); the model stays"
@@ -197,27 +197,29 @@ class Engine:
             base *= h.steps * h.phi_rate * h.phi_lambda
         return base
 
-    def _report(self, trainer: Trainer, clients: ClientStates, chunks: list[ChunkResult], weight: Precise) -> Report:
+    def _report(
+        self, trainer: Trainer, clients: ClientStates, chunks: list[ChunkResult], weight: Precise
+    ) -> RoundReport:
         layout, h = trainer.layout, self.hyperparameters
         finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
         loss = np.concatenate([np.zeros(0), *(chunk.loss for chunk in chunks)])[finite]
         rows = sum(chunk.n_rows for chunk in chunks) / max(len(finite), 1)
         vectors = 2 if h.sends_mean_gradient else 1
-        return Report(
+        return RoundReport(
             float(np.average(loss, weights=weight[finite])) if finite.any() else float("nan"),
             int(finite.sum()),
             refused=int((~finite).sum()),
             sent_bytes=4.0 * vectors * (layout.n_dense + rows * (layout.row_length + 1)),  # a row and its number
             received_bytes=4.0 * layout.size * (2 if h.corrects else 1),
-            memory_bytes=clients.nbytes / max(len(clients.last), 1),
+            state_bytes=clients.nbytes / max(len(clients.last), 1),
         )
 
 
-OnServerRound: TypeAlias = Callable[[int, Vector, Report], bool]  # the round, its model and report; whether to stop
+OnServerRound: TypeAlias = Callable[[int, Vector, RoundReport], bool]  # round, model and report; whether to stop
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ServerSchedule:
     """How long, how fast, and with which seed."""
 
     name: str  # of the method
@@ -235,7 +237,7 @@ class Run:
 def train(
     engine: Engine,
     trainer: Trainer,
-    run: Run,
+    schedule: ServerSchedule,
     state: ServerState,
     on_round: OnServerRound,
     checkpoint: Checkpoint | None = None,
@@ -245,18 +247,20 @@ def train(
     Training that diverges, or in which most clients send NaN or infinite numbers, stops with a warning and returns the
     last model whose loss was in bounds. Where that is the initial one, nothing has been learned: an error.
     """
-    rates = {"learning_rate": run.client_rate, "server_rate": run.rate}
-    guard = DivergenceGuard(run.name, run.rounds, rates, state.model, state.round)
+    rates = {"learning_rate": schedule.client_rate, "server_rate": schedule.rate}
+    guard = DivergenceGuard(schedule.name, schedule.rounds, rates, state.model, state.round)
     if checkpoint is not None:
         checkpoint = checkpoint.extended({}, {"good": GuardExtra(guard)})
         state = checkpoint.load(state) or state
         if state.round:
-            log.info("%s: resumes after round %d", run.name, state.round)
-    while state.round < run.rounds:
+            log.info("%s: resumes after round %d", schedule.name, state.round)
+    while state.round < schedule.rounds:
         before = state.model
-        state, report = engine.step(trainer, state, seed=run.seed, rate=run.rate_after(state.round), donate=True)
+        state, report = engine.step(
+            trainer, state, seed=schedule.seed, rate=schedule.rate_after(state.round), donate=True
+        )
         losses = [report.loss] if report.clients else []
-        if report.refused - report.broken > report.clients:  # most are NaN or infinite, simulated faults aside
+        if report.refused - report.corrupted > report.clients:  # most are NaN or infinite, simulated faults aside
             losses = [math.nan]
         if guard.diverged(state.round, before, losses, finite=bool(np.isfinite(state.model).all())):
             on_round(state.round, guard.model, report._replace(diverged=1))
@@ -264,5 +268,5 @@ def train(
         if on_round(state.round, state.model, report):
             break
         if checkpoint is not None:
-            checkpoint.save(state, last=state.round == run.rounds)
+            checkpoint.save(state, last=state.round == schedule.rounds)
     return state.model

@@ -19,7 +19,7 @@ from datasets.common.errors import DataError
 from datasets.homes import Array, Mask, runs
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.optimizers import OptimizerState
-from fedrule.federated.vectors import Layout, Vector, zeros
+from fedrule.federated.vectors import FlatParameters, Vector, zeros
 
 AnyArray = npt.NDArray[Any]
 
@@ -59,7 +59,7 @@ class ClientStates:
     second: ClientVectors
 
     @classmethod
-    def initial(cls, rules: Array, layout: Layout, h: Hyperparameters) -> ClientStates:
+    def initial(cls, rules: Array, layout: FlatParameters, h: Hyperparameters) -> ClientStates:
         """Of clients with so many rules; an error where the states would not fit into memory."""
         n_clients, kept = len(rules), h.optimizer == "kept-adam"
         check_memory(rules, layout, h)
@@ -113,7 +113,7 @@ class ClientStates:
         return replace(self, row_start=start, row=row, own=ClientVectors(self.own.dense, values))
 
 
-def check_memory(rules: Array, layout: Layout, h: Hyperparameters) -> None:
+def check_memory(rules: Array, layout: FlatParameters, h: Hyperparameters) -> None:
     """An error where the states of clients with so many rules need more memory than is free."""
     vectors = int(h.corrects) + 2 * int(h.optimizer == "kept-adam")
     # A rule and a non-rule touch at most two rows; while rows change, the old and the new ones exist.

@@ -25,7 +25,7 @@ ROWS, ROWS_BIAS = "phi.relation", "phi.relation_bias"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FlatParameters:
     """Where in the vector each parameter is."""
 
     names: tuple[str, ...]  # of the dense part, in this order
@@ -35,7 +35,7 @@ class Layout:
     row_length: int = 0
 
     @classmethod
-    def of(cls, parameters: Parameters) -> Layout:
+    def of(cls, parameters: Parameters) -> FlatParameters:
         dense = [name for name in parameters if name not in (ROWS, ROWS_BIAS)]
         names = sorted(dense, key=lambda name: not name.startswith("theta."))  # a stable sort
         shapes = tuple(tuple(parameters[name].shape) for name in names)
@@ -89,7 +89,7 @@ def zeros(shape: int | Sequence[int]) -> Vector:
 # threads. Multiples of 2^-30 (about 1e-9) add up exactly in float64 as long as no sum passes 2^22, four million;
 # addends are rounded to them first. Secure aggregation works on such numbers too (Bonawitz et al. 2017).
 STEP = 2.0**-30
-ROUND = 1.5 * 2.0**22  # the last bit of a float64 of this size is STEP: adding it rounds to a multiple of STEP
+ROUND = 1.5 * 2.0**52 * STEP  # the last bit of a float64 of this size is STEP: adding it rounds to a multiple of STEP
 LARGEST = 2.0**22  # larger sums are rounded
 
 

@@ -1,6 +1,6 @@
 """Recommendations for real homes from a saved model: one home in a request, or all of them overnight."""
 
-from fedrule.inference.output import Ranked, Recommendation, Recommendations, Support
+from fedrule.inference.output import RankedLists, Recommendation, Recommendations, Support
 from fedrule.inference.recommender import Recommender
 from fedrule.inference.request import BadHome, HomeRequest, RequestDevice, RequestRule
 from fedrule.models.card import Card
@@ -10,7 +10,7 @@ __all__ = [
     "BadHome",
     "Card",
     "HomeRequest",
-    "Ranked",
+    "RankedLists",
     "Recommendation",
     "Recommendations",
     "Recommender",

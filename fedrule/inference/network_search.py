@@ -42,7 +42,7 @@ class NetworkSearch:
     """The search of one home, or of many at once."""
 
     network: NumpyNetwork
-    itself: Mask  # [n_valid]  rules that a device may have with itself
+    self_rules: Mask  # [n_valid]  rules that a device may have with itself
 
     def one(self, graph: Graph, k: int) -> TopK:
         """The best rules that the home does not have, grouped by device types.
@@ -62,7 +62,7 @@ class NetworkSearch:
         for blocks in _chunks(network, graph.device_type[order]):
             score = _block_scores(approximate, blocks)
             _mask_rules(score, blocks, taken)
-            _mask_self(network, score, blocks, self.itself)
+            _mask_self(network, score, blocks, self.self_rules)
             chosen = not_below(score, k, approximate.error)
             found.append(_rescore(network, blocks, chosen, order, as_trigger, as_action))
             if len(found) > 1:  # bounds memory where nearly all scores are equal
@@ -79,7 +79,7 @@ class NetworkSearch:
         if homes.n_homes == 1:  # it may be so large that its pairs do not fit into memory
             return self.one(Graph.of(homes), k)
         network, graph = self.network, Graph.of(homes)
-        pairs = Pairs.of(homes, self_pairs=bool(self.itself.any()))
+        pairs = Pairs.of(homes, self_pairs=bool(self.self_rules.any()))
         _, trigger, action = pairs.devices(np.arange(pairs.start[-1]))
         kind = homes.device_type[trigger] * network.valid.n_types + homes.device_type[action]
         start = np.concatenate([[0], np.cumsum(np.diff(network.valid.start)[kind])])
@@ -88,7 +88,7 @@ class NetworkSearch:
         among = (number >= 0) & (pairs.self_pairs | (graph.trigger != graph.action))
         score[start[pairs.number(homes.rules.take(among))] + number[among]] = -np.inf  # rules that the homes have
         alone = np.flatnonzero(trigger == action)
-        score[runs(start, alone)[~self.itself[runs(network.valid.start, kind[alone])]]] = -np.inf
+        score[runs(start, alone)[~self.self_rules[runs(network.valid.start, kind[alone])]]] = -np.inf
         place = best_of_each(score, start[pairs.start], k)
         pair = np.searchsorted(start, place, side="right") - 1
         relation = network.valid.relation[network.valid.start[kind[pair]] + place - start[pair]]
@@ -204,12 +204,12 @@ def _mask_rules(score: Floats, blocks: list[_Block], taken: list[tuple[int, ...]
                 score[block.row(trigger, action) + number] = -np.inf
 
 
-def _mask_self(network: NumpyNetwork, score: Floats, blocks: list[_Block], itself: Mask) -> None:
+def _mask_self(network: NumpyNetwork, score: Floats, blocks: list[_Block], self_rules: Mask) -> None:
     """Exclude devices acting on themselves by rules for which no training home has an example."""
     for block in blocks:
         if block.triggers.type == block.actions.type:
             first = int(network.valid.start[block.pair])
-            never = np.flatnonzero(~itself[first : first + block.valid])
+            never = np.flatnonzero(~self_rules[first : first + block.valid])
             devices = np.arange(block.triggers.first, block.triggers.last)
             score[block.row(devices, devices)[:, None] + never] = -np.inf
 

@@ -76,7 +76,7 @@ class Recommendations(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ranked:
+class RankedLists:
     """The lists of many homes, home after home, best first; homes and devices by their numbers in `homes`."""
 
     homes: Homes
@@ -131,7 +131,7 @@ class Ranked:
         write_all([self], path)
 
 
-def write_all(parts: Iterable[Ranked], path: Path | str) -> tuple[int, int]:
+def write_all(parts: Iterable[RankedLists], path: Path | str) -> tuple[int, int]:
     """Write all parts to one file, completely or not at all; return the numbers of homes and of rows."""
     path = Path(path)
     check_suffix(path)

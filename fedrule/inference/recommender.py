@@ -28,9 +28,9 @@ from fedrule.inference.encode import (
 )
 from fedrule.inference.network import Matrix, NumpyNetwork, is_network_alone
 from fedrule.inference.network_search import NetworkSearch
-from fedrule.inference.output import Ranked, Recommendation, Recommendations, Support
+from fedrule.inference.output import RankedLists, Recommendation, Recommendations, Support
 from fedrule.inference.request import HomeRequest
-from fedrule.inference.search import Diversified, ScorerSearch, Search, TopK
+from fedrule.inference.search import DiverseSearch, ScorerSearch, Search, TopK
 from fedrule.inference.sentences import sentence
 from fedrule.models.card import Card
 from fedrule.models.file import SavedModel
@@ -42,10 +42,10 @@ def search_of(saved: SavedModel) -> Search:
     """The fastest search for a model; torch is imported only if it is needed."""
     card = saved.card
     if is_network_alone(card.options):
-        return NetworkSearch(NumpyNetwork.of(saved), saved.itself)
+        return NetworkSearch(NumpyNetwork.of(saved), saved.self_rules)
     from fedrule.models.restore import restored
 
-    return ScorerSearch(restored(saved), saved.valid, saved.itself, card.types, card.relations)
+    return ScorerSearch(restored(saved), saved.valid, saved.self_rules, card.types, card.relations)
 
 
 class Recommender:
@@ -104,7 +104,7 @@ class Recommender:
         max_similar: int = 0,
         jobs: int = 1,
         on_homes: Callable[[int], object] | None = None,  # called with how many more homes are done
-    ) -> Ranked:
+    ) -> RankedLists:
         """The lists of all homes; the same as `recommend` for each of them, and many times faster."""
         many = self._search_for(k, max_similar).many
         check_unknown(unknown)
@@ -130,7 +130,7 @@ class Recommender:
                     on_homes(last - first)
         home, trigger, action, relation, score = TopK.concatenate(pieces)
         types = positions(homes.types, self.card.types)[homes.device_type]
-        return Ranked(
+        return RankedLists(
             homes,
             self.card.relations,
             home,
@@ -151,7 +151,7 @@ class Recommender:
             raise DataError(f"max_similar must be an integer of at least 0 (0: no limit), got {max_similar!r}")
         if not max_similar:
             return self._search
-        return Diversified(self._search, self.valid.n_types, self.valid.n_relations, max_similar)
+        return DiverseSearch(self._search, self.valid.n_types, self.valid.n_relations, max_similar)
 
     def _support(self, trigger_type: Array, action_type: Array, relation: Array) -> tuple[Array, Array]:
         """Homes with each typed rule, and homes that own devices of both types."""

@@ -71,7 +71,7 @@ class ScorerSearch:
 
     model: GraphModel
     valid: ValidRules
-    itself: Mask  # [n_valid]  rules that a device may have with itself
+    self_rules: Mask  # [n_valid]  rules that a device may have with itself
     types: tuple[str, ...]
     relations: tuple[Relation, ...]
 
@@ -85,7 +85,7 @@ class ScorerSearch:
         return self.many(homes, k)
 
     def many(self, homes: Homes, k: int) -> TopK:
-        pairs = Pairs.of(homes, self_pairs=bool(self.itself.any()))
+        pairs = Pairs.of(homes, self_pairs=bool(self.self_rules.any()))
         actions = np.diff(pairs.device_start)[homes.device_home] - (not pairs.self_pairs)  # [n_devices]
         end = np.cumsum(actions)  # of each trigger's pairs, which are numbered by home and trigger
         step = np.cumsum(self._candidates(homes)) // CANDIDATES
@@ -111,7 +111,7 @@ class ScorerSearch:
         pair, number = self.valid.of_pairs(homes.device_type[trigger], homes.device_type[action])
         every = Rules(home[pair], trigger[pair], action[pair], self.valid.relation[number])
         sizes = homes.n_devices, len(homes.relations)
-        possible = (every.trigger != every.action) | self.itself[number]
+        possible = (every.trigger != every.action) | self.self_rules[number]
         candidates = every.take(possible & ~np.isin(every.keys(*sizes), homes.rules.keys(*sizes)))
         scorer = self.model.scorer
         with torch.no_grad():
@@ -122,7 +122,7 @@ class ScorerSearch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Diversified:
+class DiverseSearch:
     """A search with at most `max_similar` rules of the same relation and types in the list of a home.
 
     A house with five door sensors and six lamps could otherwise fill a list with one door switching on one lamp.

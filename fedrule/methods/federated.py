@@ -17,16 +17,16 @@ from datasets.common.errors import DataError, unknown
 from datasets.homes import Homes
 from fedrule.federated.algorithm import ClientOptimizer, Control, Hyperparameters
 from fedrule.federated.checkpoint import Checkpoint, ValidationExtra
-from fedrule.federated.client import Task
+from fedrule.federated.client import LocalTraining
 from fedrule.federated.cohort import Cohorts, Sampling
 from fedrule.federated.optimizers import EPSILON, ServerOptimizer, ServerOptimizers
-from fedrule.federated.rounds import Engine, Report, Run, Weighting
+from fedrule.federated.rounds import Engine, RoundReport, ServerSchedule, Weighting
 from fedrule.federated.rounds import train as train_rounds
 from fedrule.federated.trainers.evidence import EvidenceTrainer, is_evidence
 from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
 from fedrule.federated.trainers.trainer import TorchTrainer, Trainer
-from fedrule.federated.vectors import Layout, Vector
-from fedrule.methods.graph_method import GraphMethod, Prepared
+from fedrule.federated.vectors import FlatParameters, Vector
+from fedrule.methods.graph_method import GraphMethod, TrainingSetup
 from fedrule.network.options import derived
 from fedrule.network.score import GraphModel
 from fedrule.training.loop import EarlyStopping, WarmStart
@@ -64,7 +64,7 @@ class Federated(GraphMethod):
     weighting: Weighting = "clients"  # of updates: equal, by the number of rules (rules) or by its root (roots)
     drop_out: float = 0.0  # simulated fault: fraction of a cohort that drops out during the round
     late: float = 0.0  # simulated fault: fraction whose update comes after the round
-    broken: float = 0.0  # simulated fault: fraction whose update is NaN
+    corrupted: float = 0.0  # simulated fault: fraction whose update is NaN
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,7 +115,7 @@ class Federated(GraphMethod):
         return Engine(
             self.hyperparameters(),
             ServerOptimizer(self.server_optimizer, epsilon=self.server_epsilon),
-            Cohorts(self.participation, self.sampling, self.drop_out, self.late, self.broken, self.cohort),
+            Cohorts(self.participation, self.sampling, self.drop_out, self.late, self.corrupted, self.cohort),
             self.weighting,
             name=self.NAME,
         )
@@ -135,7 +135,7 @@ class Federated(GraphMethod):
             return prepared.untrained()
         seed = int(rng.integers(2**62))
         initial = prepared.initial or prepared.scorer.initial(torch.Generator().manual_seed(seed))
-        task = self.task(prepared, Layout.of(initial), seed)
+        task = self.task(prepared, FlatParameters.of(initial), seed)
         engine, layout, statistics = self.engine(), task.layout, self.sent_before(prepared)
         trainer = trainer_of(prepared.train, task)
         stopping = EarlyStopping.of(
@@ -146,7 +146,7 @@ class Federated(GraphMethod):
             initial=prepared.initial,
         )
 
-        def after_round(done: int, model: Vector, report: Report) -> bool:
+        def after_round(done: int, model: Vector, report: RoundReport) -> bool:
             values = {name: float(value) for name, value in report._asdict().items()}
             parameters = layout.parameters(model)
             values |= (statistics if done == 1 else {}) | stopping.update(done, parameters)
@@ -158,17 +158,19 @@ class Federated(GraphMethod):
             configuration = {"method": self.NAME, "parameters": asdict(self), "homes": train.fingerprint, "seed": seed}
             extras = {} if stopping.batch is None else {"validation": ValidationExtra(stopping)}
             checkpoint = checkpoint.extended(configuration, extras)
-        run = Run(self.NAME, self.rounds, seed, self.server_rate, self.decay, client_rate=self.learning_rate)
+        schedule = ServerSchedule(
+            self.NAME, self.rounds, seed, self.server_rate, self.decay, client_rate=self.learning_rate
+        )
         state = engine.begin(trainer, layout.flat(initial))
-        model = layout.parameters(train_rounds(engine, trainer, run, state, after_round, checkpoint))
+        model = layout.parameters(train_rounds(engine, trainer, schedule, state, after_round, checkpoint))
         return prepared.model(stopping.select(model))
 
-    def sent_before(self, prepared: Prepared) -> dict[str, float]:  # noqa: ARG002  others use it
+    def sent_before(self, prepared: TrainingSetup) -> dict[str, float]:  # noqa: ARG002  others use it
         """What a home sends before the first round, in bytes by the name of its history column; mostly nothing."""
         return {}
 
-    def task(self, prepared: Prepared, layout: Layout, seed: int) -> Task:
-        return Task(
+    def task(self, prepared: TrainingSetup, layout: FlatParameters, seed: int) -> LocalTraining:
+        return LocalTraining(
             scorer=prepared.scorer,
             objective=self.objective_function,
             hyperparameters=self.hyperparameters(),
@@ -181,7 +183,7 @@ class Federated(GraphMethod):
         )
 
 
-def trainer_of(homes: Homes, task: Task) -> Trainer:
+def trainer_of(homes: Homes, task: LocalTraining) -> Trainer:
     """The fastest trainer that computes the task."""
     if is_evidence(task):
         return EvidenceTrainer(homes, task)

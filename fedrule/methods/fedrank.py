@@ -24,7 +24,7 @@ from baselines.registry import register
 from fedrule.evidence.statistics import sent_bytes
 from fedrule.federated.rounds import Weighting
 from fedrule.methods.federated import Federated
-from fedrule.methods.graph_method import Prepared
+from fedrule.methods.graph_method import TrainingSetup
 from fedrule.methods.graphrank import RankingOptions
 from fedrule.network.terms import EvidenceNetwork
 
@@ -54,7 +54,7 @@ class FedRank(RankingOptions, Federated):
     cohort: int = 64  # homes in a round
     weighting: Weighting = "roots"  # as homes count in the loss of `graphrank`
 
-    def sent_before(self, prepared: Prepared) -> dict[str, float]:
+    def sent_before(self, prepared: TrainingSetup) -> dict[str, float]:
         evidence = (term.evidence for term in prepared.scorer.terms if isinstance(term, EvidenceNetwork))
         sent = float(sum(map(sent_bytes, evidence)))
         log.info("%s: each home sends %.1f kB of counts before training", self.NAME, sent / 1e3)

@@ -58,8 +58,8 @@ class GraphMethod(ModelOptions):
     non_rules: NonRules = "paper"  # those of the paper, feasible ones, or hard: the feasible ones that score highest
     per_rule: int = 1  # non-rules beside each rule
     candidates: int = 0  # non-rules of each home instead of `per_rule`, the list that ranking is about; 0: by rule
-    draws: int = 0  # draws of non-rules and hidden rules that rounds take turns with; 1: authors' code; 0: ever new
-    hidden_rules: float = 0.0  # probability that an automation is a target and sends no messages; 0: all are and all do
+    draws: int = 0  # draws of non-rules and hidden rules, used in turn; 1: the authors' code; 0: new in every round
+    hidden_rules: float = 0.0  # chance that an automation is only a target; 0: all rules are targets and send messages
     rounds: int = derived(100)  # passes over all homes
     validation: float = 0.0  # share of each home's rules for validation; they are not trained on
     patience: int = 0  # rounds without a better validation loss before it stops and returns to the best; 0: never
@@ -114,7 +114,7 @@ class GraphMethod(ModelOptions):
     def objective_function(self) -> Objective:
         return OBJECTIVES[self.objective]
 
-    def prepare(self, train: Homes, rng: np.random.Generator, *, warm_start: WarmStart | None = None) -> Prepared:
+    def prepare(self, train: Homes, rng: np.random.Generator, *, warm_start: WarmStart | None = None) -> TrainingSetup:
         """Split off validation rules where there are to be any, and build the scorer."""
         validation = None
         warm_start = warm_start or WarmStart()
@@ -129,7 +129,7 @@ class GraphMethod(ModelOptions):
         if counts is None and self.counts_homes:
             counts = Statistics.of(train, ValidRules.of(train), all_patterns=self.evidence > 0)
         valid = ValidRules.of(train) if counts is None else counts.valid
-        return Prepared(self.NAME, train, validation, self.scorer(valid, counts), warm_start.parameters)
+        return TrainingSetup(self.NAME, train, validation, self.scorer(valid, counts), warm_start.parameters)
 
     def scorer(self, valid: ValidRules, counts: Statistics | None = None) -> Scorer:
         """All of a model but its parameters, independent of any home; `counts` where it counts homes."""
@@ -158,7 +158,7 @@ class GraphMethod(ModelOptions):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
+class TrainingSetup:
     """What training starts from."""
 
     name: str  # of the method

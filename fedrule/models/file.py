@@ -6,7 +6,7 @@ The arrays by name:
     valid.cell          [n_valid]       the true cells of the valid-rule tensor (paper, section 4.6)
     counts.homes        [1]             training homes
     counts.have         [n_valid]       homes with each valid rule
-    counts.itself       [n_valid]       homes with each valid rule between a device and itself
+    counts.self_rules   [n_valid]       homes with each valid rule between a device and itself
     counts.both         [n_types ** 2]  homes that own devices of both types
     counts.*            other counts that a method needs (fedrule/models/restore.py)
 
@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, install_hint
 from datasets.common.files import atomic_file
 from datasets.homes import Mask, frozen
 from datasets.valid import ValidRules
@@ -69,9 +69,9 @@ class SavedModel:
         return ValidRules.of_cells(n_types, n_relations, frozen(self.arrays["valid.cell"]))
 
     @property
-    def itself(self) -> Mask:
+    def self_rules(self) -> Mask:
         """[n_valid]: whether some training home has the rule between a device and itself."""
-        return np.asarray(self.arrays["counts.itself"] > 0)
+        return np.asarray(self.arrays["counts.self_rules"] > 0)
 
     def save(self, path: Path | str) -> None:
         """Write the file completely or not at all."""
@@ -189,7 +189,7 @@ def _check_counts(card: Card, arrays: Arrays) -> None:
         raise DataError("valid.cell is not a sorted list of cells")
     if len(cell) and not 0 <= int(cell[0]) <= int(cell[-1]) < n_types**2 * n_relations:
         raise DataError(f"valid.cell has rules beyond {n_types} types and {n_relations} relations")
-    for name, size in (("homes", 1), ("have", len(cell)), ("itself", len(cell)), ("both", n_types**2)):
+    for name, size in (("homes", 1), ("have", len(cell)), ("self_rules", len(cell)), ("both", n_types**2)):
         checked_array(arrays, f"counts.{name}", (size,), np.int64)
 
 
@@ -206,4 +206,4 @@ def _safetensors() -> ModuleType:
     try:
         return importlib.import_module("safetensors.numpy")
     except ModuleNotFoundError:
-        raise DataError('a model file needs safetensors: pip install "fedrule[infer]"') from None
+        raise DataError(f"a model file needs {install_hint('infer')}") from None

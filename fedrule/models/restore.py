@@ -91,8 +91,8 @@ def counts_of(saved: SavedModel) -> Statistics:
         together = _together(saved, len(valid))
     both = arrays["counts.both"].astype(np.float64)
     n_homes = int(arrays["counts.homes"][0])
-    itself = arrays["counts.itself"]
-    return replace(nobody, n_homes=n_homes, both=both, have=tuple(have), itself=itself, together=together)
+    self_rules = arrays["counts.self_rules"]
+    return replace(nobody, n_homes=n_homes, both=both, have=tuple(have), self_rules=self_rules, together=together)
 
 
 def graph_method(name: str, options: Mapping[str, object]) -> GraphMethod:
@@ -120,7 +120,7 @@ def _arrays(counts: Statistics, *, all_patterns: bool) -> dict[str, npt.NDArray[
         "valid.cell": counts.valid.cell,
         "counts.homes": np.array([counts.n_homes]),
         "counts.have": counts.with_rule,
-        "counts.itself": counts.itself,
+        "counts.self_rules": counts.self_rules,
         "counts.both": counts.both,
     }
     if all_patterns:
@@ -226,11 +226,13 @@ def _renumbered(earlier: Statistics, like: Statistics, item: Array) -> Statistic
         moved = np.zeros_like(zeros)
         moved[new[item]] = counted[old]  # the same for all typed rules of a combination
         have.append(moved)
-    itself = np.zeros_like(like.itself)
-    itself[item] = earlier.itself
+    self_rules = np.zeros_like(like.self_rules)
+    self_rules[item] = earlier.self_rules
     together = None
     if earlier.together is not None:
         each = coo_array(earlier.together)
         size = (len(like.valid), len(like.valid))
         together = csr_array(coo_array((each.data, (item[each.row], item[each.col])), shape=size))
-    return replace(like, n_homes=earlier.n_homes, both=both.ravel(), have=tuple(have), itself=itself, together=together)
+    return replace(
+        like, n_homes=earlier.n_homes, both=both.ravel(), have=tuple(have), self_rules=self_rules, together=together
+    )

@@ -25,6 +25,7 @@ from baselines.calibration import Calibration, calibrate
 from baselines.method import Fitted, OnRound, ignore
 from datasets.common.environment import versions
 from datasets.common.errors import DataError
+from datasets.common.random import Stream, generator
 from datasets.homes import Homes
 from datasets.splits import Split, split
 from datasets.valid import ValidRules
@@ -46,7 +47,6 @@ from fedrule.training.loop import WarmStart
 
 log = logging.getLogger(__name__)
 
-FITTING = 2  # the seed's stream for fitting, as in benchmarks; splits use 0 and 1
 PATIENCE = 10  # rounds without a better validation loss
 RATES = ("server_rate", "learning_rate")  # the first one that a method has sets its step size
 CONTINUED_RATE = 0.1  # times the first training's rate, so that a few new homes do not undo what was learned from many
@@ -111,7 +111,7 @@ def train(
     if checkpoint is not None:
         configuration = {"continue_from": None if earlier is None else earlier.digest}
         resume = {"checkpoint": checkpoint.extended(configuration, {"rounds": rounds})}
-    fitted = fit(parts.train, rng=np.random.default_rng([seed, FITTING]), on_round=rounds, warm_start=start, **resume)
+    fitted = fit(parts.train, rng=generator(Stream.FITTING, seed), on_round=rounds, warm_start=start, **resume)
     calibration = _calibration(fitted, built, parts, seed)
     training = TrainingRun(
         data=given.name,

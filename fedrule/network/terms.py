@@ -17,7 +17,7 @@ from torch.nn.functional import relu
 
 from datasets.homes import Array, Homes, Rules
 from datasets.valid import ValidRules
-from fedrule.evidence.counts import COULD, HAVE
+from fedrule.evidence.counts import PRIOR_HAVE, PRIOR_OWN
 from fedrule.evidence.features import NAMES, Evidence
 from fedrule.evidence.statistics import Statistics
 from fedrule.network.encoders import Parameters, dropout, uniform
@@ -106,7 +106,7 @@ class CountBias:
         if leave_out is not None:
             have = have - (count_item(self.valid, leave_out, candidates) > 0)
             could = could - 1  # every home with the candidate owns both types
-        return {"log_frequency": torch.from_numpy(np.log((have + HAVE) / (could + COULD)))}
+        return {"log_frequency": torch.from_numpy(np.log((have + PRIOR_HAVE) / (could + PRIOR_OWN)))}
 
     def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:  # noqa: ARG002
         scale = parameters["scale"]
@@ -155,7 +155,7 @@ class Context:
             "types": np.bincount(owned // max(n_types, 1), minlength=homes.n_homes),
             "home": candidates.home,
             "candidate": items(self.valid, homes, candidates),
-            "itself": alone.astype(np.int64),  # 1 where the candidate is a rule that the home has
+            "known": alone.astype(np.int64),  # 1 where the candidate is a rule that the home has
         }
         return {name: torch.tensor(column) for name, column in columns.items()}
 
@@ -166,9 +166,9 @@ class Context:
         rules = none.index_add(0, observed["rule_home"], rule.index_select(0, observed["rule"]))
         types = none.index_add(0, observed["type_home"], kind.index_select(0, observed["type"]))
         types = types / observed["types"].clamp(min=1)[:, None]
-        itself = observed["itself"][:, None]
-        others = rules.index_select(0, home) - itself * rule.index_select(0, candidate)
-        count = observed["rules"].index_select(0, home)[:, None] - itself
+        known = observed["known"][:, None]
+        others = rules.index_select(0, home) - known * rule.index_select(0, candidate)
+        count = observed["rules"].index_select(0, home)[:, None] - known
         context = relu(others * (count + 1).to(rule.dtype).rsqrt() + types.index_select(0, home))
         return (context * parameters["candidate"].index_select(0, candidate)).sum(dim=1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, install_hint
 
 if TYPE_CHECKING:
     from fedrule.pipeline.database import DatabaseError
@@ -27,4 +27,4 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "sqlalchemy":
             raise
-        raise DataError('databases need the extra pipeline: pip install "fedrule[pipeline]"') from None
+        raise DataError(f"databases need {install_hint('pipeline')}") from None

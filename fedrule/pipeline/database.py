@@ -18,7 +18,7 @@ from sqlalchemy import URL, Connection, Engine, Executable, NullPool, create_eng
 from sqlalchemy.engine.interfaces import DBAPIModule
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError, StatementError
 
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, install_hint
 
 LOCK_SECONDS = 1  # to wait for a writer of an SQLite file, per attempt
 CONNECT_SECONDS = 10  # to wait for a server, unless the URL has connect_timeout=
@@ -26,7 +26,7 @@ VARIABLE = re.compile(r"\$\{([^}]*)\}")
 FILES = (".db", ".sqlite", ".sqlite3")
 EXAMPLES = "homes.db, sqlite:///homes.db or postgresql://USER:PASSWORD@HOST/DATABASE"
 POSTGRESQL = "postgresql+psycopg"
-UNSUPPORTED = ("mariadb", "mssql", "mysql", "oracle")  # may be named in an error: no part of a password
+UNSUPPORTED = ("mariadb", "mssql", "mysql", "oracle")  # may be named in an error: not part of a password
 MAX_PORT = 65_535
 URL_PARTS = re.compile(r"([^/?]*)([^?]*)(.*)", re.DOTALL)  # server, path, options
 HOST = re.compile(r"[\w.:,-]*")  # host names and IP addresses, separated by commas
@@ -190,7 +190,7 @@ class Database:
         try:
             from psycopg.pq import Conninfo
         except ImportError:
-            raise DataError('PostgreSQL needs the extra pipeline: pip install "fedrule[pipeline]"') from None
+            raise DataError(f"PostgreSQL needs {install_hint('pipeline')}") from None
         known = {option.keyword.decode() for option in Conninfo.get_defaults()}
         if self._url.query.keys() - known:  # not shown: after a bare & it is the rest of a password
             message = f"an option after the ? of its url is unknown to PostgreSQL; known: {', '.join(sorted(known))}"

@@ -17,11 +17,11 @@ from datasets.common.errors import DataError
 from datasets.common.options import options_of, read, read_options
 from datasets.homes import Homes, Provenance, Relation
 from datasets.readers.bad_rows import BadRows
-from datasets.readers.csv import whole_numbers
+from datasets.readers.csv import INTEGER, whole_numbers
 from datasets.readers.join import join
 from fedrule.pipeline.database import Database
 from fedrule.pipeline.settings import TableConfig, read_settings
-from fedrule.pipeline.stream import INTEGER, DatabaseRows, Reader, Retry, UserIds, UserStream, batch_by_user
+from fedrule.pipeline.stream import DatabaseRows, Reader, Retry, UserIds, UserStream, batch_by_user
 from fedrule.pipeline.tables import SourceTable, find_table
 
 log = logging.getLogger(__name__)

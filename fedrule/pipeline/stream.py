@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from datasets.common.errors import DataError
 from datasets.homes import Mask
 from datasets.readers.bad_rows import BadRows, Fault
-from datasets.readers.csv import TextTable, read_table
+from datasets.readers.csv import INTEGER, TextTable, as_mask, read_table
 from fedrule.pipeline.database import DatabaseError
 from fedrule.pipeline.settings import IDS
 from fedrule.pipeline.tables import SourceTable, Statement
@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 
 UNREADABLE = "\0"  # prefix of values that are not UTF-8; databases do not allow it in text
 USERS = 10_000  # ids bound in one statement; both databases allow three times as many
-INTEGER = r"^(0|-?[1-9][0-9]*)$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +236,11 @@ def validate_rows(part: pa.Table, table: SourceTable, bad_rows: BadRows, *, befo
         good &= shown.refuse(good & bad, f"{rows.names[role]} {what}", remedy, bad_rows=bad_rows, show=role)
 
     for role in rows.columns:
-        refuse(role, _mask(pc.starts_with(rows[role], UNREADABLE)), "is not UTF-8", "correct it")
-    refuse("user", _mask(rows["user"].is_null()), "is missing", "fill it in or delete the row")
+        refuse(role, as_mask(pc.starts_with(rows[role], UNREADABLE)), "is not UTF-8", "correct it")
+    refuse("user", as_mask(rows["user"].is_null()), "is missing", "fill it in or delete the row")
     written = part["user"].combine_chunks()
     untrimmed = replace(rows, columns={**rows.columns, "user": written})
-    blanks = _mask(pc.not_equal(written, rows["user"]))
+    blanks = as_mask(pc.not_equal(written, rows["user"]))
     refuse("user", blanks, "has blanks around it", "trim it in the database", untrimmed)
     for role in IDS:
         if role in rows and table.is_integer(role):
@@ -261,12 +260,8 @@ def _not_integer(column: pa.Array) -> Mask:
     try:
         column.cast(pa.int64())
     except pa.ArrowInvalid:
-        return ~_mask(pc.fill_null(pc.match_substring_regex(column, INTEGER), True))
+        return ~as_mask(pc.fill_null(pc.match_substring_regex(column, INTEGER), True))
     return np.zeros(len(column), dtype=bool)
-
-
-def _mask(column: pa.Array) -> Mask:
-    return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
 class UserStream:

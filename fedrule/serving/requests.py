@@ -128,7 +128,7 @@ class ListOptions(Strict):
         "refuse", description="Whether devices and rules that the model does not know are an error or ignored."
     )
     max_similar: Annotated[int, Field(strict=True, ge=0, le=1000)] = Field(
-        0, description="At most so many rules with one relation between devices of the same types; 0: no limit."
+        0, description="Maximum number of rules with one relation between devices of the same types; 0: no limit."
     )
 
     def length(self, limits: Limits) -> int:

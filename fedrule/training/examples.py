@@ -88,7 +88,7 @@ class ExampleSampler:
         train: Homes,
         valid: ValidRules,
         *,
-        hidden: float = 0.0,  # probability that an automation is a target and sends no messages; 0: all are and all do
+        hidden: float = 0.0,  # chance that an automation is only a target; 0: all rules are targets and send messages
         non_rules: NonRules = "paper",  # as in datasets.negatives; "hard": the feasible ones that score highest
         per_rule: int = 1,  # non-rules for each target
         candidates: int = 0,  # non-rules for each home with a target, instead of `per_rule`; 0: count by rule

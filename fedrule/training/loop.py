@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 DIVERGENCE_FACTOR = 1e4  # a loss this many times the first one has diverged: no learning rate that works comes near
 
 Draw: TypeAlias = Callable[[Parameters], Examples]  # new examples, given the current parameters
-OnRound: TypeAlias = Callable[[int, Parameters, dict[str, float]], None]  # the round, its parameters and measurements
+AfterRound: TypeAlias = Callable[[int, Parameters, dict[str, float]], None]  # round, parameters, measurements
 Model = TypeVar("Model")
 
 
@@ -183,7 +183,7 @@ def optimize(
     name: str,  # of the method, for messages
     rng: np.random.Generator,
     validation: Examples | None = None,
-    on_round: OnRound | None = None,
+    on_round: AfterRound | None = None,
     initial: Parameters | None = None,  # to continue from; None: drawn
 ) -> Parameters:
     """The parameters after the last round, with patience of the best one, on divergence the last good ones."""

@@ -200,7 +200,7 @@ class Label:
 
 
 def add_labels(axes: Axes, points: Sequence[Label], *, along: Sequence[Label] = ()) -> None:
-    """Write the names; limits and scales must have been set. Points that are no numbers have none.
+    """Write the names; limits and scales must have been set. Non-finite points have none.
 
     `along` are names of horizontal lines, which begin at their x, above or below the line.
     """

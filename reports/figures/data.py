@@ -87,7 +87,7 @@ def home_counts(inputs: Inputs) -> Drawing:
         "rules per home": {each.data: each.rules_per_home for each in shown},
     }
     panels = tuple(Panel(partial(_panel, counts=each, styles=styles), title) for title, each in counts.items())
-    note = "Line: share of homes with at most so many. Farther right: larger homes."
+    note = "Line: share of homes of at most this size. Farther right: larger homes."
     layout = Layout((Block("", panels),), styles, note, columns=2, height=2.4, left=0.7)
     sizes = [(each.data, _median(each.devices_per_home), _median(each.rules_per_home)) for each in shown]
     medians = [f"{data} {devices:,} devices and {rules:,} rules" for data, devices, rules in sizes]
@@ -276,8 +276,8 @@ def _caption(summary: DatasetSummary, home: ExampleHome, edges: Sequence[Edge]) 
     if new:
         caption += f" To recommend is to fill in a question mark or to add an edge, such as {said[new[0]]}."
     types = [device.type for device in home.devices]
-    if twins := sorted({each for each in types if types.count(each) > 1}):
-        caption += f" Only the graph distinguishes the devices of type {', '.join(twins)}."
+    if repeated := sorted({each for each in types if types.count(each) > 1}):
+        caption += f" Only the graph distinguishes the devices of type {', '.join(repeated)}."
     return caption
 
 

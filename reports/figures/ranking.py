@@ -204,11 +204,11 @@ def _dot(board: Board, label: str, part: Slice) -> Dot:
     runs = runs_of(board, label)
     values = np.array([run.summary.get(f"{part.name}: {part.metric}", math.nan) for run in runs])
     hidden = np.array([_count(run, f"{part.name}: hidden") for run in runs])
-    asked = values[hidden > 0]
-    lost = int(np.sum(~np.isfinite(asked)))
-    if lost or not len(asked):  # the mean of the other seeds would look too good
+    measured = values[hidden > 0]
+    lost = int(np.sum(~np.isfinite(measured)))
+    if lost or not len(measured):  # the mean of the other seeds would look too good
         return Dot(math.nan, math.nan, math.nan, lost)
-    return Dot(float(np.average(asked, weights=hidden[hidden > 0])), float(asked.min()), float(asked.max()))
+    return Dot(float(np.average(measured, weights=hidden[hidden > 0])), float(measured.min()), float(measured.max()))
 
 
 def _breakdown_panel(

@@ -38,6 +38,29 @@ FIT, ROUND = "benchmarks/speed/test_fit.py::", "benchmarks/speed/test_federated.
 ONE_ROUND = "fedrule, 1 round"
 DATA = "wyze-synthetic"
 BRIEF = 0.01  # seconds; shorter times are mostly noise
+HEADINGS = {
+    "user-item": "User-item methods and floors",
+    "floor": "User-item methods and floors",
+    "graph": "Graph methods, centralized",
+    FEDERATED: "Federated methods",
+}
+OTHERS = "Other methods"
+MAX_LABELS = 10  # per panel
+LINE = 0.065  # from label to label, as a part of a panel's height
+NAMES = 0.4  # of a panel's width, for the labels at the ends of lines
+WHAT = {"seconds": "seconds to fit", "megabytes": "peak memory, MB"}
+SAID = {"seconds": "the time", "megabytes": "the memory"}
+
+# Inference.
+GROUP = "inference"
+MAX_MILLISECONDS, MAX_MEGABYTES = 500, 10  # most users got recommendations with less, section 4.6
+INFERENCE_COMMAND = "pytest benchmarks/speed/test_inference.py --benchmark-only"
+OF_HOMES = "megabytes of homes"
+PAPER = f"The paper's limits of {MAX_MILLISECONDS} ms and {MAX_MEGABYTES} MB are of its own server and data."
+NOT_RUN = "the inference benchmark has not been run"
+BARS = 30
+MARK: Dash = (0, (5, 2))
+COLUMNS = ("devices", "milliseconds_p50", "milliseconds_p95")
 
 
 class Point(NamedTuple):
@@ -137,20 +160,6 @@ def _scaling_lines(
         if labels:
             notes = [*notes, f"{warning}: {', '.join(labels) if len(labels) < len(ordered) else 'all lines'}."]
     return ScalingLines(ordered, sources, command, tuple(notes))
-
-
-HEADINGS = {
-    "user-item": "User-item methods and floors",
-    "floor": "User-item methods and floors",
-    "graph": "Graph methods, centralized",
-    FEDERATED: "Federated methods",
-}
-OTHERS = "Other methods"
-MAX_LABELS = 10  # per panel
-LINE = 0.065  # from label to label, as a part of a panel's height
-NAMES = 0.4  # of a panel's width, for the labels at the ends of lines
-WHAT = {"seconds": "seconds to fit", "megabytes": "peak memory, MB"}
-SAID = {"seconds": "the time", "megabytes": "the memory"}
 
 
 def scaling(inputs: Inputs) -> Drawing:
@@ -267,17 +276,6 @@ def _caption(lines: Mapping[str, list[Point]]) -> str:
 def _sizes(line: Sequence[Point], what: str) -> str:
     known = _known(line, what)
     return f"{known[0][0]:,} to {known[-1][0]:,} homes"
-
-
-GROUP = "inference"
-MAX_MILLISECONDS, MAX_MEGABYTES = 500, 10  # most users got recommendations with less, section 4.6
-INFERENCE_COMMAND = "pytest benchmarks/speed/test_inference.py --benchmark-only"
-OF_HOMES = "megabytes of homes"
-PAPER = f"The paper's limits of {MAX_MILLISECONDS} ms and {MAX_MEGABYTES} MB are of its own server and data."
-NOT_RUN = "the inference benchmark has not been run"
-BARS = 30
-MARK: Dash = (0, (5, 2))
-COLUMNS = ("devices", "milliseconds_p50", "milliseconds_p95")
 
 
 def delay(inputs: Inputs) -> Drawing:

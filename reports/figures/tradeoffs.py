@@ -10,7 +10,7 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from benchmarks.results.leaderboard import Board
+from benchmarks.results.leaderboard import HEADLINE, Board
 from benchmarks.results.store import Result
 from reports import boards
 from reports.drawing.layout import Block, Label, Layout, Panel, add_labels, wrap_label
@@ -21,7 +21,6 @@ from reports.text.formats import seed_count, short_number
 
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}
-PROTOCOLS = {"ranking": "mrr", "paper": "auc"}  # in order of preference
 LINED = tuple(family for family in FAMILY_STYLES if family != boards.FEDERATED)  # each has its own dashes
 LETTERS = 22  # per line of a label
 MAX_TICKS = 5
@@ -180,7 +179,7 @@ def _drawing(parts: Sequence[Part], note: str, notes: Sequence[str]) -> Drawing:
 
 def _federated_board(role: Role, inputs: Inputs) -> tuple[Board | None, str]:
     """The main rows of the board with the most federated runs, by the first protocol that has any; and its metric."""
-    for protocol, metric in PROTOCOLS.items():
+    for protocol, metric in HEADLINE.items():
         if group := select_runs(role, inputs, partial(_is_federated, protocol=protocol)):
             there = {id(run) for run in group.runs}
             # Runs with and without curves are on different boards: they are fitted to different rules.

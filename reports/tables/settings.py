@@ -53,7 +53,7 @@ def tuning(inputs: Inputs) -> Table:
     if gains:
         most, study = max(gains, key=lambda each: each[0])
         none = sum(gain <= 0 for gain, _ in gains)
-        where = f"{study.method} on {', '.join(study.data)}"
+        where = f"{study.method} on {study.data_names}"
         caption += f" The largest gain is for {where}: {most:+.4f} {study.metric}." if most > 0 else ""
         caption += f" The defaults are best in {none} of {len(gains)}."
     notes = [
@@ -61,7 +61,7 @@ def tuning(inputs: Inputs) -> Table:
         "rules. Parameters are those that differ from the defaults.",
     ]
     failed = [
-        f"{study.method} on {', '.join(study.data)}: {many}"
+        f"{study.method} on {study.data_names}: {many}"
         for study in studies
         if (many := len(study.trials) - len(study.answered))
     ]
@@ -92,7 +92,7 @@ def _study(study: Study) -> tuple[Cell, ...]:
     changed = {name: value for name, value in values.items() if study.defaults.get(name) != value}
     return (
         Cell(study.method + _settings(study.fixed)),
-        Cell(", ".join(study.data)),
+        Cell(study.data_names),
         Cell(study.metric),
         Cell(", ".join(map(str, study.seeds))),
         count_cell(len(study.trials)),

@@ -1,4 +1,4 @@
-"""Every registered method keeps the contract, and a method that breaks a point of it is told which."""
+"""Every registered method satisfies the contract, and the error for one that does not says which point."""
 
 # ruff: noqa: ARG001, ARG002  (a broken method rarely looks at all that it is given)
 

@@ -145,7 +145,9 @@ def test_a_method_whose_package_is_missing_is_listed_with_the_extra_it_needs(wri
     assert "needy" in names()
     assert missing_extra("needy") == "mf"
     assert missing_extra("of-methods_b") == ""
-    with pytest.raises(DataError, match=r"method 'needy' needs the extra mf: pip install \"fedrule\[mf\]\""):
+    with pytest.raises(
+        DataError, match=r"method 'needy' needs the extra mf: pip install -c constraints.txt -e \"\.\[mf\]\""
+    ):
         build("needy")
 
 

@@ -20,7 +20,7 @@ from benchmarks.commands import show_board
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.records import Trial
 from benchmarks.results.store import Result, Store, load_failures, load_results
-from benchmarks.tune import Tuned
+from benchmarks.tune import StudyResult
 from datasets.common import progress as module
 from datasets.common.errors import DataError
 from datasets.common.progress import progress
@@ -62,7 +62,7 @@ def test_list_has_a_line_for_every_method(capsys):
 def test_list_says_which_extra_a_method_needs(capsys, monkeypatch):
     monkeypatch.setattr(registry, "missing_extra", lambda name: "graph" if name == "toy-count" else "")
     main(["list"])
-    assert 'toy-count: needs extra graph: pip install "fedrule[graph]"\n' in capsys.readouterr().out
+    assert 'toy-count: needs the extra graph: pip install -c constraints.txt -e ".[graph]"\n' in capsys.readouterr().out
 
 
 def test_show_has_type_default_meaning_and_range_of_every_parameter(capsys):
@@ -285,7 +285,7 @@ def test_tune_counts_its_seeds_from_100_on_and_takes_those_named(capsys, tmp_pat
     def watch(study, trials, **more):
         seeds.append(study.seeds)
         failed = Trial({}, None, [], 0.0, "no")
-        return Tuned(study.method, [replace(failed, value=0.0) for _ in range(trials)], more["store"].folder)
+        return StudyResult(study.method, [replace(failed, value=0.0) for _ in range(trials)], more["store"].folder)
 
     monkeypatch.setattr("benchmarks.tune.tune", watch)
     for asked in ("2", "7,8"):

@@ -13,13 +13,13 @@ from baselines.registry import names
 from benchmarks.results.speeds import load_speeds
 from benchmarks.results.store import load_results
 from benchmarks.runs.experiment import make_experiment, make_source
-from benchmarks.runs.scheduler import run
 from benchmarks.runs.suite import read_suite
 from datasets.registry import names as data_names
 
 pytest.importorskip("pytest_benchmark", reason="benchmarks need the extra bench")
 
 from benchmarks.speed.test_quality import TOO_LONG, left_out, plain_entries
+from tests.support.single_run import run
 
 ROOT = Path(__file__).parents[2]
 QUALITY = "test_quality.py"

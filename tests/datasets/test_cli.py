@@ -22,7 +22,11 @@ def raising(error: BaseException) -> int:
         (DataError("homes.csv line 3: device is missing"), 1, "homes.csv line 3: device is missing\n"),
         (FileNotFoundError(2, "No such file", "homes.csv"), 1, "[Errno 2] No such file: 'homes.csv'\n"),
         (KeyboardInterrupt(), 130, "Stopped. Nothing was written.\n"),
-        (ModuleNotFoundError("No module named 'numba'", name="numba.core"), 1, 'pip install "fedrule[graph]"\n'),
+        (
+            ModuleNotFoundError("No module named 'numba'", name="numba.core"),
+            1,
+            'pip install -c constraints.txt -e ".[graph]"\n',
+        ),
         (ModuleNotFoundError("No module named 'mine'", name="mine"), 1, "No module named 'mine'\n"),
     ],
 )

@@ -13,11 +13,11 @@ import pytest
 from baselines.registry import get
 from benchmarks.results.store import FORMAT, Store, load_results
 from benchmarks.runs.experiment import method_parameters
-from benchmarks.runs.scheduler import run
 from reports.build import main
 from reports.inputs import Inputs
 from reports.outputs import all_outputs, chosen_outputs
 from reports.site import site
+from tests.support.single_run import run
 
 HOMES = {"homes": 60}
 METHODS = ("random", "popularity", "ease")
@@ -158,7 +158,7 @@ def test_wrong_arguments_are_one_message(tmp_path, capsys):
     assert "not allowed with argument" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--jobs", "0"])
-    assert "'0' is not a whole number, 1 or more" in capsys.readouterr().err
+    assert "expected a whole number, 1 or more, got '0'" in capsys.readouterr().err
     file = tmp_path / "file"
     file.write_text("")
     assert main(["--no-run", "--out", str(file)]) == 1

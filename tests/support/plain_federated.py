@@ -96,7 +96,7 @@ class Server:
             "momentum": lambda x: torch.optim.SGD(x, lr=1, momentum=decays[0]),
             "adam": lambda x: torch.optim.Adam(x, lr=1, betas=decays, eps=self.rule.epsilon),
             "yogi": lambda x: Yogi(x, decays, self.rule.epsilon),
-        }[self.rule.rule](list(self.x.values()))
+        }[self.rule.kind](list(self.x.values()))
 
     def round(self, asked: Mapping[int, Loss], weight: Mapping[int, float], *, rate: float = 1.0) -> float:
         """One round with the clients that are asked; their mean loss before it."""

@@ -25,7 +25,7 @@ def random_model(
     messages: str = "type",
     hidden: int = 4,
     valid: float = 0.5,  # share of all (type, type, relation) that is valid
-    itself: float = 0.0,  # share of the valid rules that a device may have with itself
+    self_rules: float = 0.0,  # share of the valid rules that a device may have with itself
     step: float = 0.0,  # weights are multiples of it, so that many scores are equal; 0: any numbers
     size: float = 1.0,  # of the weights
 ) -> SavedModel:
@@ -48,7 +48,7 @@ def random_model(
         "valid.cell": cell,
         "counts.homes": np.array([1000]),
         "counts.have": chance.integers(1, 500, len(cell)),
-        "counts.itself": (chance.random(len(cell)) < itself).astype(np.int64),
+        "counts.self_rules": (chance.random(len(cell)) < self_rules).astype(np.int64),
         "counts.both": chance.integers(500, 1000, n_types**2),
     }
     options = asdict(build("graphrule", direction=direction, messages=messages, hidden=hidden))
@@ -95,7 +95,7 @@ def cases(draw: st.DrawFn, *, min_homes: int = 1, max_homes: int = 4, max_device
         messages=draw(st.sampled_from(["type", "relation"])) if direction != "none" else "type",
         hidden=draw(st.integers(1, 5)),
         valid=draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])),
-        itself=draw(st.sampled_from([0.0, 0.5, 1.0])),
+        self_rules=draw(st.sampled_from([0.0, 0.5, 1.0])),
         step=draw(st.sampled_from([0.0, 0.5, 8.0])),  # 8: all weights are 0
     )
     return Case(saved, homes)

@@ -38,7 +38,7 @@ def best_rules(
 
 
 def write_rank_lists(homes: Homes, ranked: Submission, path: Path | str) -> None:
-    """Write rank lists of these homes; the name ends in .csv or .parquet."""
+    """Write rank lists of these homes; the name ends in .csv, .csv.gz or .parquet."""
     rules, path = ranked.rules, Path(path)
     states, actions = (np.array(column, dtype=object) for column in zip(*homes.relations, strict=True))
     values = (
@@ -50,7 +50,7 @@ def write_rank_lists(homes: Homes, ranked: Submission, path: Path | str) -> None
         ranked.rank,
     )
     table = pd.DataFrame(dict(zip(COLUMNS, values, strict=True)))
-    if path.suffix == ".csv":
+    if path.suffix != ".parquet":
         table.to_csv(path, index=False)
     else:
         table.to_parquet(path, index=False)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.speed.test_service import COMMAND, Running, running
+from benchmarks.speed.service_process import COMMAND, Running, running
 
 __all__ = ["COMMAND", "PATIENCE", "Running", "eventually", "get", "post", "served"]
 

@@ -59,7 +59,7 @@ def small_model(*, seed: int = 0, method: str = "graphrule") -> SavedModel:
     counts = {
         "counts.homes": np.array([100], dtype=np.int64),
         "counts.have": np.array([cells[cell] for cell in valid.cell.tolist()], dtype=np.int64),
-        "counts.itself": np.zeros(len(valid), dtype=np.int64),
+        "counts.self_rules": np.zeros(len(valid), dtype=np.int64),
         "counts.both": np.full(n_types**2, 60, dtype=np.int64),
     }
     return SavedModel(card, {**weights, **counts, "valid.cell": valid.cell})

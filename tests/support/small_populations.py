@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from datasets import Homes, Relation, Rules
 from datasets.valid import ValidRules
 from fedrule.federated.algorithm import Hyperparameters
-from fedrule.federated.client import Task
-from fedrule.federated.rounds import POWER, Engine, Report
+from fedrule.federated.client import LocalTraining
+from fedrule.federated.rounds import POWER, Engine, RoundReport
 from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.trainer import Trainer
-from fedrule.federated.vectors import Layout, Vector
+from fedrule.federated.vectors import FlatParameters, Vector
 from fedrule.network.encoders import Sizes
 from fedrule.network.network import Network
 from fedrule.network.score import Scorer
@@ -73,17 +73,17 @@ class Setting:
     hidden_rules: float = 0.0
     rate: float = 1.0  # of the server
     start: Vector = field(init=False)
-    task: Task = field(init=False)
+    task: LocalTraining = field(init=False)
 
     def __post_init__(self) -> None:
         sizes = Sizes(len(self.homes.types), len(self.homes.relations), hidden=HIDDEN)
         scorer = Scorer(Network(sizes, predictor_hidden=PREDICTOR), ValidRules.of(self.homes))
         initial = scorer.initial(torch.Generator().manual_seed(self.seed))
-        layout = Layout.of(initial)
+        layout = FlatParameters.of(initial)
         object.__setattr__(self, "start", layout.flat(initial))
         sampling_options = {"non_rules": "paper", "per_rule": 1, "candidates": 0}
         more = (sampling_options, self.hidden_rules, True, self.seed, self.draws)
-        object.__setattr__(self, "task", Task(scorer, bce, self.engine.hyperparameters, layout, *more))
+        object.__setattr__(self, "task", LocalTraining(scorer, bce, self.engine.hyperparameters, layout, *more))
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -94,7 +94,9 @@ class Setting:
         """Of each home."""
         return np.bincount(self.homes.rules.home, minlength=self.homes.n_homes)
 
-    def played(self, trainer: Trainer, rounds: int, engine: Engine | None = None) -> tuple[ServerState, list[Report]]:
+    def played(
+        self, trainer: Trainer, rounds: int, engine: Engine | None = None
+    ) -> tuple[ServerState, list[RoundReport]]:
         """The state after so many rounds of the engine."""
         engine = engine or self.engine
         state, reports = engine.begin(trainer, self.start), []
@@ -108,7 +110,7 @@ class Setting:
         cohort = self.engine.cohorts.of(np.flatnonzero(self.rule_counts), seed=self.seed, number=number)
         everybody = np.arange(self.homes.n_homes)
         examples = self.task.sampler(self.homes).draw(self.task.key(number, everybody))
-        parts = {int(k): examples.subset(np.array([k])) for k in cohort.present[~cohort.broken]}
+        parts = {int(k): examples.subset(np.array([k])) for k in cohort.present[~cohort.corrupted]}
         network = self.task.scorer.network
         assert network is not None
         return {k: loss_of(network, part) for k, part in parts.items() if len(part.candidates)}
@@ -122,7 +124,7 @@ class Setting:
         return server, losses
 
 
-def whole(state: ServerState, layout: Layout, client: int) -> Vector:
+def whole(state: ServerState, layout: FlatParameters, client: int) -> Vector:
     """own_k of a client as a whole vector."""
     memories = state.clients
     rows = slice(memories.row_start[client], memories.row_start[client + 1])
@@ -132,7 +134,7 @@ def whole(state: ServerState, layout: Layout, client: int) -> Vector:
     return vector
 
 
-def control(state: ServerState, layout: Layout, client: int, algorithm: str) -> Vector:
+def control(state: ServerState, layout: FlatParameters, client: int, algorithm: str) -> Vector:
     """The papers' delta_k, or c_k of scaffold."""
     own = whole(state, layout, client)
     last = state.clients.last[client]

@@ -12,11 +12,11 @@ from fedrule.federated.algorithm import Gradients, client_round
 from fedrule.federated.rounds import Engine
 from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.trainer import ClientChunk
-from fedrule.federated.vectors import Layout, Vector
+from fedrule.federated.vectors import FlatParameters, Vector
 
 Floats = npt.NDArray[np.float64]
 # One number of the GNN, one of the predictor's dense part, and three rows of relations with one number each.
-LAYOUT = Layout(("theta.x", "phi.y"), ((1,), (1,)), n_theta=1, n_rows=3, row_length=1)
+LAYOUT = FlatParameters(("theta.x", "phi.y"), ((1,), (1,)), n_theta=1, n_rows=3, row_length=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +35,7 @@ class Valleys:
         return cls(np.outer(curvature, each), np.outer(lowest, each), np.ones(len(curvature), dtype=np.int64))
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> FlatParameters:
         return LAYOUT
 
     @property

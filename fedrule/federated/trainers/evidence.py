@@ -23,7 +23,7 @@ from datasets.common.random import Bits
 from datasets.homes import Array, Homes, Mask
 from fedrule.evidence.features import NAMES
 from fedrule.federated.algorithm import Gradients, client_round
-from fedrule.federated.client import Task
+from fedrule.federated.client import LocalTraining
 from fedrule.federated.optimizers import Precise
 from fedrule.federated.trainers.trainer import ClientChunk, Population
 from fedrule.federated.vectors import Vector
@@ -35,13 +35,13 @@ F = TypeVar("F", bound=Callable[..., object])
 
 ZERO = np.float32(0)
 WORDS = 2.0**32  # different words
-SIDE_BY_SIDE = 64  # clients in one call: 2 MB each of models, gradients and whatever else a step needs
+CLIENTS_PER_CALL = 64  # 2 MB each of models, gradients and whatever else a step needs
 CACHE_BYTES = 1 << 30  # of batches that will be used again
 DRAWN_TOGETHER = 1024  # clients whose batches are drawn at once: that takes as long as drawing a few
 PARAMETERS = tuple(f"evidence.{name}" for name in ("direct", "first", "first_bias", "second", "second_bias", "last"))
 
 
-def is_evidence(task: Task) -> bool:
+def is_evidence(task: LocalTraining) -> bool:
     """Whether the score is the evidence network and nothing else."""
     terms = task.scorer.terms
     alone = task.scorer.network is None and len(terms) == 1 and isinstance(terms[0], EvidenceNetwork)
@@ -74,7 +74,7 @@ class Batches:
         """Those of these clients that have candidates."""
         return clients[self.counts[clients] > 0]
 
-    def with_more(self, task: Task, homes: Homes, clients: Array, *, number: int, model: Vector) -> Batches:
+    def with_more(self, task: LocalTraining, homes: Homes, clients: Array, *, number: int, model: Vector) -> Batches:
         """With the batches of these clients in round `number`; each depends on its own client only."""
         key, score = task.key(number, clients), task.score(model)
         examples = task.sampler(homes.subset(clients)).draw(key, score=score)
@@ -113,7 +113,7 @@ class EvidenceTrainer(Population):
 class EvidenceRound:
     """A round of `EvidenceTrainer`."""
 
-    task: Task
+    task: LocalTraining
     number: int
     clients: Array
     batches: Batches
@@ -122,8 +122,8 @@ class EvidenceRound:
         return np.zeros(end - first + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)  # the model has none
 
     def train(self, chunk: ClientChunk) -> None:
-        for first in range(0, chunk.end - chunk.first, SIDE_BY_SIDE):
-            some = slice(first, min(first + SIDE_BY_SIDE, chunk.end - chunk.first))
+        for first in range(0, chunk.end - chunk.first, CLIENTS_PER_CALL):
+            some = slice(first, min(first + CLIENTS_PER_CALL, chunk.end - chunk.first))
             clients = self.clients[chunk.first : chunk.end][some]
             found = client_round(
                 chunk.h,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from datasets.common.errors import DataError
 from datasets.homes import Array, Mask
 from fedrule.federated.algorithm import FedAvg, FedGate, FedProx, FedRule, Scaffold
-from fedrule.federated.client import Task
+from fedrule.federated.client import LocalTraining
 from fedrule.federated.optimizers import Precise
 from fedrule.federated.trainers.kernel_loops import train_clients
 from fedrule.federated.trainers.trainer import ClientChunk, Population
@@ -82,7 +82,7 @@ class Clients(NamedTuple):
 
 
 class Training(NamedTuple):
-    """Hyper-parameters of all clients."""
+    """Hyperparameters of all clients."""
 
     steps: int = 3  # tau
     theta_rate: float = 0.1
@@ -306,7 +306,7 @@ def train_shard(
     train_clients(shape, model, Shard.of(clients), training, correction, moments, outcome)
 
 
-def fits_kernel(task: Task) -> bool:
+def fits_kernel(task: LocalTraining) -> bool:
     """Whether the kernel computes this algorithm and this model: GraphSAGE of Algorithm 1, predictor, cross entropy."""
     if type(task.hyperparameters.equations) not in (FedAvg, FedProx, FedGate, FedRule, Scaffold):
         return False
@@ -343,12 +343,12 @@ class KernelTrainer(Population):
 class KernelRound:
     """A round of `KernelTrainer`."""
 
-    task: Task
+    task: LocalTraining
     clients: Array
     homes: Clients  # with the rows of the relations in their batches, without weights
 
     @classmethod
-    def of(cls, task: Task, examples: Examples, clients: Array) -> KernelRound:
+    def of(cls, task: LocalTraining, examples: Examples, clients: Array) -> KernelRound:
         """Of the training examples of these clients; clients without any are left out."""
         trained = np.unique(examples.candidates.home)
         if len(trained) < len(clients):

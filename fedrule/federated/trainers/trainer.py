@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from datasets.homes import Array, Homes, Mask
-from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparameters, client_round
-from fedrule.federated.client import Key, Task, draw_batch, gradients
+from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparameters
+from fedrule.federated.client import ClientKey, LocalTraining, draw_batch, train_client
 from fedrule.federated.optimizers import Moments, Precise
 from fedrule.federated.states import ClientVectors, StateView
-from fedrule.federated.vectors import Layout, Vector, exact_addends
+from fedrule.federated.vectors import FlatParameters, Vector, exact_addends
 from fedrule.training.loop import TrainingBatch
 
 
@@ -48,7 +48,7 @@ class ClientChunk:
     first: int  # of the round's clients; `end` is behind the last one
     end: int
     h: Hyperparameters
-    layout: Layout
+    layout: FlatParameters
     broadcast: Broadcast  # to all clients of the round
     weight: Precise  # [n]
     faulty: Mask  # [n]  clients whose update is made NaN: a simulated fault
@@ -146,7 +146,7 @@ class Trainer(Protocol):
     """A population of clients."""
 
     @property
-    def layout(self) -> Layout: ...
+    def layout(self) -> FlatParameters: ...
 
     @property
     def rule_counts(self) -> Array:
@@ -165,10 +165,10 @@ class Population:
     """The training homes as clients, and the task of all of them; the base of all trainers of homes."""
 
     homes: Homes
-    task: Task
+    task: LocalTraining
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> FlatParameters:
         return self.task.layout
 
     @cached_property
@@ -198,7 +198,7 @@ class TorchTrainer(Population):
         turn = self.task.turn(number)
         if turn is not None and (turn, client) in self.cache:
             return self.cache[turn, client]
-        batch = draw_batch(self.task, model, self.homes.subset(np.array([client])), Key(number, client))
+        batch = draw_batch(self.task, model, self.homes.subset(np.array([client])), ClientKey(number, client))
         if turn is not None:
             self.cache[turn, client] = batch
         return batch
@@ -208,7 +208,7 @@ class TorchTrainer(Population):
 class TorchRound:
     """A round of `TorchTrainer`."""
 
-    task: Task
+    task: LocalTraining
     number: int
     batches: dict[int, TrainingBatch]
 
@@ -224,6 +224,6 @@ class TorchRound:
 
     def train(self, chunk: ClientChunk) -> None:
         for i, client in enumerate(self.clients[chunk.first : chunk.end].tolist()):
-            one, gradient = slice(i, i + 1), gradients(self.task, self.batches[client], Key(self.number, client))
+            one, batch, key = slice(i, i + 1), self.batches[client], ClientKey(self.number, client)
             model, state, shared = chunk.broadcast.model, chunk.state(one), chunk.shared(one)
-            chunk.add(one, *client_round(chunk.h, chunk.layout, model, gradient, state, shared=shared))
+            chunk.add(one, *train_client(self.task, model, batch, state, shared=shared, key=key))

@@ -8,7 +8,7 @@ const EXAMPLE_NAMES = {
   MotionSensor: ["Hall motion", "Stairs motion"],
   Light: ["Hall light", "Kitchen light"],
   MeshLight: ["Living room lights", "Bedroom lights"],
-  LightStrip: ["Shelf lights", "Stair lights"],
+  LightStrip: ["Cabinet lights", "Stair lights"],
   Plug: ["Coffee maker", "Heater"],
   OutdoorPlug: ["Garden lights", "Fountain"],
   Switch: ["Porch switch", "Cellar switch"],

@@ -37,7 +37,7 @@ def test_a_full_ranking_finds_what_its_model_finds_where_nothing_ties(case, vali
     assert again.tolist() == evaluate(Untied(), made, part=part).rules[name].tolist()
 
 
-@pytest.mark.parametrize("name", ["lists.csv", "lists.parquet"])
+@pytest.mark.parametrize("name", ["lists.csv", "lists.csv.gz", "lists.parquet"])
 def test_what_is_written_comes_back(tmp_path, name):
     # The list of both homes: lamp -> switch 0 (2.0), then level at 1.0 switch -> lamp 1 and lamp -> switch 1.
     made = lamp_and_switch()
@@ -56,11 +56,12 @@ def test_what_is_written_comes_back(tmp_path, name):
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [
-        ("user", 99, "row 2 (and 0 more): the user is not in the data"),
-        ("action_device", "2b", "row 2 (and 0 more): action_device is not a whole number"),
-        ("trigger_device", 5, "row 2 (and 0 more): its user has no such device"),
-        ("action", "Explode", "row 2 (and 0 more): no rule has this trigger state with this action"),
-        ("rank", 0, "row 2 (and 0 more): the rank must be a number, 1 or more"),
+        ("user", 99, "row 2: the user is not in the data"),
+        ("action_device", "2b", "row 2: action_device is not a whole number"),
+        ("trigger_device", 5, "row 2: its user has no such device"),
+        ("action", "Explode", "row 2: no rule has this trigger state with this action"),
+        ("rank", 0, "row 2: the rank must be an integer, 1 or more"),
+        ("rank", 1.5, "row 2: the rank must be an integer, 1 or more"),
     ],
 )
 def test_a_wrong_row_is_named(tmp_path, column, value, message):
@@ -85,7 +86,7 @@ def test_a_rule_ranked_twice_a_missing_column_and_another_format_are_errors(tmp_
     table.drop(columns="rank").to_csv(path, index=False)
     with pytest.raises(DataError, match="no column rank; rank lists have user, trigger_device"):
         read_rank_lists(made.test.homes, path)
-    with pytest.raises(DataError, match=r"\.csv or \.parquet"):
+    with pytest.raises(DataError, match=r"\.csv, \.csv\.gz or \.parquet"):
         read_rank_lists(made.test.homes, path.rename(tmp_path / "lists.txt"))
 
 

@@ -13,7 +13,7 @@ pytest.importorskip("numba", reason="the kernel needs the extra graph")
 import torch
 
 from benchmarks.references.home_by_home import ClientByClient, home_graphs
-from fedrule.federated.vectors import Layout
+from fedrule.federated.vectors import FlatParameters
 from fedrule.methods.federated import FedGnn, FedRule, trainer_of
 
 
@@ -23,7 +23,7 @@ def test_three_rounds_end_in_the_same_model(method, correct):
     setting = method(server_optimizer="plain", server_rate=1.0, learning_rate=0.5, draws=1)
     prepared = setting.prepare(homes, np.random.default_rng(0))
     initial = prepared.scorer.initial(torch.Generator().manual_seed(0))
-    task = setting.task(prepared, Layout.of(initial), seed=3)
+    task = setting.task(prepared, FlatParameters.of(initial), seed=3)
     engine, trainer = setting.engine(), trainer_of(homes, task)
     examples = task.sampler(homes).draw(task.key(0, np.arange(homes.n_homes)))
     loop = ClientByClient(initial, home_graphs(examples, homes.n_homes), steps=3, rate=0.5, correct=correct)

@@ -19,10 +19,10 @@ from benchmarks.results.store import load_results
 from benchmarks.runs import history as module
 from benchmarks.runs.experiment import make_experiment, make_source
 from benchmarks.runs.history import PARTS, Curves, HistoryRecorder, sample_homes
-from benchmarks.runs.scheduler import run
 from benchmarks.runs.suite import read_suite
 from datasets import DataError, Homes, Rules
 from datasets.splits import SPLITS, Hidden, Split, split
+from tests.support.single_run import run
 from tests.support.toy_methods import ByRelation
 from tests.support.toys import toys
 
@@ -237,8 +237,8 @@ def test_a_run_with_curves_is_fitted_once_on_train_only_and_listening_changes_no
     parts = split(homes, "holdout", seed=3, validation=True)
     fitted = build("toy-count").fit(parts.train, rng=np.random.default_rng([3, 2]))
     assert ranking.summary == pytest.approx(evaluate(fitted, parts, "ranking").summary, nan_ok=True)
-    learnt = calibrate(fitted, parts, seed=3)
-    expected = evaluate(fitted, parts, "paper", seed=3, calibration=learnt).summary
+    calibrated = calibrate(fitted, parts, seed=3)
+    expected = evaluate(fitted, parts, "paper", seed=3, calibration=calibrated).summary
     assert paper.summary == pytest.approx(expected, nan_ok=True)
     assert paper.calibrated
 

@@ -17,8 +17,9 @@ from benchmarks.__main__ import main
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs.experiment import make_experiment, make_source
 from benchmarks.runs.history import HistoryRecorder
-from benchmarks.runs.scheduler import run, run_all
+from benchmarks.runs.scheduler import run_all
 from datasets.common.errors import DataError
+from tests.support.single_run import run
 from tests.support.toys import toys
 
 assert toys  # a fixture

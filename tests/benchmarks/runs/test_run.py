@@ -19,16 +19,17 @@ import datasets
 from baselines import registry
 from baselines.calibration import Calibration, calibrate
 from baselines.popularity import Popularity
-from baselines.registry import build, code_of
+from baselines.registry import build
 from benchmarks.evaluation import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs import experiment
 from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options
-from benchmarks.runs.scheduler import Workers, run, run_all
+from benchmarks.runs.scheduler import Workers, run_all
 from datasets.common.environment import commit, peak_megabytes, set_threads, thread_variables, versions
 from datasets.common.errors import DataError
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS, split
+from tests.support.single_run import run
 from tests.support.toys import toys
 
 assert toys  # a fixture
@@ -88,14 +89,16 @@ def test_what_has_no_score_gets_its_probability_from_validation_data_whatever_th
     homes = datasets.load("wyze-synthetic", homes=80).merged_types()
     parts, carved = split(homes, "holdout", seed=3), split(homes, "holdout", seed=3, validation=True)
     fitted, first = (build("toy-silent").fit(p.train, rng=np.random.default_rng([3, 2])) for p in (parts, carved))
-    learnt = calibrate(first, carved, seed=3)
-    assert learnt.unanswered != 0
+    calibrated = calibrate(first, carved, seed=3)
+    assert calibrated.unanswered != 0
     found = {
         method: run(method, **DATA, seed=3, protocols=["paper"], store=tmp_path, isolate=False)[0]
         for method in ("toy-silent", "toy-silent-log-odds")
     }
     assert [result.calibrated for result in found.values()] == [True, False]
-    for calibration, result in zip((learnt, Calibration(unanswered=learnt.unanswered)), found.values(), strict=True):
+    for calibration, result in zip(
+        (calibrated, Calibration(unanswered=calibrated.unanswered)), found.values(), strict=True
+    ):
         expected = evaluate(fitted, parts, "paper", seed=3, calibration=calibration)
         assert result.summary == pytest.approx(expected.summary, nan_ok=True)
 
@@ -297,11 +300,11 @@ def test_the_code_of_a_method_changes_with_what_it_uses_of_its_folder_and_with_n
         (folder / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     method = importlib.import_module("some_folder.method").Method
-    codes = [code_of(method)]
+    codes = [code_hash(method)]
     for name in ("other", "layers", "deep", "method"):
         with (folder / f"{name}.py").open("a") as file:
             file.write("\n# edited")
-        codes.append(code_of(method))
+        codes.append(code_hash(method))
     for name in ("some_folder.method", "some_folder.layers", "some_folder.deep", "some_folder"):
         del sys.modules[name]
     assert codes[0] == codes[1] != ""
@@ -314,12 +317,13 @@ def test_the_code_of_a_run_is_that_of_its_method_the_evaluation_and_the_data_tha
     files = experiment._CODE[root / "baselines/popularity.py"].files
     names = {file.relative_to(root).as_posix() for file in files}
     assert {"baselines/popularity.py", "benchmarks/evaluation/metrics.py", "datasets/splits.py"} <= names
+    assert {"benchmarks/runs/run.py", "benchmarks/runs/history.py", "baselines/calibration.py"} <= names
     assert not {"baselines/mf.py", "benchmarks/results/store.py"} & names
 
 
 def test_code_without_a_file_is_empty():
-    assert code_of(type("Made", (), {"__module__": "nowhere"})) == ""
-    assert code_of(int) == ""
+    assert code_hash(type("Made", (), {"__module__": "nowhere"})) == ""
+    assert code_hash(int) == ""
 
 
 def test_no_run_at_all_is_no_success(tmp_path):

@@ -113,7 +113,7 @@ def test_without_sqlalchemy_the_package_can_be_imported(tmp_path):
 def test_without_sqlalchemy_the_extra_is_named_by_one_message(arguments, tmp_path):
     code = f"{HIDDEN}from fedrule.__main__ import main\nsys.exit(main({['pipeline', *arguments]}))"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, cwd=tmp_path)
-    assert done.stderr == 'databases need the extra pipeline: pip install "fedrule[pipeline]"\n'
+    assert done.stderr == 'databases need the extra pipeline: pip install -c constraints.txt -e ".[pipeline]"\n'
     assert done.returncode == 1
 
 

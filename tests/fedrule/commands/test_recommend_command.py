@@ -217,5 +217,5 @@ def test_a_missing_package_is_told_with_the_extra_that_brings_it(tmp_path):
     command = [sys.executable, "-c", WITHOUT_TORCH, "train", "--data", "ifttt-synthetic", "--out", str(tmp_path / "m")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.endswith('install the extra graph: pip install "fedrule[graph]"\n')
+    assert done.stderr.endswith('install the extra graph: pip install -c constraints.txt -e ".[graph]"\n')
     assert "Traceback" not in done.stderr

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from datasets import Rules
-from fedrule.evidence.counts import OF_ALL_HOMES, OF_HOME, REVERSED, Reading
+from fedrule.evidence.counts import OF_ALL_HOMES, OF_HOME, REVERSED, ColumnReader
 from tests.support.strategies import homes
 
 
@@ -16,7 +16,7 @@ def values(columns):
 
 
 def test_ann_and_bobs_rules_as_columns(two):
-    read = Reading.of(two).columns(two.rules)
+    read = ColumnReader.of(two).columns(two.rules)
     # Ann's devices are lamp 0, lamp 1, sensor 2, Bob's is lamp 3, the first of his home. Of the relations Open -> On,
     # Open -> Off, On -> Off the states are On (0) and Open (1), and so the acts Off (0) and On (1).
     assert values(read) == {
@@ -45,7 +45,7 @@ def test_ann_and_bobs_rules_as_columns(two):
 
 @given(some=homes())
 def test_values_are_below_their_sizes_and_halves_are_words(some):
-    read = Reading.of(some).columns(some.rules)
+    read = ColumnReader.of(some).columns(some.rules)
     for column in read.values():
         assert (column.values >= 0).all()
         assert (column.values < column.size).all()
@@ -56,22 +56,22 @@ def test_values_are_below_their_sizes_and_halves_are_words(some):
 
 @given(some=homes())
 def test_turned_rules_are_rules_with_trigger_and_action_exchanged(some):
-    reading, rules = Reading.of(some), some.rules
-    exchanged = reading.columns(Rules(rules.home, rules.action, rules.trigger, rules.relation))
-    backwards = reading.reversed(rules)
+    reader, rules = ColumnReader.of(some), some.rules
+    exchanged = reader.columns(Rules(rules.home, rules.action, rules.trigger, rules.relation))
+    backwards = reader.reversed(rules)
     assert values(backwards) == {name: exchanged[name].values.tolist() for name in backwards}
     assert {name for pattern in REVERSED for name in pattern} <= set(backwards)
 
 
 def test_a_trigger_and_a_place_say_which_device_acts(two):
     pairs = np.array([(0, 0), (0, 1), (2, 1), (3, 3)]).T
-    read = Reading.of(two).columns(Rules(two.device_home[pairs[0]], *pairs, np.zeros(4, dtype=np.int64)))
+    read = ColumnReader.of(two).columns(Rules(two.device_home[pairs[0]], *pairs, np.zeros(4, dtype=np.int64)))
     assert (two.device_start[two.device_home[pairs[0]]] + read["place"].values).tolist() == pairs[1].tolist()
 
 
 @pytest.mark.parametrize("pattern", [*OF_HOME, *REVERSED, *(pattern for pattern, _ in OF_ALL_HOMES)], ids="-".join)
 def test_every_pattern_names_columns_each_once(two, pattern):
-    assert set(pattern) <= set(Reading.of(two).columns(two.rules))
+    assert set(pattern) <= set(ColumnReader.of(two).columns(two.rules))
     assert len(set(pattern)) == len(pattern)
 
 

@@ -27,7 +27,7 @@ from baselines.registry import build
 from datasets.common.errors import DataError
 from fedrule.federated import checkpoint
 from fedrule.federated.checkpoint import ABOUT, FORMAT, Checkpoint, about
-from fedrule.federated.rounds import Report, Run, train
+from fedrule.federated.rounds import RoundReport, ServerSchedule, train
 from fedrule.federated.vectors import zeros
 from tests.support.killed_fits import KILLS, SMALL, VARIANTS
 from tests.support.small_states import small_state
@@ -362,7 +362,7 @@ class Scripted:
     def step(self, trainer, state, **_):
         del trainer
         loss = self.losses[state.round]
-        return replace(state, round=state.round + 1, model=state.model + 1), Report(loss, clients=1)
+        return replace(state, round=state.round + 1, model=state.model + 1), RoundReport(loss, clients=1)
 
 
 class Killed(Exception):
@@ -373,7 +373,7 @@ class Killed(Exception):
 def test_a_run_that_goes_on_and_then_runs_away_keeps_the_model_that_it_would_have_kept(tmp_path, caplog, stop):
     # The losses are those of the models before rounds 1 to 4. The last one is beyond 1e4 times the first, so the model
     # after round 3 has diverged, and the one after round 2, whose loss is 1, is kept: 0 + 2.
-    run, kept = Run("fedrule", 9, seed=0), Checkpoint(tmp_path / "run.npz", every=1)
+    run, kept = ServerSchedule("fedrule", 9, seed=0), Checkpoint(tmp_path / "run.npz", every=1)
     engine, begun = Scripted((1.0, 1.0, 1.0, 2e4)), replace(small_state(), round=0, model=zeros(11))
 
     def killing(done, model, report):

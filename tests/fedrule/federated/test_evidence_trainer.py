@@ -22,13 +22,13 @@ from datasets import Homes
 from datasets.common.random import output
 from fedrule.evidence.features import Evidence
 from fedrule.federated.algorithm import ClientState, Hyperparameters, client_round
-from fedrule.federated.client import Task
+from fedrule.federated.client import LocalTraining
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import Moments
 from fedrule.federated.rounds import Engine
 from fedrule.federated.trainers.evidence import Batches, EvidenceTrainer, gradients, is_evidence
 from fedrule.federated.trainers.trainer import TorchTrainer
-from fedrule.federated.vectors import Layout
+from fedrule.federated.vectors import FlatParameters
 from fedrule.methods.federated import trainer_of
 from fedrule.network.score import Scorer
 from fedrule.network.terms import EvidenceNetwork
@@ -57,12 +57,12 @@ def task_of(
     dropout: float = 0.0,
     draws: int = 0,
     hidden: int = 5,
-) -> Task:
+) -> LocalTraining:
     evidence = Evidence.of(homes)
     scorer = Scorer(None, evidence.valid, (EvidenceNetwork(evidence, hidden, dropout),), answers_unseen=False)
-    layout = Layout.of(scorer.initial(torch.Generator()))
+    layout = FlatParameters.of(scorer.initial(torch.Generator()))
     sampling_options = {"non_rules": "feasible", "per_rule": 1, "candidates": 4}
-    return Task(scorer, OBJECTIVES[objective], h, layout, sampling_options, 0.5, True, 3, draws)
+    return LocalTraining(scorer, OBJECTIVES[objective], h, layout, sampling_options, 0.5, True, 3, draws)
 
 
 def played(trainer, engine, rounds=3):
@@ -95,7 +95,7 @@ def assert_alike(left, right, *, bitwise):
 def test_they_are_trained_as_by_torch(h, homes, participation, objective):
     # Not with Adam, whose steps have the same size for a gradient of 0 and for one that is 1e-9 by rounding.
     task = task_of(homes, h, objective=objective)
-    engine = Engine(h, cohorts=Cohorts(participation, broken=0.2), weighting="roots")
+    engine = Engine(h, cohorts=Cohorts(participation, corrupted=0.2), weighting="roots")
     many, alone = (played(trainer, engine) for trainer in (EvidenceTrainer(homes, task), TorchTrainer(homes, task)))
     assert_alike(many, alone, bitwise=False)
 
@@ -103,7 +103,7 @@ def test_they_are_trained_as_by_torch(h, homes, participation, objective):
 @pytest.mark.parametrize("h", HYPERPARAMETERS, ids=str)
 @given(seed=SEEDS)
 def test_many_clients_in_one_call_are_single_clients_bit_by_bit_where_gradients_are_the_same(h, seed):
-    rng, layout, n = np.random.default_rng(seed), Layout(("theta.a", "b"), ((3,), (4,)), n_theta=3), 4
+    rng, layout, n = np.random.default_rng(seed), FlatParameters(("theta.a", "b"), ((3,), (4,)), n_theta=3), 4
     model, *rest = rng.normal(size=(4 * n + 1, layout.size)).astype(np.float32)
     own, curve, center, second = np.split(np.array(rest), 4)
     steps = rng.integers(0, 5, n)
@@ -187,11 +187,11 @@ def test_dropout_drops_its_share_by_the_seed_of_the_client():
 def test_chunks_change_no_bit(h, seed, dropout):
     homes = population(seed, n_homes=12)
     task = task_of(homes, h, dropout=dropout, hidden=16)
-    engine = Engine(h, cohorts=Cohorts(0.7, broken=0.2))
+    engine = Engine(h, cohorts=Cohorts(0.7, corrupted=0.2))
     together = played(EvidenceTrainer(homes, task), engine)
     for chunk, rows in ((1, 64), (5, 64), (64, 3)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fedrule.federated.trainers.evidence, "SIDE_BY_SIDE", rows)
+            patch.setattr(fedrule.federated.trainers.evidence, "CLIENTS_PER_CALL", rows)
             apart = played(EvidenceTrainer(homes, task), replace(engine, chunk_size=chunk))
         assert_alike(together, apart, bitwise=True)
 

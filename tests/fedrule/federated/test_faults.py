@@ -22,7 +22,7 @@ from fedrule.federated import states as states_module
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import ServerOptimizer
-from fedrule.federated.rounds import Engine, Run, train
+from fedrule.federated.rounds import Engine, ServerSchedule, train
 from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.kernel import KernelTrainer
 from fedrule.federated.trainers.trainer import TorchTrainer
@@ -125,13 +125,13 @@ def test_clients_that_fail_are_counted_and_left_out_and_keep_their_state(trainer
     clean = Setting(homes, Engine(h))
     clients = trainer(homes, clean.task)
     before, _ = clean.played(clients, 1)
-    faulty = replace(clean.engine, cohorts=Cohorts(drop_out=0.3, late=0.1, broken=0.1))
+    faulty = replace(clean.engine, cohorts=Cohorts(drop_out=0.3, late=0.1, corrupted=0.1))
     after, report = faulty.step(clients, before, seed=3)
     cohort = faulty.cohorts.of(np.arange(25), seed=3, number=1)
-    assert (report.dropped, report.late, report.refused) == (cohort.dropped, cohort.late, int(cohort.broken.sum()))
+    assert (report.dropped, report.late, report.refused) == (cohort.dropped, cohort.late, int(cohort.corrupted.sum()))
     assert min(report.dropped, report.late, report.refused) > 0
     assert report.clients + report.dropped + report.late + report.refused == 25
-    good = cohort.present[~cohort.broken]
+    good = cohort.present[~cohort.corrupted]
     assert after.clients.last.tolist() == [1 if k in good else 0 for k in range(25)]
     assert finite(after)
     if h.corrects:
@@ -156,7 +156,7 @@ def test_clients_that_fail_are_counted_and_left_out_and_keep_their_state(trainer
 @trainers
 def test_a_round_goes_on_as_if_those_who_failed_had_not_been_there(trainer, caplog):
     homes = population(5, n_homes=12, bare=False)
-    faulty = Setting(homes, Engine(HYPERPARAMETERS["sparse"], cohorts=Cohorts(drop_out=0.3, late=0.1, broken=0.2)))
+    faulty = Setting(homes, Engine(HYPERPARAMETERS["sparse"], cohorts=Cohorts(drop_out=0.3, late=0.1, corrupted=0.2)))
     with caplog.at_level(logging.WARNING):
         state, reports = faulty.played(trainer(homes, faulty.task), 3)
     server, _ = faulty.expected(3)  # asks only those that are there and whole
@@ -217,7 +217,7 @@ def diverging(
         models.append((done, model, report))
         return False
 
-    return train(engine, valleys, Run("fedtest", rounds, 1, rate, client_rate=0.1), state, on_round), models
+    return train(engine, valleys, ServerSchedule("fedtest", rounds, 1, rate, client_rate=0.1), state, on_round), models
 
 
 def test_a_rate_that_diverges_stops_with_the_method_and_the_round_and_the_last_good_model(caplog):
@@ -251,7 +251,7 @@ def test_a_loss_diverges_also_after_an_empty_first_round(caplog):
 
 
 def test_a_round_in_which_all_were_made_to_fail_is_no_divergence(caplog):
-    cohorts = Cohorts(0.5, broken=0.3)  # one client a round
+    cohorts = Cohorts(0.5, corrupted=0.3)  # one client a round
     with caplog.at_level(logging.WARNING):
         _, models = diverging(a=1.0, cohorts=cohorts)
     assert len(models) == 40
@@ -312,8 +312,8 @@ def test_client_states_that_do_not_fit_are_an_error_before_the_first_round(monke
         ({"drop_out": -0.1}, r"drop_out must be in \[0, 1\], got -0\.1"),
         ({"late": 1.1}, r"late must be in \[0, 1\], got 1\.1"),
         (
-            {"drop_out": 0.5, "late": 0.3, "broken": 0.3},
-            r"drop_out 0\.5, late 0\.3 and broken 0\.3 add up to more than 1",
+            {"drop_out": 0.5, "late": 0.3, "corrupted": 0.3},
+            r"drop_out 0\.5, late 0\.3 and corrupted 0\.3 add up to more than 1",
         ),
         ({"rounds": 0}, "rounds must be at least 1, got 0"),
     ],

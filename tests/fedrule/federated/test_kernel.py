@@ -22,7 +22,7 @@ from datasets import DataError, Homes, Rules
 from datasets.homes import Mask, runs, starts
 from datasets.valid import ValidRules
 from fedrule.federated.trainers.kernel import Clients, Correction, Moments, Outcome, Shape, Training, train_shard
-from fedrule.federated.vectors import Layout, exact_addends
+from fedrule.federated.vectors import FlatParameters, exact_addends
 from fedrule.network.encoders import Sizes
 from fedrule.network.network import Network
 from fedrule.network.score import Scorer
@@ -53,8 +53,8 @@ class Population:
         return Scorer(Network(sizes, predictor_hidden=UNITS), ValidRules.of(self.homes))
 
     @property
-    def layout(self) -> Layout:
-        return Layout.of(self.scorer.initial(torch.Generator()))
+    def layout(self) -> FlatParameters:
+        return FlatParameters.of(self.scorer.initial(torch.Generator()))
 
     def clients(self, weight: Vector, *, all_rows: bool = False) -> Clients:
         n, n_relations = self.homes.n_homes, len(self.homes.relations)
@@ -98,7 +98,7 @@ class Population:
         return at
 
 
-def split(whole: torch.Tensor, layout: Layout) -> dict[str, torch.Tensor]:
+def split(whole: torch.Tensor, layout: FlatParameters) -> dict[str, torch.Tensor]:
     """The parameters that a vector is made of, in its number type."""
     dense, rows = whole[: layout.n_dense], whole[layout.n_dense :].reshape(layout.n_rows, layout.row_length)
     parts = dense.split([int(np.prod(shape)) for shape in layout.shapes])

@@ -157,6 +157,6 @@ def test_clients_that_fail_now_and_then_do_not_move_the_optimum():
     three = Valleys.of([1, 4, 2], [0, 1, -1])
     for options in (CORRECTED["fedgate"], CORRECTED["scaffold"]):
         h = Hyperparameters(5, 0.1, 0.1, **options)
-        faulty = Engine(h, cohorts=Cohorts(drop_out=0.3, late=0.1, broken=0.1))
+        faulty = Engine(h, cohorts=Cohorts(drop_out=0.3, late=0.1, corrupted=0.1))
         _, models = descended(faulty, three, 160)
         np.testing.assert_allclose(models[-20:], np.full((20, LAYOUT.size), 2 / 7), atol=1e-3)

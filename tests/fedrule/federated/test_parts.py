@@ -1,4 +1,4 @@
-"""Parts of federated training: layout, server optimizers, cohorts, client states, exact sums, hyper-parameters."""
+"""Parts of federated training: layout, server optimizers, cohorts, client states, exact sums, hyperparameters."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import OptimizerState, ServerOptimizer
 from fedrule.federated.states import ClientStates, ServerState, view_states, write_back
-from fedrule.federated.vectors import STEP, Layout, exact_addends
+from fedrule.federated.vectors import STEP, FlatParameters, exact_addends
 from fedrule.network.encoders import Sizes
 from fedrule.network.network import Network
 from tests.support.added_algorithm import PULLED
 
 NETWORK = Network(Sizes(3, 5, hidden=4), predictor_hidden=6)
 PARAMETERS = NETWORK.initial(torch.Generator().manual_seed(1))
-LAYOUT = Layout.of(PARAMETERS)
+LAYOUT = FlatParameters.of(PARAMETERS)
 
-# Layout
+# Flat parameters
 
 
 def test_the_gnn_comes_first_then_the_predictor_then_a_row_for_each_relation():
@@ -50,7 +50,7 @@ def test_the_gnn_comes_first_then_the_predictor_then_a_row_for_each_relation():
 def test_parameters_come_back_from_their_vector_in_memory_of_their_own(types, relations, hidden, units, encoder):
     network = Network(Sizes(types, relations, hidden=hidden), encoder, units)
     parameters = network.initial(torch.Generator().manual_seed(0)) | {"bias.extra": torch.ones(2, 3)}
-    layout = Layout.of(parameters)
+    layout = FlatParameters.of(parameters)
     vector = layout.flat(parameters)
     again = layout.parameters(vector)
     assert len(vector) == layout.size == sum(value.numel() for value in parameters.values())
@@ -61,7 +61,7 @@ def test_parameters_come_back_from_their_vector_in_memory_of_their_own(types, re
 
 
 def test_a_model_without_the_predictor_has_no_rows():
-    layout = Layout.of({"bias.weight": torch.arange(4.0), "theta.x": torch.ones(2)})
+    layout = FlatParameters.of({"bias.weight": torch.arange(4.0), "theta.x": torch.ones(2)})
     assert (layout.n_theta, layout.n_dense, layout.size, layout.n_rows) == (2, 6, 6, 0)
     assert layout.flat(layout.parameters(np.arange(6, dtype=np.float32))).tolist() == [0, 1, 2, 3, 4, 5]
 
@@ -131,7 +131,7 @@ CLIENTS = np.arange(1000) * 3 + 1
 def test_a_share_of_one_is_everybody_in_order():
     cohort = Cohorts().of(CLIENTS, seed=1, number=0)
     assert cohort.present.tolist() == CLIENTS.tolist()
-    assert (cohort.dropped, cohort.late, cohort.broken.any()) == (0, 0, False)
+    assert (cohort.dropped, cohort.late, cohort.corrupted.any()) == (0, 0, False)
 
 
 @given(st.integers(1, 40), st.sampled_from([0.01, 0.25, 0.5, 0.99]), st.integers(0, 2**62), st.integers(0, 100))
@@ -163,12 +163,12 @@ def test_in_poisson_sampling_a_client_is_in_or_out_by_itself():
 def test_faults_have_their_shares_and_leave_the_others_as_they_are():
     # Of 1,000: 300 drop out, 100 are late, 100 of the 600 that are left send NaN; deviations of at most 15.
     clean = Cohorts(0.9).of(CLIENTS, seed=2, number=3)
-    faulty = Cohorts(0.9, drop_out=0.3, late=0.1, broken=0.1).of(CLIENTS, seed=2, number=3)
+    faulty = Cohorts(0.9, drop_out=0.3, late=0.1, corrupted=0.1).of(CLIENTS, seed=2, number=3)
     assert set(faulty.present) < set(clean.present)
     assert len(faulty.present) + faulty.dropped + faulty.late == len(clean.present) == 900
     assert abs(faulty.dropped - 270) < 56
     assert abs(faulty.late - 90) < 38
-    assert abs(int(faulty.broken.sum()) - 90) < 38
+    assert abs(int(faulty.corrupted.sum()) - 90) < 38
 
 
 def test_without_clients_the_cohort_is_empty():
@@ -177,10 +177,10 @@ def test_without_clients_the_cohort_is_empty():
         assert not len(cohorts.of(none, seed=0, number=0).present)
 
 
-# Hyper-parameters
+# Hyperparameters
 
 
-def test_hyper_parameters_say_which_clients_keep_what():
+def test_hyperparameters_say_which_clients_keep_what():
     assert not Hyperparameters().corrects
     assert Hyperparameters().row_sparse
     assert Hyperparameters(optimizer="adam").row_sparse
@@ -202,7 +202,7 @@ def test_hyper_parameters_say_which_clients_keep_what():
 
 # Client states
 
-WIDE = Layout(("theta.x", "phi.y"), ((1,), (2,)), n_theta=1, n_rows=4, row_length=2)
+WIDE = FlatParameters(("theta.x", "phi.y"), ((1,), (2,)), n_theta=1, n_rows=4, row_length=2)
 GATE = Hyperparameters(algorithm="fedrule")
 
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from fedrule.federated import optimizers
 from fedrule.federated.algorithm import ClientState, Hyperparameters
-from fedrule.federated.client import Key, train_client
+from fedrule.federated.client import ClientKey, draw_batch, train_client
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import ServerOptimizer
-from fedrule.federated.rounds import Engine, Report
+from fedrule.federated.rounds import Engine, RoundReport
 from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
 from fedrule.federated.trainers.trainer import TorchTrainer
@@ -72,7 +72,9 @@ def rate_of(server: str) -> float:
     return {"plain": 1.0, "momentum": 0.7, "adam": 0.02, "yogi": 0.02}[server]
 
 
-def assert_equal(setting: Setting, expected: tuple[Server, list[float]], got: tuple[ServerState, list[Report]]) -> None:
+def assert_equal(
+    setting: Setting, expected: tuple[Server, list[float]], got: tuple[ServerState, list[RoundReport]]
+) -> None:
     """The same model, losses and control parameters, as far as float32 goes."""
     (server, losses), (state, reports), layout = expected, got, setting.task.layout
     np.testing.assert_allclose([report.loss for report in reports], losses, rtol=0, atol=1e-5)
@@ -298,9 +300,9 @@ def test_the_clients_part_alone_is_what_the_engine_does_with_it_among_others():
     for k in clients:
         shared = state.shared[list(state.shared_round).index(state.clients.last[k])]
         home, memory = setting.homes.subset(np.array([k])), ClientState(whole(state, layout, k)[None])
-        found = train_client(task, state.model, home, memory, shared=shared, key=Key(2, k))
-        assert found is not None
-        sent, next_state = found
+        batch = draw_batch(task, state.model, home, ClientKey(2, k))
+        assert batch is not None
+        sent, next_state = train_client(task, state.model, batch, memory, shared=shared[None], key=ClientKey(2, k))
         assert next_state.own is not None
         own = next_state.own[0]
         rows = after.clients.rows_of(np.array([k]))[1]
@@ -316,7 +318,7 @@ def test_a_client_with_nothing_to_learn_from_sends_nothing():
     homes = population(4)
     setting = Setting(homes.with_rules(homes.rules.home > 0), engine_of(hyperparameters_of("fedgate")))
     home = setting.homes.subset(np.array([0]))
-    assert train_client(setting.task, setting.start, home, ClientState(), shared=None, key=Key(0, 0)) is None
+    assert draw_batch(setting.task, setting.start, home, ClientKey(0, 0)) is None
 
 
 def test_the_kernel_is_used_for_the_papers_network_and_for_no_other():

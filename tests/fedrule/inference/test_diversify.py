@@ -13,7 +13,7 @@ from datasets import DataError, Relation
 from fedrule.inference import HomeRequest, Recommender, RequestDevice
 from fedrule.inference.encode import Graph
 from fedrule.inference.recommender import search_of
-from fedrule.inference.search import Diversified
+from fedrule.inference.search import DiverseSearch
 from tests.support.random_models import cases, random_model
 
 
@@ -34,7 +34,7 @@ def plainly(search, graph, k, max_similar):
 def test_the_list_is_the_plain_one_without_what_is_too_much(case, max_similar, k):
     saved, homes = case
     search = search_of(saved)
-    varied = Diversified(search, len(homes.types), len(homes.relations), max_similar)
+    varied = DiverseSearch(search, len(homes.types), len(homes.relations), max_similar)
     many = varied.many(homes, k)
     assert np.all(np.diff(many.home) >= 0)
     for at in range(homes.n_homes):

@@ -62,7 +62,7 @@ def narrowed(saved, types, relations, *, seed=0):
 
 @pytest.fixture
 def recommender(two):
-    return Recommender(random_model(two.types, two.relations, valid=1.0, itself=1.0))
+    return Recommender(random_model(two.types, two.relations, valid=1.0, self_rules=1.0))
 
 
 @given(cases(min_homes=0, max_homes=5, max_devices=4), st.integers(1, 12), st.integers(1, 40))
@@ -100,7 +100,7 @@ def test_words_may_stand_in_another_order_than_the_models(two, recommender):
 
 
 def test_unknown_words_are_refused_unless_they_are_ignored(two):
-    recommender = Recommender(random_model(("Lamp",), two.relations, itself=1.0, valid=1.0))
+    recommender = Recommender(random_model(("Lamp",), two.relations, self_rules=1.0, valid=1.0))
     with pytest.raises(DataError, match="the model does not know the type Sensor; ignore what is unknown"):
         recommender.recommend_many(two)
     with pytest.raises(DataError, match="did you mean 'ignore'"):
@@ -155,7 +155,7 @@ def test_a_scorer_gives_the_same_lists_too(some_homes, monkeypatch):
 
     saved = random_model(some_homes.types, some_homes.relations, valid=0.05)
     network, scorer, card = Recommender(saved), Recommender(saved), saved.card
-    scorer._search = ScorerSearch(restored(saved), saved.valid, saved.itself, card.types, card.relations)
+    scorer._search = ScorerSearch(restored(saved), saved.valid, saved.self_rules, card.types, card.relations)
     monkeypatch.setattr(recommender_module, "PAIRS_AT_ONCE", 500)
     assert_lines(lines_of(scorer.recommend_many(some_homes)), lines_of(network.recommend_many(some_homes)))
 
@@ -177,7 +177,7 @@ READ = {
 @pytest.mark.parametrize("suffix", READ)
 @pytest.mark.parametrize("homes", [two_homes(), odd_homes()], ids=["numbers", "text"])
 def test_a_table_reads_back_as_it_was_written(tmp_path, homes, suffix):
-    ranked = Recommender(random_model(homes.types, homes.relations, valid=1.0, itself=1.0)).recommend_many(homes)
+    ranked = Recommender(random_model(homes.types, homes.relations, valid=1.0, self_rules=1.0)).recommend_many(homes)
     path = tmp_path / "new" / f"lists{suffix}"
     ranked.write(path)
     frame = ranked.frame()
@@ -198,7 +198,7 @@ def test_small_probabilities_keep_their_digits(tmp_path, two, recommender, suffi
 @pytest.mark.parametrize("suffix", READ)
 def test_parts_come_after_each_other_in_one_table_even_if_the_first_is_empty(tmp_path, suffix):
     homes = odd_homes()
-    recommender = Recommender(random_model(homes.types, homes.relations, valid=1.0, itself=1.0))
+    recommender = Recommender(random_model(homes.types, homes.relations, valid=1.0, self_rules=1.0))
     nobody = homes.subset(np.zeros(0, dtype=np.int64))
     parts = [nobody, homes.subset([0]), nobody, homes.subset([1])]
     path = tmp_path / f"lists{suffix}"

@@ -149,7 +149,7 @@ def own_ranking(fitted, homes, number, k):
     one, valid = homes.subset([number]), ValidRules.of(homes)
     pairs = Pairs.of(one, self_pairs=True)
     alone = homes.with_rules(homes.rules.trigger == homes.rules.action)
-    itself = set(zip(*(column.tolist() for column in alone.typed()), strict=True))
+    self_rules = set(zip(*(column.tolist() for column in alone.typed()), strict=True))
     _, trigger, action = pairs.devices(np.arange(pairs.start[-1]))
     scores = fitted.score_pairs(one, trigger, action)
     known = set(zip(one.rules.trigger.tolist(), one.rules.action.tolist(), one.rules.relation.tolist(), strict=True))
@@ -158,7 +158,7 @@ def own_ranking(fitted, homes, number, k):
         relations = valid.relations_of(one.device_type[t], one.device_type[a]).tolist()
         if t == a:
             kind = int(one.device_type[t])
-            relations = [relation for relation in relations if (kind, relation, kind) in itself]
+            relations = [relation for relation in relations if (kind, relation, kind) in self_rules]
         found += [(-row[relation], t, a, relation) for relation in relations if (t, a, relation) not in known]
     ids = one.device_ids.tolist()
     return [(ids[t], *one.relations[relation], ids[a], -score) for score, t, a, relation in sorted(found)[:k]]

@@ -28,7 +28,7 @@ RELATIONS = tuple(Relation(f"state {number}", "On") for number in range(5))
 
 
 def network_search(saved):
-    return NetworkSearch(NumpyNetwork.of(saved), saved.itself)
+    return NetworkSearch(NumpyNetwork.of(saved), saved.self_rules)
 
 
 def scorer_search(saved):
@@ -36,7 +36,7 @@ def scorer_search(saved):
     from fedrule.models.restore import restored
 
     card = saved.card
-    return ScorerSearch(restored(saved), saved.valid, saved.itself, card.types, card.relations)
+    return ScorerSearch(restored(saved), saved.valid, saved.self_rules, card.types, card.relations)
 
 
 def graph_of(types, rules=()):
@@ -131,7 +131,7 @@ def test_nothing_is_recommended_that_a_home_has_or_that_is_not_valid(case):
     assert not known & {row[1:] for row in rows(found)}
     assert saved.valid.contains(kind[found.trigger], kind[found.action], found.relation).all()
     number = saved.valid.number(kind[found.trigger], kind[found.action], found.relation)
-    assert np.all(saved.itself[number] | (found.trigger != found.action))
+    assert np.all(saved.self_rules[number] | (found.trigger != found.action))
     assert (homes.device_home[found.trigger] == found.home).all()
     assert (homes.device_home[found.action] == found.home).all()
     assert len(set(rows(found))) == len(found.home)

@@ -48,7 +48,7 @@ OPTIONS = {
     "fedgnn": {"client_optimizer": "adam", "server_optimizer": "plain", "server_rate": 1.0, "learning_rate": 0.05},
     "fedprox": {"participation": 0.5, "sampling": "poisson", "weighting": "rules", "server_optimizer": "yogi"},
     "fedrule": {"client_optimizer": "kept-adam", "control": "gradients", "learning_rate": 0.02, "participation": 0.7},
-    "fedgate": {"server_optimizer": "momentum", "server_rate": 0.3, "drop_out": 0.3, "late": 0.1, "broken": 0.1},
+    "fedgate": {"server_optimizer": "momentum", "server_rate": 0.3, "drop_out": 0.3, "late": 0.1, "corrupted": 0.1},
     "scaffold": {"participation": 0.5, "decay": True, "draws": 4, "predictor_rate": 0.3},
 }
 
@@ -120,7 +120,7 @@ def test_rounds_are_told_with_what_they_cost(method):
     assert heard[-1][2].tobytes() == scores(last).tobytes()
     assert heard[0][2].tobytes() != heard[1][2].tobytes()
     values = heard[-1][3]
-    assert {"loss", "clients", "sent_bytes", "received_bytes", "memory_bytes", "dropped", "late", "refused"} <= set(
+    assert {"loss", "clients", "sent_bytes", "received_bytes", "state_bytes", "dropped", "late", "refused"} <= set(
         values
     )
     assert all(isinstance(value, float) and np.isfinite(value) for value in values.values())
@@ -133,14 +133,14 @@ def test_rounds_are_told_with_what_they_cost(method):
     # A client sends 125 numbers, and for each relation that it was asked about a row of 6 and which one it is.
     assert 4 * (125 + 7) <= values["sent_bytes"] <= 4 * (125 + 4 * 7)
     # It remembers the 125, and some rows; nothing where nothing is corrected.
-    assert values["memory_bytes"] == 0 if not corrected else 4 * 125 < values["memory_bytes"] <= 4 * 149
+    assert values["state_bytes"] == 0 if not corrected else 4 * 125 < values["state_bytes"] <= 4 * 149
 
 
 def test_moments_that_are_kept_and_dense_corrections_are_counted():
     def memory(**options):
         heard = []
         fitted("fedrule", on_round=lambda *told: heard.append(told[3]), **options)
-        return heard[-1]["memory_bytes"] / 4 / 149, heard[-1]["sent_bytes"]
+        return heard[-1]["state_bytes"] / 4 / 149, heard[-1]["sent_bytes"]
 
     # Whole vectors for each client: own_k; own_k and two moments. With both lambda 0 the moments alone.
     assert memory(predictor_lambda=0.5)[0] == 1
@@ -199,7 +199,7 @@ def _trainer(method, option):
     """What a method hands its homes to."""
     built = build(method, **option)
     prepared = built.prepare(PLANTED, np.random.default_rng(0))
-    layout = federated.Layout.of(prepared.scorer.initial(federated.torch.Generator()))
+    layout = federated.FlatParameters.of(prepared.scorer.initial(federated.torch.Generator()))
     return federated.trainer_of(prepared.train, built.task(prepared, layout, 1))
 
 
@@ -220,7 +220,7 @@ def test_with_patience_it_goes_back_to_the_round_with_the_best_watched_loss():
 
 def test_the_servers_rate_falls_along_half_a_cosine():
     # Of 4 rounds: 1, 0.5 + 0.5 cos(pi / 4) = 0.85355, 0.5, 0.14645 of it.
-    run = federated.Run("fedgnn", 4, 0, rate=2.0, decay=True)
+    run = federated.ServerSchedule("fedgnn", 4, 0, rate=2.0, decay=True)
     assert [run.rate_after(done) for done in range(4)] == pytest.approx([2, 1.70711, 1, 0.29289], abs=1e-5)
     assert scores(fitted("fedgnn", decay=True)).tobytes() != scores(fitted("fedgnn")).tobytes()
 

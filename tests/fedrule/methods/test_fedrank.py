@@ -109,7 +109,7 @@ def test_the_first_round_tells_the_bytes_of_the_counts_and_every_round_those_of_
     assert told[0]["statistics_bytes"] == sent_bytes(Evidence.of(train))
     # 53 direct weights, 53 x 64 and 64 x 64 with biases, 64 last ones, 4 bytes each.
     assert {values["sent_bytes"] for values in told} == {4 * (53 + 54 * 64 + 65 * 64 + 64)}
-    assert {values["memory_bytes"] for values in told} == {0}
+    assert {values["state_bytes"] for values in told} == {0}
 
 
 def test_it_can_do_without_evidence():

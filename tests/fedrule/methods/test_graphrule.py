@@ -1,4 +1,4 @@
-"""GraphRule: presets, options that each keep the contract, and what it does with homes it cannot learn from."""
+"""GraphRule: presets, options that each satisfy the contract, and what it does with homes it cannot learn from."""
 
 from __future__ import annotations
 

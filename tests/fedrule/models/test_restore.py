@@ -175,7 +175,7 @@ def test_evidence_about_more_rules_than_memory_could_relate_is_refused():
     arrays = {
         "valid.cell": np.arange(cells),
         "counts.have": zeros,
-        "counts.itself": zeros,
+        "counts.self_rules": zeros,
         "counts.both": np.zeros(72 * 72, dtype=np.int64),
         "counts.together.indptr": np.zeros(cells + 1, dtype=np.int64),
         "counts.together.indices": none,

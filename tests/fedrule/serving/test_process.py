@@ -134,7 +134,7 @@ def test_without_the_extra_it_is_one_message(tmp_path, monkeypatch, capsys):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
     assert main(["serve", str(saved_model(tmp_path / "model.safetensors"))]) == 1
-    assert capsys.readouterr().err.endswith('; install the extra serve: pip install "fedrule[serve]"\n')
+    assert capsys.readouterr().err.endswith('; install the extra serve: pip install -c constraints.txt -e ".[serve]"\n')
 
 
 def test_the_token_and_what_people_ask_are_never_logged(tmp_path):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-
 import pytest
 
-from benchmarks.results.records import Trial
+from benchmarks.results.records import STUDY_FORMAT, Study, Trial, write_record
 from benchmarks.results.speeds import Speed
 from reports.inputs import Inputs, load_studies
 from reports.outputs import Missing
@@ -22,14 +19,16 @@ EASE = {"regularization": 30.0, "dropout": 0.5, "ownership": 0.25}
 
 def study(folder, method="toy", *, trials=(), **key):
     """A study as `benchmarks.tune` keeps it."""
-    place = folder / "tuning"
-    place.mkdir(exist_ok=True)
-    about = {"method": method, "fixed": {}, "split": "holdout", "seeds": [100, 101], "metric": "mrr"}
-    about |= {"space": {"depth": ["int", 1, 9]}, "defaults": {"depth": 3, "rate": 0.1}, "data": [{"data": "ifttt"}]}
-    content = {"key": about | key, "trials": [asdict(trial) for trial in trials]}
-    (place / f"{method}-{len(list(place.iterdir()))}.json").write_text(json.dumps(content))
+    about = {"method": method, "fixed": {}, "split": "holdout", "split_options": {}, "seeds": (100, 101), "seed": 0}
+    about |= {"space": {"depth": ("int", 1, 9)}, "defaults": {"depth": 3, "rate": 0.1}, "data": ({"data": "ifttt"},)}
+    made = Study(**(about | {"metric": "mrr"} | key), trials=tuple(trials))
+    write_record(folder / "tuning" / made.file, made, STUDY_FORMAT)
 
 
+EMPTY = (
+    '{"format": 1, "method": "toy", "fixed": {}, "split": "holdout", "split_options": {}, "seeds": [], "seed": 0, '
+    '"space": {}, "defaults": {}, "data": [], "metric": "mrr", "trials": [%s]}'
+)
 DEFAULTS = Trial({}, 0.5, [0.5], 1.0)
 BETTER = Trial({"depth": 5, "rate": 0.1}, 0.625, [0.625], 1.0)
 BROKEN = Trial({"depth": 9}, None, [], 1.0, "Traceback\nValueError")
@@ -77,7 +76,7 @@ def test_a_study_shows_what_tuning_has_gained(tmp_path):
     assert texts(table) == [["toy", "ifttt", "mrr", "100, 101", "3", "0.5000", "0.6250", "0.1250", "depth=5"]]
     assert "The largest gain is for toy on ifttt: +0.1250 mrr. The defaults are best in 0 of 1." in table.about.caption
     assert "Trials that failed: toy on ifttt: 1." in table.about.notes
-    assert table.about.sources == ("tuning/toy-0.json",)
+    assert table.about.sources == (f"tuning/{studies[0].file}",)
 
 
 def test_defaults_that_nothing_beats_are_said_to_be_best(tmp_path):
@@ -97,11 +96,13 @@ def test_a_study_without_an_answer_is_a_row_of_dashes(tmp_path, trials):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("{", "not a study"),
-        ("[]", "not a study"),
-        ('{"key": {}, "trials": []}', "it has no 'method'"),
-        ('{"key": {}, "trials": [{"nonsense": 1}]}', "nonsense"),
-        ('{"key": {}, "trials": [{"parameters": [], "value": "x", "values": [], "seconds": 1}]}', "value 'x'"),
+        ("{", "it cannot be read"),
+        ("[]", "it has no format"),
+        ('{"key": {}, "trials": []}', "it has no format"),
+        ('{"format": 1, "trials": []}', "method"),
+        (EMPTY % '{"nonsense": 1}', "nonsense"),
+        (EMPTY % '{"parameters": {}, "value": "x", "values": [], "seconds": 1}', "'x'"),
+        ('{"format": 2, "trials": []}', "made by a newer version"),
     ],
 )
 def test_a_file_that_is_no_study_is_named_and_left_alone(tmp_path, content, reason):
