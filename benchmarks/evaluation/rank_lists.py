@@ -1,8 +1,8 @@
 """Rank lists of other tools: the best rules of each home as a table, evaluated like a model.
 
-A CSV (also .csv.gz) or Parquet table with a row per recommended rule: user, trigger_device and action_device (ids as in the data),
-trigger_state, action (the two parts of the relation) and rank, 1 for the best. A CSV with the columns user_id, rule and
-rank is read as a submission to the Wyze challenge.
+A table (.csv, .csv.gz, .parquet) with a row per recommended rule: user, trigger_device and action_device (ids as in the
+data), trigger_state, action (the two parts of the relation) and rank, 1 for the best. A CSV with the columns user_id,
+rule and rank is read as a submission to the Wyze challenge.
 """
 
 from __future__ import annotations
