@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from baselines import registry
-from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric, resamples_for
+from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric
 from benchmarks.results.curves import curves_table, runs_table
-from benchmarks.results.leaderboard import HEADLINE, Board, boards, leaderboard
+from benchmarks.results.leaderboard import HEADLINE, Board, boards, interval_scope, leaderboard
 from benchmarks.results.status import SIGN, sign_of, warning_lines
 from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
 from benchmarks.runs.experiment import Source, assignments, make_source, split_options
@@ -144,20 +144,21 @@ def show_comparison(chosen: argparse.Namespace) -> int:
         raise DataError(
             f"no data set has results of both {chosen.a} and {chosen.b}; `python -m benchmarks run` makes them"
         )
-    resamples = resamples_for(len(panels))
-    found = [compare(panel, a, b, resampled=panel.resampled(resamples=resamples)) for panel, a, b in panels]
-    adjusted = holm([each.p_bootstrap for each in found])
+    found = [compare(panel, a, b) for panel, a, b in panels]
+    adjusted = holm([each.p for each in found])
     for (board, metric), each, p in zip(rows, found, adjusted, strict=True):
         better = each.a if (each.difference > 0) != lower_is_better(metric) else each.b
-        verdict = f"{better} is better" if p < ALPHA else "no significant difference"
+        where = " on this seed" if len(each.seeds) == 1 else ""
+        verdict = f"{better} is better{where}" if p < ALPHA else "no significant difference"
         say(f"{board.title}: {metric}")
         notes = {label: board.status(label) for label in (each.a, each.b)}
         values = zip(notes.items(), (each.value_a, each.value_b), strict=True)
         shown = ", ".join(f"{label} {value:.4f}{SIGN if status else ''}" for (label, status), value in values)
         say(f"    {shown}: {verdict}")
-        say(f"    difference {each.difference:+.4f}, 95 % of resampled homes {each.low:+.4f} to {each.high:+.4f}")
+        scope = interval_scope([len(each.seeds)])
+        say(f"    difference {each.difference:+.4f}, 95 % {scope}: {each.low:+.4f} to {each.high:+.4f}")
         of = f"{each.homes:,} homes, " + (f"{len(each.seeds)} seeds" if len(each.seeds) > 1 else "single run")
-        say(f"    p {each.p_bootstrap:.4f} (Holm over {len(found)}: {p:.4f}), Wilcoxon {each.p_wilcoxon:.4g}; {of}")
+        say(f"    p {each.p:.2g} (Holm over {len(found)}: {p:.2g}); {of}")
         for note in (f"{SIGN} {label}: {status}" for label, status in notes.items() if status):
             say(f"    {note}")
     for reason in unclear:
@@ -309,13 +310,14 @@ def show_board(board: Board, metric: str) -> None:
         for value, low, high, status in table[[metric, "low", "high", "status"]].to_numpy()
     ]
     shown = table.drop(columns=["low", "high", "hidden", "status"]).assign(**{metric: spread})
+    shown["sd over seeds"] = [f"{sd:.4f}" if sd == sd else "unknown" for sd in table["sd over seeds"]]  # of one seed
     counts = table[["unanswered", "hidden"]].to_numpy()
     shown["unanswered"] = [f"{n:.0f}" + ("" if math.isnan(of) else f" of {of:.0f}") for n, of in counts]
     shown["seeds"] = ["single run" if count == 1 else str(count) for count in table["seeds"]]
     if "calibrated" in shown:
         shown["calibrated"] = ["yes" if value else "own" for value in table["calibrated"]]
     formats = {"fit s": "{:.2f}".format, "fit MB": "{:.0f}".format, "non-rules unanswered": "{:.1%}".format}
-    say(f"\n{board.title}: {seeds}, [95 % over homes]")
+    say(f"\n{board.title}: {seeds}, [95 % {interval_scope(table['seeds'])}]")
     for warning in board.warnings():
         say(f"warning: {warning}")
     say(shown.to_string(index=False, float_format="{:.4f}".format, formatters=formats))

@@ -1,7 +1,6 @@
 """Ranked boards: the methods on one data set, best first, and the boards that the page and the README summarize.
 
-A board with many methods takes seconds to rank, since homes are resampled thousands of times for its intervals; several
-outputs share it.
+Several outputs share a board, which is ranked once: all pairs of its methods are compared.
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ from weakref import WeakKeyDictionary
 import pandas as pd
 
 from benchmarks.results.compare import ALPHA, LEVEL, Comparison
-from benchmarks.results.leaderboard import HEADLINE, Board, Pairs, ranked
+from benchmarks.results.leaderboard import HEADLINE, Board, Pairs, interval_scope, ranked
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.inputs import ROLES, Inputs, Role, group_runs, is_ranking, select_runs
 from reports.text.formats import counted, seed_count
 
 CONFIDENCE = f"{100 * LEVEL:g} %"
-TIE_TEST = f"paired bootstrap over homes, Holm-corrected over all pairs of a list, p < {ALPHA:g}"
+TIE_TEST = f"paired test over homes and seeds, Holm-corrected over all pairs of a list, p < {ALPHA:g}"
+SPREAD = "sd over seeds"  # column; standard deviation of the runs, not of their mean
 MAIN_METRICS = {"ranking": ("mrr",), "paper": ("auc", "loss")}  # the first that a board has
 NAMES = {"mrr": "MRR", "auc": "AUC"}
 # Families of known methods; a method whose history says how many bytes clients send is federated, any other is OTHER.
@@ -176,6 +176,12 @@ def seeds_of(board: Board) -> str:
     return seed_count(len(runs_of(board, label)) for label in board.methods())
 
 
+def interval_name(boards: Sequence[Board]) -> str:
+    """What the intervals of these boards are, in words."""
+    counts = [len(runs_of(board, label)) for board in boards for label in board.methods()]
+    return f"{CONFIDENCE} interval {interval_scope(counts)}"
+
+
 def family_of(run: Result) -> str:
     """Its own where it is a known method; a result has the name of its method and not its code."""
     if sends(run):
@@ -197,6 +203,7 @@ class Row:
     value: float
     low: float
     high: float
+    spread: float  # standard deviation over seeds; NaN for one seed
     group: int  # of methods that are tied
     hits: float  # hit rate at 10; NaN where it was not measured
 
@@ -281,8 +288,9 @@ def _main_list(ranking: RankedBoard) -> MainList:
     method_of = {label: run.key.method for label, run in ranking.board.runs}
     rows = []
     for each in ranking.table.to_dict("records"):
-        value, low, high, hits = (float(each.get(name, math.nan)) for name in (ranking.metric, "low", "high", "hr@10"))
-        rows.append(Row(each["method"], method_of[each["method"]], value, low, high, int(each["group"]), hits))
+        numbers = (float(each[name]) for name in (ranking.metric, "low", "high", SPREAD))
+        hits = float(each.get("hr@10", math.nan))
+        rows.append(Row(each["method"], method_of[each["method"]], *numbers, int(each["group"]), hits))
     return MainList(ranking, tuple(rows))
 
 

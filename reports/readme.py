@@ -13,11 +13,11 @@ from pathlib import Path
 
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
-from reports.boards import PAPER_METHODS, TIE_TEST, MainList, Row, main_lists, seeds_of
+from reports.boards import PAPER_METHODS, SPREAD, TIE_TEST, MainList, Row, main_lists, seeds_of
 from reports.inputs import Inputs
 from reports.outputs import RUN, About, Cell, Drawing, Missing, Table, chosen_outputs, run_files
-from reports.text.formats import NONE, as_markdown, number_cell
-from reports.text.summary import BRACKETS
+from reports.text.formats import NONE, as_markdown, interval_cell, number_cell
+from reports.text.summary import brackets
 
 README = "readme"
 COMMAND = "python -m reports.build --no-run --only readme"
@@ -82,8 +82,8 @@ def _how(found: Sequence[MainList], runs: Sequence[Result]) -> str:
     newest = max(run.written for run in runs)[:10] or "no date"
     lists = "; ".join(f"{each.data}: {seeds_of(each.ranking.board)}" for each in found)
     return (
-        f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest} ({lists}). {BRACKETS} Bold: the best; "
-        f"underlined: cannot be told apart from it ({TIE_TEST})."
+        f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest} ({lists}). {brackets(found)} Sd over "
+        f"seeds: of single runs. Bold: the best; underlined: cannot be told apart from it ({TIE_TEST})."
     )
 
 
@@ -98,22 +98,22 @@ def _chosen(found: Sequence[MainList]) -> set[str]:
 
 
 def _table(found: Sequence[MainList], labels: Collection[str]) -> Table:
-    """A row per label, in the order of the first leaderboard; two columns per leaderboard."""
+    """A row per label, in the order of the first leaderboard; three columns per leaderboard."""
     rows = {row.label: [Cell(row.label)] for each in found for row in each.rows if row.label in labels}
     columns = ["method"]
     for each in found:
-        columns += [f"{each.data}: {each.metric}", "HR@10"]
+        columns += [f"{each.data}: {each.metric}", SPREAD, "HR@10"]
         present = {row.label: row for row in each.rows}
         for label, cells in rows.items():
             cells += _cells(present.get(label), leads=label == each.rows[0].label)
     return Table(tuple(columns), tuple(map(tuple, rows.values())), About("", (), COMMAND))
 
 
-def _cells(row: Row | None, *, leads: bool) -> tuple[Cell, Cell]:
+def _cells(row: Row | None, *, leads: bool) -> tuple[Cell, ...]:
     if row is None:
-        return Cell(NONE, ""), Cell(NONE, "")
-    text = f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]"
-    return Cell(text, row.value, strong=leads, underlined=row.group == 1 and not leads), number_cell(row.hits, 3)
+        return (Cell(NONE, ""),) * 3
+    mean = interval_cell(row.value, row.low, row.high, 3, strong=leads, underlined=row.group == 1 and not leads)
+    return mean, number_cell(row.spread, 3), number_cell(row.hits, 3)
 
 
 def _drawing(inputs: Inputs) -> Drawing:

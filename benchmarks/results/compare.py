@@ -1,8 +1,19 @@
-"""Is one method really better than another? Paired statistics over homes.
+"""Is one method really better than another? Intervals and p values over homes and seeds.
 
-Homes are resampled, not rules: the rules of one home are similar, so a home counts with all its hidden rules and seeds
-(a cluster bootstrap; Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8). Every method is
-measured on the same draws, which makes differences paired.
+Other homes would give other numbers, and so would other seeds, which hide other rules and train on other random
+numbers. A method's value is the mean of R_1, ..., R_S, its runs with S seeds; R_s is a ratio of sums over homes. Two
+methods are compared by their differences R_s, paired by seed and home. Homes and seeds are crossed random effects:
+
+    D = covariance of R_1, ..., R_S over samples of homes   a home counts with all its hidden rules; linearized ratios
+    A = mean of D off its diagonal, at least 0              homes that are easy with every seed
+    E = mean of D on its diagonal - mean off it             homes that are easy with one seed: other rules are hidden
+    B = max(E, variance of R_1, ..., R_S) / S               all that changes with the seed, training included
+
+The variance of the mean is A + B, with (A + B)^2 / (A^2 / (homes - 1) + B^2 / (S - 1)) degrees of freedom for Student's
+t (Satterthwaite, An approximate distribution of estimates of variance components, Biometrics Bulletin 2, 1946). E is
+not counted twice, as resampling homes and seeds would (Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1,
+2007), and seeds that are close by luck do not pass for a small B. `python -m benchmarks.references.coverage` measures
+how often such intervals cover the truth. With one seed B cannot be known, and the interval is over homes only.
 """
 
 from __future__ import annotations
@@ -12,6 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from shlex import quote
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +31,14 @@ import pandas as pd
 
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError, unknown
-from datasets.common.random import Stream, generator
 
 Floats = npt.NDArray[np.float64]
 
 ALPHA = 0.05  # significance level
-RESAMPLES = 10_000  # at least; see `resamples_for`
 LOWER_IS_BETTER = frozenset({"loss", "mr", "mr_rt"})
 OVER_HOMES = frozenset({"loss", "auc", "auc_feasible"})  # means over homes; all others are over hidden rules
 COUNTS = frozenset({"hidden", "homes", "unseen", "unanswered", "non_rules", "feasible"})  # neither good nor bad
-DRAWS_AT_ONCE = 4_000_000  # numbers held while resampling; changes no result
-LEVEL = 0.95
+LEVEL = 0.95  # of intervals
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,18 +88,59 @@ class Panel:
         """[n_runs]: the metric of each run over all homes."""
         return _ratio(self.totals.sum(axis=0), self.weights.sum(axis=0))
 
-    def resampled(self, *, resamples: int = RESAMPLES, seed: int = 0) -> Floats:
-        """[resamples, n_runs]: the metric of each run on homes drawn with replacement, the same homes for all runs."""
-        rng = generator(Stream.RESAMPLING, seed, 0)
-        n_homes = len(self.totals)
-        at_once = max(1, DRAWS_AT_ONCE // max(n_homes, 1))
-        parts = []
-        for begin in range(0, resamples, at_once):
-            size = min(at_once, resamples - begin)
-            drawn = rng.integers(n_homes, size=(size, n_homes)) + np.arange(size)[:, None] * n_homes
-            times = np.bincount(drawn.ravel(), minlength=size * n_homes).reshape(size, n_homes).astype(np.float64)
-            parts.append(_ratio(times @ self.totals, times @ self.weights))
-        return np.concatenate(parts)
+    def estimate(self, columns: Sequence[int], minus: Sequence[int] = ()) -> Estimate:
+        """The mean of a method's runs, or of their differences from the runs of another with the same seeds."""
+        values, shares = self._shares(columns)
+        if minus:
+            other_values, other_shares = self._shares(minus)
+            values, shares = values - other_values, shares - other_shares
+        homes, seeds = int(self.weights[:, [*columns, *minus]].any(axis=1).sum()), len(columns)
+        value = float(values.mean())
+        if homes < 2:
+            return Estimate(value, homes, seeds)
+        covariance = homes / (homes - 1) * shares.T @ shares
+        own = float(np.trace(covariance)) / seeds
+        if seeds == 1:
+            return Estimate(value, homes, seeds, error=math.sqrt(own), freedom=homes - 1)
+        spread = float(values.std(ddof=1))
+        common = (float(covariance.sum()) / seeds - own) / (seeds - 1)
+        of_homes, of_seeds = max(common, 0.0), max(own - common, spread * spread) / seeds
+        variance = of_homes + of_seeds
+        share = of_homes / variance if variance else 1.0
+        freedom = 1 / (share**2 / (homes - 1) + (1 - share) ** 2 / (seeds - 1))
+        return Estimate(value, homes, seeds, spread, math.sqrt(variance), freedom)
+
+    def _shares(self, columns: Sequence[int]) -> tuple[Floats, Floats]:
+        """[n_columns], [n_homes, n_columns]: the runs' values, and by how much one more of each home changes them."""
+        totals, weights = self.totals[:, columns], self.weights[:, columns]
+        weight = np.broadcast_to(weights.sum(axis=0), weights.shape)
+        values = _ratio(totals.sum(axis=0), weight[0])
+        return values, _ratio(totals - values * weights, weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over seeds and how well it is known."""
+
+    value: float
+    homes: int  # in which something was measured
+    seeds: int
+    spread: float = math.nan  # standard deviation over seeds; NaN for one seed
+    error: float = math.nan  # standard error; NaN for one home
+    freedom: float = math.nan  # degrees of freedom of the error
+
+    def interval(self) -> tuple[float, float]:
+        """Covers the truth with probability LEVEL; NaN where the error is unknown."""
+        if not math.isfinite(self.error):
+            return math.nan, math.nan
+        half = student_quantile(1 - LEVEL, self.freedom) * self.error if self.error else 0.0
+        return self.value - half, self.value + half
+
+    def p(self) -> float:
+        """Two-sided, of the value being 0; 1 where the error is unknown."""
+        if not math.isfinite(self.error) or not self.value:
+            return 1.0
+        return student_p(self.value / self.error, self.freedom) if self.error else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +152,11 @@ class Comparison:
     value_a: float
     value_b: float
     difference: float
-    low: float  # the middle 95 % of the differences on resampled homes
+    low: float
     high: float
-    p_bootstrap: float
-    p_wilcoxon: float  # signed ranks of the homes' differences; NaN where it was not computed
+    p: float  # of no difference
     homes: int
     seeds: tuple[int, ...]
-
-
-def resamples_for(comparisons: int) -> int:
-    """The resamples needed for any of so many comparisons to be significant after Holm.
-
-    The least p of R resamples is 2 / (R + 1), and the first of m comparisons needs m p < ALPHA: R > 2 m / ALPHA. Twice
-    that, so that one draw on the wrong side does not decide.
-    """
-    return max(RESAMPLES, math.ceil(4 * comparisons / ALPHA))
 
 
 def lower_is_better(metric: str) -> bool:
@@ -129,13 +169,8 @@ def base_name(metric: str) -> str:
     return metric.replace("_home", "")
 
 
-def compare(
-    panel: Panel, a: str, b: str, *, resampled: Floats | None = None, seed: int = 0, wilcoxon: bool = True
-) -> Comparison:
-    """Compare two methods of a panel over the seeds that both have; `resampled` saves drawing again.
-
-    Wilcoxon's test permutes the signs of few homes thousands of times, which takes most of a leaderboard's time.
-    """
+def compare(panel: Panel, a: str, b: str) -> Comparison:
+    """Compare two methods of a panel over the seeds that both have."""
     mine, theirs = panel.columns(a), panel.columns(b)
     seeds = tuple(sorted(mine.keys() & theirs.keys()))
     if not seeds:
@@ -143,38 +178,57 @@ def compare(
     columns_a, columns_b = [mine[s] for s in seeds], [theirs[s] for s in seeds]
     values = panel.values()
     value_a, value_b = float(values[columns_a].mean()), float(values[columns_b].mean())
-    draws = panel.resampled(seed=seed) if resampled is None else resampled
-    differences = mean_over_seeds(draws[:, columns_a]) - mean_over_seeds(draws[:, columns_b])
-    low, high = interval(differences)
-    own = _home_means(panel, columns_a) - _home_means(panel, columns_b)
-    own = own[np.isfinite(own)]
-    p_bootstrap, p_wilcoxon = bootstrap_p(differences), wilcoxon_p(own) if wilcoxon else math.nan
-    difference = value_a - value_b
-    return Comparison(a, b, value_a, value_b, difference, low, high, p_bootstrap, p_wilcoxon, len(own), seeds)
+    found = panel.estimate(columns_a, columns_b)
+    return Comparison(a, b, value_a, value_b, found.value, *found.interval(), found.p(), found.homes, seeds)
 
 
-def interval(draws: Floats) -> tuple[float, float]:
-    """The middle 95 % of what resampling gave; NaN where nothing could be measured."""
-    finite = draws[np.isfinite(draws)]
-    if not len(finite):
-        return float("nan"), float("nan")
-    low, high = np.quantile(finite, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
+def student_p(t: float, freedom: float) -> float:
+    """P(|T| > |t|) of Student's t: the incomplete beta function I_x(freedom / 2, 1 / 2), x = freedom / (freedom + t^2).
+
+    SciPy has it too, but takes a third of a leaderboard's time to import.
+    """
+    x, rest = freedom / (freedom + t * t), t * t / (freedom + t * t)
+    a, b = freedom / 2, 0.5
+    if not rest:
+        return 1.0
+    scale = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(rest))
+    if x < (a + 1) / (a + b + 2):
+        return scale / a * _continued_fraction(a, b, x)
+    return 1 - scale / b * _continued_fraction(b, a, rest)
 
 
-def bootstrap_p(differences: Floats) -> float:
-    """Two-sided: twice the share of resampled differences on the wrong side of 0, itself counted once; at most 1."""
-    finite = differences[np.isfinite(differences)]
-    wrong = min(int((finite <= 0).sum()), int((finite >= 0).sum()))
-    return min(1.0, 2 * (wrong + 1) / (len(finite) + 1))
+def _continued_fraction(a: float, b: float, x: float) -> float:
+    """The factor of the incomplete beta function that DLMF (https://dlmf.nist.gov/8.17.E22) gives as a fraction.
+
+    By the method of Lentz, as modified by Thompson and Barnett (1986): no step divides by 0.
+    """
+    tiny = 1e-300
+    result, upper, lower = 1.0, 1.0, 0.0
+    for step in range(10_000):
+        m = step // 2
+        if step % 2:
+            term = (m + 1) * (b - m - 1) * x / ((a + step) * (a + step + 1))
+        else:
+            term = -(a + m) * (a + b + m) * x / ((a + step) * (a + step + 1))
+        lower = 1 / (1 + term * lower or tiny)
+        upper = 1 + term / upper or tiny
+        result *= upper * lower
+        if abs(upper * lower - 1) < 1e-15:
+            break
+    return 1 / result
 
 
-def wilcoxon_p(differences: Floats) -> float:
-    """Wilcoxon's signed-rank test, two-sided, homes without a difference left out; 1 where no home has one."""
-    differing = differences[differences != 0]
-    from scipy import stats  # takes a second to import, and leaderboards do without
-
-    return float(stats.wilcoxon(differing).pvalue) if len(differing) else 1.0
+def student_quantile(p: float, freedom: float) -> float:
+    """The t that `student_p` of is p, by Newton's method: from the normal quantile, which is too small, upwards."""
+    t = NormalDist().inv_cdf(1 - p / 2)
+    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
+    for _ in range(100):
+        density = scale * (1 + t * t / freedom) ** (-(freedom + 1) / 2)
+        step = (student_p(t, freedom) - p) / (2 * density)
+        t += step
+        if abs(step) < 1e-12 * t:
+            break
+    return t
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -188,12 +242,6 @@ def holm(p: Sequence[float]) -> list[float]:
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(np.maximum.accumulate(raised), 1.0)
     return [float(value) for value in adjusted]
-
-
-def mean_over_seeds(draws: Floats) -> Floats:
-    """[resamples] from [resamples, n_seeds]; a seed that a draw has nothing to measure in is left out of its mean."""
-    finite = np.isfinite(draws)
-    return _ratio(np.where(finite, draws, 0.0).sum(axis=1), finite.sum(axis=1).astype(np.float64))
 
 
 def refuse_mixed(results: Sequence[Result]) -> None:
@@ -243,11 +291,6 @@ def no_metric(metric: str, results: Sequence[Result]) -> DataError:
 def metrics_of(result: Result) -> list[str]:
     """The metrics that methods can be compared by: those with a value per home, without counts."""
     return [name for name in result.home_columns() if name in result.summary and name not in COUNTS]
-
-
-def _home_means(panel: Panel, columns: list[int]) -> Floats:
-    """[n_homes]: each home's own mean over these runs; NaN for a home in which nothing was measured."""
-    return _ratio(panel.totals[:, columns].sum(axis=1), panel.weights[:, columns].sum(axis=1))
 
 
 def _ratio(total: Floats, weight: Floats) -> Floats:

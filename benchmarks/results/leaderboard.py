@@ -1,7 +1,8 @@
 """The methods on one data set, best first, in groups without significant differences.
 
-The best method leads group 1. Going down the list, a method that differs from its group's leader (paired bootstrap over
-homes, Holm over all pairs of the list, p < ALPHA) leads the next group. One leaderboard is one family of comparisons.
+The best method leads group 1. Going down the list, a method that differs from its group's leader (paired test over
+homes and seeds, Holm over all pairs of the list, p < ALPHA) leads the next group. One leaderboard is one family of
+comparisons.
 """
 
 from __future__ import annotations
@@ -19,16 +20,12 @@ import pandas as pd
 from benchmarks.results.compare import (
     ALPHA,
     Comparison,
-    Floats,
     Panel,
     base_name,
     compare,
     holm,
-    interval,
     lower_is_better,
-    mean_over_seeds,
     metrics_of,
-    resamples_for,
 )
 from benchmarks.results.status import SIGN, refused_count, status_of
 from benchmarks.results.store import Result
@@ -212,23 +209,29 @@ def boards(results: Sequence[Result]) -> list[Board]:
     return listed
 
 
-def leaderboard(board: Board, metric: str, *, seed: int = 0) -> pd.DataFrame:
-    """A row per method, best first: tie group, the metric's mean over seeds with its interval over homes, and more."""
-    return ranked(board, metric, seed=seed)[0]
+def interval_scope(seeds: Iterable[int]) -> str:
+    """What the intervals of rows with so many seeds are over."""
+    counts = set(seeds)
+    if counts == {1}:
+        return "over homes only: one seed"
+    return "over homes and seeds" + (" (over homes only in rows of one seed)" if 1 in counts else "")
 
 
-def ranked(board: Board, metric: str, *, seed: int = 0) -> tuple[pd.DataFrame, Pairs]:
+def leaderboard(board: Board, metric: str) -> pd.DataFrame:
+    """A row per method, best first: tie group, the metric's mean over seeds with its interval, and more."""
+    return ranked(board, metric)[0]
+
+
+def ranked(board: Board, metric: str) -> tuple[pd.DataFrame, Pairs]:
     """The leaderboard, and the comparisons of all pairs that its groups come from."""
     panel = Panel.of(board.runs, metric)
-    methods = board.methods()
-    draws = panel.resampled(resamples=resamples_for(math.comb(len(methods), 2)), seed=seed)
-    values = panel.values()
     rows = []
-    for method in methods:
-        columns = list(panel.columns(method).values())
+    for method in board.methods():
+        found = panel.estimate(list(panel.columns(method).values()))
         runs = [result for label, result in board.runs if label == method]
-        low, high = interval(mean_over_seeds(draws[:, columns]))
-        row: dict[str, object] = {"method": method, metric: float(values[columns].mean()), "low": low, "high": high}
+        low, high = found.interval()
+        row: dict[str, object] = {"method": method, metric: found.value, "low": low, "high": high}
+        row["sd over seeds"] = found.spread
         row |= {name: _mean(r.summary.get(name) for r in runs) for name in COLUMNS[board.protocol] if name != metric}
         row["unanswered"] = _mean(result.summary.get("unanswered") for result in runs)
         row["hidden"] = _mean(result.summary.get("hidden") for result in runs)
@@ -242,17 +245,17 @@ def ranked(board: Board, metric: str, *, seed: int = 0) -> tuple[pd.DataFrame, P
         rows.append(row)
     table = pd.DataFrame(rows).sort_values(metric, ascending=lower_is_better(metric), kind="stable")
     ordered = table["method"].tolist()
-    pairs = all_pairs(panel, draws, ordered)
+    pairs = all_pairs(panel, ordered)
     table.insert(0, "group", tie_groups(pairs, ordered))
     if board.protocol == "ranking":
         table = table.drop(columns="calibrated")
     return table.reset_index(drop=True), pairs
 
 
-def all_pairs(panel: Panel, draws: Floats, ordered: Sequence[str]) -> Pairs:
+def all_pairs(panel: Panel, ordered: Sequence[str]) -> Pairs:
     """Every method, given best first, against every one below it that it has a seed in common with."""
     return {
-        pair: compare(panel, *pair, resampled=draws, wilcoxon=False)
+        pair: compare(panel, *pair)
         for pair in combinations(ordered, 2)
         if panel.columns(pair[0]).keys() & panel.columns(pair[1]).keys()
     }
@@ -260,7 +263,7 @@ def all_pairs(panel: Panel, draws: Floats, ordered: Sequence[str]) -> Pairs:
 
 def tie_groups(pairs: Pairs, ordered: Sequence[str]) -> list[int]:
     """The group of each method, given best first; two methods without a common seed are tied."""
-    p = holm([each.p_bootstrap for each in pairs.values()])
+    p = holm([each.p for each in pairs.values()])
     adjusted = dict(zip(pairs, p, strict=True))
     groups: list[int] = []
     leader = ordered[0] if ordered else ""

@@ -185,7 +185,6 @@ class Stream(IntEnum):
     VALIDATION_NON_RULES = 4
     TEST_FEASIBLE = 5
     VALIDATION_FEASIBLE = 6
-    RESAMPLING = 7  # [seed, 0, 7]: of homes, to compare methods
     TRAIN_NON_RULES = 8
     TRAIN_FEASIBLE = 9
     TRAIN_CURVE = 10  # which homes of a part a curve is measured on

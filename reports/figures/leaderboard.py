@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from benchmarks.results.leaderboard import Board
+from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports import boards
 from reports.drawing.layout import Block, Layout, Panel, inches, wrap_label
@@ -23,10 +24,8 @@ MAX_PANELS = 4
 MAX_ROWS = 14  # beyond that, methods are shown with their defaults only
 LETTERS = 20  # per line of a label
 ROW, LINE, BESIDE = 0.22, 0.13, 0.22  # inches: a row of one line, each further line, the space beside a label
-NOTE = (
-    f"Dot: mean over seeds; bar: {boards.CONFIDENCE} interval over resampled homes. Number: group of methods that "
-    f"cannot be told apart from the first of the group ({boards.TIE_TEST})."
-)
+BELOW = 0.3  # rows from a bar to the dots of its seeds
+GROUPS = f"Number: group of methods that cannot be told apart from the first of the group ({boards.TIE_TEST})."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +35,12 @@ class PanelBoard:
     ranking: boards.RankedBoard
     families: dict[str, str]  # of each label
     left_out: int = 0  # rows with other settings
+
+    @property
+    def by_row(self) -> list[list[Result]]:
+        """The runs of each row that is the mean of several."""
+        every = [boards.runs_of(self.ranking.board, label) for label in self.ranking.ordered]
+        return [runs if len(runs) > 1 else [] for runs in every]
 
 
 def intervals(inputs: Inputs) -> Drawing:
@@ -75,7 +80,8 @@ def _drawing(inputs: Inputs, groups: Sequence[RunGroup]) -> Drawing:
     layout = Layout(
         (Block("", tuple(panels)),),
         legend(family for each in shown for family in each.families.values()),
-        f"{NOTE} {'; '.join(f'{board.data}: {boards.seeds_of(board)}' for board in lists)}.",
+        f"Marker: mean over seeds; bar: {boards.interval_name(lists)}; dots below it: the seeds. {GROUPS} "
+        f"{'; '.join(f'{board.data}: {boards.seeds_of(board)}' for board in lists)}.",
         columns=min(len(panels), 2),
         height=max(_height(each.ranking.ordered) for each in shown),
         left=max(0.3, *(inches(line) for label in labels for line in label.split("\n"))) + BESIDE,
@@ -127,7 +133,9 @@ def _panel_board(inputs: Inputs, group: RunGroup) -> PanelBoard:
 def _panel(axes: Axes, *, board: PanelBoard) -> None:
     table = board.ranking.table
     numbers = table[[METRIC, "low", "high"]].to_numpy(np.float64)
-    finite = numbers[np.isfinite(numbers)]
+    seeds = [(run.summary[METRIC], row + BELOW) for row, runs in enumerate(board.by_row) for run in runs]
+    finite = np.array([*numbers.ravel(), *(value for value, _ in seeds)])
+    finite = finite[np.isfinite(finite)]
     least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
     margin = 0.06 * (most - least or 1)
     axes.set_xlim(max(least - margin, 0), most + 2.5 * margin)  # groups are numbered at the right
@@ -144,6 +152,8 @@ def _panel(axes: Axes, *, board: PanelBoard) -> None:
         style = FAMILY_STYLES[board.families[label]]
         axes.plot([low, high], [row, row], color=style.colour, linewidth=1.6, solid_capstyle="butt")
         axes.plot(mean, row, **style.dot)
+    if seeds:
+        axes.plot(*zip(*seeds, strict=True), color=FAINT, marker="o", markersize=1.6, linestyle="none")
     axes.set_yticks(range(len(table)), [_wrapped(label) for label in table["method"]])
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.grid(visible=False, axis="y")

@@ -15,6 +15,7 @@ from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports import boards
+from reports.boards import SPREAD
 from reports.inputs import ROLES, Inputs, Role, select_runs
 from reports.outputs import RUN, About, Cell, Missing, Table, run_files
 from reports.text.formats import count_cell, failure_notes, format_number, interval_cell, number_cell, short_number
@@ -111,7 +112,7 @@ def _caption(board: Board, published: Mapping[str, Sequence[float]]) -> str:
     if known := [each for each in rest if not math.isnan(each[0])]:
         highest, best = max(known)
         said.append(f"of the other {len(rest)}, {best} has the highest AUC, {highest:.3f}")
-    return f"{boards.data_name(board)}: {'; '.join(said)}. [{boards.CONFIDENCE} interval over homes.]"
+    return f"{boards.data_name(board)}: {'; '.join(said)}. [{boards.interval_name([board])}.]"
 
 
 def _notes(role: Role, inputs: Inputs, board: Board, published: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
@@ -123,8 +124,6 @@ def _notes(role: Role, inputs: Inputs, board: Board, published: Mapping[str, Seq
     notes.append("Bold: the best of its column here; underlined: cannot be told apart from it.")
     if absent := [method for method in published if method not in board.methods()]:
         notes.append(f"Not run on {first.key.data}: {', '.join(absent)}.")
-    if len({run.key.seed for _, run in board.runs}) == 1:
-        notes.append("One seed only: intervals are over homes and say nothing about other seeds.")
     notes += [f"{warning[0].upper()}{warning[1:]}." for warning in board.warnings()]
     failed = [run for run in inputs.failed if run.key.data == first.key.data and _is_wanted(run)]
     return (*notes, *failure_notes(failed))
@@ -186,7 +185,8 @@ def _leaderboard(
     rows = [row for each in lists for row in _rows(each, columns)]
     calibrated = ("calibrated",) if protocol == "paper" else ()
     notes = [
-        f"{headline} [{boards.CONFIDENCE} interval over homes], mean over seeds; {note}.",
+        f"{headline} [{boards.interval_name([each.board for each in lists])}], mean over seeds; {note}.",
+        f"{SPREAD[0].upper()}{SPREAD[1:]}: standard deviation of the {headline} of single runs.",
         f"Bold: the best of its list; underlined: cannot be told apart from it ({boards.TIE_TEST}). Unanswered: share "
         "of hidden rules that a method gives no score.",
         *left_out,
@@ -196,7 +196,7 @@ def _leaderboard(
     ]
     runs = [run for each in lists for _, run in each.board.runs]
     about = About(_leaders_caption(lists, headline), run_files(runs), RUN, tuple(notes))
-    return Table((*FIRST, headline, *columns, *calibrated, *COST, *LAST), tuple(rows), about, sortable=True)
+    return Table((*FIRST, headline, SPREAD, *columns, *calibrated, *COST, *LAST), tuple(rows), about, sortable=True)
 
 
 def _is_of(run: Result, protocol: str, split: str | None) -> bool:
@@ -230,7 +230,7 @@ def _rows(ranking: boards.RankedBoard, columns: Columns) -> list[tuple[Cell, ...
         cells += [Cell("yes" if row["calibrated"] else "no")] if board.protocol == "paper" else []
         unanswered = number_cell(row["unanswered"] / row["hidden"] if row["hidden"] else math.nan, 3)
         cost = number_cell(row["fit s"], 2), number_cell(row["fit MB"], 0), count_cell(row["seeds"]), unanswered
-        found.append((*first, mean, *cells, *cost, *last))
+        found.append((*first, mean, number_cell(row[SPREAD]), *cells, *cost, *last))
     return found
 
 

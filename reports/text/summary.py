@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.results.compare import Comparison, lower_is_better
-from reports.boards import CONFIDENCE, FAMILIES, NAMES, TIE_TEST, MainList, Row, seeds_of
+from reports.boards import FAMILIES, NAMES, TIE_TEST, MainList, Row, interval_name, seeds_of
 from reports.text.formats import counted, join_names, round_number
 
 USER_ITEM = FAMILIES["user-item"]
 FLOOR = "popularity"
 FEDERATED = {"fedrank": "graphrank", "fedrule": "graphrule"}  # and the same method with all data in one place
 SHARE_OF = "mrr"  # a share of an AUC, which is 1/2 by chance, or of a loss means nothing
-BRACKETS = f"Brackets: {CONFIDENCE} interval over homes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,11 @@ def summary(found: Sequence[MainList], left_out: Sequence[str] = ()) -> list[Poi
         Point("Significance", _significant(found), _significance(found)),
         Point("Cost of federation", _share_kept(found), _cost(found)),
     ]
+
+
+def brackets(found: Sequence[MainList]) -> str:
+    """What stands in brackets."""
+    return f"Brackets: {interval_name([each.ranking.board for each in found])}."
 
 
 def _leaders(found: Sequence[MainList]) -> str:
@@ -125,8 +129,8 @@ def _difference(versus: Comparison) -> str:
 
 def _significance(found: Sequence[MainList]) -> tuple[str, ...]:
     if len({run.key.seed for each in found for _, run in each.ranking.board.runs}) == 1:
-        return "Only one seed was run: no difference here is conclusive.", BRACKETS
-    return (*map(_is_significant, found), f"Significant: {TIE_TEST}. {BRACKETS}")
+        return "Only one seed was run: no difference here is conclusive.", brackets(found)
+    return (*map(_is_significant, found), f"Significant: {TIE_TEST}. {brackets(found)}")
 
 
 def _is_significant(each: MainList) -> str:

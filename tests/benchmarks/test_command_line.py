@@ -82,7 +82,8 @@ def test_run_makes_results_shows_the_lists_and_makes_none_twice(capsys, suite, t
     folder = tmp_path / "kept"
     assert run(suite, folder, "--jobs", "2") == 0
     first = capsys.readouterr().out
-    assert "wyze-synthetic, 500 homes, types, holdout, ranking: mean of 2 seeds, [95 % over homes]" in first
+    assert "wyze-synthetic, 500 homes, types, holdout, ranking: mean of 2 seeds, [95 % over homes and seeds]" in first
+    assert "sd over seeds" in first
     assert "8 results made, 0 were there" in first
     assert run(suite, folder) == 0
     again = capsys.readouterr().out
@@ -101,7 +102,7 @@ def test_run_makes_results_shows_the_lists_and_makes_none_twice(capsys, suite, t
     for metric, protocol in (("hr@10", "ranking"), ("auc_feasible", "paper")):  # of one protocol of the two
         assert main(["leaderboard", "--results", str(folder), "--metric", metric]) == 0
         shown = capsys.readouterr().out
-        assert shown.count("95 % over homes") == 1
+        assert shown.count("95 % over homes and seeds") == 1
         assert f"holdout, {protocol}: " in shown
     assert "non-rules unanswered" in shown
     assert main(["leaderboard", "--results", str(folder), "--metric", "unanswered"]) == 1
@@ -121,7 +122,9 @@ def test_run_makes_results_shows_the_lists_and_makes_none_twice(capsys, suite, t
 
 def test_one_seed_is_called_a_single_run(capsys, suite, tmp_path):
     assert run(suite, tmp_path / "kept", "--seeds", "3,", "--methods", "toy-count") == 0
-    assert "single run" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "ranking: single run, [95 % over homes only: one seed]" in shown
+    assert "] unknown " in shown.replace("  ", " ").replace("  ", " ")  # its spread over seeds
     assert {result.key.seed for result in load_results(tmp_path / "kept")} == {3}
 
 

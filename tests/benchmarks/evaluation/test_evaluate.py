@@ -254,7 +254,7 @@ def test_no_two_purposes_draw_the_same_numbers():
     keys += [(seed, other, int(stream)) for seed in seeds for other in seeds for stream in with_split]
     first = {np.random.default_rng(list(key)).integers(2**63) for key in keys}
     assert len(first) == len(keys)
-    assert {*STREAMS.values(), *PARTS.values(), Stream.RESAMPLING} == set(with_split)
+    assert {*STREAMS.values(), *PARTS.values()} == set(with_split)
 
 
 def test_the_non_rules_of_each_part_and_kind_come_from_their_own_stream():

@@ -55,11 +55,23 @@ def _mark(family):
 def test_bars_are_the_intervals_of_the_leaderboard(ranked):
     """popularity is 0.28 or 0.32, in half of the homes each, so its mean over drawn homes lies between."""
     (axes,) = panels(leaderboards.intervals(Inputs.read(ranked))).values()
-    bars = {line.get_ydata()[0]: line.get_xdata() for line in axes.lines if len(line.get_xdata()) == 2}
+    bars = {line.get_ydata()[0]: line.get_xdata() for line in axes.lines if line.get_linestyle() == "-"}
     low, high = bars[2]
-    # Of 40 homes: 0.3 +- 1.96 * 0.02 / sqrt(40) = 0.3 +- 0.0062.
-    assert low == pytest.approx(0.3 - 0.0062, abs=0.001)
-    assert high == pytest.approx(0.3 + 0.0062, abs=0.001)
+    # Of 40 homes, the same with both seeds: 0.3 +- 2.02 * 0.02 / sqrt(39) = 0.3 +- 0.0065.
+    assert (low, high) == pytest.approx((0.3 - 0.0065, 0.3 + 0.0065), abs=0.0001)
+
+
+def test_the_seeds_are_dots_below_their_bar(tmp_path):
+    for seed, mean in enumerate((0.3, 0.5, 0.1)):
+        keep(tmp_path, "ease", mean, seeds=(seed,))
+    keep(tmp_path, "popularity", 0.2, seeds=(0,))  # one seed is no spread
+    drawing = leaderboards.intervals(Inputs.read(tmp_path))
+    (axes,) = panels(drawing).values()
+    (seeds,) = [line for line in axes.lines if len(line.get_xdata()) == 3]
+    assert sorted(seeds.get_xdata()) == [0.1, 0.3, 0.5]
+    assert set(seeds.get_ydata()) == {leaderboards.BELOW}
+    assert axes.get_xlim()[0] < 0.1
+    assert "95 % interval over homes and seeds (over homes only in rows of one seed)" in drawing.layout.note
 
 
 def test_the_leaderboards_caption_says_who_leads_by_how_much_and_who_is_tied(ranked):

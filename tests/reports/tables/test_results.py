@@ -56,6 +56,7 @@ def test_a_row_says_what_was_measured_where_and_at_which_cost(ranked):
         "group": "1",
         "method": "toy-steady",
         "MRR": "0.5000 [0.5000, 0.5000]",
+        "sd over seeds": "0.0000",
         "HR@1": "0.250",
         "HR@10": "0.750",
         "NDCG@10": "0.500",
@@ -78,11 +79,24 @@ def test_a_single_seed_is_said(tmp_path):
     keep(tmp_path, "toy", {"mrr": STEADY}, seeds=(3,))
     notes = leaderboard(Inputs.read(tmp_path)).about.notes
     assert any(note.startswith("One seed only") and "wyze-synthetic, 40 homes" in note for note in notes)
+    assert any(f"[{100 * LEVEL:g} % interval over homes only: one seed]" in note for note in notes)
+    assert column(leaderboard(Inputs.read(tmp_path)), "sd over seeds")[0].text == NONE
+
+
+def test_the_spread_is_that_of_the_runs(tmp_path):
+    for seed, mean in enumerate((0.3, 0.4, 0.5)):
+        keep(tmp_path, "toy", mean, seeds=(seed,))
+    table = leaderboard(Inputs.read(tmp_path))
+    # 0.3, 0.4 and 0.5 are 0.1 from each other; over homes alone the interval would be 0.012 wide.
+    assert column(table, "sd over seeds")[0].text == "0.1000"
+    # 0.1 / sqrt(3) = 0.0577, where t of two degrees of freedom is 4.30: 0.4 +- 0.248
+    assert column(table, "MRR")[0].text.startswith("0.4000 [0.15")
+    assert any("interval over homes and seeds" in note for note in table.about.notes)
 
 
 def test_the_levels_are_said_as_they_are(ranked):
     said = " ".join(leaderboard(Inputs.read(ranked)).about.notes)
-    assert f"[{100 * LEVEL:g} % interval over homes]" in said
+    assert f"[{100 * LEVEL:g} % interval over homes and seeds]" in said
     assert f"p < {ALPHA:g}" in said
 
 
