@@ -112,7 +112,8 @@ def _groups_of(inputs: Inputs, split: str) -> list[RunGroup]:
         place = group.data, group.runs[0].key.track
         if place not in found or group.methods > found[place].methods:
             found[place] = group
-    return [found[place] for place in sorted(found)][:MAX_PANELS]
+    ordered = sorted(found, key=lambda place: (place[0], place[1] != "types"))
+    return [found[place] for place in ordered][:MAX_PANELS]
 
 
 def _track(board: Board) -> str:

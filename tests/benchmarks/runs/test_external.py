@@ -50,6 +50,18 @@ def test_a_stranger_can_export_a_split_rank_by_its_tables_and_have_the_list_eval
     assert board.methods() == ["commonest"]
 
 
+def test_an_exported_split_has_its_options(tmp_path, capsys):
+    out, how = tmp_path / "split", ["--split", "holdout:min_pair_count=3"]
+    assert main(["export-split", str(out), *DATA, *how]) == 0
+    train, relations = pd.read_csv(out / "train/rules.csv"), pd.read_csv(out / "relations.csv")
+    count = train.groupby(["trigger_state", "action"]).size()
+    assert count.min() >= 3
+    assert set(count.index) == set(relations.itertuples(index=False, name=None))
+    assert "--split holdout:min_pair_count=3 --seed 0" in (out / "README.md").read_text()
+    assert main(["export-split", str(out), *DATA, "--split", "holdout:fracton=3"]) == 1
+    assert "unknown option of holdout 'fracton'; did you mean 'fraction'" in capsys.readouterr().err
+
+
 def test_the_lists_of_a_method_measure_like_the_method_and_stand_beside_it(tmp_path, capsys, parts):
     fitted = build("popularity").fit(parts.train, rng=generator(Stream.FITTING, 0))
     path, results = tmp_path / "ours.parquet", tmp_path / "results"

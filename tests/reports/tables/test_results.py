@@ -10,7 +10,7 @@ from benchmarks.results.compare import ALPHA, LEVEL
 from reports.boards import FAMILIES, FEDERATED, main_lists, ranked_board, ranked_boards, ranking_of, with_rows
 from reports.inputs import IFTTT, WYZE, Inputs
 from reports.outputs import Missing
-from reports.tables.results import final_results, leaderboard, paper_protocol
+from reports.tables.results import final_results, leaderboard, one_hidden, paper_protocol, unseen_homes
 from reports.text.formats import NONE
 from tests.support.made_runs import HOMES, keep, keep_failure
 from tests.support.seen import column, texts
@@ -105,6 +105,21 @@ def test_options_of_data_and_split_stand_in_the_row_and_the_caption(tmp_path):
     table = leaderboard(Inputs.read(tmp_path))
     assert texts(table)[0][0] == "wyze-synthetic (cut=6), holdout (fraction=0.5)"
     assert "on wyze-synthetic (cut=6), holdout (fraction=0.5) (nothing else was run)" in table.about.caption
+
+
+def test_each_way_of_hiding_rules_has_a_table_of_its_own(tmp_path):
+    keep(tmp_path, "toy", {"mrr": STEADY})
+    for split, make, words in (
+        ("leave_one_out", one_hidden, "wyze-synthetic, one automation hidden"),
+        ("new_homes", unseen_homes, "wyze-synthetic, homes not seen in training"),
+    ):
+        with pytest.raises(Missing, match=f"no results by the protocol ranking, split {split}"):
+            make(Inputs.read(tmp_path))
+        keep(tmp_path, f"toy-{split}", {"mrr": POOR}, split={"split": split})
+        table = make(Inputs.read(tmp_path))
+        ((data, method, *_),) = texts(table)
+        assert (data.startswith(words), method) == (True, f"toy-{split}")
+    assert [row[1] for row in texts(leaderboard(Inputs.read(tmp_path)))] == ["toy"]
 
 
 def test_an_option_that_did_not_exist_yet_makes_no_list_of_its_own(tmp_path):
