@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from baselines import registry
 from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric
 from benchmarks.results.curves import curves_table, runs_table
-from benchmarks.results.leaderboard import HEADLINE, Board, boards, interval_scope, leaderboard
+from benchmarks.results.leaderboard import Board, boards, interval_scope, leaderboard
 from benchmarks.results.status import SIGN, sign_of, warning_lines
 from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
 from benchmarks.runs.experiment import Source, assignments, make_source, split_options
@@ -27,7 +27,7 @@ from datasets.splits import SPLITS
 
 log = logging.getLogger(__name__)
 
-COMPARED = {"ranking": ("mrr", "hr@10", "ndcg@10"), "paper": ("auc", "loss", "mr_rt")}
+COMPARED = {"ranking": ("mrr{list}", "hr@10{list}", "ndcg@10{list}"), "paper": ("auc", "loss", "mr_rt")}
 
 
 def run_suite(chosen: argparse.Namespace) -> int:
@@ -41,7 +41,7 @@ def run_suite(chosen: argparse.Namespace) -> int:
     how = {name: getattr(chosen, name) for name in ("jobs", "threads", "quiet", "checkpoints")}
     outcome = run_all(experiments, store=store, **how)
     for board in boards(outcome.finished):
-        show_board(board, HEADLINE[board.protocol])
+        show_board(board, board.headline)
     say(f"{outcome.made} results made, {len(outcome.finished) - outcome.made} were there, in {store.folder}")
     for line in warning_lines(outcome.finished):
         say(line)
@@ -100,7 +100,7 @@ def check(chosen: argparse.Namespace) -> int:
 def show_leaderboards(chosen: argparse.Namespace) -> int:
     """The leaderboards of all results."""
     for board in _boards(chosen):
-        metric = chosen.metric or HEADLINE[board.protocol]
+        metric = chosen.metric or board.headline
         if chosen.json:
             table = leaderboard(board, metric).replace([math.inf, -math.inf], math.nan).astype(object)
             rows = table.where(table.notna(), None).to_dict("records")  # JSON has no NaN
@@ -135,7 +135,7 @@ def show_comparison(chosen: argparse.Namespace) -> int:
         if a == b:
             raise DataError(f"{chosen.a} and {chosen.b} are the same runs; name two methods, or two rows of the list")
         runs = [run for run in board.runs if run[0] in (a, b)]
-        for metric in [chosen.metric] if chosen.metric else COMPARED[board.protocol]:
+        for metric in [chosen.metric] if chosen.metric else map(board.metric, COMPARED[board.protocol]):
             panels.append((Panel.of(runs, metric), a, b))
             rows.append((board, metric))
     if unclear and not panels:
@@ -194,7 +194,7 @@ def evaluate_lists(chosen: argparse.Namespace) -> int:
     with TemporaryDirectory() as temporary:
         store = Store(results_folder(chosen.results) if chosen.results else Path(temporary))
         (board,) = boards([evaluate_rank_lists(chosen.file, experiment, store)])
-        show_board(board, chosen.metric or HEADLINE["ranking"])
+        show_board(board, chosen.metric or board.headline)
     if chosen.results:
         say(f"stored in {store.folder}; `python -m benchmarks leaderboard` shows it beside the other methods")
     return 0

@@ -34,9 +34,9 @@ from baselines.registry import get
 from benchmarks.evaluation import evaluate
 from benchmarks.results.records import STUDIES, STUDY_FORMAT, Trial, as_json, read_record, write_record
 from benchmarks.results.records import Study as StudyRecord
-from benchmarks.results.store import Store
+from benchmarks.results.store import Store, headline_suffix
 from benchmarks.runs.experiment import Experiment, Source, make_experiment
-from benchmarks.runs.run import fit
+from benchmarks.runs.run import counts_of, fit
 from datasets.common.environment import commit, versions
 from datasets.common.errors import DataError, install_hint, unknown
 from datasets.common.files import Json
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-METRIC = "mrr"  # of protocol ranking, with the valid filter
+METRIC = "mrr"  # of protocol ranking, on the list that the headline of each data set is of
 FIRST_SEED = 100  # of the splits that are tuned on; results are reported on 0, 1, 2, ...
 KINDS = ("int", "float", "log", "choice")
 
@@ -106,7 +106,13 @@ class Study:
     def record(self) -> StudyRecord:
         """Without trials; it must be equal for the trials of two studies to be the same."""
         homes = [
-            {"data": s.data, "options": s.options, "track": s.track, "fingerprint": s.fingerprint()}
+            {
+                "data": s.data,
+                "options": s.options,
+                "track": s.track,
+                "fingerprint": s.fingerprint(),
+                "metric": metric(s),
+            }
             for s in self.sources
         ]
         own = {name: value for name, value in asdict(self).items() if name != "sources"}
@@ -114,6 +120,11 @@ class Study:
         about = {**own, "space": self.space(), "defaults": defaults, "data": homes, "metric": METRIC}
         record: StudyRecord = read(StudyRecord, as_json(about, "study"), where="study")
         return record
+
+
+def metric(source: Source) -> str:
+    """What a trial is measured by on this data: the headline of its leaderboard."""
+    return METRIC + headline_suffix(counts_of(source.load()))
 
 
 def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> StudyResult:
@@ -186,7 +197,8 @@ def _try(study: Study, parameters: Parameters, parts: Mapping[tuple[int, int], S
     try:
         for (s, seed), part in parts.items():
             fitted, _ = fit(study.experiment(study.sources[s], parameters, seed), part.train)
-            values.append(evaluate(fitted, part, "ranking", part="validation", seed=seed).summary[METRIC])
+            found = evaluate(fitted, part, "ranking", part="validation", seed=seed)
+            values.append(found.summary[metric(study.sources[s])])
     except Exception:  # settings that a method cannot work with are a finding too
         error = traceback.format_exc()
     value = None if error else sum(values) / len(values)

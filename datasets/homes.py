@@ -191,6 +191,13 @@ class Homes:
         """[n_homes + 1]: home h has rules rule_start[h] to rule_start[h + 1]."""
         return starts(self.rules.home, self.n_homes)
 
+    @property
+    def used_devices(self) -> Mask:
+        """[n_devices]: whether a rule uses the device."""
+        used = np.zeros(self.n_devices, dtype=np.bool_)
+        used[self.rules.trigger] = used[self.rules.action] = True
+        return used
+
     def typed(self, rules: Rules | None = None) -> tuple[Array, Array, Array]:
         """Trigger type, relation and action type of each rule: what a user-item model calls its item."""
         rules = self.rules if rules is None else rules

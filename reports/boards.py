@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import pandas as pd
 
 from benchmarks.results.compare import ALPHA, LEVEL, Comparison
-from benchmarks.results.leaderboard import HEADLINE, Board, Pairs, interval_scope, ranked
+from benchmarks.results.leaderboard import Board, Pairs, interval_scope, ranked
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.inputs import ROLES, Inputs, Role, group_runs, is_ranking, select_runs
@@ -22,16 +22,27 @@ from reports.text.formats import counted, seed_count
 CONFIDENCE = f"{100 * LEVEL:g} %"
 TIE_TEST = f"paired test over homes and seeds, Holm-corrected over all pairs of a list, p < {ALPHA:g}"
 SPREAD = "sd over seeds"  # column; standard deviation of the runs, not of their mean
-MAIN_METRICS = {"ranking": ("mrr",), "paper": ("auc", "loss")}  # the first that a board has
+HEADLINE_NOTE = (
+    "MRR and HR@10 are of each hidden rule among the candidates that some training home has, without the home's other "
+    "hidden rules; closed: only devices that have a known rule, since in this data one without is probably in a hidden "
+    "rule, and the row orphans shows what that hint alone is worth."
+)
+METRICS_NOTE = (
+    "NDCG@10, recall@10, MAP and the first hit are per home with all of its hidden rules; raw: the other hidden rules "
+    "stay in the list. Tied candidates count as in random order."
+)
+MAIN_METRICS = {"ranking": ("mrr{list}",), "paper": ("auc", "loss")}  # the first that a board has
 NAMES = {"mrr": "MRR", "auc": "AUC"}
 # Families of known methods; a method whose history says how many bytes clients send is federated, any other is OTHER.
 FEDERATED = "federated"
 OTHER = "other"
+PROBE = "probe"
 FAMILIES = {
     "graph": ("graphrule", "graphrank", "graphfeatures"),
     FEDERATED: ("fedgnn", "fedrule", "fedprox", "fedgate", "scaffold", "fedrank"),
     "user-item": ("mf", "gcmc", "lightgcn", "ease", "itemknn"),
     "floor": ("popularity", "random"),
+    PROBE: ("orphans",),  # of the data, not a competitor
 }
 PAPER_METHODS = ("graphrule", "fedgnn", "fedrule")  # of its curves by round, final results and federated hit rates
 MAX_LISTS = 3  # where no data set of the paper was run
@@ -103,7 +114,7 @@ def ranked_boards(
         if board.runs[0][1].key.curves:
             continue
         try:
-            found.append(ranked_board(inputs, board, HEADLINE[protocol]))
+            found.append(ranked_board(inputs, board, board.headline))
         except DataError as error:  # its tables are gone, or are not of the same hidden rules
             notes.append(f"Left out: {board.title}: {error}")
     return found, notes
@@ -149,6 +160,12 @@ def defaults_of(
     notes = [f"Not run on {group.data}: {', '.join(absent)}."] if absent else []
     notes += [f"Left out on {group.data}, without {what}: {', '.join(lost)}."] if lost else []
     return group.board("ranking"), tuple(notes)
+
+
+def metric_name(metric: str) -> str:
+    """As people write it; a board says in its name which lists it is of."""
+    name, _, _ = metric.partition(",")
+    return NAMES.get(name, metric)
 
 
 def runs_of(board: Board, label: str) -> list[Result]:
@@ -206,6 +223,7 @@ class Row:
     spread: float  # standard deviation over seeds; NaN for one seed
     group: int  # of methods that are tied
     hits: float  # hit rate at 10; NaN where it was not measured
+    gain: float  # NDCG at 10; NaN where it was not measured
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,14 +236,15 @@ class MainList:
     @property
     def metric(self) -> str:
         """As people write it."""
-        return NAMES.get(self.ranking.metric, self.ranking.metric)
+        return metric_name(self.ranking.metric)
 
     @property
     def data(self) -> str:
-        """The data set, with its track where it is not `types`, and its size."""
+        """The data set, with its track where it is not `types`, its size, and its lists where they are closed."""
         run = self.ranking.board.runs[0][1]
         homes = f"{run.counts['homes']:,} homes" if "homes" in run.counts else ""
-        details = ", ".join(filter(None, ["" if run.key.track == "types" else run.key.track, homes]))
+        track = "" if run.key.track == "types" else run.key.track
+        details = ", ".join(filter(None, [track, homes, run.suffix.removeprefix(", ")]))
         return f"{run.key.data} ({details})" if details else run.key.data
 
     def first(self, *methods: str) -> Row | None:
@@ -243,14 +262,14 @@ def main_lists(inputs: Inputs) -> tuple[list[MainList], list[str]]:
     found = []
     for board in boards:
         try:
-            metric = next((name for name in MAIN_METRICS[board.protocol] if board.has(name)), None)
+            metric = next(filter(board.has, map(board.metric, MAIN_METRICS[board.protocol])), None)
             if metric is None:
                 left_out.append(f"{board.title}: no metric to rank methods by.")
                 continue
             lacking = {label for label, run in board.runs if not math.isfinite(run.summary.get(metric, math.nan))}
             if lacking:
                 names = ", ".join(sorted(lacking))
-                left_out.append(f"{board.title}: no finite {NAMES.get(metric, metric)} of {names}.")
+                left_out.append(f"{board.title}: no finite {metric_name(metric)} of {names}.")
             measured = with_rows(board, [label for label in board.methods() if label not in lacking])
             found += [_main_list(ranked_board(inputs, measured, metric))] if measured.runs else []
         except DataError as error:  # its tables are gone, or are not of the same hidden rules
@@ -289,12 +308,14 @@ def _main_list(ranking: RankedBoard) -> MainList:
     rows = []
     for each in ranking.table.to_dict("records"):
         numbers = (float(each[name]) for name in (ranking.metric, "low", "high", SPREAD))
-        hits = float(each.get("hr@10", math.nan))
-        rows.append(Row(each["method"], method_of[each["method"]], *numbers, int(each["group"]), hits))
+        names = map(ranking.board.metric, ("hr@10{list}", "ndcg@10{list}"))
+        hits, gain = (float(each.get(name, math.nan)) for name in names)
+        rows.append(Row(each["method"], method_of[each["method"]], *numbers, int(each["group"]), hits, gain))
     return MainList(ranking, tuple(rows))
 
 
 def _size(board: Board) -> str:
-    """The number of homes; empty where it was not recorded."""
-    homes = board.runs[0][1].counts.get("homes")
-    return f", {homes:,} homes" if homes else ""
+    """The number of homes, empty where it was not recorded; and whether the lists of the headline are closed."""
+    run = board.runs[0][1]
+    homes = run.counts.get("homes")
+    return (f", {homes:,} homes" if homes else "") + run.suffix

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
+from reports import boards
 from reports.boards import PAPER_METHODS, SPREAD, TIE_TEST, MainList, Row, main_lists, seeds_of
 from reports.inputs import Inputs
 from reports.outputs import RUN, About, Cell, Drawing, Missing, Table, chosen_outputs, run_files
@@ -83,7 +84,8 @@ def _how(found: Sequence[MainList], runs: Sequence[Result]) -> str:
     lists = "; ".join(f"{each.data}: {seeds_of(each.ranking.board)}" for each in found)
     return (
         f"Made by `{COMMAND}` from {len(runs)} runs, the newest of {newest} ({lists}). {brackets(found)} Sd over "
-        f"seeds: of single runs. Bold: the best; underlined: cannot be told apart from it ({TIE_TEST})."
+        f"seeds: of single runs. {boards.HEADLINE_NOTE} NDCG@10: all hidden rules of a home, mean over homes. Bold: "
+        f"the best; underlined: cannot be told apart from it ({TIE_TEST})."
     )
 
 
@@ -98,11 +100,11 @@ def _chosen(found: Sequence[MainList]) -> set[str]:
 
 
 def _table(found: Sequence[MainList], labels: Collection[str]) -> Table:
-    """A row per label, in the order of the first leaderboard; three columns per leaderboard."""
+    """A row per label, in the order of the first leaderboard; four columns per leaderboard."""
     rows = {row.label: [Cell(row.label)] for each in found for row in each.rows if row.label in labels}
     columns = ["method"]
     for each in found:
-        columns += [f"{each.data}: {each.metric}", SPREAD, "HR@10"]
+        columns += [f"{each.data}: {each.metric}", SPREAD, "HR@10", "NDCG@10"]
         present = {row.label: row for row in each.rows}
         for label, cells in rows.items():
             cells += _cells(present.get(label), leads=label == each.rows[0].label)
@@ -111,9 +113,9 @@ def _table(found: Sequence[MainList], labels: Collection[str]) -> Table:
 
 def _cells(row: Row | None, *, leads: bool) -> tuple[Cell, ...]:
     if row is None:
-        return (Cell(NONE, ""),) * 3
+        return (Cell(NONE, ""),) * 4
     mean = interval_cell(row.value, row.low, row.high, 3, strong=leads, underlined=row.group == 1 and not leads)
-    return mean, number_cell(row.spread, 3), number_cell(row.hits, 3)
+    return mean, number_cell(row.spread, 3), number_cell(row.hits, 3), number_cell(row.gain, 3)
 
 
 def _drawing(inputs: Inputs) -> Drawing:

@@ -1,8 +1,14 @@
-"""Metrics as short functions of arrays of ranks and scores; each docstring says what happens in edge cases.
+"""Metrics as short functions of arrays of places and scores; each docstring says what happens in edge cases.
 
-A rank is 1-based, ties share their average, and it is infinite where the rule could not be found at all. The functions
-on ranks give one gain per hidden rule (lists with one relevant entry each), so that the same numbers can be averaged
-over all rules, over the rules of a home or over a slice.
+The place of a hidden rule is the number of candidates `above` it and the number `tied` with it, itself included; `tied`
+is 0 where the rule has no score or is not in the list, which is a miss. No metric can be raised by tying scores: hit
+rate, recall, NDCG and average precision are expectations over a random order of the tied candidates, in closed form as
+in McSherry and Najork (2008), "Computing information retrieval performance measures efficiently in the presence of tied
+scores", ECIR. Reciprocal ranks take the mean place instead, which is never more than the expectation, since 1 / x is
+convex (Jensen).
+
+The functions on places give one gain per hidden rule, so that the same numbers can be averaged over all rules, over the
+rules of a home or over a slice.
 """
 
 from __future__ import annotations
@@ -10,25 +16,78 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+from scipy.special import digamma
 
+from baselines.method import Scores
 from baselines.scoring import Values
 from datasets.homes import Array, Mask
 
 
-def hits(rank: Values, n: int) -> Values:
-    """Hit rate@N: 1 where rank <= N. A tie that straddles the cut hits as a whole if its average rank does."""
-    return (rank <= n).astype(np.float64)
+def hits(above: Array, tied: Array, n: int) -> Values:
+    """Hit rate@N: the share of the tied places that are among the first N. 0 if the rule was not found."""
+    return np.where(tied > 0, np.clip((n - above) / np.maximum(tied, 1), 0.0, 1.0), 0.0)
 
 
-def reciprocal_rank(rank: Values, n: float = np.inf) -> Values:
-    """MRR@N: 1 / rank. 0 beyond the cut, and 0 if the rule was not found."""
-    return np.where(rank <= n, 1 / rank, 0.0)
+def hit_curve(above: Array, tied: Array, n: int) -> Values:
+    """[n]: the sum of `hits` over all rules at 1 to N. A rule is at each of its tied places with 1 / tied."""
+    found = tied > 0
+    share, above, tied = 1 / tied[found], above[found], tied[found]
+    begin, end = (np.bincount(np.minimum(at, n), share, minlength=n + 1) for at in (above, above + tied))
+    return np.cumsum(np.cumsum(begin - end)[:n])
 
 
-def discounted_gain(rank: Values, n: int) -> Values:
-    """NDCG@N with one relevant entry, whose ideal is 1: 1 / log2(1 + rank). 0 beyond the cut or if not found."""
-    return np.where(rank <= n, 1 / np.log2(1 + rank), 0.0)
+def reciprocal_rank(above: Array, tied: Array, n: float = np.inf) -> Values:
+    """MRR@N: 1 / the mean of the tied places up to N, times their share of the tied places.
+
+    Without a cut that is 1 / (above + (tied + 1) / 2). 0 beyond the cut, and 0 if the rule was not found.
+    """
+    last = np.minimum(above + tied, n)
+    inside = np.maximum(last - above, 0.0)
+    return np.where(inside > 0, inside / np.maximum(tied, 1) * 2 / (above + 1 + last), 0.0)
+
+
+def discounted_gain(above: Array, tied: Array, n: int) -> Values:
+    """The gain of DCG@N: the mean of 1 / log2(1 + place) over the tied places. 0 beyond the cut or if not found."""
+    total = ideal_gain(np.arange(n + 1), n)
+    return (total[np.minimum(above + tied, n)] - total[np.minimum(above, n)]) / np.maximum(tied, 1)
+
+
+def ideal_gain(hidden: Array, n: int) -> Values:
+    """DCG@N of a list with all of so many hidden rules at its head."""
+    total = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, n + 2)))])
+    return np.asarray(total[np.minimum(hidden, n)])
+
+
+def precision(above: Array, tied: Array, others_above: Array, others_tied: Array) -> Values:
+    """Precision at the place of the rule, whose mean over a home's hidden rules is average precision. 0 if not found.
+
+    `others_above` and `others_tied` are the other hidden rules among `above` and `tied`. At the j-th of the tied places
+    the rule has (j - 1) others_tied / (tied - 1) of them before it: the mean over j of
+    (1 + others_above + (j - 1) others_tied / (tied - 1)) / (above + j).
+    """
+    inverse = digamma(above + tied + 1) - digamma(above + 1)  # sum of 1 / (above + j)
+    before = tied - (above + 1) * inverse  # sum of (j - 1) / (above + j)
+    total = (1 + others_above) * inverse + others_tied / np.maximum(tied - 1, 1) * before
+    return np.asarray(total / np.maximum(tied, 1))
+
+
+def first_hit(above: Array, tied: Array, others_above: Array, others_tied: Array) -> Values:
+    """Reciprocal rank of a home's first hidden rule, shared by the rules that are tied in it. 0 if none was found.
+
+    The first of r among `tied` candidates in random order has the mean place (tied + 1) / (r + 1).
+    """
+    together = others_tied + 1
+    place = above + (tied + 1) / (together + 1)
+    return np.where((tied > 0) & (others_above == 0), 1 / (together * place), 0.0)
+
+
+def standing(score: Values | Scores, group: Array) -> tuple[Array, Array]:
+    """How many of its group are above each score, and how many others are tied with it."""
+    grouped = pd.Series(-score).groupby(group)
+    first, last = (grouped.rank(method=which).to_numpy(np.int64) for which in ("min", "max"))
+    return first - 1, last - first
 
 
 def cross_entropy(logit: Values, positive: Mask) -> Values:
@@ -46,7 +105,7 @@ def auc(score: Values, positive: Mask, group: Array, n_groups: int) -> Values:
     positives = np.bincount(group[positive], minlength=n_groups)
     cases = positives * np.bincount(group[~positive], minlength=n_groups)
     above = rank_sum - positives * (positives + 1) / 2
-    return _ratio(above, cases)
+    return ratio(above, cases)
 
 
 def average_rank(score: Values, group: Array) -> Values:
@@ -64,12 +123,12 @@ def mean(values: Values) -> float:
 def mean_by(values: Values, group: Array, n_groups: int) -> Values:
     """The mean of each group; NaN for an empty one."""
     total = np.bincount(group, values, minlength=n_groups).astype(np.float64)
-    count = np.bincount(group, minlength=n_groups)
-    return _ratio(total, count)
+    return ratio(total, np.bincount(group, minlength=n_groups))
 
 
-def _ratio(above: Values, below: Array) -> Values:
-    return np.asarray(np.divide(above, below, out=np.full(len(below), np.nan), where=below > 0))
+def ratio(above: Values, below: npt.ArrayLike) -> Values:
+    """NaN where there is nothing to divide by."""
+    return np.asarray(np.divide(above, below, out=np.full(np.shape(above), np.nan), where=np.greater(below, 0)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,8 +137,8 @@ class Evaluation:
 
     `homes` has a column `n_hidden` and, for the main metrics, a column with the mean over the home's hidden rules
     under the name that the summary gives it, so that homes can be drawn again (bootstrap) or paired between methods:
-    the summary's number is the mean of the column, NaN left out, weighted by `n_hidden`. `loss`,
-    `auc` and `auc_feasible` are plain means over homes.
+    the summary's number is the mean of the column, NaN left out, weighted by `n_hidden`, or by `n_hidden, closed` for
+    the closed lists. Those of `benchmarks.results.compare.OVER_HOMES` are plain means over homes.
     """
 
     protocol: str

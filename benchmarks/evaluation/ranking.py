@@ -1,15 +1,24 @@
-"""Protocol `ranking`: the rank of every hidden rule among all rules that its home could add.
+"""Protocol `ranking`: the place of every hidden rule among all rules that its home could add.
 
-Candidates are every ordered device pair x every relation minus the rules known at the time; the filtered list keeps
-those whose (type, relation, type) is valid. Other hidden rules of the home stay candidates: at the time of the
-prediction nobody knows which of them comes next. With g candidates above the hidden rule and e tied with it (itself
-included), its rank is g + (e + 1) / 2. A candidate without a score (NaN) is below all others.
+Candidates are every ordered device pair x every relation minus the rules known at the time. There are three lists:
 
-Gains are averaged over hidden rules; `mrr_home` and `hr@10_home` average over homes instead. A plain name is with the
-valid filter, "<name>, all" without it. A rule whose triple was never seen in training cannot be found under the filter
-and counts as a miss there (`unseen` is their number); so does one without a score (`unanswered`). Hidden rules decide
-nothing about the candidates: a device may act on itself only if a known rule has such a pair, and a hidden rule that is
-no candidate, also as its relation is too rare in training (`datasets.splits`), is a miss everywhere (`not_candidates`).
+- "": the candidates whose (type, relation, type) is valid, i.e. was seen in training;
+- "all": all candidates, without the valid filter;
+- "closed": the valid candidates between devices that have a known rule, and only the hidden rules between such devices.
+  A device without a known rule, an orphan, is a hint where homes list only devices that are used by rules: one of
+  these is hidden. No method can gain by it here.
+
+Gains are averaged over hidden rules; `mrr_home` and `hr@10_home` average over homes instead. These are filtered: the
+home's other hidden rules are left out of the list (Bordes et al. 2013, "Translating embeddings for modeling
+multi-relational data", NeurIPS), so that a perfect order has 1. With ", raw" they stay in it. `mrr_first`, `recall@10`,
+`ndcg@10` and `map` are per home, with all of its hidden rules as the relevant ones of a raw list, and averaged over
+homes. "<name>, <list>" is of that list. A rule whose triple was never seen in training cannot be found under the valid
+filter and counts as a miss there (`unseen` is their number); so does one without a score (`unanswered`). A candidate
+without a score (NaN) is below all others.
+
+Hidden rules decide nothing about the candidates: a device may act on itself only if a known rule has such a pair, and a
+hidden rule that is no candidate, also as its relation is too rare in training (`datasets.splits`), is a miss everywhere
+(`not_candidates`).
 """
 
 from __future__ import annotations
@@ -17,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,38 +34,75 @@ import pandas as pd
 
 from baselines.method import Fitted, Scores
 from baselines.scoring import Values, allows_self_pairs, hidden_part, pairs_at_once, restrict_homes, score
-from benchmarks.evaluation.metrics import Evaluation, discounted_gain, hits, mean, mean_by, reciprocal_rank
+from benchmarks.evaluation.metrics import (
+    Evaluation,
+    discounted_gain,
+    first_hit,
+    hit_curve,
+    hits,
+    ideal_gain,
+    mean,
+    precision,
+    ratio,
+    reciprocal_rank,
+    standing,
+)
 from datasets.candidates import Pairs
 from datasets.homes import Array, Homes, Mask, Rules
 from datasets.splits import Hidden, Split
 from datasets.valid import ValidRules
 
+LISTS = ("", ", all", ", closed")  # what their metrics end with
 WHOLE = 128  # chunks: a larger home is scored in pieces, and twice
 MANY = 8  # hidden rules of a home scored alone from which sorting its candidates beats comparing with each rule
 LONGEST = 50  # end of the hit-rate curve
 HITS = (1, 3, 5, 10, 20, 50)  # points of the curve that homes and slices have as well
 SIZES = ((1, 2), (3, 5), (6, 10), (11, 20), (21, None))  # devices of a home, both ends included
+Bits: TypeAlias = npt.NDArray[np.uint8]
+
+
+class Places(NamedTuple):
+    """Where hidden rules stand in one kind of list, see `metrics`."""
+
+    above: Array  # [n_hidden]
+    tied: Array  # [n_hidden]
+    others_above: Array  # [n_hidden]  other hidden rules of the home among those above
+    others_tied: Array  # [n_hidden]
+    asked: Mask  # [n_hidden]  whether the list is asked for this rule
+
+    @classmethod
+    def of(cls, above: Array, tied: Array, scores: Scores, home: Array, *, listed: Mask, asked: Mask) -> Places:
+        """From counts among candidates; `listed` are the rules that are in the list, if they have a score."""
+        found = np.flatnonzero(listed & ~np.isnan(scores))
+        places = np.zeros((4, len(scores)), dtype=np.int64)
+        places[:2, found] = above[found], tied[found]
+        places[2:, found] = standing(scores[found], home[found])
+        return cls(*places, asked)
+
+    @property
+    def filtered(self) -> tuple[Array, Array]:
+        """Above and tied without the other hidden rules."""
+        return self.above - self.others_above, self.tied - self.others_tied
 
 
 class Ranks(NamedTuple):
-    """Ranks of hidden rules; infinite where a rule has no score or is not in the list."""
+    """The scores of hidden rules, their places in each list, and how long the lists are."""
 
     score: Scores  # [n_hidden]
-    valid: Values  # [n_hidden]  among valid candidates
-    every: Values  # [n_hidden]  among all candidates
-    n_valid: Array  # [n_homes]  valid candidates of the home
-    n_every: Array  # [n_homes]  all candidates of the home
+    closed: Mask  # [n_hidden]  both devices have a known rule
+    places: dict[str, Places]  # by list
+    lengths: dict[str, Array]  # [n_homes]  by list
 
 
 def rank_hidden(fitted: Fitted, hidden: Hidden, *, valid: ValidRules, self_pairs: bool, chunk: int) -> Ranks:
-    """Ranks with and without the valid filter. Every home has to have a hidden rule; `chunk` changes no number."""
+    """Places in every list. Every home has to have a hidden rule; `chunk` changes no number."""
     homes, rules = hidden.homes, hidden.every
     candidates = Candidates.of(fitted, homes, valid=valid, self_pairs=self_pairs)
     pairs = candidates.pairs
     pair = np.where(is_candidate(rules, self_pairs), pairs.number(rules), -1)
     scores = np.full(len(rules), np.nan, dtype=np.float32)
-    twice = np.zeros((2, len(rules)), dtype=np.int64)  # 2 g + e, filtered and unfiltered
-    lengths = np.zeros((2, homes.n_homes), dtype=np.int64)
+    counts = np.zeros((len(LISTS), 2, len(rules)), dtype=np.int64)  # above, and above or tied
+    lengths = np.zeros((len(LISTS), homes.n_homes), dtype=np.int64)
     limit = pairs_at_once(homes, chunk)
     for first, end in pairs.runs(limit):
         here = slice(*np.searchsorted(rules.home, [first, end]))
@@ -68,11 +114,18 @@ def rank_hidden(fitted: Fitted, hidden: Hidden, *, valid: ValidRules, self_pairs
             scores[here][inside] = block.scores[pair[here][inside] - begin, rules.relation[here][inside]]
         for begin, behind in pairwise(cuts):
             block = kept or candidates.block(first, end, begin, behind)
-            twice[:, here] += block.count(rules.home[here] - first, scores[here])
+            counts[..., here] += block.count(rules.home[here] - first, scores[here])
             lengths[:, first:end] += block.lengths
     seen = is_seen(homes, rules, valid)
-    rank = np.where(np.isnan(scores), np.inf, (twice + 1) / 2)
-    return Ranks(scores, np.where(seen, rank[0], np.inf), rank[1], *lengths)
+    closed = candidates.known_device[rules.trigger] & candidates.known_device[rules.action]
+    every = np.ones_like(seen)
+    places = {
+        name: Places.of(above, at_least - above, scores, rules.home, listed=listed, asked=asked)
+        for name, (above, at_least), listed, asked in zip(
+            LISTS, counts, (seen, every, seen & closed), (every, every, closed), strict=True
+        )
+    }
+    return Ranks(scores, closed, places, dict(zip(LISTS, lengths, strict=True)))
 
 
 def is_candidate(rules: Rules, self_pairs: bool) -> Mask:
@@ -92,48 +145,58 @@ class Block:
 
     scores: Scores  # [n_pairs, n_relations]  NaN for known rules and missing scores
     valid: Mask  # [n_pairs, n_relations]
+    closed: Mask  # [n_pairs]
     pairs: Array  # [n_homes]  of each home
-    lengths: Array  # [2, n_homes]  valid and all candidates of each home
+    lengths: Array  # [n_lists, n_homes]  candidates of each home
 
     def count(self, home: Array, threshold: Scores) -> Array:
-        """[2, n_rules]: 2 g + e among valid and among all candidates, for rules sorted by their home in the block."""
+        """[n_lists, 2, n_rules]: candidates above, and above or tied, for rules sorted by their home in the block."""
         if len(self.pairs) == 1 and len(home) > MANY:
-            return np.stack([_by_sorting(cells, threshold) for cells in (self.scores[self.valid], self.scores)])
-        twice = np.zeros((2, len(home)), dtype=np.int64)
+            lists = self.scores[self.valid], self.scores, self.scores[self.closed][self.valid[self.closed]]
+            return np.stack([_by_sorting(cells, threshold) for cells in lists])
+        counts = np.zeros((len(LISTS), 2, len(home)), dtype=np.int64)
         layer = np.arange(len(home)) - np.searchsorted(home, home)  # 0 for the first rule of each home, then 1, ...
-        scores, valid, pairs, homes = self.scores, self.valid, self.pairs, np.arange(len(self.pairs))
+        scores, pairs, homes, closed = self.scores, self.pairs, np.arange(len(self.pairs)), self.closed
+        valid = np.packbits(self.valid, axis=1)
         for number in range(layer.max() + 1):
             chosen = np.flatnonzero(layer == number)
             if len(chosen) < len(homes):  # only the homes that have so many rules
                 stay = np.isin(homes, home[chosen], assume_unique=True)
                 rows = np.repeat(stay, pairs)
-                scores, valid, pairs, homes = scores[rows], valid[rows], pairs[stay], homes[stay]
-            twice[:, chosen] = _by_comparing(scores, valid, pairs, threshold[chosen])
-        return twice
+                scores, valid, closed, pairs, homes = scores[rows], valid[rows], closed[rows], pairs[stay], homes[stay]
+            counts[..., chosen] = _by_comparing(scores, valid, closed, pairs, threshold[chosen])
+        return counts
 
 
-def _by_comparing(scores: Scores, valid: Mask, pairs: Array, threshold: Scores) -> Array:
-    """One rule of each home against the home's candidates."""
+def _by_comparing(scores: Scores, valid: Bits, closed: Mask, pairs: Array, threshold: Scores) -> Array:
+    """One rule of each home against the home's candidates; `valid` has a bit per candidate."""
     least = np.repeat(threshold, pairs)[:, None]
-    points = (scores > least).view(np.uint8)  # 2 above the rule, 1 tied with it, 0 below or NaN
-    points += (scores >= least).view(np.uint8)
-    every = _sum_by_home(points, pairs)
-    points *= valid.view(np.uint8)
-    return np.stack([_sum_by_home(points, pairs), every])
+    counts = []
+    for cells in (scores > least, scores >= least):
+        bits = np.packbits(cells, axis=1)
+        rows = _sum_rows(bits & valid)
+        counts.append(_sum_by_home(np.stack([rows, _sum_rows(bits), rows * closed]), pairs))
+    return np.stack(counts, axis=1)
 
 
-def _sum_by_home(points: npt.NDArray[np.uint8], pairs: Array) -> Array:
-    n_pairs, n_relations = points.shape
-    narrow = np.uint16 if n_relations < 2**15 else np.int64  # a row's sum fits; reduceat casts all of its input
-    rows = np.add.reduceat(points.ravel(), np.arange(n_pairs) * n_relations, dtype=narrow)
-    return np.add.reduceat(rows, np.cumsum(pairs) - pairs, dtype=np.int64)
+def _sum_rows(bits: Bits) -> Array:
+    """[n_pairs]: how many bits are set."""
+    n_pairs, n_bytes = bits.shape
+    return np.add.reduceat(np.bitwise_count(bits).ravel(), np.arange(n_pairs) * n_bytes, dtype=np.int64)
+
+
+def _sum_by_home(values: Array, pairs: Array) -> Array:
+    """[..., n_homes] from [..., n_pairs]; 0 for a home without pairs."""
+    total = np.concatenate([np.zeros_like(values[..., :1]), np.cumsum(values, axis=-1)], axis=-1)
+    end = np.cumsum(pairs)
+    return np.asarray(total[..., end] - total[..., end - pairs])
 
 
 def _by_sorting(cells: Scores, threshold: Scores) -> npt.NDArray[np.intp]:
-    """All rules of one home against its candidates: (n - right) + (n - left) places of n sorted numbers."""
+    """[2, n_rules]: all rules of one home against its candidates, by their places among the sorted numbers."""
     ordered = np.sort(cells, axis=None)
     n = np.searchsorted(ordered, np.float32(np.nan))  # NaN is sorted behind all numbers
-    return 2 * n - np.searchsorted(ordered, threshold, side="right") - np.searchsorted(ordered, threshold)
+    return np.stack([n - np.searchsorted(ordered, threshold, side=side) for side in ("right", "left")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +208,14 @@ class Candidates:
     valid: ValidRules
     known_pair: Array  # [n_known]  sorted
     known_relation: Array  # [n_known]
+    known_device: Mask  # [n_devices]  it has a known rule
 
     @classmethod
     def of(cls, fitted: Fitted, homes: Homes, *, valid: ValidRules, self_pairs: bool) -> Candidates:
         pairs, known = Pairs.of(homes, self_pairs=self_pairs), homes.rules
         number = pairs.number(known)
         order = np.argsort(number)
-        return cls(fitted, pairs, valid, number[order], known.relation[order])
+        return cls(fitted, pairs, valid, number[order], known.relation[order], homes.used_devices)
 
     def block(self, first: int, end: int, begin: int, behind: int) -> Block:
         """Pairs `begin` to before `behind`: all of homes `first` to before `end`, or a piece of a lone home."""
@@ -166,8 +230,10 @@ class Candidates:
         start = np.cumsum(pairs) - pairs
         home = np.searchsorted(start, row, side="right") - 1
         taken = [np.bincount(home[which], minlength=len(pairs)) for which in (valid[row, relation], slice(None))]
-        lengths = np.stack([np.add.reduceat(n_valid, start), pairs * scores.shape[1]]) - taken
-        return Block(scores, valid, pairs, lengths)
+        closed = self.known_device[trigger] & self.known_device[action]
+        of_pair = np.stack([n_valid, np.full_like(n_valid, scores.shape[1]), n_valid * closed])
+        lengths = _sum_by_home(of_pair, pairs) - np.stack([*taken, taken[0]])  # orphans have no known rule
+        return Block(scores, valid, closed, pairs, lengths)
 
     def _valid(self, trigger: Array, action: Array) -> tuple[Mask, Array]:
         """[n_pairs, n_relations]: the rows of the valid-rule tensor for the types of these pairs; their counts."""
@@ -190,34 +256,42 @@ def evaluate_ranking(fitted: Fitted, split: Split, *, part: str, chunk: int) -> 
     ranks = rank_hidden(fitted, hidden, valid=valid, self_pairs=self_pairs, chunk=chunk)
     rules = hidden.every
     seen = is_seen(homes, rules, valid)
-    answered = ~np.isnan(ranks.score)
-    gains = _gains(ranks)
-
+    answered, closed = ~np.isnan(ranks.score), ranks.closed
+    devices, start = np.diff(homes.device_start), np.flatnonzero(np.diff(rules.home, prepend=-1))
     summary = _counts(rules.home, seen, answered)
     summary["not_candidates"] = float(np.count_nonzero(~is_candidate(rules, self_pairs)))
-    for name, rank in (("", ranks.valid), (", all", ranks.every)):
-        summary |= {f"hr@{n}{name}": mean(hits(rank, n)) for n in range(1, LONGEST + 1)}
-    summary |= {name: mean(gain) for name, gain in gains.items()}
-    for name in ("mrr", "hr@10", "mrr, all", "hr@10, all"):
-        metric, comma, every = name.partition(",")
-        summary[f"{metric}_home{comma}{every}"] = mean(mean_by(gains[name], rules.home, homes.n_homes))
-    devices = np.diff(homes.device_start)
-    for name, chosen in _slices(devices[rules.home], seen):
+    summary |= {"hidden, closed": float(closed.sum()), "homes, closed": float(len(np.unique(rules.home[closed])))}
+    slices = dict(_slices(devices[rules.home], seen, closed))
+    for name, chosen in slices.items():
         counts = _counts(rules.home[chosen], seen[chosen], answered[chosen])
-        part_of = counts | {metric: mean(gain[chosen]) for metric, gain in gains.items()}
-        summary |= {f"{name}: {metric}": value for metric, value in part_of.items()}
+        summary |= {f"{name}: {count}": value for count, value in counts.items()}
+    by_home: dict[str, Values] = {}
+    for suffix, places in ranks.places.items():
+        hidden = np.add.reduceat(places.asked, start, dtype=np.int64)
+        gains = _gains(places, suffix)
+        table = np.stack(list(gains.values()))  # [n_metrics, n_hidden]
+        by_home |= dict(zip(gains, ratio(np.add.reduceat(table, start, axis=1), hidden), strict=True))
+        curve = ratio(hit_curve(*places.filtered, LONGEST), hidden.sum())
+        summary |= {f"hr@{n}{suffix}": float(value) for n, value in enumerate(curve, 1)}
+        summary |= dict(zip(gains, ratio(table.sum(axis=1), hidden.sum()).tolist(), strict=True))
+        summary |= {f"{name}_home{suffix}": mean(by_home[f"{name}{suffix}"]) for name in ("mrr", "hr@10")}
+        for name, chosen in slices.items() if "closed" not in suffix else ():
+            means = ratio(table[:, chosen].sum(axis=1), np.count_nonzero(chosen)).tolist()
+            summary |= {f"{name}: {metric}": value for metric, value in zip(gains, means, strict=True)}
+        over_homes = {f"{name}{suffix}": value for name, value in _over_homes(places, start, hidden).items()}
+        by_home |= over_homes
+        summary |= {name: mean(value) for name, value in over_homes.items()}
 
     home_table = pd.DataFrame(
-        {
-            "user": homes.users,
-            "devices": devices,
-            "candidates": ranks.n_valid,
-            "candidates, all": ranks.n_every,
+        {"user": homes.users, "devices": devices}
+        | {f"candidates{suffix}": length for suffix, length in ranks.lengths.items()}
+        | {
             "n_hidden": np.bincount(rules.home),
+            "n_hidden, closed": np.bincount(rules.home[closed], minlength=homes.n_homes),
             "unseen": np.bincount(rules.home, ~seen).astype(np.int64),
             "unanswered": np.bincount(rules.home, ~answered).astype(np.int64),
         }
-        | {name: mean_by(gain, rules.home, homes.n_homes) for name, gain in gains.items()}
+        | by_home
     )
     rule_table = pd.DataFrame(
         {
@@ -227,23 +301,37 @@ def evaluate_ranking(fitted: Fitted, split: Split, *, part: str, chunk: int) -> 
             "relation": rules.relation,
             "devices": devices[rules.home],
             "seen": seen,
+            "closed": closed,
             "score": ranks.score,
-            "rank": ranks.valid,
-            "rank, all": ranks.every,
+        }
+        | {
+            f"{name}{suffix}": getattr(places, name)  # all that any metric of these lists needs
+            for suffix, places in ranks.places.items()
+            for name in ("above", "tied", "others_above", "others_tied")
         }
     )
     return Evaluation("ranking", summary, rule_table, home_table)
 
 
-def _gains(ranks: Ranks) -> dict[str, Values]:
-    """The main metrics of each hidden rule by name."""
-    gains: dict[str, Values] = {}
-    for name, rank in (("", ranks.valid), (", all", ranks.every)):
-        gains |= {f"hr@{n}{name}": hits(rank, n) for n in HITS}
-        gains[f"mrr{name}"] = reciprocal_rank(rank)
-        gains[f"mrr@50{name}"] = reciprocal_rank(rank, 50)
-        gains[f"ndcg@10{name}"] = discounted_gain(rank, 10)
-    return gains
+def _gains(places: Places, suffix: str) -> dict[str, Values]:
+    """The main metrics of each hidden rule by name, filtered and raw; 0 where the list is not asked for it."""
+    above, tied = places.filtered
+    gains = {f"hr@{n}{suffix}": hits(above, tied, n) for n in HITS}
+    gains |= {f"mrr{suffix}": reciprocal_rank(above, tied), f"mrr@50{suffix}": reciprocal_rank(above, tied, 50)}
+    raw, all_above, all_tied = f"{suffix or ','} raw", places.above, places.tied
+    return gains | {f"mrr{raw}": reciprocal_rank(all_above, all_tied), f"hr@10{raw}": hits(all_above, all_tied, 10)}
+
+
+def _over_homes(places: Places, start: Array, hidden: Array) -> dict[str, Values]:
+    """The metrics of each home by name; NaN for a home without a hidden rule that the list is asked for."""
+    above, tied, *others, _ = places
+    gains = {
+        "mrr_first": (first_hit(above, tied, *others), np.minimum(hidden, 1)),
+        "recall@10": (hits(above, tied, 10), hidden),
+        "ndcg@10": (discounted_gain(above, tied, 10), ideal_gain(hidden, 10)),
+        "map": (precision(above, tied, *others), hidden),
+    }
+    return {name: ratio(np.add.reduceat(gain, start), most) for name, (gain, most) in gains.items()}
 
 
 def _counts(home: Array, seen: Mask, answered: Mask) -> dict[str, float]:
@@ -256,10 +344,12 @@ def _counts(home: Array, seen: Mask, answered: Mask) -> dict[str, float]:
     }
 
 
-def _slices(devices: Array, seen: Mask) -> Iterator[tuple[str, Mask]]:
-    """Hidden rules by whether their triple was seen in training, and by the size of their home."""
+def _slices(devices: Array, seen: Mask, closed: Mask) -> Iterator[tuple[str, Mask]]:
+    """Hidden rules by whether their triple was seen in training, by orphans, and by the size of their home."""
     yield "seen", seen
     yield "unseen", ~seen
+    yield "between devices with known rules", closed
+    yield "with an orphan", ~closed
     for least, most in SIZES:
         name = f"devices {least}-{most}" if most else f"devices >{least - 1}"
         yield name, (devices >= least) & (devices <= (most or np.inf))

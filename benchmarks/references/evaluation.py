@@ -10,13 +10,13 @@ from datasets.splits import Split
 from datasets.valid import ValidRules
 
 
-def candidate_by_candidate(fitted: Fitted, made: Split, sample: int) -> list[tuple[float, float]]:
-    """Ranks with and without the valid filter: a list of candidates per home, walked through for each hidden rule."""
+def candidate_by_candidate(fitted: Fitted, made: Split, sample: int) -> list[list[int]]:
+    """Above and tied, with the valid filter and without: lists of candidates, walked through for each hidden rule."""
     homes, hidden = made.test.homes, made.test.rules
     kind, self_pairs = homes.device_type.tolist(), allows_self_pairs(made, "test")
     valid = set(zip(*(column.tolist() for column in made.train.typed()), strict=True))
     start, rule_start = homes.device_start, homes.rule_start
-    ranks = []
+    places = []
     for home in np.unique(hidden.home)[:sample].tolist():
         devices = range(start[home], start[home + 1])
         rules = homes.rules.take(np.arange(rule_start[home], rule_start[home + 1]))
@@ -34,19 +34,19 @@ def candidate_by_candidate(fitted: Fitted, made: Split, sample: int) -> list[tup
             own, both = scores[rule], []
             for some in (allowed, scores.keys()):
                 above = sum(scores[cell] > own for cell in some)
-                level = sum(scores[cell] == own for cell in some)
-                both.append(above + (level + 1) / 2 if rule in some else np.inf)
-            ranks.append((both[0], both[1]))
-    return ranks
+                tied = sum(scores[cell] == own for cell in some)
+                both += [above, tied] if rule in some else [0, 0]
+            places.append(both)
+    return places
 
 
-def home_by_home(fitted: Fitted, made: Split, sample: int) -> list[tuple[float, float]]:
+def home_by_home(fitted: Fitted, made: Split, sample: int) -> list[list[int]]:
     """The same with arrays for the candidates of each home."""
     homes, hidden = made.test.homes, made.test.rules
     kind, self_pairs = homes.device_type, allows_self_pairs(made, "test")
     valid = ValidRules.of(made.train).dense()
     start, rule_start = homes.device_start, homes.rule_start
-    ranks = []
+    places = []
     for home in np.unique(hidden.home)[:sample].tolist():
         devices = np.arange(start[home], start[home + 1])
         trigger, action = (side.ravel() for side in np.meshgrid(devices, devices, indexing="ij"))
@@ -61,7 +61,7 @@ def home_by_home(fitted: Fitted, made: Split, sample: int) -> list[tuple[float, 
         for place in np.flatnonzero(hidden.home == home).tolist():
             cell = row[hidden.trigger[place], hidden.action[place]], hidden.relation[place]
             own = scores[cell]
-            above, level = scores > own, scores == own
-            filtered = (above & allowed).sum() + ((level & allowed).sum() + 1) / 2
-            ranks.append((float(filtered) if allowed[cell] else np.inf, float(above.sum() + (level.sum() + 1) / 2)))
-    return ranks
+            above, tied = scores > own, scores == own
+            valid_places = [int((above & allowed).sum()), int((tied & allowed).sum())] if allowed[cell] else [0, 0]
+            places.append([*valid_places, int(above.sum()), int(tied.sum())])
+    return places

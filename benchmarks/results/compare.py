@@ -36,7 +36,7 @@ Floats = npt.NDArray[np.float64]
 
 ALPHA = 0.05  # significance level
 LOWER_IS_BETTER = frozenset({"loss", "mr", "mr_rt"})
-OVER_HOMES = frozenset({"loss", "auc", "auc_feasible"})  # means over homes; all others are over hidden rules
+OVER_HOMES = frozenset({"loss", "auc", "auc_feasible", "mrr_first", "recall@10", "ndcg@10", "map"})  # means over homes
 COUNTS = frozenset({"hidden", "homes", "unseen", "unanswered", "non_rules", "feasible"})  # neither good nor bad
 LEVEL = 0.95  # of intervals
 
@@ -260,15 +260,18 @@ def refuse_mixed(results: Sequence[Result]) -> None:
 def per_home(result: Result, metric: str) -> pd.DataFrame:
     """User, total and weight of each home: the metric of the run is the sum of totals over the sum of weights.
 
-    Most metrics weight a home by its hidden rules; `loss`, `auc` and "<metric>_home" weight all homes equally.
+    Most metrics weight a home by its hidden rules (of closed lists: those between devices with known rules); those of
+    OVER_HOMES and "<metric>_home" weight all homes equally.
     """
     column, known = base_name(metric), metrics_of(result)
     if column not in known:
         raise unknown(f"metric per home of protocol {result.key.protocol}", metric, known)
-    table = result.homes("user", "n_hidden", column)
-    equal = metric in OVER_HOMES or column != metric
+    name, _, variant = metric.partition(", ")
+    equal = name in OVER_HOMES or column != metric
+    hidden = "n_hidden, closed" if "closed" in variant else "n_hidden"
+    table = result.homes("user", column, *([] if equal else [hidden]))
     value = table[column].to_numpy(dtype=np.float64)
-    weight = np.ones(len(table)) if equal else table["n_hidden"].to_numpy(dtype=np.float64)
+    weight = np.ones(len(table)) if equal else table[hidden].to_numpy(dtype=np.float64)
     there = np.isfinite(value)
     columns = {"user": table["user"][there], "total": (value * weight)[there], "weight": weight[there]}
     return pd.DataFrame(columns)

@@ -31,9 +31,12 @@ from benchmarks.results.status import SIGN, refused_count, status_of
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 
-HEADLINE = {"ranking": "mrr", "paper": "auc"}  # protocol -> what a board is sorted by; preferred protocols first
+HEADLINE = {"ranking": "mrr{list}", "paper": "auc"}  # protocol, preferred ones first -> metric, see `Board.metric`
 COLUMNS = {
-    "ranking": ("mrr", "hr@1", "hr@10", "ndcg@10", "mrr, all", "hr@10, all"),
+    "ranking": (
+        *("mrr{list}", "hr@10{list}", "mrr_first{list}", "recall@10{list}", "ndcg@10{list}", "map{list}", "mrr{raw}"),
+        *("mrr", "mrr, all", "mrr, closed"),
+    ),
     "paper": ("auc", "auc_feasible", "loss", "mr", "mr_rt", "mr_paper", "auc_pooled"),
 }
 
@@ -113,6 +116,16 @@ class Board:
     def methods(self) -> list[str]:
         """The labels, each once."""
         return list(dict.fromkeys(label for label, _ in self.runs))
+
+    def metric(self, name: str) -> str:
+        """A metric by name; {list} stands for the list that the headline is of, {raw} for the same, not filtered."""
+        suffix = self.runs[0][1].suffix
+        return name.format(list=suffix, raw=f"{suffix or ','} raw")
+
+    @property
+    def headline(self) -> str:
+        """The metric that it is sorted by."""
+        return self.metric(HEADLINE[self.protocol])
 
     def has(self, metric: str) -> bool:
         """Whether its methods can be compared by this metric."""
@@ -232,7 +245,8 @@ def ranked(board: Board, metric: str) -> tuple[pd.DataFrame, Pairs]:
         low, high = found.interval()
         row: dict[str, object] = {"method": method, metric: found.value, "low": low, "high": high}
         row["sd over seeds"] = found.spread
-        row |= {name: _mean(r.summary.get(name) for r in runs) for name in COLUMNS[board.protocol] if name != metric}
+        names = dict.fromkeys(map(board.metric, COLUMNS[board.protocol]))
+        row |= {name: _mean(r.summary.get(name) for r in runs) for name in names if name != metric}
         row["unanswered"] = _mean(result.summary.get("unanswered") for result in runs)
         row["hidden"] = _mean(result.summary.get("hidden") for result in runs)
         if board.protocol == "paper":

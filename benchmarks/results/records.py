@@ -96,8 +96,8 @@ def write_record(path: Path, record: DataclassInstance, format: int) -> Path:
     return path
 
 
-def read_record(path: Path, kind: type[R], format: int) -> R:
-    """The record of a file; a ValueError that says why where it cannot be used."""
+def read_record(path: Path, kind: type[R], format: int, why: str = "") -> R:
+    """The record of a file; a ValueError that says why where it cannot be used, or an older one converted."""
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -106,8 +106,9 @@ def read_record(path: Path, kind: type[R], format: int) -> R:
         raise ValueError("it has no format")
     found = content.pop("format")
     if found != format:
-        age = "a newer" if isinstance(found, int) and found > format else "an older"
-        raise ValueError(f"made by {age} version (format {found}, this version reads {format}): run it again")
+        newer = isinstance(found, int) and found > format
+        age, reason = ("a newer", "") if newer else ("an older", f"; {why}" if why else "")
+        raise ValueError(f"made by {age} version (format {found}, this version reads {format}{reason}): run it again")
     record: R = read(kind, content, where=kind.__name__)
     return record
 
@@ -313,7 +314,7 @@ class Study:
     seed: int  # of the choices
     space: dict[str, tuple[object, ...]]  # parameter -> its range
     defaults: dict[str, object]  # all parameters
-    data: tuple[dict[str, object], ...]  # that the settings were tried on: data, options, track, fingerprint
+    data: tuple[dict[str, object], ...]  # that the settings were tried on: data, options, track, fingerprint, metric
     metric: str
     trials: tuple[Trial, ...] = ()  # those without parameters are of the defaults
 

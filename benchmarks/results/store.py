@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -31,7 +31,9 @@ from datasets.common.training_warnings import TrainingWarning
 
 log = logging.getLogger(__name__)
 
-FORMAT = 3  # goes up when older files would be misread, or hold numbers of an evaluation that has changed since
+FORMAT = 4  # goes up when older files would be misread, or hold numbers of an evaluation that has changed since
+NOT_CONVERTED = "older results have average ranks only, which do not say how many candidates were tied or hidden rules"
+MOST_UNUSED = 0.15  # of the devices: with fewer, a device without a known rule hints at a hidden one
 TABLES = ("homes", "rules")
 
 
@@ -99,6 +101,11 @@ class Result:
     digests: dict[str, str] = field(default_factory=dict)  # of the tables, to notice one that is truncated or damaged
     folder: Path | None = None  # where it was read from; null in the file
 
+    @property
+    def suffix(self) -> str:
+        """What the names of its headline metrics end with, see `headline_suffix`."""
+        return headline_suffix(self.counts) if self.key.protocol == "ranking" else ""
+
     def homes(self, *columns: str) -> pd.DataFrame:
         """A row per home with hidden rules; only these columns, if any are named."""
         return self._table("homes", columns)
@@ -122,6 +129,16 @@ class Result:
             return pyarrow.parquet.ParquetFile(path)
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: not a readable Parquet file ({error}); delete it and run it again") from error
+
+
+def headline_suffix(counts: Mapping[str, int]) -> str:
+    """The list of `benchmarks.evaluation.ranking` that the headline is of, by the counts of the data.
+
+    ", closed" where nearly all devices are used by a rule, so that one without a known rule is probably in a hidden
+    one; else "", all valid candidates.
+    """
+    unused = counts.get("devices without rules")
+    return "" if unused is None or unused >= MOST_UNUSED * counts["devices"] else ", closed"
 
 
 def results_folder(given: Path | str | None = None) -> Path:
@@ -255,7 +272,7 @@ class Store:
 
 def _read(path: Path) -> Result:
     """A result file; a ValueError that says why where it cannot be used."""
-    result = replace(read_record(path, Result, FORMAT), folder=path.parent)
+    result = replace(read_record(path, Result, FORMAT, why=NOT_CONVERTED), folder=path.parent)
     name = result.key.hash
     expected = f"{name}.json" if result.status == "done" else f"{name}.failed.json"
     if path.name != expected:

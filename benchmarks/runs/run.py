@@ -27,6 +27,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from baselines.calibration import Calibration, calibrate
 from baselines.method import Fitted
 from baselines.registry import build
@@ -198,7 +200,7 @@ class FittedRun:
         """The record of an evaluation."""
         homes, parts = self.homes, self.parts
         key = self.experiment.keys(homes.fingerprint)[evaluation.protocol]
-        counts = {"homes": homes.n_homes, "devices": homes.n_devices, "rules": homes.n_rules}
+        counts = counts_of(homes)
         if self.experiment.curves:
             counts["validation rules"] = len(parts.validation)
         return replace(
@@ -213,6 +215,17 @@ class FittedRun:
             | {"train rules": parts.train.n_rules, "hidden rules": len(parts.test)}
             | {"relations": len(parts.train.relations), "hidden rules of rare relations": len(parts.test.rare)},
         )
+
+
+def counts_of(homes: Homes) -> dict[str, int]:
+    """What a result says about the size of its data."""
+    unused = int(np.count_nonzero(~homes.used_devices))
+    return {
+        "homes": homes.n_homes,
+        "devices": homes.n_devices,
+        "devices without rules": unused,
+        "rules": homes.n_rules,
+    }
 
 
 def failed(experiment: Experiment, key: Key, error: str, *, threads: int, code: str) -> Result:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from datasets.common.errors import DataError
-from datasets.homes import Array, Homes, Mask, Rules
+from datasets.homes import Array, Homes, Rules
 
 
 def filter_homes(
@@ -46,8 +46,7 @@ def keep_common_relations(homes: Homes, min_count: int) -> Homes:
 
 def keep_used_devices(homes: Homes) -> Homes:
     """Only devices that some rule uses: where a device is an app, one without a rule is not known to be owned."""
-    used: Mask = np.zeros(homes.n_devices, dtype=bool)
-    used[homes.rules.trigger] = used[homes.rules.action] = True
+    used = homes.used_devices
     if used.all():
         return homes
     rules, number = homes.rules, np.cumsum(used) - 1

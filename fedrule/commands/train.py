@@ -20,7 +20,7 @@ if typing.TYPE_CHECKING:
 
 SHOWN = {
     "ranking": {"mrr": "mean reciprocal rank", "hr@1": "hit rate at 1", "hr@5": "hit rate at 5"}
-    | {"hr@10": "hit rate at 10", "ndcg@10": "NDCG at 10"},
+    | {"hr@10": "hit rate at 10", "mrr, closed": "MRR, devices with rules", "ndcg@10": "NDCG at 10, by home"},
     "paper": {"auc": "AUC", "loss": "loss", "mr": "mean rank in its pair", "mr_rt": "the same, known rules removed"},
 }
 

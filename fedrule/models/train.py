@@ -51,7 +51,7 @@ PATIENCE = 10  # rounds without a better validation loss
 RATES = ("server_rate", "learning_rate")  # the first one that a method has sets its step size
 CONTINUED_RATE = 0.1  # times the first training's rate, so that a few new homes do not undo what was learned from many
 METRICS = {
-    "ranking": ("mrr", "hr@1", "hr@5", "hr@10", "ndcg@10", "hidden", "homes"),
+    "ranking": ("mrr", "hr@1", "hr@5", "hr@10", "mrr, closed", "ndcg@10", "hidden", "homes"),
     "paper": ("loss", "auc", "mr", "mr_rt", "hidden"),
 }
 

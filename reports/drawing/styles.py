@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from reports.boards import FEDERATED, OTHER
+from reports.boards import FEDERATED, OTHER, PROBE
 
 Dash: TypeAlias = tuple[float, Sequence[float]]  # offset; points drawn, left out, drawn, ...
 
@@ -71,6 +71,7 @@ FAMILY_STYLES = {
     FEDERATED: LineStyle("#D55E00", NO_LINE, "^", 6),
     "user-item": LineStyle("#0072B2", NO_LINE, "s", 5),
     "floor": LineStyle(FAINT, NO_LINE, "D", 4.5),
+    PROBE: LineStyle(FAINT, NO_LINE, "x", 5),
     OTHER: LineStyle("#CC79A7", NO_LINE, "P", 6),
 }
 

@@ -19,7 +19,6 @@ from reports.drawing.styles import FAINT, FAMILY_STYLES, INK, legend
 from reports.inputs import IFTTT, WYZE, Inputs, RunGroup, group_runs, is_ranking, select_runs
 from reports.outputs import RUN, About, Drawing, Missing, run_files
 
-METRIC = "mrr"
 MAX_PANELS = 4
 MAX_ROWS = 14  # beyond that, methods are shown with their defaults only
 LETTERS = 20  # per line of a label
@@ -128,13 +127,14 @@ def _panel_board(inputs: Inputs, group: RunGroup) -> PanelBoard:
     kept = every if len(every) <= MAX_ROWS else boards.main_rows(board)
     board = boards.with_rows(board, kept)
     families = {label: boards.family_of(boards.runs_of(board, label)[0]) for label in kept}
-    return PanelBoard(boards.ranked_board(inputs, board, METRIC), families, len(every) - len(kept))
+    return PanelBoard(boards.ranked_board(inputs, board, board.headline), families, len(every) - len(kept))
 
 
 def _panel(axes: Axes, *, board: PanelBoard) -> None:
     table = board.ranking.table
-    numbers = table[[METRIC, "low", "high"]].to_numpy(np.float64)
-    seeds = [(run.summary[METRIC], row + BELOW) for row, runs in enumerate(board.by_row) for run in runs]
+    metric = board.ranking.metric
+    numbers = table[[metric, "low", "high"]].to_numpy(np.float64)
+    seeds = [(run.summary[metric], row + BELOW) for row, runs in enumerate(board.by_row) for run in runs]
     finite = np.array([*numbers.ravel(), *(value for value, _ in seeds)])
     finite = finite[np.isfinite(finite)]
     least, most = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
@@ -174,12 +174,12 @@ def _height(labels: Sequence[str]) -> float:
 
 def _caption(ranking: boards.RankedBoard) -> str:
     first, *others = ranking.table.to_dict("records")
-    where = boards.data_name(ranking.board) + _track(ranking.board)
-    text = f"On {where} {first['method']} leads with {first[METRIC]:.4f}"
+    metric, where = ranking.metric, boards.data_name(ranking.board) + _track(ranking.board)
+    text = f"On {where} {first['method']} leads with {first[metric]:.4f}"
     text += f" ({first['low']:.4f} to {first['high']:.4f})"
     if not others:
         return f"{text}; nothing else was run there."
-    text += f", {first[METRIC] - others[0][METRIC]:.4f} ahead of {others[0]['method']}"
+    text += f", {first[metric] - others[0][metric]:.4f} ahead of {others[0]['method']}"
     if ranking.tied:
         return f"{text}; it cannot be told apart from {', '.join(ranking.tied)}."
     return f"{text}, {'a significant difference' if ranking.clear else 'but on one seed only'}."

@@ -23,15 +23,18 @@ from reports.text.formats import seed_count
 LONGEST = 50
 HIT_RATE_AT_40 = 0.91  # of GraphRule on Wyze, section 4.2 of the paper; its other hit rates are in figures only
 FORMULATIONS = ("graphrank", "graphrule", "mf", "gcmc", "ease", "popularity")
-LINE = "Line: mean over seeds; band: smallest to largest seed. Only rules that some training home has (valid filter)."
+LINE = (
+    "Line: mean over seeds; band: smallest to largest seed. Only rules that some training home has (valid filter), and "
+    "where it says closed only devices that have a known rule."
+)
 SIZE = "devices "  # begins the name of a slice of homes
 FILTERED, EVERY = "mrr", "mrr, all"  # with the valid filter, and among all candidates
 WIDTH = 0.6  # of the points of one slice, in slices
 MIN_HIDDEN = 30  # rules, for a caption to name the best method of a slice
 NOTE = (
     "Dot: mean over the hidden rules of all seeds; bar: smallest to largest seed; n: hidden rules of all seeds. By "
-    "home size, candidates are rules that some training home has (valid filter); by seen or unseen, all candidates, "
-    "since the filter leaves out unseen rules."
+    "home size, candidates are rules that some training home has (valid filter), between any devices; by seen or "
+    "unseen, all candidates, since the filter leaves out unseen rules."
 )
 
 
@@ -97,7 +100,7 @@ def _board(role: Role, inputs: Inputs, methods: Sequence[str]) -> tuple[Board, t
 
 
 def _is_measured(run: Result) -> bool:
-    return all(math.isfinite(run.summary.get(f"hr@{n}", math.nan)) for n in range(1, LONGEST + 1))
+    return all(math.isfinite(run.summary.get(f"hr@{n}{run.suffix}", math.nan)) for n in range(1, LONGEST + 1))
 
 
 def _leader(board: Board) -> str:
@@ -132,7 +135,8 @@ def _panel(axes: Axes, *, board: Board, styles: Mapping[str, LineStyle]) -> None
 
 def _curve(board: Board, label: str) -> Floats:
     """[n_seeds, LONGEST]: the hit rate of each seed."""
-    return np.array([[run.summary[f"hr@{n}"] for n in range(1, LONGEST + 1)] for run in runs_of(board, label)])
+    runs = runs_of(board, label)
+    return np.array([[run.summary[f"hr@{n}{run.suffix}"] for n in range(1, LONGEST + 1)] for run in runs])
 
 
 def _mean_at(board: Board, label: str, many: int) -> float:

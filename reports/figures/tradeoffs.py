@@ -51,10 +51,12 @@ class Part:
 
 
 def points(board: Board, metric: str, cost: Callable[[Result], float]) -> list[Point]:
-    """One per row, in the order of the board."""
+    """One per row but for probes, in the order of the board."""
     found = []
     for label in board.methods():
         runs = boards.runs_of(board, label)
+        if boards.family_of(runs[0]) == boards.PROBE:
+            continue
         accuracies, costs = [run.summary.get(metric, math.nan) for run in runs], [cost(run) for run in runs]
         has_cost = any(map(math.isfinite, costs))  # a central method sends nothing, which is fine
         needed = zip(accuracies, costs if has_cost else accuracies, strict=True)
@@ -114,7 +116,7 @@ def time(inputs: Inputs) -> Drawing:
             notes.append(f"{role.title}: no rankings on {' or '.join(role.data)}.")
             continue
         board = boards.with_rows(board, boards.main_rows(board))
-        every = points(board, "mrr", seconds)
+        every = points(board, board.headline, seconds)
         shown = [point for point in every if _can_be_drawn(point)]
         notes += _lost_note(board, "no time or no rank", [point for point in every if point not in shown])
         if shown:
@@ -146,7 +148,7 @@ def bytes_sent(inputs: Inputs) -> Drawing:
         lost = [
             p for p in every if (p.family == boards.FEDERATED and p not in federated) or not math.isfinite(p.accuracy)
         ]
-        notes += _lost_note(board, f"no bytes or no {'rank' if metric == 'mrr' else 'AUC'}", lost)
+        notes += _lost_note(board, f"no bytes or no {'AUC' if metric == 'auc' else 'rank'}", lost)
         if metric == "auc":
             notes.append(
                 f"{boards.short_title(board)}: AUC by the protocol paper, since no federated method was ranked."
@@ -179,12 +181,12 @@ def _drawing(parts: Sequence[Part], note: str, notes: Sequence[str]) -> Drawing:
 
 def _federated_board(role: Role, inputs: Inputs) -> tuple[Board | None, str]:
     """The main rows of the board with the most federated runs, by the first protocol that has any; and its metric."""
-    for protocol, metric in HEADLINE.items():
+    for protocol in HEADLINE:
         if group := select_runs(role, inputs, partial(_is_federated, protocol=protocol)):
             there = {id(run) for run in group.runs}
             # Runs with and without curves are on different boards: they are fitted to different rules.
             board = max(inputs.boards, key=lambda board: sum(id(run) in there for _, run in board.runs))
-            return boards.with_rows(board, boards.main_rows(board)), metric
+            return boards.with_rows(board, boards.main_rows(board)), board.headline
     return None, ""
 
 
@@ -257,7 +259,7 @@ def _vertical(axes: Axes, values: Sequence[float], metric: str) -> None:
     spread = max(values) - min(values) or 0.1 * abs(values[0]) or 1.0
     axes.set_ylim(min(values) - 0.15 * spread, max(values) + 0.15 * spread)
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-    axes.set_ylabel(METRICS[metric])
+    axes.set_ylabel(METRICS[metric.partition(",")[0]])
 
 
 def _label(point: Point) -> Label:
@@ -292,8 +294,8 @@ def _time_caption(shown: Sequence[Point], data: str) -> str:
 def _bytes_caption(federated: Sequence[Point], central: Sequence[Point], data: str, metric: str) -> str:
     """The best federated and the best central method, and the one that sends least."""
     best = max(federated, key=lambda point: (point.accuracy, -point.cost))
-    name = "MRR" if metric == "mrr" else "AUC"
-    text = f"On {data} a client sends {in_bytes(best.cost)} for {name} {best.accuracy:.3f} with {best.label}"
+    what = f"{boards.metric_name(metric)} {best.accuracy:.3f}"
+    text = f"On {data} a client sends {in_bytes(best.cost)} for {what} with {best.label}"
     least = min(federated, key=lambda point: (point.cost, point.label))
     if least is not best:
         text += f", {in_bytes(least.cost)} for {least.accuracy:.3f} with {least.label}"

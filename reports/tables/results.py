@@ -26,9 +26,11 @@ FIRST, LAST = ("data", "method", "group"), ("homes", "hidden rules")
 MAX_IN_CAPTION = 6  # boards
 Columns = Mapping[str, tuple[str, int]]
 
-# Column -> name and digits in a row of `benchmarks.results.leaderboard`.
-RANKING = {"HR@1": ("hr@1", 3), "HR@10": ("hr@10", 3), "NDCG@10": ("ndcg@10", 3)}
-RANKING |= {"MRR, no valid filter": ("mrr, all", 4)}
+# Column -> name in a row of `benchmarks.results.leaderboard`, as `Board.metric` takes it, and digits.
+RANKING = {"HR@10": ("hr@10{list}", 3), "NDCG@10": ("ndcg@10{list}", 3), "recall@10": ("recall@10{list}", 3)}
+RANKING |= {"MAP": ("map{list}", 3), "MRR of the first hit": ("mrr_first{list}", 3), "MRR, raw": ("mrr{raw}", 4)}
+RANKING |= {"MRR, with orphans": ("mrr", 4), "MRR, no valid filter": ("mrr, all", 4)}
+RANKING_NOTE = f"{boards.HEADLINE_NOTE} {boards.METRICS_NOTE}"
 PAPER_PROTOCOL = {"loss": ("loss", 3), "auc_feasible": ("auc_feasible", 3), "MR": ("mr", 2), "MR(RT)": ("mr_rt", 2)}
 PAPER_PROTOCOL |= {"mr_paper": ("mr_paper", 2)}
 COST = ("fit s", "fit MB", "seeds", "unanswered")
@@ -151,7 +153,7 @@ def _mean(runs: Sequence[Result], metric: str) -> float:
 
 def leaderboard(inputs: Inputs, split: str = "holdout") -> Table:
     """Rankings of all candidates with rules hidden by a split, sorted by MRR."""
-    return _leaderboard(inputs, "ranking", "MRR", RANKING, "candidates are rules that some training home has", split)
+    return _leaderboard(inputs, "ranking", "MRR", RANKING, RANKING_NOTE, split)
 
 
 def one_hidden(inputs: Inputs) -> Table:
@@ -167,8 +169,8 @@ def unseen_homes(inputs: Inputs) -> Table:
 def paper_protocol(inputs: Inputs) -> Table:
     """The paper's measures: hidden rules against as many sampled non-rules, sorted by AUC."""
     note = (
-        "most sampled non-rules are triples that no home has, which auc_feasible leaves out; ranks are among the "
-        "relations of one pair of devices, from 1, and mr_paper from 0 like the authors' public code"
+        "Most sampled non-rules are triples that no home has, which auc_feasible leaves out; ranks are among the "
+        "relations of one pair of devices, from 1, and mr_paper from 0 like the authors' public code."
     )
     return _leaderboard(inputs, "paper", "AUC", PAPER_PROTOCOL, note)
 
@@ -185,7 +187,7 @@ def _leaderboard(
     rows = [row for each in lists for row in _rows(each, columns)]
     calibrated = ("calibrated",) if protocol == "paper" else ()
     notes = [
-        f"{headline} [{boards.interval_name([each.board for each in lists])}], mean over seeds; {note}.",
+        f"{headline} [{boards.interval_name([each.board for each in lists])}], mean over seeds. {note}",
         f"{SPREAD[0].upper()}{SPREAD[1:]}: standard deviation of the {headline} of single runs.",
         f"Bold: the best of its list; underlined: cannot be told apart from it ({boards.TIE_TEST}). Unanswered: share "
         "of hidden rules that a method gives no score.",
@@ -211,10 +213,11 @@ def _order(board: Board) -> tuple[int, str]:
 
 
 def board_label(board: Board) -> str:
-    """The data, with track and split where they are not the usual ones."""
-    track = board.runs[0][1].key.track
+    """The data, with track and split where they are not the usual ones, and whether the lists are closed."""
+    run = board.runs[0][1]
+    track = run.key.track
     details = [*([track] if track != "types" else []), *([board.split] if board.split != "holdout" else [])]
-    return ", ".join([board.data + board.mark, *details])
+    return ", ".join([board.data + board.mark, *details]) + run.suffix
 
 
 def _rows(ranking: boards.RankedBoard, columns: Columns) -> list[tuple[Cell, ...]]:
@@ -226,7 +229,7 @@ def _rows(ranking: boards.RankedBoard, columns: Columns) -> list[tuple[Cell, ...
         mean = interval_cell(row[metric], row["low"], row["high"], strong=leads, underlined=tied)
         first = Cell(board_label(board)), Cell(row["method"], strong=leads), count_cell(row["group"])
         last = count_cell(run.counts.get("homes", math.nan)), count_cell(row["hidden"])
-        cells = [number_cell(row[name], digits) for name, digits in columns.values()]
+        cells = [number_cell(row[board.metric(name)], digits) for name, digits in columns.values()]
         cells += [Cell("yes" if row["calibrated"] else "no")] if board.protocol == "paper" else []
         unanswered = number_cell(row["unanswered"] / row["hidden"] if row["hidden"] else math.nan, 3)
         cost = number_cell(row["fit s"], 2), number_cell(row["fit MB"], 0), count_cell(row["seeds"]), unanswered

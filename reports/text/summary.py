@@ -85,7 +85,7 @@ def _share_kept(found: Sequence[MainList]) -> str:
         shares = [
             versus.value_a / versus.value_b
             for each in found
-            if each.ranking.metric == SHARE_OF
+            if each.ranking.metric.partition(",")[0] == SHARE_OF
             if (a := each.first(federated)) and (b := each.first(central)) and (versus := each.against(a, b))
             if versus.value_b and math.isfinite(versus.value_a / versus.value_b)
         ]

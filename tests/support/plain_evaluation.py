@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.metrics import log_loss, roc_auc_score
@@ -14,6 +15,18 @@ from datasets.valid import ValidRules
 from tests.support.strategies import triples
 
 Cell = tuple[int, int, int]  # trigger device, action device, relation
+LISTS = ("", "all", "closed")
+
+
+class Row(NamedTuple):
+    """A hidden rule."""
+
+    home: int
+    size: int
+    seen: bool
+    unanswered: bool
+    closed: bool
+    found: dict[str, list[int]]  # the places it could have in each list that is asked for it
 
 
 class Plain:
@@ -45,47 +58,108 @@ class Plain:
         kind = self.homes.device_type
         return int(kind[cell[0]]), cell[2], int(kind[cell[1]])
 
-    def candidates(self, home: int, *, valid: bool) -> list[Cell]:
+    def candidates(self, home: int, kind: str = "") -> list[Cell]:
+        """Of the list "" (valid), "all" or "closed" (valid, between devices with a known rule)."""
         devices, relations = self.devices(home), range(len(self.homes.relations))
         cells = [(t, a, r) for t in devices for a in devices for r in relations if self.self_pairs or t != a]
-        return [c for c in cells if c not in self.known and (not valid or self.typed(c) in self.seen)]
+        cells = [c for c in cells if c not in self.known and (kind == "all" or self.typed(c) in self.seen)]
+        return [c for c in cells if self.is_closed(c)] if kind == "closed" else cells
 
-    def rank(self, rule: Cell, candidates: list[Cell]) -> float:
-        """1-based, ties averaged; infinite where the rule has no score or is not in the list."""
+    def is_closed(self, cell: Cell) -> bool:
+        used = {device for trigger, action, _ in self.known for device in (trigger, action)}
+        return {cell[0], cell[1]} <= used
+
+    def places(self, rule: Cell, candidates: list[Cell]) -> list[int]:
+        """Every place that the rule could have in a random order of its ties; none where it cannot be found."""
         if rule not in candidates or math.isnan(own := self.score(rule)):
-            return math.inf
+            return []
         others = [self.score(cell) for cell in candidates]
         above, level = sum(other > own for other in others), sum(other == own for other in others)
-        return sum(range(above + 1, above + level + 1)) / level
+        return list(range(above + 1, above + level + 1))
 
     def ranking(self) -> dict[str, float]:
         """The summary of protocol `ranking`."""
-        lists = {
-            (home, valid): self.candidates(home, valid=valid)
-            for home in {rule[0] for rule in self.rules}
-            for valid in (True, False)
-        }
-        rows = []
-        for home, *rule in self.rules:
-            cell = (rule[0], rule[1], rule[2])
-            both = [self.rank(cell, lists[home, valid]) for valid in (True, False)]
-            size = len(self.devices(home))
-            missing = cell not in lists[home, False] or math.isnan(self.score(cell))
-            rows.append((home, size, self.typed(cell) in self.seen, missing, *both))
+        hidden: dict[int, list[Cell]] = {}
+        for home, trigger, action, relation in self.rules:
+            hidden.setdefault(home, []).append((trigger, action, relation))
+        rows: list[Row] = []
+        outside = 0
+        by_home: dict[str, list[float]] = {}
+        for home in sorted(hidden):
+            lists = {kind: self.candidates(home, kind) for kind in LISTS}
+            own = []
+            for rule in hidden[home]:
+                found: dict[str, list[int]] = {}
+                for kind, cells in lists.items():
+                    if kind == "closed" and not self.is_closed(rule):
+                        continue
+                    found[suffix(kind, raw=True)] = self.places(rule, cells)
+                    without = [cell for cell in cells if cell == rule or cell not in hidden[home]]
+                    found[suffix(kind)] = self.places(rule, without)
+                seen, closed = self.typed(rule) in self.seen, self.is_closed(rule)
+                missing = rule not in lists["all"] or math.isnan(self.score(rule))
+                outside += rule not in lists["all"]
+                own.append(Row(home, len(self.devices(home)), seen, missing, closed, found))
+            rows += own
+            for kind, cells in lists.items():
+                end = suffix(kind)
+                asked = [rule for rule in hidden[home] if kind != "closed" or self.is_closed(rule)]
+                if asked:
+                    values = self.over_home(asked, cells)
+                    gains = gains_of([row.found[end] for row in own if end in row.found], end, (10,))
+                    values |= {"mrr_home": gains[f"mrr{end}"], "hr@10_home": gains[f"hr@10{end}"]}
+                else:
+                    values = dict.fromkeys(("mrr_first", "recall@10", "ndcg@10", "map", "mrr_home", "hr@10_home"))
+                for name, value in values.items():
+                    by_home.setdefault(f"{name}{end}", []).extend([] if value is None else [value])
 
-        summary = summarised(rows, range(1, 51))
-        summary["not_candidates"] = sum((t, a, r) not in lists[home, False] for home, t, a, r in self.rules)
-        for suffix, column in (("", 4), (", all", 5)):
-            by_home = [[row[column] for row in rows if row[0] == home] for home in sorted({row[0] for row in rows})]
-            summary[f"mrr_home{suffix}"] = average([average([1 / rank for rank in ranks]) for ranks in by_home])
-            summary[f"hr@10_home{suffix}"] = average([average([rank <= 10 for rank in ranks]) for ranks in by_home])
-        slices = {"seen": [row for row in rows if row[2]], "unseen": [row for row in rows if not row[2]]}
+        summary = summarised(rows, range(1, 51), tuple(LISTS))
+        closed = [row for row in rows if row.closed]
+        summary |= {"hidden, closed": len(closed), "homes, closed": len({row.home for row in closed})}
+        summary["not_candidates"] = outside
+        summary |= {name: average(values) for name, values in by_home.items()}
+        slices = {"seen": [row for row in rows if row.seen], "unseen": [row for row in rows if not row.seen]}
+        slices["between devices with known rules"] = closed
+        slices["with an orphan"] = [row for row in rows if not row.closed]
         sizes = {"1-2": (1, 2), "3-5": (3, 5), "6-10": (6, 10), "11-20": (11, 20), ">20": (21, 10**9)}
         for name, (least, most) in sizes.items():
-            slices[f"devices {name}"] = [row for row in rows if least <= row[1] <= most]
+            slices[f"devices {name}"] = [row for row in rows if least <= row.size <= most]
         for name, some in slices.items():
-            summary |= {f"{name}: {key}": value for key, value in summarised(some, (1, 3, 5, 10, 20, 50)).items()}
+            found = summarised(some, (1, 3, 5, 10, 20, 50), ("", "all"))
+            summary |= {f"{name}: {key}": value for key, value in found.items()}
         return summary
+
+    def over_home(self, hidden: list[Cell], candidates: list[Cell]) -> dict[str, float]:
+        """The metrics of one home with all of its hidden rules, expected over random orders of ties."""
+        found = [rule for rule in hidden if self.places(rule, candidates)]
+        gain = sum(
+            average([1 / math.log2(1 + k) if k <= 10 else 0 for k in self.places(rule, candidates)]) for rule in found
+        )
+        values = {
+            "mrr_first": 0.0,
+            "ndcg@10": gain / sum(1 / math.log2(1 + k) for k in range(1, min(len(hidden), 10) + 1)),
+        }
+        values["recall@10"] = sum(average([k <= 10 for k in self.places(rule, candidates)]) for rule in found) / len(
+            hidden
+        )
+        precisions = []
+        for rule in found:
+            places, own = self.places(rule, candidates), self.score(rule)
+            above = sum(self.score(other) > own for other in found)
+            level = sum(self.score(other) == own for other in found if other != rule)
+            # Each of the other tied candidates stands before the rule as often as not: j of them at the j-th place.
+            before = [above + level * j / max(len(places) - 1, 1) for j in range(len(places))]
+            precisions.append(average([(1 + b) / k for b, k in zip(before, places, strict=True)]))
+        values["map"] = sum(precisions) / len(hidden)
+        if found:
+            best = max(self.score(rule) for rule in found)
+            tied = [rule for rule in found if self.score(rule) == best]
+            places = self.places(tied[0], candidates)
+            e, r = len(places), len(tied)
+            # The mean of the least of r places among e, by the chance that it is at least j.
+            least = sum(math.comb(e - j + 1, r) for j in range(1, e + 1)) / math.comb(e, r)
+            values["mrr_first"] = 1 / (places[0] - 1 + least)
+        return values
 
     def non_rules(self, seed: int, kind: str = "paper") -> Rules:
         """Drawn by the library, whose own tests say that they are right; which stream is drawn from stands here."""
@@ -159,21 +233,37 @@ class Plain:
         return sum(range(above + 1, above + level + 1)) / level
 
 
-def summarised(rows: list[tuple[float, ...]], cuts: range | tuple[int, ...]) -> dict[str, float]:
-    """Counts and means of rows (home, size, seen, unanswered, rank, rank among all)."""
-    found: dict[str, float] = {
-        "hidden": len(rows),
-        "homes": len({row[0] for row in rows}),
-        "unseen": sum(not row[2] for row in rows),
-        "unanswered": sum(row[3] for row in rows),
+def suffix(kind: str, *, raw: bool = False) -> str:
+    words = " ".join([*([kind] if kind else []), *(["raw"] if raw else [])])
+    return f", {words}" if words else ""
+
+
+def gains_of(rules: list[list[int]], end: str, cuts: range | tuple[int, ...]) -> dict[str, float]:
+    """Means over rules, given the places that each could have."""
+    found = {
+        f"hr@{n}{end}": average([average([k <= n for k in places]) if places else 0 for places in rules]) for n in cuts
     }
-    for suffix, column in (("", 4), (", all", 5)):
-        ranks = [row[column] for row in rows]
-        found |= {f"hr@{n}{suffix}": average([rank <= n for rank in ranks]) for n in cuts}
-        found[f"mrr{suffix}"] = average([1 / rank for rank in ranks])
-        found[f"mrr@50{suffix}"] = average([1 / rank if rank <= 50 else 0 for rank in ranks])
-        found[f"ndcg@10{suffix}"] = average([1 / math.log2(1 + rank) if rank <= 10 else 0 for rank in ranks])
-    return found
+    found[f"mrr{end}"] = average([1 / average(places) if places else 0 for places in rules])
+    cut = [(places, [k for k in places if k <= 50]) for places in rules]
+    within = [len(inside) / len(places) / average(inside) if inside else 0 for places, inside in cut]
+    return found | {f"mrr@50{end}": average(within)}
+
+
+def summarised(rows: list[Row], cuts: range | tuple[int, ...], lists: tuple[str, ...]) -> dict[str, float]:
+    """Counts and means of rows."""
+    summary: dict[str, float] = {
+        "hidden": len(rows),
+        "homes": len({row.home for row in rows}),
+        "unseen": sum(not row.seen for row in rows),
+        "unanswered": sum(row.unanswered for row in rows),
+    }
+    for kind in lists:
+        end = suffix(kind)
+        summary |= gains_of([row.found[end] for row in rows if end in row.found], end, cuts)
+        end = suffix(kind, raw=True)
+        gains = gains_of([row.found[end] for row in rows if end in row.found], end, (10,))
+        summary |= {name: value for name, value in gains.items() if "@50" not in name}
+    return summary
 
 
 def average(values: list[float]) -> float:

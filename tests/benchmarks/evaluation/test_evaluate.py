@@ -103,12 +103,13 @@ def test_the_chunk_changes_no_number(case, protocol, whole, many):
 def test_the_summary_is_the_weighted_mean_of_homes(case, protocol):
     fitted, made, part = case
     found = evaluate(fitted, made, protocol, part=part)
-    metrics = [name for name in found.homes.columns if "@" in name or name.startswith(("mr", "loss", "auc"))]
-    assert len(metrics) == (18 if protocol == "ranking" else 5)
+    metrics = [name for name in found.homes.columns if "@" in name or name.startswith(("mr", "map", "loss", "auc"))]
+    assert len(metrics) == (3 * (8 + 2 + 4) if protocol == "ranking" else 5)
     for name in metrics:
         values = found.homes[name].to_numpy()
         there = ~np.isnan(values)
-        weight = np.ones(len(values)) if name in OVER_HOMES else found.homes["n_hidden"].to_numpy()
+        hidden = found.homes["n_hidden, closed" if "closed" in name else "n_hidden"].to_numpy()
+        weight = np.ones(len(values)) if name.partition(",")[0] in OVER_HOMES else hidden
         expected = np.average(values[there], weights=weight[there]) if there.any() else np.nan
         assert found.summary[name] == pytest.approx(expected, nan_ok=True), name
     assert found.homes["n_hidden"].sum() == len(found.rules) == found.summary["hidden"]
@@ -121,8 +122,8 @@ def test_homes_tell_how_long_their_lists_are(case):
     found, plain = evaluate(fitted, made, part=part, chunk=30), Plain(fitted, made, part)
     hidden = sorted({rule[0] for rule in plain.rules})
     assert found.homes["user"].tolist() == plain.homes.users[hidden].tolist()
-    assert found.homes["candidates"].tolist() == [len(plain.candidates(home, valid=True)) for home in hidden]
-    assert found.homes["candidates, all"].tolist() == [len(plain.candidates(home, valid=False)) for home in hidden]
+    for column, kind in (("candidates", ""), ("candidates, all", "all"), ("candidates, closed", "closed")):
+        assert found.homes[column].tolist() == [len(plain.candidates(home, kind)) for home in hidden]
 
 
 @FEWER
@@ -167,8 +168,8 @@ def test_ranks_of_two_homes_by_hand():
     # Home 7 hides the 1.0: below 2.0, level with another 1.0: rank 2.5. Valid are only it and the 2.0: rank 2.
     # Home 8 hides the 0.0: above only NaN, rank 4. Its triple was never trained on: not found under the filter.
     found = evaluate(Fixed(), lamp_and_switch())
-    assert found.rules["rank, all"].tolist() == [2.5, 4.0]
-    assert found.rules["rank"].tolist() == [2.0, np.inf]
+    assert found.rules[["above, all", "tied, all"]].to_numpy().tolist() == [[1, 2], [3, 1]]
+    assert found.rules[["above", "tied"]].to_numpy().tolist() == [[1, 1], [0, 0]]
     assert found.summary["mrr"] == (1 / 2 + 0) / 2
     assert found.summary["mrr, all"] == (1 / 2.5 + 1 / 4) / 2
     assert found.summary["seen: mrr"] == 1 / 2

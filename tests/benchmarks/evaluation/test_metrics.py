@@ -18,10 +18,14 @@ from benchmarks.evaluation.metrics import (
     average_rank,
     cross_entropy,
     discounted_gain,
+    first_hit,
     hits,
+    ideal_gain,
     mean,
     mean_by,
+    precision,
     reciprocal_rank,
+    standing,
 )
 
 # Few distinct values, so that ties are the rule.
@@ -36,44 +40,82 @@ def columns(examples: list[tuple[float, bool, int]]) -> tuple[np.ndarray, np.nda
     return np.array(score), np.array(positive), np.array(group)
 
 
-def ranks_of_the_first(lists: list[list[float]]) -> np.ndarray:
-    """The first entry of each list is the hidden rule; scipy says where it stands."""
-    return np.array([rankdata([-score for score in scores])[0] for scores in lists])
+def places_of_the_first(lists: list[list[float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Above and tied of the first entry of each list, the hidden rule; scipy says where it stands."""
+    least, most = (np.array([rankdata([-s for s in scores], how)[0] for scores in lists]) for how in ("min", "max"))
+    return least.astype(int) - 1, (most - least).astype(int) + 1
 
 
-@given(LISTS, CUTS)
-def test_hit_rate_counts_the_lists_whose_hidden_rule_is_among_the_first_n(lists, n):
-    expected = 0
-    for scores in lists:
-        above = sum(score > scores[0] for score in scores)
-        level = sum(score == scores[0] for score in scores)
-        places = range(above + 1, above + level + 1)
-        expected += sum(places) / len(places) <= n
-    assert hits(ranks_of_the_first(lists), n).sum() == expected
+@given(st.integers(0, 15), st.integers(1, 12), CUTS)
+def test_gains_of_one_rule_are_means_over_its_places(above, tied, n):
+    places = range(above + 1, above + tied + 1)
+    place = np.array([above]), np.array([tied])
+    assert hits(*place, n) == pytest.approx(np.mean([k <= n for k in places]))
+    gain = np.mean([1 / math.log2(1 + k) if k <= n else 0 for k in places])
+    assert discounted_gain(*place, n) == pytest.approx(gain)
+    # A reciprocal rank is that of the mean place, which is at most the mean reciprocal rank.
+    assert reciprocal_rank(*place) == pytest.approx(1 / np.mean(places))
+    expected = np.mean([1 / k if k <= n else 0 for k in places])
+    assert reciprocal_rank(*place, n) <= expected + 1e-12
+    assert reciprocal_rank(*place, n) == pytest.approx(expected) or min(above + tied, n) > above + 1
 
 
 def test_metrics_of_two_hidden_rules_by_hand():
-    # Ranks 1 and 4: hit rate@3 = 1/2, MRR = (1 + 1/4) / 2 = 0.625, MRR@3 = 1/2, NDCG@10 = (1 + 1/log2(5)) / 2.
-    rank = np.array([1.0, 4.0])
-    assert mean(hits(rank, 3)) == 0.5
-    assert mean(reciprocal_rank(rank)) == 0.625
-    assert mean(reciprocal_rank(rank, 3)) == 0.5
-    assert mean(discounted_gain(rank, 10)) == pytest.approx((1 + 1 / math.log2(5)) / 2)
+    # Ranks 1 and 4: hit rate@3 = 1/2, MRR = (1 + 1/4) / 2 = 0.625, MRR@3 = 1/2, DCG@10 = 1 + 1/log2(5).
+    place = np.array([0, 3]), np.array([1, 1])
+    assert mean(hits(*place, 3)) == 0.5
+    assert mean(reciprocal_rank(*place)) == 0.625
+    assert mean(reciprocal_rank(*place, 3)) == 0.5
+    assert discounted_gain(*place, 10).sum() == pytest.approx(1 + 1 / math.log2(5))
+    # In one home: precision 1/1 and 2/4, first hit at once.
+    others = np.array([0, 1]), np.array([0, 0])
+    assert precision(*place, *others).tolist() == pytest.approx([1, 0.5])
+    assert first_hit(*place, *others).tolist() == [1, 0]
+    # Tied with each other and two more behind one candidate: places 2 to 5, the first of two at 1 + 5/3 on average.
+    block = np.array([1, 1]), np.array([4, 4]), np.array([0, 0]), np.array([1, 1])
+    assert first_hit(*block).sum() == pytest.approx(1 / (1 + 5 / 3))
+
+
+def test_nineteen_tied_candidates_at_the_head_are_ten_nineteenths_of_a_hit():
+    # Their mean place is 10, which must not count as a whole hit at 10.
+    place = np.array([0]), np.array([19])
+    assert hits(*place, 10) == pytest.approx(10 / 19)
+    # Of the cut at 10, the places 1 to 10 with mean 5.5.
+    assert reciprocal_rank(*place, 10) == pytest.approx(10 / 19 / 5.5)
 
 
 def test_a_rule_that_was_not_found_gains_nothing():
-    nowhere = np.array([np.inf])
-    assert hits(nowhere, 50) == reciprocal_rank(nowhere) == discounted_gain(nowhere, 10) == 0
+    nowhere = np.array([0]), np.array([0])
+    assert hits(*nowhere, 50) == reciprocal_rank(*nowhere) == discounted_gain(*nowhere, 10) == 0
+    assert precision(*nowhere, np.array([0]), np.array([0])) == first_hit(*nowhere, np.array([0]), np.array([0])) == 0
 
 
 @given(st.lists(st.permutations(range(9)), min_size=1, max_size=6))
 def test_reciprocal_rank_and_gain_agree_with_scikit_learn_where_nothing_ties(lists):
     relevant = np.zeros((len(lists), 9), dtype=int)
     relevant[:, 0] = 1
-    rank = ranks_of_the_first(lists)
-    assert mean(reciprocal_rank(rank)) == pytest.approx(label_ranking_average_precision_score(relevant, lists))
+    place = places_of_the_first(lists)
+    assert mean(reciprocal_rank(*place)) == pytest.approx(label_ranking_average_precision_score(relevant, lists))
     for n in (1, 5, 10):
-        assert mean(discounted_gain(rank, n)) == pytest.approx(ndcg_score(relevant, lists, k=n))
+        assert mean(discounted_gain(*place, n)) == pytest.approx(ndcg_score(relevant, lists, k=n))
+
+
+@given(st.lists(SCORE, min_size=2, max_size=12), st.integers(1, 5), CUTS)
+def test_discounted_gain_of_several_rules_is_scikit_learns_also_with_ties(scores, hidden, n):
+    # scikit-learn averages the gain of tied scores as well.
+    relevant = [[int(number < hidden) for number in range(len(scores))]]
+    lists = [[scores[number], *scores[:number], *scores[number + 1 :]] for number in range(min(hidden, len(scores)))]
+    found = discounted_gain(*places_of_the_first(lists), n).sum() / ideal_gain(np.array([len(lists)]), n)
+    assert found == pytest.approx(ndcg_score(relevant, [scores], k=n))
+
+
+@given(EXAMPLES)
+def test_standing_counts_the_scores_of_the_group_that_are_above_and_tied(examples):
+    score, _, group = columns(examples)
+    above, others = standing(score, group)
+    for own, mine, higher, equal in zip(score, group, above, others, strict=True):
+        assert higher == sum((score > own) & (group == mine))
+        assert equal == sum((score == own) & (group == mine)) - 1
 
 
 @given(EXAMPLES)

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import benchmarks.results
 from benchmarks.results.records import as_json
 from benchmarks.results.store import (
+    NOT_CONVERTED,
     Key,
     Overrides,
     Result,
@@ -142,7 +143,7 @@ def test_a_setting_that_json_cannot_hold_is_named():
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b'{"format": 3, "key": {"meth', b"[]", b'{"format": 99}', b"\xff\xfe", b"null"]
+    "content", [b"", b'{"format": 4, "key": {"meth', b"[]", b'{"format": 99}', b"\xff\xfe", b"null"]
 )
 def test_a_half_written_or_foreign_file_is_named_and_left_alone(store, caplog, content):
     store.save(RESULT, HOMES, RULES)
@@ -308,12 +309,12 @@ def test_a_claim_ends_with_the_process_that_held_it(store):
         assert ours
 
 
-@pytest.mark.parametrize(("format", "age"), [(2, "an older"), (4, "a newer")])
-def test_files_of_another_version_are_refused_in_a_sentence(store, format, age):
+@pytest.mark.parametrize(("format", "age", "why"), [(3, "an older", f"; {NOT_CONVERTED}"), (5, "a newer", "")])
+def test_files_of_another_version_are_refused_in_a_sentence(store, format, age, why):
     store.save(RESULT, HOMES, RULES)
     path = store.folder / f"{KEY.hash}.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": format}))
-    reason = f"made by {age} version (format {format}, this version reads 3): run it again"
+    reason = f"made by {age} version (format {format}, this version reads 4{why}): run it again"
     assert load_runs(store.folder).unreadable == ((path.name, reason),)
 
 
