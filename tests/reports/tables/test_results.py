@@ -18,7 +18,8 @@ from tests.support.seen import column, texts
 # Means over 40 homes: 0.5; (20 x 0 + 20 x 0.9) / 40 = 0.45; 0.1. The second goes up and down by 0.45 around its mean,
 # 0.07 for the mean of 40 homes, so that 0.05 less than the first is nothing; the third is less in every home.
 STEADY, WILD, POOR = [0.5] * HOMES, [0.0, 0.9] * (HOMES // 2), [0.1] * HOMES
-RANKING = {"hr@1": 0.25, "hr@10": 0.75, "ndcg@10": 0.5, "mrr, all": 0.125, "unanswered": 10.0}
+RANKING = {"hr@10": 0.75, "ndcg@10": 0.5, "recall@10": 0.25, "map": 0.375, "mrr_first": 0.875}
+RANKING |= {"mrr, raw": 0.0625, "mrr, all": 0.125, "unanswered": 10.0}
 
 
 @pytest.fixture
@@ -33,6 +34,25 @@ def paper(folder, method, *, loss=0.2, auc=0.9, mr=3.0, mr_rt=2.0, data="ifttt-f
     """A run by the paper's protocol with the same numbers in every home."""
     by_home = {"loss": [loss] * HOMES, "auc": [auc] * HOMES, "mr": [mr] * HOMES, "mr_rt": [mr_rt] * HOMES}
     return keep(folder, method, by_home, summary={"mr_paper": mr - 1}, protocol="paper", data=data, **key)
+
+
+def test_data_that_lists_only_used_devices_is_ranked_on_closed_lists(tmp_path):
+    # 2 of 20 devices are used by no rule: 10 %, less than MOST_UNUSED. The order of the two lists differs.
+    counts = {"homes": HOMES, "devices": 20, "devices without rules": 2}
+    for method, closed, plain in (("toy-hint", 0.1, 0.5), ("toy-fair", 0.3, 0.4)):
+        by_home = {"mrr, closed": [closed] * HOMES, "mrr": [plain] * HOMES, "n_hidden, closed": [1] * HOMES}
+        keep(tmp_path, method, by_home, summary={"hr@10, closed": closed, "hr@10": plain}, counts=counts)
+    table = leaderboard(Inputs.read(tmp_path))
+    assert [cell.text for cell in column(table, "method")] == ["toy-fair", "toy-hint"]
+    assert [cell.text for cell in column(table, "data")] == ["wyze-synthetic, closed"] * 2
+    assert [cell.text for cell in column(table, "HR@10")] == ["0.300", "0.100"]
+    assert [cell.text for cell in column(table, "MRR, with orphans")] == ["0.4000", "0.5000"]
+    (found,), _ = main_lists(Inputs.read(tmp_path))
+    assert (found.data, found.metric) == ("wyze-synthetic (40 homes, closed)", "MRR")
+    assert [(row.label, row.value, row.hits) for row in found.rows] == [
+        ("toy-fair", pytest.approx(0.3), pytest.approx(0.3)),
+        ("toy-hint", pytest.approx(0.1), pytest.approx(0.1)),
+    ]
 
 
 def test_the_best_is_bold_what_ties_with_it_underlined_and_the_rest_plain(ranked):
@@ -57,9 +77,13 @@ def test_a_row_says_what_was_measured_where_and_at_which_cost(ranked):
         "method": "toy-steady",
         "MRR": "0.5000 [0.5000, 0.5000]",
         "sd over seeds": "0.0000",
-        "HR@1": "0.250",
         "HR@10": "0.750",
         "NDCG@10": "0.500",
+        "recall@10": "0.250",
+        "MAP": "0.375",
+        "MRR of the first hit": "0.875",
+        "MRR, raw": "0.0625",
+        "MRR, with orphans": "0.5000",
         "MRR, no valid filter": "0.1250",
         "fit s": "1.50",
         "fit MB": "100",
