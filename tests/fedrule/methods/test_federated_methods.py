@@ -218,6 +218,36 @@ def test_with_patience_it_goes_back_to_the_round_with_the_best_watched_loss():
     assert last.tobytes() == heard[best][1].tobytes()
 
 
+def diverged(method, homes, *, seed=0, **options):
+    """Whether a fit diverged, and the most homes whose updates were refused in a round."""
+    heard = []
+    model = build(method, **options)
+    model.fit(homes, rng=np.random.default_rng(seed), on_round=lambda done, of, model, values: heard.append(values))
+    return any(values["diverged"] for values in heard), max(values["refused"] for values in heard)
+
+
+# Twenty times the server's rate: the weights, and with them the curvature of a home's loss, grow as far in 12 rounds as
+# in hundreds of rounds of the defaults.
+FAST = {"rounds": 12, "server_rate": 0.6}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_default_rate_of_clients_is_stable_far_beyond_default_training(method):
+    homes = datasets.load("wyze-synthetic", homes=60).merged_types()
+    assert diverged(method, homes, **FAST) == (False, 0)
+    if method in ("fedrule", "fedgate", "scaffold"):  # a memory of overshoots; ten times the rate is too much for it
+        assert diverged(method, homes, **FAST, learning_rate=0.1)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fedrule", "fedgate", "scaffold"])
+def test_defaults_do_not_diverge_where_a_rate_of_a_tenth_does(method):
+    homes = datasets.split(datasets.load("wyze-synthetic", homes=2000).merged_types(), "holdout", seed=0).train
+    assert diverged(method, homes, seed=[0, 2]) == (False, 0)
+    if method == "fedrule":
+        assert diverged(method, homes, seed=[0, 2], learning_rate=0.1)[0]
+
+
 def test_the_servers_rate_falls_along_half_a_cosine():
     # Of 4 rounds: 1, 0.5 + 0.5 cos(pi / 4) = 0.85355, 0.5, 0.14645 of it.
     run = federated.ServerSchedule("fedgnn", 4, 0, rate=2.0, decay=True)
