@@ -307,10 +307,11 @@ def _main_list(ranking: RankedBoard) -> MainList:
     method_of = {label: run.key.method for label, run in ranking.board.runs}
     rows = []
     for each in ranking.table.to_dict("records"):
-        numbers = (float(each[name]) for name in (ranking.metric, "low", "high", SPREAD))
+        label = each["method"]
+        value, low, high, spread = (float(each[name]) for name in (ranking.metric, "low", "high", SPREAD))
         names = map(ranking.board.metric, ("hr@10{list}", "ndcg@10{list}"))
         hits, gain = (float(each.get(name, math.nan)) for name in names)
-        rows.append(Row(each["method"], method_of[each["method"]], *numbers, int(each["group"]), hits, gain))
+        rows.append(Row(label, method_of[label], value, low, high, spread, int(each["group"]), hits, gain))
     return MainList(ranking, tuple(rows))
 
 
