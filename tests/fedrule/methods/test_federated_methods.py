@@ -222,7 +222,7 @@ def diverged(method, homes, *, seed=0, **options):
     """Whether a fit diverged, and the most homes whose updates were refused in a round."""
     heard = []
     model = build(method, **options)
-    model.fit(homes, rng=np.random.default_rng(seed), on_round=lambda done, of, model, values: heard.append(values))
+    model.fit(homes, rng=np.random.default_rng(seed), on_round=lambda *told: heard.append(told[3]))
     return any(values["diverged"] for values in heard), max(values["refused"] for values in heard)
 
 
