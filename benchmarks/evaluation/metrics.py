@@ -51,7 +51,8 @@ def reciprocal_rank(above: Array, tied: Array, n: float = np.inf) -> Values:
 def discounted_gain(above: Array, tied: Array, n: int) -> Values:
     """The gain of DCG@N: the mean of 1 / log2(1 + place) over the tied places. 0 beyond the cut or if not found."""
     total = ideal_gain(np.arange(n + 1), n)
-    return (total[np.minimum(above + tied, n)] - total[np.minimum(above, n)]) / np.maximum(tied, 1)
+    gain = total[np.minimum(above + tied, n)] - total[np.minimum(above, n)]
+    return np.asarray(gain / np.maximum(tied, 1))
 
 
 def ideal_gain(hidden: Array, n: int) -> Values:
@@ -86,7 +87,7 @@ def first_hit(above: Array, tied: Array, others_above: Array, others_tied: Array
 def standing(score: Values | Scores, group: Array) -> tuple[Array, Array]:
     """How many of its group are above each score, and how many others are tied with it."""
     grouped = pd.Series(-score).groupby(group)
-    first, last = (grouped.rank(method=which).to_numpy(np.int64) for which in ("min", "max"))
+    first, last = (np.asarray(grouped.rank(method=which), dtype=np.int64) for which in ("min", "max"))
     return first - 1, last - first
 
 

@@ -74,10 +74,10 @@ class Places(NamedTuple):
     def of(cls, above: Array, tied: Array, scores: Scores, home: Array, *, listed: Mask, asked: Mask) -> Places:
         """From counts among candidates; `listed` are the rules that are in the list, if they have a score."""
         found = np.flatnonzero(listed & ~np.isnan(scores))
-        places = np.zeros((4, len(scores)), dtype=np.int64)
-        places[:2, found] = above[found], tied[found]
-        places[2:, found] = standing(scores[found], home[found])
-        return cls(*places, asked)
+        columns = above[found], tied[found], *standing(scores[found], home[found])
+        places = np.zeros((len(columns), len(scores)), dtype=np.int64)
+        places[:, found] = columns
+        return cls(places[0], places[1], places[2], places[3], asked)
 
     @property
     def filtered(self) -> tuple[Array, Array]:
@@ -130,7 +130,7 @@ def rank_hidden(fitted: Fitted, hidden: Hidden, *, valid: ValidRules, self_pairs
 
 def is_candidate(rules: Rules, self_pairs: bool) -> Mask:
     """[n_rules]: whether its relation is in the vocabulary and its devices are a pair."""
-    return (rules.relation >= 0) & (self_pairs | (rules.trigger != rules.action))
+    return np.asarray((rules.relation >= 0) & (self_pairs | (rules.trigger != rules.action)))
 
 
 def is_seen(homes: Homes, rules: Rules, valid: ValidRules) -> Mask:
@@ -267,18 +267,18 @@ def evaluate_ranking(fitted: Fitted, split: Split, *, part: str, chunk: int) -> 
         summary |= {f"{name}: {count}": value for count, value in counts.items()}
     by_home: dict[str, Values] = {}
     for suffix, places in ranks.places.items():
-        hidden = np.add.reduceat(places.asked, start, dtype=np.int64)
+        n_hidden: Array = np.add.reduceat(places.asked, start, dtype=np.int64)
         gains = _gains(places, suffix)
         table = np.stack(list(gains.values()))  # [n_metrics, n_hidden]
-        by_home |= dict(zip(gains, ratio(np.add.reduceat(table, start, axis=1), hidden), strict=True))
-        curve = ratio(hit_curve(*places.filtered, LONGEST), hidden.sum())
+        by_home |= dict(zip(gains, ratio(np.add.reduceat(table, start, axis=1), n_hidden), strict=True))
+        curve = ratio(hit_curve(*places.filtered, LONGEST), n_hidden.sum())
         summary |= {f"hr@{n}{suffix}": float(value) for n, value in enumerate(curve, 1)}
-        summary |= dict(zip(gains, ratio(table.sum(axis=1), hidden.sum()).tolist(), strict=True))
+        summary |= dict(zip(gains, ratio(table.sum(axis=1), n_hidden.sum()).tolist(), strict=True))
         summary |= {f"{name}_home{suffix}": mean(by_home[f"{name}{suffix}"]) for name in ("mrr", "hr@10")}
         for name, chosen in slices.items() if "closed" not in suffix else ():
             means = ratio(table[:, chosen].sum(axis=1), np.count_nonzero(chosen)).tolist()
             summary |= {f"{name}: {metric}": value for metric, value in zip(gains, means, strict=True)}
-        over_homes = {f"{name}{suffix}": value for name, value in _over_homes(places, start, hidden).items()}
+        over_homes = {f"{name}{suffix}": value for name, value in _over_homes(places, start, n_hidden).items()}
         by_home |= over_homes
         summary |= {name: mean(value) for name, value in over_homes.items()}
 

@@ -120,8 +120,11 @@ class Experiment:
     @property
     def overrides(self) -> Overrides:
         """What differs from the defaults of now; of the parameters without those that follow from others."""
+        given = (
+            _fewest_parameters(get(self.method), self.parameters) if self.parameters else {}
+        )  # other tools have none
         return Overrides(
-            _settings(_fewest_parameters(get(self.method), self.parameters), self.method),
+            _settings(given, self.method),
             _differing(self.source.options, lambda: data_options(self.source.data, {}), self.source.data),
             _differing(self.split_options, lambda: split_options(self.split, {}), self.split),
         )

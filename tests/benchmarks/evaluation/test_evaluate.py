@@ -8,7 +8,7 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from baselines.calibration import Calibration, calibrate
@@ -226,7 +226,7 @@ def test_calibration_is_fitted_on_validation_rules(case):
     assert astuple(calibrate(fitted, made, seed=3)) == pytest.approx(astuple(expected), abs=1e-6)
 
 
-@FEWER
+@settings(FEWER, suppress_health_check=[HealthCheck.filter_too_much])  # many splits have no validation part
 @given(cases())
 def test_log_odds_keep_their_scores_and_learn_what_no_score_means(case):
     fitted, made, _ = case

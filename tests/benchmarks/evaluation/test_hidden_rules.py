@@ -160,7 +160,7 @@ def test_a_hidden_rule_of_a_device_with_itself_is_no_candidate_where_training_ha
     assert not allows_self_pairs(made, "test")
     found = evaluate(ByRelation(), made)
     assert found.summary["not_candidates"] == 1
-    assert np.isinf(found.rules["rank, all"]).tolist() == (found.rules["trigger"] == found.rules["action"]).tolist()
+    assert (found.rules["tied, all"] == 0).tolist() == (found.rules["trigger"] == found.rules["action"]).tolist()
     # Two devices: 2 * 1 ordered pairs with 2 relations, less the rule that is known.
     assert found.homes["candidates, all"].tolist() == [2 * 1 * 2 - 1] * 3
     drawn = score_examples(ByRelation(), made, part="test", seed=0, chunk=100)
