@@ -222,9 +222,13 @@ def tune_method(chosen: argparse.Namespace) -> int:
     study = Study(chosen.method, fixed, tuple(sources), *how, seeds, chosen.sampler_seed)
     tuned = tune(study, chosen.trials, store=Store(results_folder(chosen.results)), quiet=chosen.quiet)
     best, first = tuned.best, tuned.trials[0]
-    defaults = "failed" if first.value is None else f"{first.value:.4f}"
+    defaults = "failed" if first.value is None else f"{first.value:.4f}{SIGN if first.warnings else ''}"
     say(f"{chosen.method}: validation {METRIC} {best.value:.4f}, defaults {defaults}")
     say(f"{len(tuned.trials)} trials in {tuned.path}")
+    if wrong := [trial for trial in tuned.trials if trial.warnings]:
+        settings = ", ".join(f"{name}={value}" for name, value in wrong[0].parameters.items()) or "the defaults"
+        which = f"the first with {settings}: {'; '.join(wrong[0].warnings)}"
+        say(f"{SIGN} trials that went wrong in training and were not chosen: {len(wrong)}, {which}")
     if not best.parameters:
         say("no trial was better than the defaults")
     found = fixed | best.parameters

@@ -9,7 +9,8 @@ A method says in its class attribute SPACE what may be varied:
 
 The first trial is the method's defaults, the others are Optuna's (tree-structured Parzen estimator, seeded). Every
 trial is stored as it ends; the same study called again repeats the choices and takes the stored values, so a resumed
-study gives what an uninterrupted one would have.
+study gives what an uninterrupted one would have. A trial in which training diverged, or in which many clients' updates
+were refused, keeps its value but is never chosen.
 
 A trial never sees the rules that its own split hides for test. The splits of other seeds cut the same homes elsewhere,
 though: the validation rules of one seed are partly test rules of another. So tuning takes seeds of its own (from
@@ -42,6 +43,7 @@ from datasets.common.errors import DataError, install_hint, unknown
 from datasets.common.files import Json
 from datasets.common.options import read
 from datasets.common.progress import progress
+from datasets.common.training_warnings import FAILED
 from datasets.splits import Split, split
 
 if TYPE_CHECKING:
@@ -67,10 +69,12 @@ class StudyResult:
 
     @property
     def best(self) -> Trial:
-        """The first of the best trials."""
-        answered = [trial for trial in self.trials if trial.value is not None]
+        """The first of the best trials, without those whose training went wrong."""
+        answered = [trial for trial in self.trials if trial.trusted]
         if not answered:
-            raise DataError(f"{self.method}: every trial failed, the last with: {self.trials[-1].error}")
+            last = self.trials[-1]
+            why = "; ".join(last.warnings) or last.error
+            raise DataError(f"{self.method}: every trial failed, the last with: {why}")
         return max(answered, key=lambda trial: trial.value or 0.0)
 
 
@@ -155,13 +159,16 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Stu
         write_record(path, replace(record, trials=tuple(kept.values())), STUDY_FORMAT)
         if trial.value is None:
             log.warning("failed: %s %s: %s", study.method, parameters, trial.error.splitlines()[-1])
-        bar.note(f"{study.method}: {METRIC} {max(each.value or 0.0 for each in done):.4f}")
+        for warning in trial.warnings:
+            log.warning("not to be chosen: %s %s: %s", study.method, parameters, warning)
+        best = max((each.value or 0.0 for each in done if each.trusted), default=0.0)
+        bar.note(f"{study.method}: {METRIC} {best:.4f}")
         bar.step()
         return trial
 
     with progress(trials, "trial", quiet=quiet) as bar:
         first, known = measured({}), _defaults(study, space)
-        if first.value is not None and known is not None:
+        if first.trusted and first.value is not None and known is not None:
             chooser.enqueue_trial(known)  # so that Optuna learns from it as well
             trial = chooser.ask()
             for name, entry in space.items():
@@ -169,8 +176,11 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Stu
             chooser.tell(trial, first.value)
         for _ in range(trials - 1):
             trial = chooser.ask()
-            value = measured({name: _choose(trial, name, entry) for name, entry in space.items()}).value
-            chooser.tell(trial, value, state=None if value is not None else optuna.trial.TrialState.FAIL)
+            tried = measured({name: _choose(trial, name, entry) for name, entry in space.items()})
+            if tried.trusted:
+                chooser.tell(trial, tried.value)
+            else:
+                chooser.tell(trial, state=optuna.trial.TrialState.FAIL)
     return StudyResult(study.method, done, path)
 
 
@@ -193,16 +203,19 @@ def _try(study: Study, parameters: Parameters, parts: Mapping[tuple[int, int], S
     """Fit on train and evaluate on validation; test is never touched."""
     begin = time.perf_counter()
     values: list[float] = []
+    warnings: list[str] = []
     error = ""
     try:
         for (s, seed), part in parts.items():
-            fitted, _ = fit(study.experiment(study.sources[s], parameters, seed), part.train)
+            fitted, recorder = fit(study.experiment(study.sources[s], parameters, seed), part.train)
+            where = f"{study.sources[s].data}, seed {seed}"
+            warnings += [f"{where}: {each.text}" for each in recorder.warnings if each.kind in FAILED]
             found = evaluate(fitted, part, "ranking", part="validation", seed=seed)
             values.append(found.summary[metric(study.sources[s])])
     except Exception:  # settings that a method cannot work with are a finding too
         error = traceback.format_exc()
     value = None if error else sum(values) / len(values)
-    return Trial(parameters, value, values, time.perf_counter() - begin, error, commit(), versions())
+    return Trial(parameters, value, values, time.perf_counter() - begin, error, commit(), versions(), warnings)
 
 
 def _choose(trial: OptunaTrial, name: str, entry: Sequence[object]) -> Json:

@@ -6,7 +6,7 @@ Several outputs share a board, which is ranked once: all pairs of its methods ar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
@@ -14,6 +14,7 @@ import pandas as pd
 
 from benchmarks.results.compare import ALPHA, LEVEL, Comparison
 from benchmarks.results.leaderboard import Board, Pairs, interval_scope, ranked
+from benchmarks.results.status import SIGN
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.inputs import ROLES, Inputs, Role, group_runs, is_ranking, select_runs
@@ -173,6 +174,27 @@ def runs_of(board: Board, label: str) -> list[Result]:
     return [run for each, run in board.runs if each == label]
 
 
+def sign_of(board: Board, label: str) -> str:
+    """The sign beside the numbers of a row, where the training of some of its seeds went wrong; else nothing."""
+    return SIGN if board.status(label) else ""
+
+
+def signed(board: Board, label: str) -> str:
+    """The label of a row in a figure."""
+    return f"{label} {sign_of(board, label)}".rstrip()
+
+
+def status_note(shown: Iterable[Board]) -> str:
+    """What the sign means in each row that has it, in one sentence; empty where none has."""
+    found = dict[str, None]()
+    for board in shown:
+        for label in board.methods():
+            unusual = [each for each in (board.runs[0][1].key.track, board.split) if each not in ("types", "holdout")]
+            where = ", ".join([data_name(board), *unusual])
+            found |= {f"{label} on {where}: {status}": None} if (status := board.status(label)) else {}
+    return f"{SIGN} {'; '.join(found)}." if found else ""
+
+
 def data_name(board: Board) -> str:
     """The data set, without its options."""
     return board.runs[0][1].key.data
@@ -224,6 +246,7 @@ class Row:
     group: int  # of methods that are tied
     hits: float  # hit rate at 10; NaN where it was not measured
     gain: float  # NDCG at 10; NaN where it was not measured
+    sign: str = ""  # beside its numbers, where the training of some of its seeds went wrong
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,11 +330,11 @@ def _main_list(ranking: RankedBoard) -> MainList:
     method_of = {label: run.key.method for label, run in ranking.board.runs}
     rows = []
     for each in ranking.table.to_dict("records"):
-        label = each["method"]
+        label, sign = each["method"], sign_of(ranking.board, each["method"])
         value, low, high, spread = (float(each[name]) for name in (ranking.metric, "low", "high", SPREAD))
         names = map(ranking.board.metric, ("hr@10{list}", "ndcg@10{list}"))
         hits, gain = (float(each.get(name, math.nan)) for name in names)
-        rows.append(Row(label, method_of[label], value, low, high, spread, int(each["group"]), hits, gain))
+        rows.append(Row(label, method_of[label], value, low, high, spread, int(each["group"]), hits, gain, sign))
     return MainList(ranking, tuple(rows))
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports import boards
-from reports.boards import PAPER_METHODS, SPREAD, TIE_TEST, MainList, Row, main_lists, seeds_of
+from reports.boards import PAPER_METHODS, SPREAD, TIE_TEST, MainList, Row, main_lists, seeds_of, status_note, with_rows
 from reports.inputs import Inputs
 from reports.outputs import RUN, About, Cell, Drawing, Missing, Table, chosen_outputs, run_files
-from reports.text.formats import NONE, as_markdown, interval_cell, number_cell
+from reports.text.formats import MARKDOWN, NONE, as_markdown, interval_cell, number_cell
 from reports.text.summary import brackets
 
 README = "readme"
@@ -42,7 +42,9 @@ def readme_files(inputs: Inputs, root: Path) -> dict[Path, bytes]:
     drawing = _drawing(inputs)
     runs = [run for each in found for _, run in each.ranking.board.runs]
     block = _block(found, runs, drawing.about.caption)
-    everything = as_markdown(_table(found, {row.label for each in found for row in each.rows}))
+    labels = {row.label for each in found for row in each.rows}
+    status = _status(found, labels)
+    everything = as_markdown(_table(found, labels)) + (f"\n{status}\n" if status else "")
     full = f"# Leaderboard\n\n{_how(found, runs)}\n\n{everything}"
     files = {FIGURE: render(draw(drawing.layout), ".svg"), FULL_TABLE: full.encode()}
     sources = {FIGURE: drawing.about.sources, FULL_TABLE: run_files(runs)}
@@ -76,7 +78,12 @@ def _block(found: Sequence[MainList], runs: Sequence[Result], caption: str) -> s
     alt = " ".join(caption.replace("[", "(").replace("]", ")").split())  # brackets would end it
     picture = f"![{alt}]({FOLDER}/{FIGURE})"
     more = f"All methods: [{FOLDER}/{FULL_TABLE}]({FOLDER}/{FULL_TABLE}). {_how(found, runs)}"
-    return "\n" + "\n\n".join([table, picture, more]) + "\n"
+    return "\n" + "\n\n".join(filter(None, [table, _status(found, _chosen(found)), picture, more])) + "\n"
+
+
+def _status(found: Sequence[MainList], labels: Collection[str]) -> str:
+    """What the sign means in these rows; empty where none has it."""
+    return status_note(with_rows(each.ranking.board, list(labels)) for each in found).translate(MARKDOWN)
 
 
 def _how(found: Sequence[MainList], runs: Sequence[Result]) -> str:
@@ -114,8 +121,10 @@ def _table(found: Sequence[MainList], labels: Collection[str]) -> Table:
 def _cells(row: Row | None, *, leads: bool) -> tuple[Cell, ...]:
     if row is None:
         return (Cell(NONE, ""),) * 4
-    mean = interval_cell(row.value, row.low, row.high, 3, strong=leads, underlined=row.group == 1 and not leads)
-    return mean, number_cell(row.spread, 3), number_cell(row.hits, 3), number_cell(row.gain, 3)
+    style = {"strong": leads, "underlined": row.group == 1 and not leads}
+    mean = interval_cell(row.value, row.low, row.high, 3, **style, sign=row.sign)
+    hits, gain = (number_cell(value, 3, sign=row.sign) for value in (row.hits, row.gain))
+    return mean, number_cell(row.spread, 3), hits, gain
 
 
 def _drawing(inputs: Inputs) -> Drawing:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 SUMMARIES, EXAMPLES, STUDIES = "data", "examples", "tuning"  # folders of the results
 SUMMARY_FORMAT = 2  # goes up when a summary of the same data would look different
-EXAMPLE_FORMAT = 2  # goes up when an example by the same methods would look different
-STUDY_FORMAT = 1  # goes up when a trial with the same parameters would look different
+EXAMPLE_FORMAT = 3  # goes up when an example by the same methods would look different
+STUDY_FORMAT = 2  # goes up when a trial with the same parameters would look different
 LONGEST = 20  # entries of an example's list
 
 R = TypeVar("R")
@@ -253,6 +253,7 @@ class MethodLists:
     calibrated: bool  # probabilities were fitted on validation data, since the scores are not log-odds
     seen: RankedList  # of typed rules that occur in training: the filter of the leaderboard
     every: RankedList  # of all candidates
+    warnings: tuple[str, ...]  # what went wrong in its training
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +301,12 @@ class Trial:
     error: str = ""
     commit: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)  # of fits that diverged or refused many updates
+
+    @property
+    def trusted(self) -> bool:
+        """Whether it may be chosen: it did not fail, and no fit of it went wrong."""
+        return self.value is not None and math.isfinite(self.value) and not self.warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,13 +338,12 @@ class Study:
 
     @property
     def answered(self) -> list[Trial]:
-        """The trials that did not fail, best first; the earlier of equal ones before the later."""
-        there = [trial for trial in self.trials if trial.value is not None and math.isfinite(trial.value)]
-        return sorted(there, key=lambda trial: -(trial.value or 0.0))
+        """The trials that may be chosen, best first; the earlier of equal ones before the later."""
+        return sorted((trial for trial in self.trials if trial.trusted), key=lambda trial: -(trial.value or 0.0))
 
     @property
     def of_defaults(self) -> Trial | None:
-        """The trial of the method's defaults; None where it failed or is not there."""
+        """The trial of the method's defaults; None where it failed, went wrong or is not there."""
         return next((trial for trial in self.answered if not trial.parameters), None)
 
 

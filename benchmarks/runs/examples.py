@@ -151,7 +151,7 @@ def _alone(homes: Homes) -> Mask:
 
 
 def _method_lists(experiment: Experiment, train: Homes, hidden: Hidden) -> MethodLists:
-    fitted, _ = fit(experiment, train)
+    fitted, recorder = fit(experiment, train)
     calibration = Calibration() if has_log_odds(experiment) else _calibration(experiment, train)
     from_items = isinstance(fitted, UserItemModel)
     seen, every = ranked_lists(
@@ -159,7 +159,8 @@ def _method_lists(experiment: Experiment, train: Homes, hidden: Hidden) -> Metho
     )
     parameters: dict[str, object] = {name: as_json(value, name) for name, value in experiment.parameters.items()}
     formulation = "items" if from_items else "graph"
-    return MethodLists(experiment.method, parameters, formulation, calibration.rescales, seen, every)
+    warnings = tuple(each.text for each in recorder.warnings if each.marked)
+    return MethodLists(experiment.method, parameters, formulation, calibration.rescales, seen, every, warnings)
 
 
 def _calibration(experiment: Experiment, homes: Homes) -> Calibration:

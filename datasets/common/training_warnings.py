@@ -4,7 +4,7 @@ A method reports by the `values` of `on_round` (baselines/method.py):
 
 - diverged: 1 in the round in which training diverged; the model is then the last good one.
 - loss: NaN or infinite where training went wrong unnoticed; in a round without clients it is NaN as well.
-- clients, refused, broken: updates that counted, updates that did not since they were NaN or infinite, and simulated
+- clients, refused, corrupted: updates that counted, updates that did not since they were NaN or infinite, and simulated
   faults among the latter.
 - early_stop: 1 in the round after which early stopping ended training.
 
@@ -73,20 +73,20 @@ def _refused(history: Sequence[Mapping[str, float]]) -> list[TrainingWarning]:
     lossy = [row for row in history if row.get("refused")]
     if not lossy:
         return []
-    refused, broken = (int(sum(row.get(name, 0) for row in lossy)) for name in ("refused", "broken"))
+    refused, corrupted = (int(sum(row.get(name, 0) for row in lossy)) for name in ("refused", "corrupted"))
     sent = refused + int(sum(row.get("clients", 0) for row in history))
     text = f"{refused:,} of {sent:,} updates were NaN or infinite and refused"
-    text += f", {broken:,} of them simulated faults" if broken else ""
+    text += f", {corrupted:,} of them simulated faults" if corrupted else ""
     many = [row for row in lossy if _is_many(row)]
     if many:
-        worst = max(many, key=lambda row: row["refused"] - row.get("broken", 0))
-        text += f"; in round {worst['round']:.0f} {worst['refused']:,.0f} of {_sent(worst):,.0f}"
+        worst = max(many, key=lambda row: row["refused"] - row.get("corrupted", 0))
+        text += f", {worst['refused']:,.0f} of {_sent(worst):,.0f} in round {worst['round']:.0f}"
         return [TrainingWarning("refused", int(many[0]["round"]), refused, text)]
     return [TrainingWarning("few refused", int(lossy[0]["round"]), refused, text)]
 
 
 def _is_many(row: Mapping[str, float]) -> bool:
-    lost = row["refused"] - row.get("broken", 0)
+    lost = row["refused"] - row.get("corrupted", 0)
     return lost > 1 and lost > MANY * _sent(row)
 
 

@@ -39,6 +39,7 @@ def _lines(saved: SavedModel) -> Iterator[str]:
     for run in card.trainings:
         homes = f"{run.homes:,} homes of {run.data} ({run.fingerprint})"
         yield f"trained on {homes}, {run.rounds:,} rounds, seed {run.seed}, {run.trained_at}"
+        yield from (f"WARNING: {warning}" for warning in run.warnings)
     if not card.metrics:
         yield "no test metrics"
     for protocol, metrics in card.metrics.items():

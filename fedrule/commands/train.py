@@ -106,6 +106,7 @@ def _summary(card: Card, out: Path) -> str:
     last, others = card.trainings[-1], sum(each.homes for each in card.trainings[:-1])
     before = f" and, before, {others:,} others" if others else ""
     lines = [f"{card.method}: trained on {last.homes:,} homes of {last.data}{before}; kept round {last.rounds}."]
+    lines += [f"WARNING: {warning}." for warning in last.warnings]
     if card.metrics:
         lines.append(f"On {card.metrics['ranking']['hidden']:,.0f} held-out test rules:")
     for protocol, names in SHOWN.items():

@@ -42,6 +42,7 @@ class TrainingRun:
     seed: int
     rounds: int  # that the parameters have seen
     trained_at: str  # in UTC
+    warnings: tuple[str, ...] = ()  # what went wrong: divergence, many refused updates, an unexplained end
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ once. docs/models.md says more.
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +27,7 @@ from baselines.method import Fitted, OnRound, ignore
 from datasets.common.environment import versions
 from datasets.common.errors import DataError
 from datasets.common.random import Stream, generator
+from datasets.common.training_warnings import training_warnings
 from datasets.homes import Homes
 from datasets.splits import Split, split
 from datasets.valid import ValidRules
@@ -121,6 +123,7 @@ def train(
         seed=seed,
         rounds=rounds.kept(fitted, start) if built.patience else rounds.done,
         trained_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        warnings=rounds.warnings(built.rounds),
     )
     return saved_model(
         fitted,
@@ -143,12 +146,26 @@ class _Fit(Protocol):
 
 @dataclass(slots=True)
 class _Rounds:
-    """Callback that counts the rounds and notes the one with the lowest validation loss; kept in checkpoints."""
+    """Callback that keeps what the method reports by round, also in checkpoints."""
 
     on_round: OnRound
-    done: int = 0
-    best: int = 0
-    lowest: float = math.inf
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        """The last round that did not diverge."""
+        return max((int(row["round"]) for row in self.history if not row.get("diverged")), default=0)
+
+    @property
+    def best(self) -> int:
+        """The first round with the lowest validation loss; 0 where there is none."""
+        losses = [(row.get("validation_loss", math.inf), row["round"]) for row in self.history]
+        return int(min((each for each in losses if math.isfinite(each[0])), default=(0.0, 0.0))[1])
+
+    def warnings(self, rounds: int) -> tuple[str, ...]:
+        """What went wrong in so many rounds; early stopping is what training is to do here."""
+        found = training_warnings(self.history, rounds)
+        return tuple(each.text for each in found if each.marked and each.kind != "early stopping")
 
     def kept(self, fitted: GraphModel, start: WarmStart) -> int:
         """The round whose parameters these are; 0 if they are still those of the earlier model."""
@@ -157,18 +174,14 @@ class _Rounds:
         return 0 if unchanged else self.best or self.done
 
     def __call__(self, done: int, of: int, fitted: Fitted, values: Mapping[str, float]) -> None:
-        if not values.get("diverged"):
-            self.done = done
-        if values.get("validation_loss", math.inf) < self.lowest:
-            self.best, self.lowest = done, values["validation_loss"]
+        self.history.append({"round": float(done)} | dict(values))
         self.on_round(done, of, fitted, values)
 
-    def arrays(self) -> dict[str, npt.NDArray[np.float64]]:
-        return {"rounds": np.array([self.done, self.best, self.lowest], dtype=np.float64)}
+    def arrays(self) -> dict[str, npt.NDArray[np.uint8]]:
+        return {"history": np.frombuffer(json.dumps(self.history).encode(), dtype=np.uint8)}
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[np.float64]]) -> None:
-        done, best, self.lowest = arrays["rounds"].tolist()
-        self.done, self.best = int(done), int(best)
+    def restore(self, arrays: Mapping[str, npt.NDArray[np.uint8]]) -> None:
+        self.history = json.loads(arrays["history"].tobytes())
 
 
 def _build(

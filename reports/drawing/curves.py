@@ -1,9 +1,9 @@
 """Curves by round: which runs make up which line, and the panels of loss, AUC and mean rank.
 
 A line is all seeds of a method with its settings, labelled as on the leaderboard: their mean, in a band from the
-smallest to the largest. A run that stopped before its last round is marked with a cross and counts with its last model
-from there on; if it were left out, a method would look better the more of its runs fail. A loss that diverged may leave
-the panel at the top, so that the other lines can still be seen.
+smallest to the largest. A run whose training went wrong, e.g. stopped before its last round, is marked with a cross at
+its end and counts with its last model from there on; if it were left out, a method would look better the more of its
+runs fail. A loss that diverged may leave the panel at the top, so that the other lines can still be seen.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from benchmarks.results.curves import curves_table
 from benchmarks.results.leaderboard import boards
+from benchmarks.results.status import SIGN, sign_of, status_of
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError, unknown
 from reports.drawing.layout import Block, Layout, Panel
@@ -45,7 +46,7 @@ class RunCurves:
     """What was measured of one run, by round."""
 
     measured: pd.DataFrame  # a row per measured round, a column per metric; NaN where it is not finite
-    stopped_early: bool  # before its last round: it diverged, or early stopping ended it
+    wrong: bool  # its training went wrong
 
     def curve(self, metric: str) -> Floats:
         """[n_measured, 2]: round and value; empty where the metric was not measured."""
@@ -62,6 +63,12 @@ class Line:
     label: str
     method: str
     runs: tuple[RunCurves, ...]  # one per seed
+    status: str = ""  # what went wrong in which seeds; empty where nothing did
+
+    @property
+    def signed(self) -> str:
+        """Its label in the legend."""
+        return f"{self.label} {SIGN}" if self.status else self.label
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,9 +100,10 @@ def rows(
     shown = []
     for board in found:
         by_label = {label: [run for name, run in board.runs if name == label] for label in kept}
-        drawn = tuple(Line(label, method_of[label], _curves(each, part)) for label, each in by_label.items() if each)
+        of_line = [(label, runs) for label, runs in by_label.items() if runs]
+        drawn = [Line(label, method_of[label], _curves(runs, part), status_of(runs)) for label, runs in of_line]
         if drawn:
-            shown.append(Row(board.title, drawn))
+            shown.append(Row(board.title, tuple(drawn)))
     return tuple(shown)
 
 
@@ -111,7 +119,16 @@ def curves_layout(shown: Sequence[tuple[str, Row]], *, metrics: Sequence[str] = 
         heading = f"{row.title}: {seed_count(len(line.runs) for line in row.lines)}"
         blocks.append(Block(f"{part.capitalize()}: {heading}" if parts > 1 else heading, tuple(panels)))
     note = _note([row for _, row in shown], metrics)
-    return Layout(tuple(blocks), styles, note, columns=min(len(metrics), 3), left=0.92)
+    signed = {line.label: line.signed for _, row in shown for line in row.lines if line.status}
+    legend = {signed.get(label, label): style for label, style in styles.items()}
+    return Layout(tuple(blocks), legend, note, columns=min(len(metrics), 3), left=0.92)
+
+
+def status_note(shown: Iterable[Row]) -> str:
+    """What the sign means in each line that has it, in one sentence; empty where none has."""
+    lines = [(line, row.title.partition(",")[0]) for row in shown for line in row.lines if line.status]
+    found = dict.fromkeys(f"{line.label} on {data}: {line.status}" for line, data in lines)
+    return f"{SIGN} {'; '.join(found)}." if found else ""
 
 
 def check_name(kind: str, name: str, known: Iterable[str]) -> None:
@@ -141,7 +158,7 @@ def plot_mean(axes: Axes, x: Floats, values: Floats, style: LineStyle, *, marker
 
 
 def draw_cross(axes: Axes, x: float, y: float, colour: str) -> None:
-    """Mark a run that stopped early."""
+    """Mark a run whose training went wrong."""
     axes.plot(x, y, color=colour, marker="x", markersize=7, markeredgewidth=1.8, clip_on=False)
 
 
@@ -166,11 +183,8 @@ def _measured_fits(runs: Sequence[Result], part: str) -> list[Result]:
 
 
 def _curves(seeds: Sequence[Result], part: str) -> tuple[RunCurves, ...]:
-    """One per seed. A method without `rounds` stopped early where another of its seeds has more rounds."""
-    last = [int(run.history[-1]["round"]) for run in seeds]
-    rounds = [run.key.parameters.get("rounds") for run in seeds]
-    planned = [each if isinstance(each, int) else max(last) for each in rounds]
-    return tuple(RunCurves(_measured(run, part), n < due) for run, n, due in zip(seeds, last, planned, strict=True))
+    """One per seed."""
+    return tuple(RunCurves(_measured(run, part), bool(sign_of([run]))) for run in seeds)
 
 
 def _measured(run: Result, part: str) -> pd.DataFrame:
@@ -183,7 +197,7 @@ def _panel(axes: Axes, *, row: Row, styles: Mapping[str, LineStyle], metric: str
     every, finished, ends = [np.empty(0)], [np.empty(0)], []
     for line in row.lines:
         style = styles[line.label]
-        curves = [(curve, run.stopped_early) for run in line.runs if len(curve := run.curve(metric))]
+        curves = [(curve, run.wrong) for run in line.runs if len(curve := run.curve(metric))]
         if not curves:
             continue
         rounds = np.unique(np.concatenate([curve[:, 0] for curve, _ in curves]))
@@ -191,8 +205,8 @@ def _panel(axes: Axes, *, row: Row, styles: Mapping[str, LineStyle], metric: str
         values = np.stack([np.interp(rounds, curve[:, 0], curve[:, 1]) for curve, _ in curves])  # [n_seeds, n_rounds]
         plot_mean(axes, rounds, values, style, marker_every=-(-len(rounds) // MAX_LINES))
         every += [curve[:, 1] for curve, _ in curves]
-        finished += [curve[:, 1] for curve, stopped_early in curves if not stopped_early]
-        ends += [(*curve[-1], style.colour) for curve, stopped_early in curves if stopped_early]
+        finished += [curve[:, 1] for curve, wrong in curves if not wrong]
+        ends += [(*curve[-1], style.colour) for curve, wrong in curves if wrong]
     axes.set_xlabel("round", labelpad=1)
     axes.set_ylabel(f"{part} {METRICS[metric]}", linespacing=1.3)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -217,7 +231,7 @@ def _scale(axes: Axes, metric: str, values: Floats, finished: Floats) -> None:
 def _note(shown: Sequence[Row], metrics: Sequence[str]) -> str:
     lines = [line.runs for row in shown for line in row.lines]
     note = "Line: mean over seeds; band: smallest to largest seed." if max(map(len, lines)) > 1 else "Line: one seed."
-    if any(run.stopped_early for runs in lines for run in runs):
+    if status := status_note(shown):
         beyond = " (on the upper edge: its loss is beyond it)" if "loss" in metrics else ""
-        note += f" Cross: a run that stopped before its last round{beyond}; its last model counts from there on."
+        note += f" Cross: the end of a run that went wrong{beyond}; its last model counts from there on. {status}"
     return note

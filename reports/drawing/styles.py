@@ -42,6 +42,11 @@ class LineStyle:
         """Arguments of `Axes.plot` for a single marker."""
         return {"color": self.colour, "marker": self.marker, "markersize": self.size, "linestyle": "none"}
 
+    @property
+    def hollow_dot(self) -> dict[str, Any]:
+        """The same for a row of which some seed's training went wrong."""
+        return self.dot | {"markerfacecolor": "white", "markeredgewidth": 1.4}
+
 
 def line_styles(lines: Mapping[str, str]) -> dict[str, LineStyle]:
     """The style of each line, given its method, in the order of the legend; no two are the same."""

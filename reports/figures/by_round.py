@@ -11,9 +11,20 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from benchmarks.results.leaderboard import Board, boards
+from benchmarks.results.status import SIGN, sign_of
 from benchmarks.results.store import Result
 from reports.boards import PAPER_METHODS, data_name, heading, sends
-from reports.drawing.curves import LOG_METRICS, MARGIN, METRICS, Row, curves_layout, draw_cross, logarithmic, rows
+from reports.drawing.curves import (
+    LOG_METRICS,
+    MARGIN,
+    METRICS,
+    Row,
+    curves_layout,
+    draw_cross,
+    logarithmic,
+    rows,
+    status_note,
+)
 from reports.drawing.layout import Block, Layout, Panel
 from reports.drawing.styles import FAINT, LineStyle, marker_styles
 from reports.inputs import IFTTT, WYZE, Inputs, Role, RunGroup, finite_or_nan, group_runs, select_runs
@@ -24,6 +35,7 @@ ENCODERS = {"sage": "GraphSAGE", "gcn": "GCN", "gat": "GAT"}
 PARTS = ("train", "test")
 RATE = "learning_rate"  # of the clients
 MAX_TICKS = 6
+WRONG = "diverged, refused many updates, stopped early, or have a loss or ranks that are not finite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +44,7 @@ class End:
 
     rate: float
     values: Mapping[str, float]
-    diverged: bool  # it stopped before its last round, its loss is NaN, or a metric is infinite
+    diverged: bool  # or went wrong otherwise: its training did, its loss is NaN, or a metric is infinite
 
 
 Ends = dict[str, list[End]]  # by method
@@ -87,7 +99,7 @@ def _drawing(group: RunGroup, named: Mapping[str, str], notes: Sequence[str]) ->
 def _caption(train: Row, test: Row) -> str:
     """Where each line ends, and whose loss rises at the end."""
     ends = [
-        f"{line.label} {sum(auc) / len(auc):.3f}"
+        f"{line.label} {sum(auc) / len(auc):.3f}{SIGN if line.status else ''}"
         for line in test.lines
         if (auc := [curve[-1, 1] for run in line.runs if len(curve := run.curve("auc"))])
     ]
@@ -97,7 +109,7 @@ def _caption(train: Row, test: Row) -> str:
     for diverges, why in reasons.items():
         if names := [name for name in _rising(test) if (name in diverging) == diverges]:
             caption += f" The test loss of {', '.join(names)} ends more than a fifth above its lowest point, {why}."
-    return caption.strip()
+    return f"{caption} {status_note([test])}".strip()
 
 
 def _rising(row: Row) -> list[str]:
@@ -171,10 +183,8 @@ def _ends(board: Board) -> Ends:
     ends: Ends = {}
     for _, run in sorted(board.runs, key=lambda each: (each[1].key.method, _rate(each[1]), each[1].key.seed)):
         values = {metric: run.summary.get(metric, math.nan) for metric in METRICS}
-        planned = run.key.parameters.get("rounds")
-        short = isinstance(planned, int) and run.history[-1].get("round", planned) < planned
         broken = ("loss" in run.summary and math.isnan(values["loss"])) or any(map(math.isinf, values.values()))
-        ends.setdefault(run.key.method, []).append(End(_rate(run), values, short or broken))
+        ends.setdefault(run.key.method, []).append(End(_rate(run), values, bool(sign_of([run])) or broken))
     return ends
 
 
@@ -228,7 +238,7 @@ def _rates_caption(data: str, ends: Ends) -> str:
     diverged = {method: sum(end.diverged for end in each) for method, each in ends.items()}
     lost = [f"{count} of {len(ends[method])} runs of {method}" for method, count in diverged.items() if count]
     caption = f"Best and worst test AUC on {data}: {'; '.join(ranges)}." if ranges else f"No AUC on {data}."
-    return f"{caption} {join_names(lost)} stopped early or have no finite loss." if lost else caption
+    return f"{caption} {join_names(lost)} {WRONG}." if lost else caption
 
 
 def _gap_notes(data: str, ends: Ends) -> list[str]:
@@ -251,8 +261,7 @@ def _gap_notes(data: str, ends: Ends) -> list[str]:
 def _note(ends: Sequence[End]) -> str:
     note = "Everything else at the defaults. Line: mean over seeds; band: smallest to largest seed."
     if any(end.diverged for end in ends):
-        cross = "a run that stopped before its last round, or whose loss or ranks are not finite"
-        note += f" Cross: {cross}; its last model counts."
+        note += f" Cross: one of the runs that {WRONG}; its last good model counts."
     if not all(math.isfinite(value) for end in ends for value in end.values.values()):
         note += " A line has a gap where a seed is not finite."
     return note

@@ -25,6 +25,7 @@ LETTERS = 20  # per line of a label
 ROW, LINE, BESIDE = 0.22, 0.13, 0.22  # inches: a row of one line, each further line, the space beside a label
 BELOW = 0.3  # rows from a bar to the dots of its seeds
 GROUPS = f"Number: group of methods that cannot be told apart from the first of the group ({boards.TIE_TEST})."
+HOLLOW = "Hollow, with a dashed bar: see"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,19 +75,21 @@ def _drawing(inputs: Inputs, groups: Sequence[RunGroup]) -> Drawing:
     ]
     titles = [boards.short_title(each.ranking.board) + _track(each.ranking.board) for each in shown]
     panels = [Panel(partial(_panel, board=each), title) for each, title in zip(shown, titles, strict=True)]
-    labels = [_wrapped(label) for each in shown for label in each.ranking.ordered]
+    labels = [_wrapped(boards.signed(each.ranking.board, label)) for each in shown for label in each.ranking.ordered]
     lists = [each.ranking.board for each in shown]
+    status = boards.status_note(lists)
     layout = Layout(
         (Block("", tuple(panels)),),
         legend(family for each in shown for family in each.families.values()),
         f"Marker: mean over seeds; bar: {boards.interval_name(lists)}; dots below it: the seeds. {GROUPS} "
-        f"{'; '.join(f'{board.data}: {boards.seeds_of(board)}' for board in lists)}.",
+        f"{'; '.join(f'{board.data}: {boards.seeds_of(board)}' for board in lists)}."
+        + (f" {HOLLOW} {status}" if status else ""),
         columns=min(len(panels), 2),
         height=max(_height(each.ranking.ordered) for each in shown),
         left=max(0.3, *(inches(line) for label in labels for line in label.split("\n"))) + BESIDE,
     )
     sources = run_files([run for board in lists for _, run in board.runs])
-    caption = " ".join(_caption(each.ranking) for each in shown)
+    caption = " ".join([*(_caption(each.ranking) for each in shown), status]).strip()
     return Drawing(layout, About(caption, sources, RUN, tuple(notes)))
 
 
@@ -150,12 +153,14 @@ def _panel(axes: Axes, *, board: PanelBoard) -> None:
         number = axes.text(0.985, (first + last) / 2, str(group), transform=axes.get_yaxis_transform(), color=INK)
         number.set(fontsize=9, ha="right", va="center")
     for row, (label, (mean, low, high)) in enumerate(zip(table["method"], numbers, strict=True)):
-        style = FAMILY_STYLES[board.families[label]]
-        axes.plot([low, high], [row, row], color=style.colour, linewidth=1.6, solid_capstyle="butt")
-        axes.plot(mean, row, **style.dot)
+        style, wrong = FAMILY_STYLES[board.families[label]], bool(boards.sign_of(board.ranking.board, label))
+        dash = (0, (2, 1.2)) if wrong else "solid"
+        axes.plot([low, high], [row, row], color=style.colour, linewidth=1.6, linestyle=dash, solid_capstyle="butt")
+        axes.plot(mean, row, **(style.hollow_dot if wrong else style.dot))
     if seeds:
         axes.plot(*zip(*seeds, strict=True), color=FAINT, marker="o", markersize=1.6, linestyle="none")
-    axes.set_yticks(range(len(table)), [_wrapped(label) for label in table["method"]])
+    signed = [boards.signed(board.ranking.board, label) for label in table["method"]]
+    axes.set_yticks(range(len(table)), [_wrapped(label) for label in signed])
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_color(FAINT)
@@ -174,12 +179,13 @@ def _height(labels: Sequence[str]) -> float:
 
 def _caption(ranking: boards.RankedBoard) -> str:
     first, *others = ranking.table.to_dict("records")
+    sign = boards.sign_of(ranking.board, first["method"])
     metric, where = ranking.metric, boards.data_name(ranking.board) + _track(ranking.board)
-    text = f"On {where} {first['method']} leads with {first[metric]:.4f}"
+    text = f"On {where} {first['method']} leads with {first[metric]:.4f}{sign}"
     text += f" ({first['low']:.4f} to {first['high']:.4f})"
     if not others:
         return f"{text}; nothing else was run there."
-    text += f", {first[metric] - others[0][metric]:.4f} ahead of {others[0]['method']}"
+    text += f", {first[metric] - others[0][metric]:.4f} ahead of {boards.signed(ranking.board, others[0]['method'])}"
     if ranking.tied:
         return f"{text}; it cannot be told apart from {', '.join(ranking.tied)}."
     return f"{text}, {'a significant difference' if ranking.clear else 'but on one seed only'}."

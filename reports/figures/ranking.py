@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,8 +12,18 @@ from matplotlib.axes import Axes
 
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
-from reports.boards import PAPER_METHODS, data_name, defaults_of, heading, runs_of, seeds_of, short_title
-from reports.drawing.curves import Floats, plot_mean
+from reports.boards import (
+    PAPER_METHODS,
+    data_name,
+    defaults_of,
+    heading,
+    runs_of,
+    seeds_of,
+    short_title,
+    sign_of,
+    status_note,
+)
+from reports.drawing.curves import Floats, draw_cross, plot_mean
 from reports.drawing.layout import Block, Layout, Panel
 from reports.drawing.styles import NO_LINE, LineStyle, line_styles, marker_styles
 from reports.inputs import IFTTT, WYZE, Inputs, Role
@@ -76,18 +86,21 @@ def formulations(inputs: Inputs) -> Drawing:
         if role is WYZE and "graphrule" in board.methods():
             notes.append(
                 f"The paper reports a hit rate of about {HIT_RATE_AT_40} at 40 for GraphRule on its own Wyze data, "
-                f"which is not public; here graphrule has {_mean_at(board, 'graphrule', 40):.2f} on {data_name(board)}."
+                f"which is not public; here graphrule has {_mean_at(board, 'graphrule', 40):.2f}"
+                f"{sign_of(board, 'graphrule')} on {data_name(board)}."
             )
     if not shown:
         raise Missing(f"no rankings of {', '.join(FORMULATIONS)}", RUN)
     runs = [run for board in shown for _, run in board.runs]
-    return Drawing(_layout(shown), About(" ".join(map(_leader, shown)), run_files(runs), RUN, tuple(notes)))
+    caption = " ".join([*map(_leader, shown), status_note(shown)]).strip()
+    return Drawing(_layout(shown), About(caption, run_files(runs), RUN, tuple(notes)))
 
 
 def federated(inputs: Inputs, role: Role) -> Drawing:
     """Hit rates of central and federated training of the paper's network on the data of a role."""
     board, absent = _board(role, inputs, PAPER_METHODS)
-    caption = f"Hit rate at 10: {', '.join(f'{label} {rate:.2f}' for label, rate in _at_ten(board))}."
+    caption = f"Hit rate at 10: {', '.join(f'{label} {rate}' for label, rate in _at_ten(board))}."
+    caption = f"{caption} {status_note([board])}".strip()
     return Drawing(_layout([board]), About(caption, run_files([run for _, run in board.runs]), RUN, absent))
 
 
@@ -105,8 +118,8 @@ def _is_measured(run: Result) -> bool:
 
 def _leader(board: Board) -> str:
     (best, found), *rest = _at_ten(board)
-    others = ", ".join(f"{label} {rate:.2f}" for label, rate in rest)
-    said = f"On {data_name(board)} {best} has a hit rate of {found:.2f} at 10"
+    others = ", ".join(f"{label} {rate}" for label, rate in rest)
+    said = f"On {data_name(board)} {best} has a hit rate of {found} at 10"
     return f"{said} ({others})." if others else f"{said}."
 
 
@@ -118,7 +131,14 @@ def _layout(shown: Sequence[Board]) -> Layout:
         Panel(partial(_panel, board=board, styles=styles), f"{short_title(board)}, {seeds_of(board)}")
         for board in shown
     )
-    return Layout((Block("", panels),), ordered, LINE, columns=len(panels), height=3.0, left=0.7)
+    note = f"{LINE} Cross: see {status}" if (status := status_note(shown)) else LINE
+    return Layout((Block("", panels),), _legend(shown, ordered), note, columns=len(panels), height=3.0, left=0.7)
+
+
+def _legend(shown: Sequence[Board], styles: Mapping[str, LineStyle]) -> dict[str, LineStyle]:
+    """The styles under the labels with their signs."""
+    signs = {label: next(filter(None, (sign_of(board, label) for board in shown)), "") for label in styles}
+    return {f"{label} {signs[label]}".rstrip(): style for label, style in styles.items()}
 
 
 def _panel(axes: Axes, *, board: Board, styles: Mapping[str, LineStyle]) -> None:
@@ -127,6 +147,8 @@ def _panel(axes: Axes, *, board: Board, styles: Mapping[str, LineStyle]) -> None
         values = _curve(board, label)
         highest = max(highest, float(values.max()))
         plot_mean(axes, many, values, styles[label], marker_every=6)
+        if sign_of(board, label):
+            draw_cross(axes, LONGEST, float(values[:, -1].mean()), styles[label].colour)
     axes.set_xlim(0, LONGEST)
     axes.set_ylim(0, 1 if highest > 0.5 else None)
     axes.set_xlabel("recommendations", labelpad=1)
@@ -143,10 +165,10 @@ def _mean_at(board: Board, label: str, many: int) -> float:
     return float(_curve(board, label)[:, many - 1].mean())
 
 
-def _at_ten(board: Board) -> list[tuple[str, float]]:
-    """The methods with their hit rates at 10, best first."""
-    rates = [(label, _mean_at(board, label, 10)) for label in board.methods()]
-    return sorted(rates, key=lambda each: (-each[1], each[0]))
+def _at_ten(board: Board) -> list[tuple[str, str]]:
+    """The methods with their hit rates at 10 as text, best first."""
+    rates = sorted((-_mean_at(board, label, 10), label) for label in board.methods())
+    return [(label, f"{-rate:.2f}{sign_of(board, label)}") for rate, label in rates]
 
 
 def sizes(inputs: Inputs) -> Drawing:
@@ -170,9 +192,12 @@ def sizes(inputs: Inputs) -> Drawing:
     labels = {label for board in shown for label in board.methods()}
     styles = marker_styles([label for label in FORMULATIONS if label in labels], NO_LINE)
     blocks = [Block(heading(board, seeds_of(board)), tuple(_panels(board, styles))) for board in shown]
-    layout = Layout(tuple(blocks), styles, NOTE, columns=2, height=2.4, left=0.75)
+    status = status_note(shown)
+    note = f"{NOTE} Hollow: see {status}" if status else NOTE
+    layout = Layout(tuple(blocks), _legend(shown, styles), note, columns=2, height=2.4, left=0.75)
     sources = run_files([run for board in shown for _, run in board.runs])
-    return Drawing(layout, About(" ".join(map(_caption, shown)), sources, RUN, tuple(notes)))
+    caption = " ".join([*map(_caption, shown), status]).strip()
+    return Drawing(layout, About(caption, sources, RUN, tuple(notes)))
 
 
 def _panels(board: Board, styles: Mapping[str, LineStyle]) -> list[Panel]:
@@ -182,7 +207,9 @@ def _panels(board: Board, styles: Mapping[str, LineStyle]) -> list[Panel]:
         (_by_kind(board), "rule seen in training? (no filter)"),
     ):
         dots = {label: [_dot(board, label, part) for part in slices] for label in board.methods()}
-        found.append(Panel(partial(_breakdown_panel, slices=slices, dots=dots, styles=styles), title))
+        wrong = {label for label in dots if sign_of(board, label)}
+        panel = partial(_breakdown_panel, slices=slices, dots=dots, styles=styles, wrong=wrong)
+        found.append(Panel(panel, title))
     return found
 
 
@@ -216,7 +243,12 @@ def _dot(board: Board, label: str, part: Slice) -> Dot:
 
 
 def _breakdown_panel(
-    axes: Axes, *, slices: Sequence[Slice], dots: Mapping[str, Sequence[Dot]], styles: Mapping[str, LineStyle]
+    axes: Axes,
+    *,
+    slices: Sequence[Slice],
+    dots: Mapping[str, Sequence[Dot]],
+    styles: Mapping[str, LineStyle],
+    wrong: Collection[str],  # labels of which some seed's training went wrong
 ) -> None:
     labels = [each for each in styles if each in dots]
     for number, each in enumerate(labels):
@@ -224,7 +256,7 @@ def _breakdown_panel(
         shift = WIDTH * (number / (len(labels) - 1) - 0.5) if len(labels) > 1 else 0.0
         for place, dot in enumerate(dots[each]):
             axes.plot([place + shift] * 2, [dot.low, dot.high], color=style.colour, linewidth=1.2)
-            axes.plot(place + shift, dot.mean, **style.dot)
+            axes.plot(place + shift, dot.mean, **(style.hollow_dot if each in wrong else style.dot))
     for place in range(1, len(slices)):
         axes.axvline(place - 0.5, color="#d5d5d5", linewidth=0.8)
     axes.set_xticks(range(len(slices)), [f"{part.title}\nn = {part.hidden:,}" for part in slices])
@@ -271,7 +303,7 @@ def _caption(board: Board) -> str:
         means = [(_dot(board, label, part).mean, label) for label in board.methods()]
         if there := [each for each in means if math.isfinite(each[0])]:
             mean, label = max(there)
-            best.append(f"{label} ({mean:.3f}) {where} ({part.hidden:,} hidden rules)")
+            best.append(f"{label} ({mean:.3f}{sign_of(board, label)}) {where} ({part.hidden:,} hidden rules)")
     few = [f"{where} ({part.hidden:,})" for part, where in (*parts, *unseen) if part.hidden < MIN_HIDDEN]
     said = f"the best are {', '.join(best)}." if best else f"no slice has {MIN_HIDDEN} hidden rules."
     said = f"On {data_name(board)} {said}"

@@ -24,6 +24,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from benchmarks.results.compare import refuse_mixed
 from benchmarks.results.speeds import Speed
+from benchmarks.results.status import SIGN, sign_of
 from benchmarks.results.store import Result
 from reports.boards import FAMILIES, FEDERATED
 from reports.drawing.curves import Floats
@@ -143,7 +144,10 @@ def _of_runs(inputs: Inputs) -> ScalingLines | None:
     }
     used = [run for sizes in chosen.values() for runs in sizes.values() for run in runs]
     note = f"From runs on {DATA}, median over seeds, maybe on a busy machine or on several machines; `{COMMAND}` "
-    return _scaling_lines(lines, run_files(used), RUN, [f"{note}measures it properly."])
+    wrong = sorted({run.key.method for run in used if sign_of([run])})
+    notes = [f"{note}measures it properly."]
+    notes += [f"{SIGN} Seeds diverged, refused many updates or stopped early: {', '.join(wrong)}."] if wrong else []
+    return _scaling_lines(lines, run_files(used), RUN, notes)
 
 
 def _scaling_lines(

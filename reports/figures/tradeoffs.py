@@ -37,6 +37,12 @@ class Point:
     accuracy: float
     seeds: int = 1
     broken: int = 0  # seeds without a finite accuracy or, where other seeds have one, cost
+    sign: str = ""  # where the training of some seed went wrong
+
+    @property
+    def reached(self) -> str:
+        """Its accuracy as text."""
+        return f"{self.accuracy:.3f}{self.sign}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +69,8 @@ def points(board: Board, metric: str, cost: Callable[[Result], float]) -> list[P
         broken = sum(not all(map(math.isfinite, each)) for each in needed)
         # Not finite where a seed is not: the others alone would look too good.
         cost_mean, accuracy_mean = sum(costs) / len(costs), sum(accuracies) / len(accuracies)
-        found.append(Point(label, boards.family_of(runs[0]), cost_mean, accuracy_mean, len(runs), broken))
+        sign = boards.sign_of(board, label)
+        found.append(Point(label, boards.family_of(runs[0]), cost_mean, accuracy_mean, len(runs), broken, sign))
     return found
 
 
@@ -174,9 +181,12 @@ def _drawing(parts: Sequence[Part], note: str, notes: Sequence[str]) -> Drawing:
     panels = tuple(Panel(part.draw, boards.short_title(part.board)) for part in parts)
     styles = {name: style for part in parts for name, style in part.styles.items()}
     note += f" {'; '.join(f'{part.board.data}: {part.seeds}' for part in parts)}."
+    status = boards.status_note(part.board for part in parts)
+    note += f" Hollow: see {status}" if status else ""
     layout = Layout((Block("", panels),), styles, note, columns=len(panels), height=3.2, left=0.75)
     files = run_files([run for part in parts for _, run in part.board.runs])
-    return Drawing(layout, About(" ".join(part.caption for part in parts), files, RUN, tuple(notes)))
+    caption = " ".join([*(part.caption for part in parts), status]).strip()
+    return Drawing(layout, About(caption, files, RUN, tuple(notes)))
 
 
 def _federated_board(role: Role, inputs: Inputs) -> tuple[Board | None, str]:
@@ -224,7 +234,8 @@ def _bytes_panel(axes: Axes, *, federated: Sequence[Point], central: Sequence[Po
 
 def _dots(axes: Axes, shown: Sequence[Point], cost: str, lines: Sequence[Label] = ()) -> None:
     for point in shown:
-        axes.plot(point.cost, point.accuracy, **FAMILY_STYLES[point.family].dot)
+        style = FAMILY_STYLES[point.family]
+        axes.plot(point.cost, point.accuracy, **(style.hollow_dot if point.sign else style.dot))
     axes.set_xlabel(cost, labelpad=1)
     add_labels(axes, [_label(point) for point in shown], along=lines)
 
@@ -263,7 +274,7 @@ def _vertical(axes: Axes, values: Sequence[float], metric: str) -> None:
 
 
 def _label(point: Point) -> Label:
-    return Label(wrap_label(point.label, LETTERS), point.cost, point.accuracy)
+    return Label(wrap_label(f"{point.label} {point.sign}".rstrip(), LETTERS), point.cost, point.accuracy)
 
 
 def _lost_note(board: Board, what: str, lost: Sequence[Point]) -> list[str]:
@@ -282,23 +293,23 @@ def _can_be_drawn(point: Point) -> bool:
 def _time_caption(shown: Sequence[Point], data: str) -> str:
     """The best method, and the fastest that is nearly as good."""
     best = max(shown, key=lambda point: (point.accuracy, -point.cost))
-    text = f"On {data} {best.label} is the best ({best.accuracy:.3f}) and trains in {in_seconds(best.cost)}"
+    text = f"On {data} {best.label} is the best ({best.reached}) and trains in {in_seconds(best.cost)}"
     near = [point for point in shown if point.accuracy >= CLOSE * best.accuracy]
     fast = min(near, key=lambda point: point.cost)
     if fast is best:
         return f"{text}; no faster method has {CLOSE:.0%} of that."
-    text += f"; {fast.label} has {fast.accuracy / best.accuracy:.0%} of that in {in_seconds(fast.cost)}"
+    text += f"; {fast.label}{fast.sign} has {fast.accuracy / best.accuracy:.0%} of that in {in_seconds(fast.cost)}"
     return f"{text}, {best.cost / fast.cost:,.1f} times faster."
 
 
 def _bytes_caption(federated: Sequence[Point], central: Sequence[Point], data: str, metric: str) -> str:
     """The best federated and the best central method, and the one that sends least."""
     best = max(federated, key=lambda point: (point.accuracy, -point.cost))
-    what = f"{boards.metric_name(metric)} {best.accuracy:.3f}"
+    what = f"{boards.metric_name(metric)} {best.reached}"
     text = f"On {data} a client sends {in_bytes(best.cost)} for {what} with {best.label}"
     least = min(federated, key=lambda point: (point.cost, point.label))
     if least is not best:
-        text += f", {in_bytes(least.cost)} for {least.accuracy:.3f} with {least.label}"
+        text += f", {in_bytes(least.cost)} for {least.reached} with {least.label}"
     if central:
-        text += f"; {central[0].label}, central, has {central[0].accuracy:.3f}"
+        text += f"; {central[0].label}, central, has {central[0].reached}"
     return f"{text}."

@@ -19,6 +19,7 @@ from benchmarks.results.records import (
     HomeRule,
     MethodLists,
 )
+from benchmarks.results.status import SIGN
 from reports.inputs import IFTTT, WYZE, Inputs
 from reports.outputs import BUILD, About, Cell, Missing, Table
 from reports.text.formats import NONE, count_cell, format_number
@@ -193,7 +194,8 @@ def _methods(examples: Sequence[Example]) -> list[tuple[str, MethodLists]]:
     for each in found.values():
         same = [other.parameters for other in found.values() if other.method == each.method]
         settings = ", ".join(f"{name}={value}" for name, value in _differing(each.parameters, same).items())
-        titled.append((f"{each.method} ({settings})" if settings else each.method, each))
+        sign = f" {SIGN}" if each.warnings else ""
+        titled.append((f"{each.method} ({settings}){sign}" if settings else each.method + sign, each))
     return titled
 
 
@@ -220,7 +222,8 @@ def _example_about(examples: Sequence[Example], methods: Sequence[tuple[str, Met
     lacking = {title: sum(not entry.owned for entry in seen.top) for title, seen in lists.items()}
     cannot = ", ".join(f"{title} {count} of {len(lists[title].top)}" for title, count in lacking.items())
     caption = f"Rank of the hidden rule ({words}): {ranks}. Recommended although the home lacks the devices: {cannot}."
-    notes = [
+    notes = [f"{title}: {'; '.join(each.warnings)}." for title, each in methods if each.warnings]
+    notes += [
         "In brackets: the probability. Lists have the valid filter, like the leaderboard: rules that some training "
         "home has between devices of these types, without the rules of this home.",
         "User-item methods choose from all items, whether or not the home has the devices; the others rank pairs of "

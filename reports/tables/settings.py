@@ -63,9 +63,15 @@ def tuning(inputs: Inputs) -> Table:
     failed = [
         f"{study.method} on {study.data_names}: {many}"
         for study in studies
-        if (many := len(study.trials) - len(study.answered))
+        if (many := sum(not trial.trusted and not trial.warnings for trial in study.trials))
+    ]
+    wrong = [
+        f"{study.method} on {study.data_names}: {many}"
+        for study in studies
+        if (many := sum(bool(trial.warnings) for trial in study.trials))
     ]
     notes += [f"Trials that failed: {'; '.join(failed)}."] if failed else []
+    notes += [f"Trials that diverged or refused many updates, never chosen: {'; '.join(wrong)}."] if wrong else []
     columns = ("method", "data", "metric", "seeds", "trials", "defaults", "best", "gain", "parameters of the best")
     sources = tuple(sorted(f"{STUDIES}/{study.file}" for study in studies))
     return Table(columns, tuple(map(_study, studies)), About(caption, sources, TUNE, tuple(notes)), sortable=True)

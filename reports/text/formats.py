@@ -93,9 +93,11 @@ def format_number(value: float, digits: int) -> str:
     return f"{value:,.{digits}f}" if abs(value) < SCIENTIFIC else f"{value:.2e}"
 
 
-def number_cell(value: float, digits: int = 4, *, strong: bool = False, underlined: bool = False) -> Cell:
-    """A cell with a number and no interval."""
-    return Cell(format_number(value, digits), _value(value), strong, underlined)
+def number_cell(
+    value: float, digits: int = 4, *, strong: bool = False, underlined: bool = False, sign: str = ""
+) -> Cell:
+    """A cell with a number and no interval; the sign is for people only."""
+    return Cell(format_number(value, digits) + sign, _value(value), strong, underlined)
 
 
 def count_cell(value: float) -> Cell:
@@ -104,12 +106,19 @@ def count_cell(value: float) -> Cell:
 
 
 def interval_cell(
-    value: float, low: float, high: float, digits: int = 4, *, strong: bool = False, underlined: bool = False
+    value: float,
+    low: float,
+    high: float,
+    digits: int = 4,
+    *,
+    strong: bool = False,
+    underlined: bool = False,
+    sign: str = "",
 ) -> Interval:
-    """A cell with a number and its interval, where it has one; no interval around NaN."""
+    """A cell with a number and its interval, where it has one; no interval around NaN. The sign is for people only."""
     if math.isnan(value):
         low = high = math.nan
-    text = format_number(value, digits)
+    text = format_number(value, digits) + sign
     if not math.isnan(low) and not math.isnan(high):
         text += f" [{format_number(low, digits)}, {format_number(high, digits)}]"
     return Interval(text, _value(value), strong, underlined, low=low, high=high)
@@ -137,7 +146,7 @@ SIGNS = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\
 SIGNS |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"}
 SIGNS |= {"|": r"\textbar{}", '"': r"\textquotedbl{}", "\n": " ", "\r": " "}
 SIGNS |= {"→": r"$\rightarrow$", "±": r"$\pm$", "×": r"$\times$", "≥": r"$\ge$", "≤": r"$\le$", "λ": r"$\lambda$"}  # noqa: RUF001
-SIGNS |= {"–": "--", "…": r"\dots{}", "✓": r"\checkmark{}", "∞": r"$\infty$"}  # noqa: RUF001
+SIGNS |= {"–": "--", "…": r"\dots{}", "✓": r"\checkmark{}", "†": r"$\dagger$", "∞": r"$\infty$"}  # noqa: RUF001
 LONG = 40  # rows, about what a page holds
 WIDE = 90  # letters in a row, about what a page holds
 WRAPPED = 40  # letters; longer texts wrap

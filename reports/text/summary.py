@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.results.compare import Comparison, lower_is_better
-from reports.boards import FAMILIES, NAMES, TIE_TEST, MainList, Row, interval_name, seeds_of
+from reports.boards import FAMILIES, NAMES, TIE_TEST, MainList, Row, interval_name, seeds_of, status_note
 from reports.text.formats import counted, join_names, round_number
 
 USER_ITEM = FAMILIES["user-item"]
@@ -34,8 +34,9 @@ def summary(found: Sequence[MainList], left_out: Sequence[str] = ()) -> list[Poi
     if not found:
         why = "No leaderboard can be shown: see the details." if left_out else "No method has been run yet."
         return [Point(lead, why, tuple(left_out))]
+    status = status_note(each.ranking.board for each in found)
     return [
-        Point(lead, _leaders(found), (*map(_best, found), *left_out)),
+        Point(lead, _leaders(found), (*map(_best, found), *([status] if status else []), *left_out)),
         Point("Significance", _significant(found), _significance(found)),
         Point("Cost of federation", _share_kept(found), _cost(found)),
     ]
@@ -52,7 +53,7 @@ def _leaders(found: Sequence[MainList]) -> str:
     for each in found:
         ties = len(each.ranking.tied)
         tied = f", tied with {ties} more" if ties else ""
-        where = f"{each.data} ({each.metric} {round_number(each.rows[0].value)}{tied})".replace(") (", ", ")
+        where = f"{each.data} ({each.metric} {_value(each.rows[0])}{tied})".replace(") (", ", ")
         leading.setdefault((each.rows[0].label, each.ranking.clear), []).append(where)
     said = [f"{who} is {'best' if clear else 'first'} on {join_names(data)}" for (who, clear), data in leading.items()]
     return "; ".join(said) + "."
@@ -92,16 +93,22 @@ def _share_kept(found: Sequence[MainList]) -> str:
         if shares:
             share = " to ".join(dict.fromkeys(f"{100 * each:.0f} %" for each in (min(shares), max(shares))))
             many = "" if len(shares) == 1 else f" ({len(shares)} leaderboards)"
-            said.append(f"{federated} has {share} of {central}'s {NAMES[SHARE_OF]}{many}")
+            sign = _sign(found, federated, central)
+            said.append(f"{federated} has {share} of {central}'s {NAMES[SHARE_OF]}{sign}{many}")
     none = f"No leaderboard by {NAMES[SHARE_OF]} has a federated method and its centralized counterpart"
     return f"{join_names(said) or none}."
+
+
+def _sign(found: Sequence[MainList], *methods: str) -> str:
+    """That of any of their rows."""
+    return max((row.sign for each in found for method in methods if (row := each.first(method))), default="")
 
 
 def _best(each: MainList) -> str:
     """The leader, and its lead over the best user-item method and popularity."""
     best, user_item, floor = each.rows[0], each.first(*USER_ITEM), each.first(FLOOR)
     verb = "wins" if each.ranking.clear else "leads"
-    said = f"On {each.data} {best.label} {verb} with {each.metric} {round_number(best.value)}"
+    said = f"On {each.data} {best.label} {verb} with {each.metric} {_value(best)}"
     said += " (lower is better)" if lower_is_better(each.ranking.metric) else ""
     others = [(user_item, "the best user-item method, "), (floor, "")]
     if best in (user_item, floor):
@@ -116,8 +123,12 @@ def _best(each: MainList) -> str:
 def _more(each: MainList, a: Row, b: Row, named: str) -> str:
     versus = each.against(a, b)
     if versus is None:
-        return f"{named} has {round_number(b.value)} on other seeds"
-    return f"{_difference(versus)} than {named} ({round_number(versus.value_b)})"
+        return f"{named} has {_value(b)} on other seeds"
+    return f"{_difference(versus)} than {named} ({round_number(versus.value_b)}{b.sign})"
+
+
+def _value(row: Row) -> str:
+    return round_number(row.value) + row.sign
 
 
 def _difference(versus: Comparison) -> str:
@@ -154,9 +165,9 @@ def _cost(found: Sequence[MainList]) -> tuple[str, ...]:
         for federated, central in FEDERATED.items():
             a, b = each.first(federated), each.first(central)
             versus = each.against(a, b) if a and b else None
-            if versus is None:
+            if a is None or b is None or versus is None:
                 continue
-            ours, other = round_number(versus.value_a), round_number(versus.value_b)
+            ours, other = round_number(versus.value_a) + a.sign, round_number(versus.value_b) + b.sign
             chance = ", which may be due to chance" if versus.low <= 0 <= versus.high else ""
             values = f"{versus.a} has {ours} against {other} of {versus.b}"
             said.append(f"On {each.data} {values}: {_difference(versus)}{chance}.")

@@ -58,7 +58,7 @@ def test_more_than_a_tenth_of_the_updates_of_one_round_are_many():
     assert kinds(history({"clients": 27.0, "refused": 3.0})) == ["few refused"]
     (found,) = training_warnings(history({"clients": 30.0}, {"clients": 26.0, "refused": 3.0}), 2)
     assert (found.kind, found.round, found.count, found.marked) == ("refused", 2, 3, True)
-    assert found.text == "3 of 59 updates were NaN or infinite and refused; in round 2 3 of 29"
+    assert found.text == "3 of 59 updates were NaN or infinite and refused, 3 of 29 in round 2"
 
 
 def test_a_single_client_is_counted_but_never_many():
@@ -68,15 +68,15 @@ def test_a_single_client_is_counted_but_never_many():
 
 
 def test_simulated_faults_are_counted_but_are_no_fault_of_the_training():
-    (found,) = training_warnings(history({"clients": 5.0, "refused": 5.0, "broken": 5.0}), 1)
+    (found,) = training_warnings(history({"clients": 5.0, "refused": 5.0, "corrupted": 5.0}), 1)
     assert (found.kind, found.count) == ("few refused", 5)
     assert found.text == "5 of 10 updates were NaN or infinite and refused, 5 of them simulated faults"
-    assert kinds(history({"clients": 5.0, "refused": 5.0, "broken": 3.0})) == ["refused"]  # 2 of 10 are its own
+    assert kinds(history({"clients": 5.0, "refused": 5.0, "corrupted": 3.0})) == ["refused"]  # 2 of 10 are its own
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50)), min_size=1))
 def test_every_refused_update_is_counted_whatever_else_happens(rounds):
-    rows = history(*({"clients": float(c), "refused": float(r), "broken": float(min(b, r))} for c, r, b in rounds))
+    rows = history(*({"clients": float(c), "refused": float(r), "corrupted": float(min(b, r))} for c, r, b in rounds))
     total = sum(refused for _, refused, _ in rounds)
     found = training_warnings(rows, len(rows))
     assert sum(warning.count for warning in found) == total

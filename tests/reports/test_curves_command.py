@@ -13,6 +13,7 @@ from matplotlib.colors import to_hex
 from matplotlib.markers import MarkerStyle
 
 from benchmarks.results.store import Key, Result, Store
+from datasets.common.training_warnings import training_warnings
 from reports.curves import main
 from reports.drawing.curves import MAX_LINES, METRICS, curves_layout, rows
 from reports.drawing.layout import draw, render
@@ -23,10 +24,11 @@ VALUES = {"loss": (0.8, 0.4, 0.2), "auc": (0.5, 0.7, 0.9), "mr": (9.0, 5.0, 3.0)
 ROUNDS = (1, 10, 20)
 
 
-def run(
-    method="toy-a", seed=0, *, rounds=ROUNDS, planned=20, protocol="paper", curves=10, homes=80, warnings=(), **values
-):
-    """A run of a method that nobody knows, measured after `rounds`; `values` of test instead of VALUES."""
+def run(method="toy-a", seed=0, *, rounds=ROUNDS, planned=20, protocol="paper", curves=10, homes=80, **values):
+    """A run of a method that nobody knows, which announced 20 rounds and was measured after `rounds`.
+
+    `values` of test instead of VALUES; without `planned` the method has no parameter for its rounds.
+    """
     key = Key(
         method=method,
         parameters={"rounds": planned},
@@ -44,6 +46,7 @@ def run(
         {"round": float(done), "loss": 1.0, **{name: of[number] for name, of in measured.items()}}
         for number, done in enumerate(rounds)
     ]
+    warnings = tuple(training_warnings(history, 20))
     return Result(key, warnings=warnings, history=history, counts={"homes": homes})
 
 
@@ -113,7 +116,12 @@ def test_a_run_that_ended_early_has_a_cross_and_counts_on_with_its_last_model():
     assert rounds == [1, 6, 10, 20]
     # The other seed in round 6: 0.5 + (0.7 - 0.5) 5/9 = 0.6111. Means: (0.6111 + 0.9) / 2, (0.7 + 0.9) / 2, 0.9.
     assert values == pytest.approx([0.5, 0.7556, 0.8, 0.9], abs=1e-4)
-    assert "Cross: a run that stopped before" in figure(rows([run(), early], "test")).texts[-1].get_text()
+    picture = figure(rows([run(), early], "test"))
+    said = " ".join(picture.texts[-1].get_text().split())
+    assert "Cross: the end of a run that went wrong" in said
+    ended = "1 of 2 seeds ended before the last round, without a reason given (seed 1, round 6)"
+    assert said.endswith(f"† toy-a on wyze-synthetic: {ended}.")
+    assert [text.get_text() for text in picture.legends[0].get_texts()] == ["toy-a †"]
 
 
 def test_a_line_whose_seeds_all_ended_early_ends_with_them():
@@ -133,7 +141,7 @@ def test_a_loss_that_diverged_does_not_flatten_the_others():
     assert crosses(alone) == [(6, 1e6)]
 
 
-def test_a_method_without_rounds_ended_early_where_another_seed_went_on():
+def test_a_method_without_a_parameter_for_its_rounds_ended_early_where_it_had_announced_more():
     assert crosses(drawn([run(planned=None), run(seed=1, planned=None, rounds=(1, 10))])["auc"]) == [(10, 0.7)]
 
 

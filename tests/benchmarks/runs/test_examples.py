@@ -240,7 +240,7 @@ def test_an_example_by_other_code_is_not_current(tmp_path, spec, example):
 def test_damaged_examples_are_named_and_the_others_are_read(tmp_path, example):
     path = save_example(example, tmp_path)
     (tmp_path / EXAMPLES / "0.json").write_bytes(path.read_bytes()[:-100])
-    (tmp_path / EXAMPLES / "1.json").write_text('{"format": 2, "data": "x"}')
+    (tmp_path / EXAMPLES / "1.json").write_text('{"format": 3, "data": "x"}')
     found, problems = load_examples(tmp_path)
     assert found == [example]
     assert [name for name, _ in problems] == ["examples/0.json", "examples/1.json"]

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.results.store import Overrides
+from datasets.common.training_warnings import training_warnings
 from reports.drawing.layout import draw, render
-from reports.figures.by_round import learning_rates
+from reports.figures.by_round import WRONG, learning_rates
 from reports.inputs import Inputs
 from reports.outputs import Missing
 from tests.support import made_runs
@@ -21,6 +22,7 @@ def run(rate, seed=0, *, method="toy", ended=PLANNED, curves=10, sends=True, set
     """A run of a method that nobody knows, with what it ended at."""
     last = {"round": float(ended)} | ({"sent_bytes": 8.0} if sends else {})
     summary = {"loss": 0.5, "auc": 0.9, "mr": 4.0} | values
+    history = [{"round": 1.0}, last]
     return made_runs.run(
         method,
         seed,
@@ -31,7 +33,8 @@ def run(rate, seed=0, *, method="toy", ended=PLANNED, curves=10, sends=True, set
         protocol="paper",
         curves=curves,
         summary=summary,
-        history=[{"round": 1.0}, last],
+        history=history,
+        warnings=tuple(training_warnings(history, PLANNED)),
         counts={"homes": homes},
     )
 
@@ -69,7 +72,7 @@ def test_a_run_that_ended_early_has_a_cross_and_counts():
     axes = panels(drawing)["auc"]
     assert crosses(axes) == [(1.0, 0.2)]
     assert line(axes)[1] == (1.0, 0.2)
-    assert "1 of 2 runs of toy stopped early or have no finite loss." in drawing.about.caption
+    assert f"1 of 2 runs of toy {WRONG}." in drawing.about.caption
     assert "Cross" in drawing.layout.note
 
 
@@ -97,7 +100,7 @@ def test_a_rate_at_which_one_seed_has_no_number_has_no_mean_of_the_others():
     assert [rate for rate, value in line(axes) if math.isnan(value)] == [1.0]  # a gap, not a line from 0.1 to 9
     assert crosses(axes) == [(1.0, axes.get_ylim()[1])]
     assert "wyze-synthetic: no loss, and so no mean, of toy at 1 (1 of 2 seeds)." in drawing.about.notes
-    assert "1 of 6 runs of toy stopped early or have no finite loss." in drawing.about.caption
+    assert f"1 of 6 runs of toy {WRONG}." in drawing.about.caption
     assert "A line has a gap where a seed is not finite." in drawing.layout.note
 
 

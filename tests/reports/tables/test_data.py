@@ -115,7 +115,7 @@ def entry(action="Power On", probability=0.9, *, owned=True, hidden=False):
 
 def answer(method, *entries, rank=1.0, parameters=None, calibrated=False):
     listed = RankedList(rank, 100, entries)
-    return MethodLists(method, parameters or {}, "graph", calibrated, listed, RankedList(None, 0, ()))
+    return MethodLists(method, parameters or {}, "graph", calibrated, listed, RankedList(None, 0, ()), ())
 
 
 SENSOR, LIGHT = OwnedDevice(1, "Sensor"), OwnedDevice(2, "Light")
