@@ -52,9 +52,7 @@ class Federated(GraphMethod):
     learning_rate: float = derived(0.1)  # of clients, for the GNN
     predictor_rate: float = 0.0  # of clients, for the predictor and all other terms; 0: learning_rate
     client_optimizer: ClientOptimizer = derived("sgd")  # adam resets its moments every round, kept-adam keeps them
-    server_optimizer: ServerOptimizers = derived(
-        "adam"
-    )  # takes the mean update as a gradient; plain: as the step itself
+    server_optimizer: ServerOptimizers = derived("adam")  # takes the mean update as a gradient; plain: as a step
     server_rate: float = derived(default_server_rate)  # of the server optimizer; plain with 1 is FedAvg and the paper
     server_epsilon: float = EPSILON  # of adam and yogi: added to the root of the second moment
     decay: bool = False  # the server rate falls to zero along half a cosine over all rounds
