@@ -49,8 +49,15 @@ def refused_count(runs: Iterable[Result]) -> int:
 def warning_lines(results: Iterable[Result]) -> list[str]:
     """A line for each thing that went wrong, with the sign where numbers get it; a fit by two protocols is one."""
     lines = [
-        f"{SIGN + ' ' if warning.marked else ''}{result.key.fit}: {warning.text}"
+        f"{SIGN + ' ' if warning.marked else ''}{_fit(result)}: {warning.text}"
         for result in results
         for warning in result.warnings
     ]
     return list(dict.fromkeys(lines))
+
+
+def _fit(result: Result) -> str:
+    """With the settings that are not the defaults, since a suite may have several rows of one method."""
+    settings = ", ".join(f"{name}={value}" for name, value in result.overrides.parameters.items())
+    method = result.key.method
+    return f"{method} ({settings}){result.key.fit.removeprefix(method)}" if settings else result.key.fit

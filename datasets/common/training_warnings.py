@@ -11,10 +11,10 @@ A method reports by the `values` of `on_round` (baselines/method.py):
 A training that reports fewer rounds than it announced was stopped, whatever the method says.
 
 Refused updates are many where a round lost more than one of them and more than MANY of its updates, simulated faults
-aside. Training that works refuses none, so a single one is a fault of that home; several from one model in one round
-are a fault of the model, and the homes left out are not a random sample: steps are largest in homes with most rules.
-The exact share matters little, since training that diverges goes from no refused update to nearly all within a few
-rounds. The engine stops where more than half are refused (fedrule/federated/rounds.py).
+aside. Training that works refuses none. A single one may be a fault of that home; several of one model in one round are
+a fault of the model, and the mean over the other homes is no longer that of the cohort. The exact share matters little:
+training that diverges goes from no refused update to nearly all within a few rounds (1, 1, then 17 of 20 homes with
+clients' rate 100). The engine stops where more than half are refused (fedrule/federated/rounds.py).
 """
 
 from __future__ import annotations

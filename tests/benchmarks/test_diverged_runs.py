@@ -72,7 +72,7 @@ def test_the_result_of_a_run_that_diverged_says_in_which_round_and_the_others_sa
 def test_run_has_a_line_for_each_run_that_diverged_and_counts_them_at_the_end(made):
     _, out, errors = made
     for seed in (0, 1):
-        line = f"† fedrule on wyze-synthetic (types, holdout), seed {seed}: training diverged in round "
+        line = f"† {LABEL} on wyze-synthetic (types, holdout), seed {seed}: training diverged in round "
         assert line in errors
         assert line in out
     assert "† 2 of 6 results are of a training that went wrong; see above.\n" in out

@@ -26,7 +26,7 @@ def study(folder, method="toy", *, trials=(), **key):
 
 
 EMPTY = (
-    '{"format": 1, "method": "toy", "fixed": {}, "split": "holdout", "split_options": {}, "seeds": [], "seed": 0, '
+    '{"format": 2, "method": "toy", "fixed": {}, "split": "holdout", "split_options": {}, "seeds": [], "seed": 0, '
     '"space": {}, "defaults": {}, "data": [], "metric": "mrr", "trials": [%s]}'
 )
 DEFAULTS = Trial({}, 0.5, [0.5], 1.0)
@@ -93,16 +93,26 @@ def test_a_study_without_an_answer_is_a_row_of_dashes(tmp_path, trials):
     assert row[-4:] == [NONE] * 4
 
 
+def test_a_trial_that_diverged_is_not_the_best_however_good_it_looks_and_a_note_counts_it(tmp_path):
+    diverged = Trial({"depth": 7}, 0.9, [0.9], 1.0, warnings=["ifttt, seed 100: training diverged in round 4 of 20"])
+    study(tmp_path, trials=[DEFAULTS, BETTER, diverged])
+    table = tuning(Inputs.read(tmp_path))
+    (row,) = texts(table)
+    assert row[table.columns.index("best")] == "0.6250"
+    assert "Trials that diverged or refused many updates, never chosen: toy on ifttt: 1." in table.about.notes
+    assert not any(note.startswith("Trials that failed") for note in table.about.notes)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         ("{", "it cannot be read"),
         ("[]", "it has no format"),
         ('{"key": {}, "trials": []}', "it has no format"),
-        ('{"format": 1, "trials": []}', "method"),
+        ('{"format": 2, "trials": []}', "method"),
         (EMPTY % '{"nonsense": 1}', "nonsense"),
         (EMPTY % '{"parameters": {}, "value": "x", "values": [], "seconds": 1}', "'x'"),
-        ('{"format": 2, "trials": []}', "made by a newer version"),
+        ('{"format": 3, "trials": []}', "made by a newer version"),
     ],
 )
 def test_a_file_that_is_no_study_is_named_and_left_alone(tmp_path, content, reason):
