@@ -105,7 +105,8 @@ class Result:
         return self._table("rules")
 
     def _table(self, name: str, columns: Sequence[str] = ()) -> pd.DataFrame:
-        return self._file(name).read(list(columns) or None).to_pandas()
+        table: pd.DataFrame = self._file(name).read(list(columns) or None).to_pandas()
+        return table
 
     def _file(self, name: str) -> pyarrow.parquet.ParquetFile:
         if self.folder is None or self.status != "done":
