@@ -25,7 +25,7 @@ class Valleys:
 
     curvature: Floats  # a [n_clients, 5]
     lowest: Floats  # b [n_clients, 5]
-    rules: Array
+    rule_counts: Array
     gradients: dict[tuple[int, int], list[Vector]] = field(default_factory=dict)  # gradients seen, by round and client
 
     @classmethod
