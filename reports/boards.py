@@ -31,7 +31,7 @@ FAMILIES = {
     "graph": ("graphrule", "graphrank", "graphfeatures"),
     FEDERATED: ("fedgnn", "fedrule", "fedprox", "fedgate", "scaffold", "fedrank"),
     "user-item": ("mf", "gcmc", "lightgcn", "ease", "itemknn"),
-    "floor": ("popularity", "random"),
+    "non-personalized": ("popularity", "random"),
 }
 PAPER_METHODS = ("graphrule", "fedgnn", "fedrule")  # of its curves by round, final results and federated hit rates
 MAX_LISTS = 3  # where no data set of the paper was run
