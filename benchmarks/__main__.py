@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from datasets.common.cli import add_import, comma_separated, import_all, positive_integer, run
+from datasets.common.cli import add_import, comma_separated, count, import_all, run
 from datasets.common.environment import set_threads
 
 DATA = "NAME[:KEY=VALUE,...]"
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _rounds(text: str) -> int:
-    return positive_integer(text, 0)
+    return count(text, 0)
 
 
 def _seeds(text: str) -> int | list[int]:
@@ -98,9 +98,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("suite", metavar="SUITE", help=suites)
     run.add_argument("--methods", type=comma_separated, metavar="A,B", help="these instead of the suite's")
     about = "runs at the same time, each in its own process (default 1)"
-    run.add_argument("--jobs", type=positive_integer, default=1, metavar="N", help=about)
+    run.add_argument("--jobs", type=count, default=1, metavar="N", help=about)
     about = "threads of each run; with more than 1 numbers may differ from run to run"
-    run.add_argument("--threads", type=positive_integer, default=1, metavar="N", help=about)
+    run.add_argument("--threads", type=count, default=1, metavar="N", help=about)
     about = "measure loss, AUC and mean rank on train, validation and test every N rounds, on at most 2,000 homes of "
     about += "each; the fit then leaves validation rules out (default 0, never)"
     run.add_argument("--curves", type=_rounds, metavar="N", help=about)
@@ -147,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
 
     tune = command("tune", "tune_method", "choose parameters on validation data")
     about = "trials, the same for every method (default 30)"
-    tune.add_argument("--trials", type=positive_integer, default=30, metavar="N", help=about)
+    tune.add_argument("--trials", type=count, default=30, metavar="N", help=about)
     about = "e.g. wyze-synthetic:homes=2000; several are averaged (default ifttt-synthetic)"
     tune.add_argument("--data", action="append", metavar=DATA, help=about)
     tune.add_argument("--sampler-seed", type=int, default=0, metavar="SEED", help="seed of the choices (default 0)")

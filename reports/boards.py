@@ -42,7 +42,7 @@ FAMILIES = {
     "graph": ("graphrule", "graphrank", "graphfeatures"),
     FEDERATED: ("fedgnn", "fedrule", "fedprox", "fedgate", "scaffold", "fedrank"),
     "user-item": ("mf", "gcmc", "lightgcn", "ease", "itemknn"),
-    "floor": ("popularity", "random"),
+    "non-personalized": ("popularity", "random"),
     PROBE: ("orphans",),  # of the data, not a competitor
 }
 PAPER_METHODS = ("graphrule", "fedgnn", "fedrule")  # of its curves by round, final results and federated hit rates

@@ -163,7 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", type=Path, default=Path("report"), metavar="DIR", help="folder of the report (default report)")
     add("--check", action="store_true", help="write nothing; exit code 1 where a file is missing or stale")
     add("--results", type=Path, metavar="DIR", help="folder of the results (default $FEDRULE_RESULTS or results)")
-    add("--jobs", type=cli.positive_integer, default=1, metavar="N", help="runs at once, each in a process (default 1)")
+    add("--jobs", type=cli.count, default=1, metavar="N", help="runs at once, each in a process (default 1)")
     add("--quiet", action="store_true", help="no progress bar")
     return parser
 

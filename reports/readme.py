@@ -27,7 +27,7 @@ FOLDER = "docs/report"
 FIGURE, OUTPUT = "leaderboard.svg", "leaderboard-intervals"  # file and output
 FULL_TABLE = "leaderboard.md"
 MAX_ROWS = 10
-ALWAYS = (*PAPER_METHODS, "mf", "gcmc", "popularity")  # the paper's methods, and the floor
+ALWAYS = (*PAPER_METHODS, "mf", "gcmc", "popularity")  # the paper's methods, and popularity
 BEST = 4  # rows of each leaderboard, fewer where these would be too many
 
 
@@ -97,7 +97,7 @@ def _how(found: Sequence[MainList], runs: Sequence[Result]) -> str:
 
 
 def _chosen(found: Sequence[MainList]) -> set[str]:
-    """The best of each leaderboard, the paper's methods and the floor; as many of the best as there is room for."""
+    """The best of each leaderboard, the paper's methods and popularity; as many of the best as there is room for."""
     always = {row.label for each in found for row in each.rows if row.label in ALWAYS}
     for best in range(BEST, 0, -1):
         chosen = always | {row.label for each in found for row in each.rows[:best]}

@@ -59,7 +59,7 @@ def comma_separated(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def positive_integer(text: str, least: int = 1) -> int:
+def count(text: str, least: int = 1) -> int:
     """The type of an argument such as "4"."""
     if not text.strip().isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f"expected a whole number, {least} or more, got {text!r}")

@@ -75,7 +75,7 @@ FAMILY_STYLES = {
     "graph": LineStyle("#000000", NO_LINE, "o", 5.5),
     FEDERATED: LineStyle("#D55E00", NO_LINE, "^", 6),
     "user-item": LineStyle("#0072B2", NO_LINE, "s", 5),
-    "floor": LineStyle(FAINT, NO_LINE, "D", 4.5),
+    "non-personalized": LineStyle(FAINT, NO_LINE, "D", 4.5),
     PROBE: LineStyle(FAINT, NO_LINE, "x", 5),
     OTHER: LineStyle("#CC79A7", NO_LINE, "P", 6),
 }

@@ -40,8 +40,8 @@ ONE_ROUND = "fedrule, 1 round"
 DATA = "wyze-synthetic"
 BRIEF = 0.01  # seconds; shorter times are mostly noise
 HEADINGS = {
-    "user-item": "User-item methods and floors",
-    "floor": "User-item methods and floors",
+    "user-item": "User-item and non-personalized methods",
+    "non-personalized": "User-item and non-personalized methods",
     "graph": "Graph methods, centralized",
     FEDERATED: "Federated methods",
 }

@@ -14,7 +14,7 @@ from reports.boards import FAMILIES, NAMES, TIE_TEST, MainList, Row, interval_na
 from reports.text.formats import counted, join_names, round_number
 
 USER_ITEM = FAMILIES["user-item"]
-FLOOR = "popularity"
+POPULARITY = "popularity"
 FEDERATED = {"fedrank": "graphrank", "fedrule": "graphrule"}  # and the same method with all data in one place
 SHARE_OF = "mrr"  # a share of an AUC, which is 1/2 by chance, or of a loss means nothing
 
@@ -106,16 +106,16 @@ def _sign(found: Sequence[MainList], *methods: str) -> str:
 
 def _best(each: MainList) -> str:
     """The leader, and its lead over the best user-item method and popularity."""
-    best, user_item, floor = each.rows[0], each.first(*USER_ITEM), each.first(FLOOR)
+    best, user_item, popularity = each.rows[0], each.first(*USER_ITEM), each.first(POPULARITY)
     verb = "wins" if each.ranking.clear else "leads"
     said = f"On {each.data} {best.label} {verb} with {each.metric} {_value(best)}"
     said += " (lower is better)" if lower_is_better(each.ranking.metric) else ""
-    others = [(user_item, "the best user-item method, "), (floor, "")]
-    if best in (user_item, floor):
-        rest = next((row for row in each.rows if row.method not in (*USER_ITEM, FLOOR)), None)
+    others = [(user_item, "the best user-item method, "), (popularity, "")]
+    if best in (user_item, popularity):
+        rest = next((row for row in each.rows if row.method not in (*USER_ITEM, POPULARITY)), None)
         others.append((rest, "the best of the other methods, "))
     compared = [_more(each, best, row, what + row.label) for row, what in others if row and row is not best]
-    absent = [what for what, row in (("a user-item method", user_item), (FLOOR, floor)) if row is None]
+    absent = [what for what, row in (("a user-item method", user_item), (POPULARITY, popularity)) if row is None]
     said += ": " + ", and ".join(compared) if compared else ""
     return f"{said}." + (f" Not run there: {join_names(absent)}." if absent else "")
 

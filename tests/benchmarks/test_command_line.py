@@ -283,7 +283,7 @@ def test_tune_says_how_to_set_what_it_found(capsys, tmp_path):
     assert lines[0].startswith("toy-count: validation mrr 0.")
     assert lines[-1].startswith("python -m benchmarks run default --methods toy-count --set toy-count.rounds=2")
     (path,) = tmp_path.rglob("*.json")
-    assert json.loads(path.read_text())["key"]["seeds"] == [100]  # 0, 1, 2, ... are reported
+    assert json.loads(path.read_text())["seeds"] == [100]  # 0, 1, 2, ... are reported
 
 
 def test_tune_counts_its_seeds_from_100_on_and_takes_those_named(capsys, tmp_path, monkeypatch):

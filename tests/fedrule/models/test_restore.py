@@ -102,7 +102,7 @@ def test_a_model_without_evidence_keeps_only_how_many_homes_have_a_rule():
     assert not [name for name in saved.arrays if name.startswith(("counts.patterns", "counts.together"))]
     counts = counts_of(saved)
     assert counts.with_rule[counts.valid.number(0, 1, 0)] == 19
-    with pytest.raises(DataError, match="which rules go together was not counted"):
+    with pytest.raises(DataError, match="evidence needs to know which rules go together"):
         counts.evidence()
 
 

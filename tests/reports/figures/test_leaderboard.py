@@ -21,7 +21,7 @@ from tests.support.seen import dots, inscriptions, panels
 
 def test_a_method_that_nobody_knows_is_federated_where_its_homes_send_and_other_elsewhere():
     assert family_of(run("mf")) == "user-item"
-    assert family_of(run("popularity")) == "floor"
+    assert family_of(run("popularity")) == "non-personalized"
     assert family_of(run("fedrule")) == "federated"  # also of a version that did not say what is sent
     assert family_of(run("toy")) == "other"
     assert family_of(run("toy", history=rounds(1))) == "federated"
@@ -42,7 +42,7 @@ def test_the_leaderboard_has_the_best_method_on_top_and_numbers_its_groups(ranke
     assert [label.get_text() for label in axes.get_yticklabels()] == ["ease", "toy", "popularity"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first row is the upper one
     assert inscriptions(axes) == ["1", "2"]
-    styles = {"ease": "user-item", "toy": "other", "popularity": "floor"}
+    styles = {"ease": "user-item", "toy": "other", "popularity": "non-personalized"}
     means = {"ease": 0.5, "toy": 0.49, "popularity": 0.3}
     expected = {(means[name], float(row)): _mark(styles[name]) for row, name in enumerate(styles)}
     assert dots(axes) == expected

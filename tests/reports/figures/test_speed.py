@@ -90,7 +90,7 @@ def test_families_have_panels_of_their_own_and_an_unknown_method_is_shown_like_a
     speeds = [fit(method, homes) for method in ("ease", "graphrule", "my-own") for homes in (100, 1_000)]
     drawing = scaling(Inputs(speeds=(*speeds, one_round(100, 1.0), one_round(1_000, 20.0))))
     assert [block.heading for block in drawing.layout.blocks] == [
-        "User-item methods and floors",
+        "User-item and non-personalized methods",
         GRAPH,
         "Federated methods",
         "Other methods",
