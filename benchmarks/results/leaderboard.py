@@ -242,7 +242,7 @@ def ranked(board: Board, metric: str) -> tuple[pd.DataFrame, Pairs]:
     for method in board.methods():
         found = panel.estimate(list(panel.columns(method).values()))
         runs = [result for label, result in board.runs if label == method]
-        low, high = found.interval()
+        low, high = np.clip(found.interval(), 0, np.inf if lower_is_better(metric) else 1)  # where no metric can be
         row: dict[str, object] = {"method": method, metric: found.value, "low": low, "high": high}
         row["sd over seeds"] = found.spread
         names = dict.fromkeys(map(board.metric, COLUMNS[board.protocol]))

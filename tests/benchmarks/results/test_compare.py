@@ -383,9 +383,9 @@ def test_the_list_has_the_best_first_and_groups_of_methods_that_cannot_be_told_a
     rng = np.random.default_rng(4)
     base = rng.random(300)
     for seed in range(5):
-        keep(tmp_path, "good", base + 0.5 + rng.normal(0, 0.2, 300), seed=seed)
-        keep(tmp_path, "as good", base + 0.495 + rng.normal(0, 0.2, 300), seed=seed)
-        keep(tmp_path, "bad", base + rng.normal(0, 0.2, 300), seed=seed)
+        keep(tmp_path, "good", base + 0.2 + rng.normal(0, 0.2, 300), seed=seed)
+        keep(tmp_path, "as good", base + 0.195 + rng.normal(0, 0.2, 300), seed=seed)
+        keep(tmp_path, "bad", base - 0.3 + rng.normal(0, 0.2, 300), seed=seed)
     (board,) = boards(load_results(tmp_path))
     table = leaderboard(board, "mrr")
     assert table["method"].tolist()[2] == "bad"
@@ -398,6 +398,20 @@ def test_the_list_has_the_best_first_and_groups_of_methods_that_cannot_be_told_a
     assert board.title == "wyze-synthetic, 300 homes, types, holdout, ranking"
     # A home's mean over five seeds has standard deviation sqrt(1/12 + 0.2^2 / 5) = 0.30: 2 * 1.97 * 0.30 / sqrt(300)
     assert (table["high"] - table["low"]).to_numpy() == pytest.approx(0.069, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("metric", "protocol", "values", "high"),
+    [
+        ("mrr", "ranking", [0, 1, 1, 0], 1),  # 0.5 +- 3.182 * sqrt(1/3) / 2 = 0.919
+        ("mr", "paper", [0, 1, 2, 3], 3.554),  # 1.5 +- 3.182 * sqrt(5/3) / 2 = 2.054
+    ],
+)
+def test_an_interval_ends_where_its_metric_does(tmp_path, metric, protocol, values, high):
+    keep(tmp_path, "a", values, metric=metric, protocol=protocol)
+    (board,) = boards(load_results(tmp_path))
+    (row,) = leaderboard(board, metric).to_dict("records")
+    assert (row["low"], row["high"]) == pytest.approx((0, high), abs=0.001)
 
 
 def test_a_group_is_measured_from_its_leader_and_not_from_its_neighbour(tmp_path):
