@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
 
@@ -10,6 +12,8 @@ from datasets import Homes
 from datasets.common.environment import set_threads
 from tests.support.two_homes import two_homes
 
+# A shell starts background jobs with Ctrl-C ignored, and so would be the processes that tests stop by it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 set_threads(1)  # as reported runs do; several threads on a busy machine take many times as long
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
