@@ -14,6 +14,7 @@ import importlib
 import importlib.util
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -234,3 +235,15 @@ def _field_comments(method: type) -> dict[str, str]:
             if hash_ and colon and name.isidentifier():
                 comments[name] = comment.strip()
     return comments
+
+
+def fewest_parameters(method: type, full: Mapping[str, object]) -> dict[str, object]:
+    """The parameters from which all others follow, as defaults or by a preset."""
+    given = dict(full)
+    for name in reversed(list(full)):  # options follow from those before them
+        others = {other: value for other, value in given.items() if other != name}
+        with suppress(DataError, TypeError):
+            built = method(**others)
+            if all(getattr(built, each) == value for each, value in full.items()):
+                given = others
+    return given

@@ -52,7 +52,7 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Homes divided into train, validation and test; a rule of the source is in one of them only.
+    """Homes divided into train, validation and test; a rule is in at most one of them (of a rare relation: in none).
 
     At validation time the rules of `train` are known, at test time those of validation as well: the same rules are
     hidden in `test` with or without a validation part. A model whose settings were chosen on validation is fitted again

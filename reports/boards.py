@@ -14,14 +14,17 @@ import pandas as pd
 
 from benchmarks.results.compare import ALPHA, LEVEL, Comparison
 from benchmarks.results.leaderboard import Board, Pairs, interval_scope, ranked
-from benchmarks.results.status import SIGN
+from benchmarks.results.status import SIGN, status_note
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports.inputs import ROLES, Inputs, Role, group_runs, is_ranking, select_runs
 from reports.text.formats import counted, seed_count
 
 CONFIDENCE = f"{100 * LEVEL:g} %"
-TIE_TEST = f"paired test over homes and seeds, Holm-corrected over all pairs of a list, p < {ALPHA:g}"
+TIE_TEST = (
+    "paired test over homes and seeds (of one seed: over homes), Holm-corrected over all pairs of a list, "
+    f"p < {ALPHA:g}"
+)
 SPREAD = "sd over seeds"  # column; standard deviation of the runs, not of their mean
 HEADLINE_NOTE = (
     "MRR and HR@10 are of each hidden rule among the candidates that some training home has, without the home's other "
@@ -174,25 +177,25 @@ def runs_of(board: Board, label: str) -> list[Result]:
     return [run for each, run in board.runs if each == label]
 
 
-def sign_of(board: Board, label: str) -> str:
+def row_sign(board: Board, label: str) -> str:
     """The sign beside the numbers of a row, where the training of some of its seeds went wrong; else nothing."""
     return SIGN if board.status(label) else ""
 
 
 def signed(board: Board, label: str) -> str:
     """The label of a row in a figure."""
-    return f"{label} {sign_of(board, label)}".rstrip()
+    return f"{label} {row_sign(board, label)}".rstrip()
 
 
-def status_note(shown: Iterable[Board]) -> str:
-    """What the sign means in each row that has it, in one sentence; empty where none has."""
-    found = dict[str, None]()
-    for board in shown:
-        for label in board.methods():
-            unusual = [each for each in (board.runs[0][1].key.track, board.split) if each not in ("types", "holdout")]
-            where = ", ".join([data_name(board), *unusual])
-            found |= {f"{label} on {where}: {status}": None} if (status := board.status(label)) else {}
-    return f"{SIGN} {'; '.join(found)}." if found else ""
+def boards_note(shown: Iterable[Board]) -> str:
+    """What the sign means in each row of these boards that has it; empty where none has."""
+    return status_note((label, _place(board), board.status(label)) for board in shown for label in board.methods())
+
+
+def _place(board: Board) -> str:
+    """The data set, with track and split where they are not the usual ones."""
+    unusual = [each for each in (board.runs[0][1].key.track, board.split) if each not in ("types", "holdout")]
+    return ", ".join([data_name(board), *unusual])
 
 
 def data_name(board: Board) -> str:
@@ -330,7 +333,7 @@ def _main_list(ranking: RankedBoard) -> MainList:
     method_of = {label: run.key.method for label, run in ranking.board.runs}
     rows = []
     for each in ranking.table.to_dict("records"):
-        label, sign = each["method"], sign_of(ranking.board, each["method"])
+        label, sign = each["method"], row_sign(ranking.board, each["method"])
         value, low, high, spread = (float(each[name]) for name in (ranking.metric, "low", "high", SPREAD))
         names = map(ranking.board.metric, ("hr@10{list}", "ndcg@10{list}"))
         hits, gain = (float(each.get(name, math.nan)) for name in names)

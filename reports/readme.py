@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports import boards
-from reports.boards import PAPER_METHODS, SPREAD, TIE_TEST, MainList, Row, main_lists, seeds_of, status_note, with_rows
+from reports.boards import PAPER_METHODS, SPREAD, TIE_TEST, MainList, Row, boards_note, main_lists, seeds_of, with_rows
 from reports.inputs import Inputs
 from reports.outputs import RUN, About, Cell, Drawing, Missing, Table, chosen_outputs, run_files
 from reports.text.formats import MARKDOWN, NONE, as_markdown, interval_cell, number_cell
@@ -83,7 +83,7 @@ def _block(found: Sequence[MainList], runs: Sequence[Result], caption: str) -> s
 
 def _status(found: Sequence[MainList], labels: Collection[str]) -> str:
     """What the sign means in these rows; empty where none has it."""
-    return status_note(with_rows(each.ranking.board, list(labels)) for each in found).translate(MARKDOWN)
+    return boards_note(with_rows(each.ranking.board, list(labels)) for each in found).translate(MARKDOWN)
 
 
 def _how(found: Sequence[MainList], runs: Sequence[Result]) -> str:

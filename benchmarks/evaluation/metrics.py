@@ -1,11 +1,11 @@
 """Metrics as short functions of arrays of places and scores; each docstring says what happens in edge cases.
 
 The place of a hidden rule is the number of candidates `above` it and the number `tied` with it, itself included; `tied`
-is 0 where the rule has no score or is not in the list, which is a miss. No metric can be raised by tying scores: hit
-rate, recall, NDCG and average precision are expectations over a random order of the tied candidates, in closed form as
-in McSherry and Najork (2008), "Computing information retrieval performance measures efficiently in the presence of tied
-scores", ECIR. Reciprocal ranks take the mean place instead, which is never more than the expectation, since 1 / x is
-convex (Jensen).
+is 0 where the rule has no score or is not in the list, which is a miss. Tied scores are worth no more than the same
+scores with ties broken at random: hit rate, recall, NDCG and average precision are expectations over a random order of
+the tied candidates, in closed form as in McSherry and Najork (2008), "Computing information retrieval performance
+measures efficiently in the presence of tied scores", ECIR. Reciprocal ranks take the mean place instead, which is never
+more than the expectation, since 1 / x is convex (Jensen).
 
 The functions on places give one gain per hidden rule, so that the same numbers can be averaged over all rules, over the
 rules of a home or over a slice.
@@ -84,7 +84,7 @@ def first_hit(above: Array, tied: Array, others_above: Array, others_tied: Array
     return np.where((tied > 0) & (others_above == 0), 1 / (together * place), 0.0)
 
 
-def standing(score: Values | Scores, group: Array) -> tuple[Array, Array]:
+def counts_above(score: Values | Scores, group: Array) -> tuple[Array, Array]:
     """How many of its group are above each score, and how many others are tied with it."""
     grouped = pd.Series(-score).groupby(group)
     first, last = (np.asarray(grouped.rank(method=which), dtype=np.int64) for which in ("min", "max"))
@@ -137,7 +137,8 @@ class Evaluation:
     """Numbers of one fitted model on one part of one split.
 
     `homes` has a column `n_hidden` and, for the main metrics, a column with the mean over the home's hidden rules
-    under the name that the summary gives it, so that homes can be drawn again (bootstrap) or paired between methods:
+    under the name that the summary gives it, so that a number's error over homes can be
+    estimated and methods be paired by home:
     the summary's number is the mean of the column, NaN left out, weighted by `n_hidden`, or by `n_hidden, closed` for
     the closed lists. Those of `benchmarks.results.compare.OVER_HOMES` are plain means over homes.
     """

@@ -10,15 +10,15 @@ Candidates are every ordered device pair x every relation minus the rules known 
 
 Gains are averaged over hidden rules; `mrr_home` and `hr@10_home` average over homes instead. These are filtered: the
 home's other hidden rules are left out of the list (Bordes et al. 2013, "Translating embeddings for modeling
-multi-relational data", NeurIPS), so that a perfect order has 1. With ", raw" they stay in it. `mrr_first`, `recall@10`,
-`ndcg@10` and `map` are per home, with all of its hidden rules as the relevant ones of a raw list, and averaged over
-homes. "<name>, <list>" is of that list. A rule whose triple was never seen in training cannot be found under the valid
+multi-relational data", NeurIPS), so that a perfect order has 1 wherever all hidden rules are in the list. With ", raw"
+they stay in it. `mrr_first`, `recall@10`, `ndcg@10` and `map` are per home, with all of its hidden rules as the relevant
+ones of a raw list, and averaged over homes. "<name>, <list>" is of that list. A rule whose triple was never seen in training cannot be found under the valid
 filter and counts as a miss there (`unseen` is their number); so does one without a score (`unanswered`). A candidate
 without a score (NaN) is below all others.
 
 Hidden rules decide nothing about the candidates: a device may act on itself only if a known rule has such a pair, and a
-hidden rule that is no candidate, also as its relation is too rare in training (`datasets.splits`), is a miss everywhere
-(`not_candidates`).
+hidden rule that is no candidate, e.g. since its relation is too rare in training (`datasets.splits`), is a miss
+everywhere (`not_candidates`).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from baselines.method import Fitted, Scores
 from baselines.scoring import Values, allows_self_pairs, hidden_part, pairs_at_once, restrict_homes, score
 from benchmarks.evaluation.metrics import (
     Evaluation,
+    counts_above,
     discounted_gain,
     first_hit,
     hit_curve,
@@ -45,7 +46,6 @@ from benchmarks.evaluation.metrics import (
     precision,
     ratio,
     reciprocal_rank,
-    standing,
 )
 from datasets.candidates import Pairs
 from datasets.homes import Array, Homes, Mask, Rules
@@ -68,16 +68,16 @@ class Places(NamedTuple):
     tied: Array  # [n_hidden]
     others_above: Array  # [n_hidden]  other hidden rules of the home among those above
     others_tied: Array  # [n_hidden]
-    asked: Mask  # [n_hidden]  whether the list is asked for this rule
+    query: Mask  # [n_hidden]  whether the rule counts in this list
 
     @classmethod
-    def of(cls, above: Array, tied: Array, scores: Scores, home: Array, *, listed: Mask, asked: Mask) -> Places:
+    def of(cls, above: Array, tied: Array, scores: Scores, home: Array, *, listed: Mask, query: Mask) -> Places:
         """From counts among candidates; `listed` are the rules that are in the list, if they have a score."""
         found = np.flatnonzero(listed & ~np.isnan(scores))
-        columns = above[found], tied[found], *standing(scores[found], home[found])
+        columns = above[found], tied[found], *counts_above(scores[found], home[found])
         places = np.zeros((len(columns), len(scores)), dtype=np.int64)
         places[:, found] = columns
-        return cls(places[0], places[1], places[2], places[3], asked)
+        return cls(places[0], places[1], places[2], places[3], query)
 
     @property
     def filtered(self) -> tuple[Array, Array]:
@@ -120,8 +120,8 @@ def rank_hidden(fitted: Fitted, hidden: Hidden, *, valid: ValidRules, self_pairs
     closed = candidates.known_device[rules.trigger] & candidates.known_device[rules.action]
     every = np.ones_like(seen)
     places = {
-        name: Places.of(above, at_least - above, scores, rules.home, listed=listed, asked=asked)
-        for name, (above, at_least), listed, asked in zip(
+        name: Places.of(above, at_least - above, scores, rules.home, listed=listed, query=query)
+        for name, (above, at_least), listed, query in zip(
             LISTS, counts, (seen, every, seen & closed), (every, every, closed), strict=True
         )
     }
@@ -267,7 +267,7 @@ def evaluate_ranking(fitted: Fitted, split: Split, *, part: str, chunk: int) -> 
         summary |= {f"{name}: {count}": value for count, value in counts.items()}
     by_home: dict[str, Values] = {}
     for suffix, places in ranks.places.items():
-        n_hidden: Array = np.add.reduceat(places.asked, start, dtype=np.int64)
+        n_hidden: Array = np.add.reduceat(places.query, start, dtype=np.int64)
         gains = _gains(places, suffix)
         table = np.stack(list(gains.values()))  # [n_metrics, n_hidden]
         by_home |= dict(zip(gains, ratio(np.add.reduceat(table, start, axis=1), n_hidden), strict=True))
@@ -314,7 +314,7 @@ def evaluate_ranking(fitted: Fitted, split: Split, *, part: str, chunk: int) -> 
 
 
 def _gains(places: Places, suffix: str) -> dict[str, Values]:
-    """The main metrics of each hidden rule by name, filtered and raw; 0 where the list is not asked for it."""
+    """The main metrics of each hidden rule by name, filtered and raw; 0 where the rule is no query of the list."""
     above, tied = places.filtered
     gains = {f"hr@{n}{suffix}": hits(above, tied, n) for n in HITS}
     gains |= {f"mrr{suffix}": reciprocal_rank(above, tied), f"mrr@50{suffix}": reciprocal_rank(above, tied, 50)}
@@ -323,7 +323,7 @@ def _gains(places: Places, suffix: str) -> dict[str, Values]:
 
 
 def _over_homes(places: Places, start: Array, hidden: Array) -> dict[str, Values]:
-    """The metrics of each home by name; NaN for a home without a hidden rule that the list is asked for."""
+    """The metrics of each home by name; NaN for a home without a query of the list."""
     above, tied, *others, _ = places
     gains = {
         "mrr_first": (first_hit(above, tied, *others), np.minimum(hidden, 1)),

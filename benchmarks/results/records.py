@@ -97,7 +97,7 @@ def write_record(path: Path, record: DataclassInstance, format: int) -> Path:
 
 
 def read_record(path: Path, kind: type[R], format: int, why: str = "") -> R:
-    """The record of a file; a ValueError that says why where it cannot be used, or an older one converted."""
+    """The record of a file; a ValueError where it cannot be used; `why` says why an older one cannot."""
     try:
         content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:

@@ -41,6 +41,12 @@ def status_of(runs: Sequence[Result]) -> str:
     return "; ".join(found)
 
 
+def status_note(rows: Iterable[tuple[str, str, str]]) -> str:
+    """What the sign means in each row (label, data, status), in one sentence; empty where none has a status."""
+    found = dict.fromkeys(f"{label} on {data}: {status}" for label, data, status in rows if status)
+    return f"{SIGN} {'; '.join(found)}." if found else ""
+
+
 def refused_count(runs: Iterable[Result]) -> int:
     """The refused updates of runs in which they were few, or simulated."""
     return sum(each.count for run in runs for each in run.warnings if each.kind == "few refused")

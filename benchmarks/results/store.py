@@ -32,7 +32,7 @@ from datasets.common.training_warnings import TrainingWarning
 log = logging.getLogger(__name__)
 
 FORMAT = 4  # goes up when older files would be misread, or hold numbers of an evaluation that has changed since
-NOT_CONVERTED = "older results have average ranks only, which do not say how many candidates were tied or hidden rules"
+NOT_CONVERTED = "older results do not say what was tied, which of it was hidden rules, or whether training went wrong"
 MOST_UNUSED = 0.15  # of the devices: with fewer, a device without a known rule hints at a hidden one
 TABLES = ("homes", "rules")
 

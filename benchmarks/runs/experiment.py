@@ -11,13 +11,12 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from baselines.registry import files_of, get, names
+from baselines.registry import fewest_parameters, files_of, get, names
 from benchmarks import evaluation
 from benchmarks.evaluation import PROTOCOLS
 from benchmarks.results.records import as_json
@@ -120,9 +119,7 @@ class Experiment:
     @property
     def overrides(self) -> Overrides:
         """What differs from the defaults of now; of the parameters without those that follow from others."""
-        given = (
-            _fewest_parameters(get(self.method), self.parameters) if self.parameters else {}
-        )  # other tools have none
+        given = fewest_parameters(get(self.method), self.parameters) if self.parameters else {}  # other tools have none
         return Overrides(
             _settings(given, self.method),
             _differing(self.source.options, lambda: data_options(self.source.data, {}), self.source.data),
@@ -189,18 +186,6 @@ def _differing(values: Settings, defaults: Callable[[], Settings], where: str) -
     return {
         name: value for name, value in _settings(values, where).items() if name not in usual or usual[name] != value
     }
-
-
-def _fewest_parameters(method: type, full: Settings) -> dict[str, object]:
-    """The parameters from which all others follow, as defaults or by a preset."""
-    given = dict(full)
-    for name in reversed(list(full)):  # options follow from those before them
-        others = {other: value for other, value in given.items() if other != name}
-        with suppress(DataError, TypeError):
-            built = method(**others)
-            if all(getattr(built, each) == value for each, value in full.items()):
-                given = others
-    return given
 
 
 def _settings(values: Settings, where: str) -> dict[str, object]:

@@ -53,7 +53,7 @@ class Federated(GraphMethod):
     predictor_rate: float = 0.0  # of clients, for the predictor and all other terms; 0: learning_rate
     client_optimizer: ClientOptimizer = derived("sgd")  # adam resets its moments every round, kept-adam keeps them
     server_optimizer: ServerOptimizers = derived("adam")  # takes the mean update as a gradient; plain: as a step
-    server_rate: float = derived(default_server_rate)  # of the server optimizer; plain with 1 is FedAvg and the paper
+    server_rate: float = derived(default_server_rate)  # unless given: plain 1 (FedAvg), momentum 0.1, adam, yogi 0.03
     server_epsilon: float = EPSILON  # of adam and yogi: added to the root of the second moment
     decay: bool = False  # the server rate falls to zero along half a cosine over all rounds
     participation: float = 1.0  # fraction of homes in a round
@@ -244,13 +244,14 @@ class FedProx(Federated):
 class Corrected(Federated):
     """Methods whose clients carry a correction from round to round.
 
-    They are stable only while the client's rate times the curvature of its loss is below about 2 (docs/federated.md),
-    and the curvature grows in training; without a correction an overshoot is forgotten after the round.
+    They are stable only while the client's rate times the curvature of its loss is below 3.79 with 3 local steps, and
+    below about 2 with many (docs/federated.md), and the curvature grows in training. Without a correction an overshoot
+    is forgotten after the round.
     """
 
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = SPACE | {"learning_rate": ("log", 0.001, 0.1)}
 
-    learning_rate: float = derived(0.01)  # of clients, for the GNN; higher ones diverge
+    learning_rate: float = derived(0.01)  # of clients, for the GNN; from 0.1 on some runs diverge
 
 
 @register("fedrule")
@@ -264,7 +265,7 @@ class FedRule(Corrected):
 
     gnn_lambda: float = derived(1.0)  # strength of the correction of the GNN
     predictor_lambda: float = derived(1.0)  # and of the predictor; other than 1 every client keeps a whole vector
-    control: Control = derived(default_control)  # control parameters from updates (the paper) or gradients
+    control: Control = derived(default_control)  # from updates, or gradients, as unless given with client Adam
 
     def hyperparameters(self) -> Hyperparameters:
         return replace(
@@ -297,7 +298,7 @@ class Scaffold(Corrected):
     NAME: ClassVar[str] = "scaffold"
     ALGORITHM: ClassVar[str] = "scaffold"
 
-    control: Control = derived(default_control)  # control variates from updates (option II) or gradients
+    control: Control = derived(default_control)  # from updates, or gradients, as unless given with client Adam
 
     def hyperparameters(self) -> Hyperparameters:
         return replace(super().hyperparameters(), control=self.control)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import coo_array, csr_array
 
-from baselines.registry import build, get, listed, missing_extra
+from baselines.registry import build, fewest_parameters, get, listed, missing_extra
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
@@ -158,9 +158,9 @@ def align_vocabulary(card: Card, homes: Homes) -> Homes:
 def training_options(saved: SavedModel, options: Mapping[str, object]) -> dict[str, object]:
     """The options of a model with these changed; options that its parameters depend on cannot change.
 
-    Options that have their default are left out: they may follow from one that changes.
+    Options that follow from others are left out, since these may change.
     """
-    card, usual = saved.card, graph_method(saved.card.method, {})
+    card = saved.card
     fixed = parameters_depend_on()
     for name in fixed:
         if name in options and options[name] != card.options[name]:
@@ -170,7 +170,8 @@ def training_options(saved: SavedModel, options: Mapping[str, object]) -> dict[s
             )
     width = saved.weights["phi.relation"].shape[1] if "phi.relation" in saved.weights else 0
     kept = card.options | ({"predictor_hidden": width} if width else {})  # 0 would mean: as many as relations
-    kept = {name: value for name, value in kept.items() if name in fixed or value != getattr(usual, name)}
+    given = fewest_parameters(get(card.method), card.options)
+    kept = {name: value for name, value in kept.items() if name in fixed or name in given}
     return kept | {name: value for name, value in options.items() if name not in fixed}
 
 

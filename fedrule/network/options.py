@@ -71,7 +71,7 @@ class ModelOptions:
     encoder: Encoders = field(default="sage", metadata=NETWORK)  # the paper chose sage over gcn and gat
     self_loops: bool = field(default=False, metadata=NETWORK)  # gcn, gat: a device receives its own message too
     heads: int = field(default=1, metadata=NETWORK)  # gat: attention heads
-    direction: Direction = field(default="in", metadata=NUMPY_NETWORK)  # to actions (in), triggers (out), both, none
+    direction: Direction = field(default="in", metadata=NUMPY_NETWORK)  # messages to actions (in) or triggers (out)
     messages: Messages = field(default="type", metadata=NUMPY_NETWORK)  # the neighbour's state, or also the relation
     node_embedding: int = field(default=0, metadata=NETWORK)  # size of an embedding that numbers devices of one type
     bias: Biases = field(default="none", metadata=TERM)  # of each (type, relation, type): learned, or from counts

@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from benchmarks.results.curves import curves_table
 from benchmarks.results.leaderboard import boards
-from benchmarks.results.status import SIGN, sign_of, status_of
+from benchmarks.results.status import SIGN, sign_of, status_note, status_of
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError, unknown
 from reports.drawing.layout import Block, Layout, Panel
@@ -124,11 +124,9 @@ def curves_layout(shown: Sequence[tuple[str, Row]], *, metrics: Sequence[str] = 
     return Layout(tuple(blocks), legend, note, columns=min(len(metrics), 3), left=0.92)
 
 
-def status_note(shown: Iterable[Row]) -> str:
-    """What the sign means in each line that has it, in one sentence; empty where none has."""
-    lines = [(line, row.title.partition(",")[0]) for row in shown for line in row.lines if line.status]
-    found = dict.fromkeys(f"{line.label} on {data}: {line.status}" for line, data in lines)
-    return f"{SIGN} {'; '.join(found)}." if found else ""
+def lines_note(shown: Iterable[Row]) -> str:
+    """What the sign means in each line that has it; empty where none has."""
+    return status_note((line.label, row.title, line.status) for row in shown for line in row.lines)
 
 
 def check_name(kind: str, name: str, known: Iterable[str]) -> None:
@@ -231,7 +229,7 @@ def _scale(axes: Axes, metric: str, values: Floats, finished: Floats) -> None:
 def _note(shown: Sequence[Row], metrics: Sequence[str]) -> str:
     lines = [line.runs for row in shown for line in row.lines]
     note = "Line: mean over seeds; band: smallest to largest seed." if max(map(len, lines)) > 1 else "Line: one seed."
-    if status := status_note(shown):
+    if status := lines_note(shown):
         beyond = " (on the upper edge: its loss is beyond it)" if "loss" in metrics else ""
         note += f" Cross: the end of a run that went wrong{beyond}; its last model counts from there on. {status}"
     return note

@@ -21,9 +21,9 @@ from reports.drawing.curves import (
     Row,
     curves_layout,
     draw_cross,
+    lines_note,
     logarithmic,
     rows,
-    status_note,
 )
 from reports.drawing.layout import Block, Layout, Panel
 from reports.drawing.styles import FAINT, LineStyle, marker_styles
@@ -109,7 +109,7 @@ def _caption(train: Row, test: Row) -> str:
     for diverges, why in reasons.items():
         if names := [name for name in _rising(test) if (name in diverging) == diverges]:
             caption += f" The test loss of {', '.join(names)} ends more than a fifth above its lowest point, {why}."
-    return f"{caption} {status_note([test])}".strip()
+    return f"{caption} {lines_note([test])}".strip()
 
 
 def _rising(row: Row) -> list[str]:
@@ -261,7 +261,7 @@ def _gap_notes(data: str, ends: Ends) -> list[str]:
 def _note(ends: Sequence[End]) -> str:
     note = "Everything else at the defaults. Line: mean over seeds; band: smallest to largest seed."
     if any(end.diverged for end in ends):
-        note += f" Cross: one of the runs that {WRONG}; its last good model counts."
+        note += f" Cross: one of the runs that {WRONG}; a diverged one counts with its last good model."
     if not all(math.isfinite(value) for end in ends for value in end.values.values()):
         note += " A line has a gap where a seed is not finite."
     return note

@@ -77,7 +77,7 @@ def _drawing(inputs: Inputs, groups: Sequence[RunGroup]) -> Drawing:
     panels = [Panel(partial(_panel, board=each), title) for each, title in zip(shown, titles, strict=True)]
     labels = [_wrapped(boards.signed(each.ranking.board, label)) for each in shown for label in each.ranking.ordered]
     lists = [each.ranking.board for each in shown]
-    status = boards.status_note(lists)
+    status = boards.boards_note(lists)
     layout = Layout(
         (Block("", tuple(panels)),),
         legend(family for each in shown for family in each.families.values()),
@@ -153,7 +153,7 @@ def _panel(axes: Axes, *, board: PanelBoard) -> None:
         number = axes.text(0.985, (first + last) / 2, str(group), transform=axes.get_yaxis_transform(), color=INK)
         number.set(fontsize=9, ha="right", va="center")
     for row, (label, (mean, low, high)) in enumerate(zip(table["method"], numbers, strict=True)):
-        style, wrong = FAMILY_STYLES[board.families[label]], bool(boards.sign_of(board.ranking.board, label))
+        style, wrong = FAMILY_STYLES[board.families[label]], bool(boards.row_sign(board.ranking.board, label))
         dash = (0, (2, 1.2)) if wrong else "solid"
         axes.plot([low, high], [row, row], color=style.colour, linewidth=1.6, linestyle=dash, solid_capstyle="butt")
         axes.plot(mean, row, **(style.hollow_dot if wrong else style.dot))
@@ -179,7 +179,7 @@ def _height(labels: Sequence[str]) -> float:
 
 def _caption(ranking: boards.RankedBoard) -> str:
     first, *others = ranking.table.to_dict("records")
-    sign = boards.sign_of(ranking.board, first["method"])
+    sign = boards.row_sign(ranking.board, first["method"])
     metric, where = ranking.metric, boards.data_name(ranking.board) + _track(ranking.board)
     text = f"On {where} {first['method']} leads with {first[metric]:.4f}{sign}"
     text += f" ({first['low']:.4f} to {first['high']:.4f})"

@@ -14,14 +14,14 @@ from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
 from reports.boards import (
     PAPER_METHODS,
+    boards_note,
     data_name,
     defaults_of,
     heading,
+    row_sign,
     runs_of,
     seeds_of,
     short_title,
-    sign_of,
-    status_note,
 )
 from reports.drawing.curves import Floats, draw_cross, plot_mean
 from reports.drawing.layout import Block, Layout, Panel
@@ -87,12 +87,12 @@ def formulations(inputs: Inputs) -> Drawing:
             notes.append(
                 f"The paper reports a hit rate of about {HIT_RATE_AT_40} at 40 for GraphRule on its own Wyze data, "
                 f"which is not public; here graphrule has {_mean_at(board, 'graphrule', 40):.2f}"
-                f"{sign_of(board, 'graphrule')} on {data_name(board)}."
+                f"{row_sign(board, 'graphrule')} on {data_name(board)}."
             )
     if not shown:
         raise Missing(f"no rankings of {', '.join(FORMULATIONS)}", RUN)
     runs = [run for board in shown for _, run in board.runs]
-    caption = " ".join([*map(_leader, shown), status_note(shown)]).strip()
+    caption = " ".join([*map(_leader, shown), boards_note(shown)]).strip()
     return Drawing(_layout(shown), About(caption, run_files(runs), RUN, tuple(notes)))
 
 
@@ -100,7 +100,7 @@ def federated(inputs: Inputs, role: Role) -> Drawing:
     """Hit rates of central and federated training of the paper's network on the data of a role."""
     board, absent = _board(role, inputs, PAPER_METHODS)
     caption = f"Hit rate at 10: {', '.join(f'{label} {rate}' for label, rate in _at_ten(board))}."
-    caption = f"{caption} {status_note([board])}".strip()
+    caption = f"{caption} {boards_note([board])}".strip()
     return Drawing(_layout([board]), About(caption, run_files([run for _, run in board.runs]), RUN, absent))
 
 
@@ -131,13 +131,13 @@ def _layout(shown: Sequence[Board]) -> Layout:
         Panel(partial(_panel, board=board, styles=styles), f"{short_title(board)}, {seeds_of(board)}")
         for board in shown
     )
-    note = f"{LINE} Cross: see {status}" if (status := status_note(shown)) else LINE
+    note = f"{LINE} Cross: see {status}" if (status := boards_note(shown)) else LINE
     return Layout((Block("", panels),), _legend(shown, ordered), note, columns=len(panels), height=3.0, left=0.7)
 
 
 def _legend(shown: Sequence[Board], styles: Mapping[str, LineStyle]) -> dict[str, LineStyle]:
     """The styles under the labels with their signs."""
-    signs = {label: next(filter(None, (sign_of(board, label) for board in shown)), "") for label in styles}
+    signs = {label: next(filter(None, (row_sign(board, label) for board in shown)), "") for label in styles}
     return {f"{label} {signs[label]}".rstrip(): style for label, style in styles.items()}
 
 
@@ -147,7 +147,7 @@ def _panel(axes: Axes, *, board: Board, styles: Mapping[str, LineStyle]) -> None
         values = _curve(board, label)
         highest = max(highest, float(values.max()))
         plot_mean(axes, many, values, styles[label], marker_every=6)
-        if sign_of(board, label):
+        if row_sign(board, label):
             draw_cross(axes, LONGEST, float(values[:, -1].mean()), styles[label].colour)
     axes.set_xlim(0, LONGEST)
     axes.set_ylim(0, 1 if highest > 0.5 else None)
@@ -168,7 +168,7 @@ def _mean_at(board: Board, label: str, many: int) -> float:
 def _at_ten(board: Board) -> list[tuple[str, str]]:
     """The methods with their hit rates at 10 as text, best first."""
     rates = sorted((-_mean_at(board, label, 10), label) for label in board.methods())
-    return [(label, f"{-rate:.2f}{sign_of(board, label)}") for rate, label in rates]
+    return [(label, f"{-rate:.2f}{row_sign(board, label)}") for rate, label in rates]
 
 
 def sizes(inputs: Inputs) -> Drawing:
@@ -192,7 +192,7 @@ def sizes(inputs: Inputs) -> Drawing:
     labels = {label for board in shown for label in board.methods()}
     styles = marker_styles([label for label in FORMULATIONS if label in labels], NO_LINE)
     blocks = [Block(heading(board, seeds_of(board)), tuple(_panels(board, styles))) for board in shown]
-    status = status_note(shown)
+    status = boards_note(shown)
     note = f"{NOTE} Hollow: see {status}" if status else NOTE
     layout = Layout(tuple(blocks), _legend(shown, styles), note, columns=2, height=2.4, left=0.75)
     sources = run_files([run for board in shown for _, run in board.runs])
@@ -207,7 +207,7 @@ def _panels(board: Board, styles: Mapping[str, LineStyle]) -> list[Panel]:
         (_by_kind(board), "rule seen in training? (no filter)"),
     ):
         dots = {label: [_dot(board, label, part) for part in slices] for label in board.methods()}
-        wrong = {label for label in dots if sign_of(board, label)}
+        wrong = {label for label in dots if row_sign(board, label)}
         panel = partial(_breakdown_panel, slices=slices, dots=dots, styles=styles, wrong=wrong)
         found.append(Panel(panel, title))
     return found
@@ -303,7 +303,7 @@ def _caption(board: Board) -> str:
         means = [(_dot(board, label, part).mean, label) for label in board.methods()]
         if there := [each for each in means if math.isfinite(each[0])]:
             mean, label = max(there)
-            best.append(f"{label} ({mean:.3f}{sign_of(board, label)}) {where} ({part.hidden:,} hidden rules)")
+            best.append(f"{label} ({mean:.3f}{row_sign(board, label)}) {where} ({part.hidden:,} hidden rules)")
     few = [f"{where} ({part.hidden:,})" for part, where in (*parts, *unseen) if part.hidden < MIN_HIDDEN]
     said = f"the best are {', '.join(best)}." if best else f"no slice has {MIN_HIDDEN} hidden rules."
     said = f"On {data_name(board)} {said}"

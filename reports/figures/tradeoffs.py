@@ -69,7 +69,7 @@ def points(board: Board, metric: str, cost: Callable[[Result], float]) -> list[P
         broken = sum(not all(map(math.isfinite, each)) for each in needed)
         # Not finite where a seed is not: the others alone would look too good.
         cost_mean, accuracy_mean = sum(costs) / len(costs), sum(accuracies) / len(accuracies)
-        sign = boards.sign_of(board, label)
+        sign = boards.row_sign(board, label)
         found.append(Point(label, boards.family_of(runs[0]), cost_mean, accuracy_mean, len(runs), broken, sign))
     return found
 
@@ -181,7 +181,7 @@ def _drawing(parts: Sequence[Part], note: str, notes: Sequence[str]) -> Drawing:
     panels = tuple(Panel(part.draw, boards.short_title(part.board)) for part in parts)
     styles = {name: style for part in parts for name, style in part.styles.items()}
     note += f" {'; '.join(f'{part.board.data}: {part.seeds}' for part in parts)}."
-    status = boards.status_note(part.board for part in parts)
+    status = boards.boards_note(part.board for part in parts)
     note += f" Hollow: see {status}" if status else ""
     layout = Layout((Block("", panels),), styles, note, columns=len(panels), height=3.2, left=0.75)
     files = run_files([run for part in parts for _, run in part.board.runs])

@@ -86,7 +86,7 @@ def _is_wanted(run: Result) -> bool:
 def _here(board: Board, method: str, tables: Mapping[str, pd.DataFrame]) -> tuple[Cell, ...]:
     runs = boards.runs_of(board, method)
     cells: list[Cell] = [Cell(method), Cell("here")]
-    sign = boards.sign_of(board, method)
+    sign = boards.row_sign(board, method)
     for metric, (_, digits) in TITLES.items():
         if metric not in tables:
             cells.append(number_cell(_mean(runs, metric), digits, sign=sign))
@@ -110,13 +110,15 @@ def _caption(board: Board, published: Mapping[str, Sequence[float]]) -> str:
     said = []
     for method, (_, paper_auc, _, paper_rank) in published.items():
         if runs := boards.runs_of(board, method):
-            sign = boards.sign_of(board, method)
+            sign = boards.row_sign(board, method)
             auc, rank = format_number(_mean(runs, "auc"), 3) + sign, format_number(_mean(runs, "mr_rt"), 2) + sign
             said.append(f"{method} AUC {auc} (paper {paper_auc:.3f}), MR(RT) {rank} (paper {paper_rank:.2f})")
     rest = [(_mean(boards.runs_of(board, label), "auc"), label) for label in board.methods() if label not in published]
     if known := [each for each in rest if not math.isnan(each[0])]:
         highest, best = max(known)
-        said.append(f"of the other {len(rest)}, {best} has the highest AUC, {highest:.3f}{boards.sign_of(board, best)}")
+        said.append(
+            f"of the other {len(rest)}, {best} has the highest AUC, {highest:.3f}{boards.row_sign(board, best)}"
+        )
     return f"{boards.data_name(board)}: {'; '.join(said)}. [{boards.interval_name([board])}.]"
 
 
@@ -124,7 +126,7 @@ def _notes(role: Role, inputs: Inputs, board: Board, published: Mapping[str, Seq
     first = board.runs[0][1]
     # Reasons first: the page folds all but the first few notes.
     why = _paper_toml()["notes"]
-    notes = [status] if (status := boards.status_note([board])) else []
+    notes = [status] if (status := boards.boards_note([board])) else []
     notes += [why["data"][role.name].format(data=boards.short_title(board))] if role.name in why["data"] else []
     notes += [why["training"], *_differences(board, published), why["ranks"]]
     notes.append("Bold: the best of its column here; underlined: cannot be told apart from it.")
@@ -190,7 +192,7 @@ def _leaderboard(
     single = [each.board.title for each in lists if (each.table["seeds"] == 1).all()]
     rows = [row for each in lists for row in _rows(each, columns)]
     calibrated = ("calibrated",) if protocol == "paper" else ()
-    status = boards.status_note(each.board for each in lists)
+    status = boards.boards_note(each.board for each in lists)
     notes = [
         *([status] if status else []),
         f"{headline} [{boards.interval_name([each.board for each in lists])}], mean over seeds. {note}",
@@ -232,7 +234,7 @@ def _rows(ranking: boards.RankedBoard, columns: Columns) -> list[tuple[Cell, ...
     for rank, row in enumerate(ranking.table.to_dict("records")):
         leads = rank == 0 and len(ranking.table) > 1 and row[metric] == row[metric]
         tied = rank > 0 and row["group"] == 1
-        sign = boards.sign_of(board, row["method"])
+        sign = boards.row_sign(board, row["method"])
         mean = interval_cell(row[metric], row["low"], row["high"], strong=leads, underlined=tied, sign=sign)
         first = Cell(board_label(board)), Cell(row["method"], strong=leads), count_cell(row["group"])
         last = count_cell(run.counts.get("homes", math.nan)), count_cell(row["hidden"]), Cell(row["status"])
@@ -251,7 +253,7 @@ def _leaders_caption(lists: Sequence[boards.RankedBoard], headline: str) -> str:
     for each in chosen:
         best, board, others = each.table.iloc[0], each.board, len(each.table) - 1
         tied = f"tied with {len(each.tied)} of {others} others" if others else "nothing else was run"
-        sign = boards.sign_of(board, best["method"])
+        sign = boards.row_sign(board, best["method"])
         leaders.append(f"{best['method']} {best[each.metric]:.3f}{sign} on {board_label(board)} ({tied})")
     which = "" if len(chosen) == len(lists) else f" The {len(chosen)} longest of {len(lists)} lists."
     return f"Best {headline}: {'; '.join(leaders)}.{which}"

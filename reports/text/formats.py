@@ -97,7 +97,11 @@ def number_cell(
     value: float, digits: int = 4, *, strong: bool = False, underlined: bool = False, sign: str = ""
 ) -> Cell:
     """A cell with a number and no interval; the sign is for people only."""
-    return Cell(format_number(value, digits) + sign, _value(value), strong, underlined)
+    return Cell(_signed(value, digits, sign), _value(value), strong, underlined)
+
+
+def _signed(value: float, digits: int, sign: str) -> str:
+    return format_number(value, digits) + ("" if math.isnan(value) else sign)
 
 
 def count_cell(value: float) -> Cell:
@@ -118,7 +122,7 @@ def interval_cell(
     """A cell with a number and its interval, where it has one; no interval around NaN. The sign is for people only."""
     if math.isnan(value):
         low = high = math.nan
-    text = format_number(value, digits) + sign
+    text = _signed(value, digits, sign)
     if not math.isnan(low) and not math.isnan(high):
         text += f" [{format_number(low, digits)}, {format_number(high, digits)}]"
     return Interval(text, _value(value), strong, underlined, low=low, high=high)

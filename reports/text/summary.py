@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.results.compare import Comparison, lower_is_better
-from reports.boards import FAMILIES, NAMES, TIE_TEST, MainList, Row, interval_name, seeds_of, status_note
+from reports.boards import FAMILIES, NAMES, TIE_TEST, MainList, Row, boards_note, interval_name, seeds_of
 from reports.text.formats import counted, join_names, round_number
 
 USER_ITEM = FAMILIES["user-item"]
@@ -34,7 +34,7 @@ def summary(found: Sequence[MainList], left_out: Sequence[str] = ()) -> list[Poi
     if not found:
         why = "No leaderboard can be shown: see the details." if left_out else "No method has been run yet."
         return [Point(lead, why, tuple(left_out))]
-    status = status_note(each.ranking.board for each in found)
+    status = boards_note(each.ranking.board for each in found)
     return [
         Point(lead, _leaders(found), (*map(_best, found), *([status] if status else []), *left_out)),
         Point("Significance", _significant(found), _significance(found)),

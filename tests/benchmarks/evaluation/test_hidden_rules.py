@@ -88,7 +88,7 @@ def test_other_hidden_rules_are_ranked_among_the_same_candidates(pair: tuple[Spl
     one, other = pair
     assume(len(one.test.rules) and len(other.test.rules))
     lists = [evaluate(ByRelation(), made).homes for made in pair]
-    columns = ["user", "n_hidden", "candidates", "candidates, all"]
+    columns = ["user", "n_hidden", "candidates", "candidates, all", "candidates, closed"]
     assert lists[0][columns].to_numpy().tolist() == lists[1][columns].to_numpy().tolist()
     assert len(one.test) == len(other.test)
 

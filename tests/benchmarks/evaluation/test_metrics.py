@@ -16,6 +16,7 @@ from baselines.calibration import Calibration
 from benchmarks.evaluation.metrics import (
     auc,
     average_rank,
+    counts_above,
     cross_entropy,
     discounted_gain,
     first_hit,
@@ -25,7 +26,6 @@ from benchmarks.evaluation.metrics import (
     mean_by,
     precision,
     reciprocal_rank,
-    standing,
 )
 
 # Few distinct values, so that ties are the rule.
@@ -110,9 +110,9 @@ def test_discounted_gain_of_several_rules_is_scikit_learns_also_with_ties(scores
 
 
 @given(EXAMPLES)
-def test_standing_counts_the_scores_of_the_group_that_are_above_and_tied(examples):
+def test_the_scores_of_the_group_that_are_above_and_tied_are_counted(examples):
     score, _, group = columns(examples)
-    above, others = standing(score, group)
+    above, others = counts_above(score, group)
     for own, mine, higher, equal in zip(score, group, above, others, strict=True):
         assert higher == sum((score > own) & (group == mine))
         assert equal == sum((score == own) & (group == mine)) - 1

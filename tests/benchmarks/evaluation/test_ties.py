@@ -1,4 +1,4 @@
-"""No way of tying scores raises a metric: each against all strict orders that the ties allow, from its definition."""
+"""Ties are worth no more than a random order of them: each metric against all strict orders, from its definition."""
 
 from __future__ import annotations
 

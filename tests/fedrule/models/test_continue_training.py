@@ -197,6 +197,15 @@ def test_an_option_that_follows_from_one_that_changes_changes_with_it():
     assert (model.card.options["rounds"], model.card.options["weighting"]) == (2, "rules")
 
 
+@pytest.mark.parametrize("given", [{"learning_rate": 0.01}, {"server_optimizer": "adam"}, {"client_optimizer": "sgd"}])
+def test_what_overrode_a_preset_stays_though_it_is_the_default_without_one(given):
+    options = {"preset": "paper", "rounds": 1, **given}
+    saved = fedrule.train(EARLIER, "fedrule", options=options, test=0.4)
+    kept, first = build("fedrule", **training_options(saved, {})), build("fedrule", **options)
+    for name in ("learning_rate", "server_optimizer", "server_rate", "client_optimizer", "control", "local_steps"):
+        assert getattr(kept, name) == getattr(first, name), name
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
