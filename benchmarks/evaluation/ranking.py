@@ -11,10 +11,10 @@ Candidates are every ordered device pair x every relation minus the rules known 
 Gains are averaged over hidden rules; `mrr_home` and `hr@10_home` average over homes instead. These are filtered: the
 home's other hidden rules are left out of the list (Bordes et al. 2013, "Translating embeddings for modeling
 multi-relational data", NeurIPS), so that a perfect order has 1 wherever all hidden rules are in the list. With ", raw"
-they stay in it. `mrr_first`, `recall@10`, `ndcg@10` and `map` are per home, with all of its hidden rules as the relevant
-ones of a raw list, and averaged over homes. "<name>, <list>" is of that list. A rule whose triple was never seen in training cannot be found under the valid
-filter and counts as a miss there (`unseen` is their number); so does one without a score (`unanswered`). A candidate
-without a score (NaN) is below all others.
+they stay in it. `mrr_first`, `recall@10`, `ndcg@10` and `map` are per home, with all of its hidden rules as the
+relevant ones of a raw list, and averaged over homes. "<name>, <list>" is of that list. A rule whose triple was never
+seen in training cannot be found under the valid filter and counts as a miss there (`unseen` is their number); so does
+one without a score (`unanswered`). A candidate without a score (NaN) is below all others.
 
 Hidden rules decide nothing about the candidates: a device may act on itself only if a known rule has such a pair, and a
 hidden rule that is no candidate, e.g. since its relation is too rare in training (`datasets.splits`), is a miss
