@@ -126,7 +126,12 @@ def curves_layout(shown: Sequence[tuple[str, Row]], *, metrics: Sequence[str] = 
 
 def lines_note(shown: Iterable[Row]) -> str:
     """What the sign means in each line that has it; empty where none has."""
-    return status_note((line.label, row.title, line.status) for row in shown for line in row.lines)
+    return status_note((line.label, _place(row), line.status) for row in shown for line in row.lines)
+
+
+def _place(row: Row) -> str:
+    """Its title without what is usual in curves."""
+    return ", ".join(part for part in row.title.split(", ") if part not in ("types", "holdout", "paper"))
 
 
 def check_name(kind: str, name: str, known: Iterable[str]) -> None:

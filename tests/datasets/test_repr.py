@@ -16,5 +16,5 @@ def test_a_split_is_shown_in_one_line_with_all_that_decides_it():
     parts = datasets.split(two_homes(), fraction=0.4)
     hidden = len(parts.test)
     sizes = f"{4 - hidden} rules to train, 0 to validate, {hidden} to test"
-    assert repr(parts) == f"<holdout(seed=0, fraction=0.4, validation=False) of two: {sizes}>"
+    assert repr(parts) == f"<holdout(seed=0, fraction=0.4, validation=False, min_pair_count=1) of two: {sizes}>"
     assert repr(parts.test) == f"<{hidden} rules hidden of {parts.test.homes!r}>"

@@ -118,7 +118,7 @@ def test_a_file_that_cannot_be_read_is_named_on_the_page_and_left_alone(copied, 
     page = (tmp_path / "report" / "index.html").read_text()
     assert half.name in page
     assert old.name in page
-    assert f"made by an older version (format 1, this version reads {FORMAT})" in page
+    assert f"made by an older version (format 1, this version reads {FORMAT};" in page
     assert half.read_text() == '{"format": 2, "key": {"meth'
     assert json.loads(old.read_text()) == spoiled
 

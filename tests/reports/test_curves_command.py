@@ -120,7 +120,7 @@ def test_a_run_that_ended_early_has_a_cross_and_counts_on_with_its_last_model():
     said = " ".join(picture.texts[-1].get_text().split())
     assert "Cross: the end of a run that went wrong" in said
     ended = "1 of 2 seeds ended before the last round, without a reason given (seed 1, round 6)"
-    assert said.endswith(f"† toy-a on wyze-synthetic: {ended}.")
+    assert said.endswith(f"† toy-a on wyze-synthetic, 80 homes: {ended}.")
     assert [text.get_text() for text in picture.legends[0].get_texts()] == ["toy-a †"]
 
 

@@ -103,7 +103,8 @@ def test_curves_by_round_have_the_sign_in_legend_and_caption():
     drawing = by_round.federated(Inputs(runs), WYZE)
     assert list(drawing.layout.styles) == ["fedgnn", "fedrule †"]
     assert drawing.about.caption.startswith("Test AUC at the end: fedgnn 0.500, fedrule 0.500†.")
-    said = "† fedrule on wyze-synthetic: 1 of 1 seed diverged (seed 0, round 41) and counts with its last good model."
+    status = "1 of 1 seed diverged (seed 0, round 41) and counts with its last good model"
+    said = f"† fedrule on wyze-synthetic, 40 homes: {status}."
     assert drawing.about.caption.endswith(said)
     assert drawing.layout.note.endswith(said)
     crosses = [line for axes in draw(drawing.layout).axes for line in axes.lines if line.get_marker() == "x"]
