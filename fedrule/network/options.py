@@ -31,15 +31,14 @@ class Supports(Flag):
     NUMPY = auto()  # inference without torch, fedrule/inference/network.py
 
 
-# What the authors published: the sizes of the text and of the public code, and the text's way of training (section
-# 4.2). It does not say where Adam runs and whether its moments are kept: `paper` is the reading in which the paper's
-# results come out (docs/federated.md), Adam in the homes with moments that are kept, and a server that averages.
-SIZES: dict[str, object] = {"hidden": 16, "predictor_hidden": 0, "dropout": 0.0}
+# What the authors published: the sizes of the text, which are the defaults below, those of the public code, and the
+# text's way of training (section 4.2). It does not say where Adam runs and whether its moments are kept: `paper` is the
+# reading in which the paper's results come out (docs/federated.md), Adam in the homes with moments that are kept, and a
+# server that averages.
 PRESETS: dict[str, dict[str, object]] = {
-    "paper-text": SIZES,
+    "paper-text": {},
     "authors-code": {"hidden": 32, "predictor_hidden": 32, "dropout": 0.5},
-    "paper": SIZES
-    | {"rounds": 100, "learning_rate": 0.1}
+    "paper": {"rounds": 100, "learning_rate": 0.1}
     | {"local_steps": 3, "client_optimizer": "kept-adam", "server_optimizer": "plain"}  # of federated methods
     | {"gnn_lambda": 1.0, "predictor_lambda": 1.0},
 }

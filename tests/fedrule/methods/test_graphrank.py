@@ -39,6 +39,13 @@ def test_it_is_graphrule_with_other_defaults():
     assert not GraphRank().sees_answers  # rules that are asked for are hidden, so the whole contract is asked of it
 
 
+@pytest.mark.parametrize("name", ["graphrank", "fedrank"])
+def test_the_sizes_of_the_paper_do_not_replace_its_own(name):
+    made = build(name)
+    assert (made.preset, made.hidden, made.dropout, made.evidence) == ("paper-text", 0, 0.3, 64)
+    assert build(name, evidence=0, bias="counts").dropout == 0  # nothing to drop
+
+
 def test_every_parameter_says_what_it_means():
     assert all(parameter.meaning for parameter in parameters("graphrank"))
 
