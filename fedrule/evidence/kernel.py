@@ -1,0 +1,718 @@
+"""Compiled loops behind evidence: the features of chosen candidates, and the scores of all candidates of homes.
+
+A feature belongs to one of five blocks by what it depends on, for a candidate <i, (state, act), j>:
+
+    typed      the types of i and j and the relation: what the home, and what other homes, do with such devices
+    trigger    device i, the type of j and the relation
+    action     device j, the type of i and the relation
+    pair       devices i and j: rules between them, paths, words that they share
+    matching   devices i and j and the relation; 0 for nearly all candidates
+
+Training needs rows of features (`candidate_features`). Scoring does not: the first layer of the evidence network is
+linear, so it is applied to each block once and added up (`score_homes`), which saves most of the work because far fewer
+blocks of each kind differ than there are candidates. Both fill the blocks by the same functions.
+
+Devices of a type that no rule uses and that have the same words are in the same state: what is scored for one of them
+holds for all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from datasets.homes import Array
+
+Function = TypeVar("Function", bound=Callable[..., object])
+Table: TypeAlias = npt.NDArray[np.float32]
+
+N_HOME, N_GIVEN = 16, 14  # of the typed features: what the loops count, and what is given for each typed rule
+N_TYPED, N_TRIGGER, N_ACTION, N_PAIR, N_MATCHING = N_HOME + N_GIVEN, 9, 9, 21, 5
+TRIGGER, ACTION, PAIR = N_TYPED, N_TYPED + N_TRIGGER, N_TYPED + N_TRIGGER + N_ACTION  # first column of each block
+MATCHING = PAIR + N_PAIR
+N_FEATURES = MATCHING + N_MATCHING
+ROWS = 17  # numbers for each device that depend on the trigger alone
+MEAN_SCALE = 5.0  # the means along paths are small; scaled, log1p still spreads them
+RARITY_SCALE = 1 / 3  # brings the rarity of shared words, up to 5, to the size of the other features
+
+
+def compiled(function: Function) -> Function:
+    """A loop in machine code, kept on disk, so that it is compiled once after installation; it releases the lock."""
+    made: Function = njit(cache=True, nogil=True, error_model="numpy")(function)
+    return made
+
+
+class Graphs(NamedTuple):
+    """Homes as flat arrays; devices and rules of home h begin at device_start[h] and rule_start[h]."""
+
+    device_start: Array  # [n_homes + 1]
+    type: Array  # [n_devices]
+    rule_start: Array  # [n_homes + 1]
+    trigger: Array  # [n_rules]  devices by position among all
+    action: Array  # [n_rules]
+    relation: Array  # [n_rules]
+    word_start: Array  # [n_devices + 1]
+    word: Array  # [n_words]  numbers that count within a home
+
+
+class Vocabulary(NamedTuple):
+    """Valid rules by pairs of types, and the halves of relations."""
+
+    n_types: int
+    n_states: int
+    n_acts: int
+    start: Array  # [n_types ** 2 + 1]  where the valid rules of each pair of types begin
+    relation: Array  # [n_valid]
+    state: Array  # [n_relations]
+    act: Array  # [n_relations]
+
+
+class Home(NamedTuple):
+    """One home, devices numbered from 0, and what is looked up again and again."""
+
+    type: Array  # [n]
+    of_type: Array  # [n_types]  how many devices
+    of_relation: Array  # [n_relations]  how many rules
+    of_state: Array  # [n_states]
+    of_act: Array  # [n_acts]
+    trigger: Array  # [n_rules]
+    action: Array  # [n_rules]
+    state: Array  # [n_rules]
+    act: Array  # [n_rules]
+    relation: Array  # [n_rules]
+    trigger_start: Array  # [n + 1]  rules by trigger
+    by_trigger: Array  # [n_rules]
+    action_start: Array  # [n + 1]  rules by action
+    by_action: Array  # [n_rules]
+    trigger_type_start: Array  # [n_types + 1]  rules by the trigger's type
+    by_trigger_type: Array  # [n_rules]
+    action_type_start: Array  # [n_types + 1]
+    by_action_type: Array  # [n_rules]
+    acts: Table  # [n, n]  how many rules from one device to another
+    targets_start: Array  # [n + 1]  the devices that each one acts on, each once
+    targets: Array
+    sources_start: Array  # [n + 1]  the devices that act on each one, each once
+    sources: Array
+    shared: Table  # [n, n]  rarity of the words that two devices share, summed; [0, 0] where the home has no words
+    rarest: Table  # [n, n]  that of the rarest one
+    near: Array  # [n, n_types]  how many devices of a type share a word with a device, itself not counted
+    room_share: float  # log share of its rules between devices with words whose devices share one
+
+
+@compiled
+def runs(keys: Array, n: int) -> tuple[Array, Array]:
+    """Positions sorted by key, and where each key's begin."""
+    start = np.zeros(n + 1, dtype=np.int64)
+    for key in keys:
+        start[key + 1] += 1
+    for at in range(n):
+        start[at + 1] += start[at]
+    order, place = np.empty(len(keys), dtype=np.int64), start[:-1].copy()
+    for position in range(len(keys)):
+        key = keys[position]
+        order[place[key]] = position
+        place[key] += 1
+    return start, order
+
+
+@compiled
+def neighbours(start: Array, order: Array, ends: Array) -> tuple[Array, Array]:
+    """The other ends of each device's rules, each once."""
+    n = len(start) - 1
+    seen = np.full(n, -1, dtype=np.int64)
+    first, found, many = np.zeros(n + 1, dtype=np.int64), np.empty(len(order), dtype=np.int64), 0
+    for device in range(n):
+        for at in range(start[device], start[device + 1]):
+            end = ends[order[at]]
+            if seen[end] != device:
+                seen[end] = device
+                found[many] = end
+                many += 1
+        first[device + 1] = many
+    return first, found[:many]
+
+
+@compiled
+def shared_words(start: Array, words: Array, first: int, n: int) -> tuple[Table, Table]:
+    """The rarity of shared words, summed, and that of the rarest: log(devices / devices with the word)."""
+    many = start[first + n] - start[first]
+    if many == 0:
+        return np.zeros((0, 0), dtype=np.float32), np.zeros((0, 0), dtype=np.float32)
+    shared, rarest = np.zeros((n, n), dtype=np.float32), np.zeros((n, n), dtype=np.float32)
+    mine = words[start[first] : start[first + n]]
+    owner = np.empty(many, dtype=np.int64)
+    for device in range(n):
+        for at in range(start[first + device], start[first + device + 1]):
+            owner[at - start[first]] = device
+    word_start, order = runs(mine, mine.max() + 1)
+    for word in range(len(word_start) - 1):
+        low, high = word_start[word], word_start[word + 1]
+        rarity = np.float32(math.log(n / max(high - low, 1)))
+        for a in range(low, high):
+            for b in range(low, high):
+                one, other = owner[order[a]], owner[order[b]]
+                shared[one, other] += rarity
+                rarest[one, other] = max(rarest[one, other], rarity)
+    return shared, rarest
+
+
+@compiled
+def home_of(graphs: Graphs, vocabulary: Vocabulary, h: int) -> Home:
+    """One of the homes, on its own."""
+    first, last = graphs.device_start[h], graphs.device_start[h + 1]
+    begin, end = graphs.rule_start[h], graphs.rule_start[h + 1]
+    n, n_types = last - first, vocabulary.n_types
+    types = graphs.type[first:last]
+    of_type = np.zeros(n_types, dtype=np.int64)
+    for device in range(n):
+        of_type[types[device]] += 1
+    trigger, action, relation = graphs.trigger[begin:end] - first, graphs.action[begin:end] - first, graphs.relation[begin:end]
+    state, act = vocabulary.state[relation], vocabulary.act[relation]
+    of_relation = np.zeros(len(vocabulary.state), dtype=np.int64)
+    of_state, of_act = np.zeros(vocabulary.n_states, dtype=np.int64), np.zeros(vocabulary.n_acts, dtype=np.int64)
+    for rule in range(end - begin):
+        of_relation[relation[rule]] += 1
+        of_state[state[rule]] += 1
+        of_act[act[rule]] += 1
+    trigger_start, by_trigger = runs(trigger, n)
+    action_start, by_action = runs(action, n)
+    trigger_type_start, by_trigger_type = runs(types[trigger], n_types)
+    action_type_start, by_action_type = runs(types[action], n_types)
+    acts = np.zeros((n, n), dtype=np.float32)
+    for rule in range(end - begin):
+        acts[trigger[rule], action[rule]] += 1
+    targets_start, targets = neighbours(trigger_start, by_trigger, action)
+    sources_start, sources = neighbours(action_start, by_action, trigger)
+    shared, rarest = shared_words(graphs.word_start, graphs.word, first, n)
+    near = np.zeros((n if len(shared) else 0, n_types), dtype=np.int64)
+    for one in range(len(shared)):
+        for other in range(n):
+            if other != one and shared[one, other] > 0:
+                near[one, types[other]] += 1
+    between, together = 0, 0
+    for rule in range(end - begin):
+        if len(shared) and is_named(shared, trigger[rule], action[rule]):
+            between += 1
+            together += shared[trigger[rule], action[rule]] > 0
+    room_share = math.log((together + 0.5) / (between + 1.5))
+    return Home(
+        types, of_type, of_relation, of_state, of_act, trigger, action, state, act, relation, trigger_start, by_trigger, action_start, by_action,
+        trigger_type_start, by_trigger_type, action_type_start, by_action_type, acts, targets_start, targets,
+        sources_start, sources, shared, rarest, near, room_share,
+    )  # fmt: skip
+
+
+@compiled
+def is_named(shared: Table, one: int, other: int) -> bool:
+    """Whether two different devices both have words."""
+    return one != other and shared[one, one] > 0 and shared[other, other] > 0
+
+
+@compiled
+def similarity(home: Home, one: int, other: int) -> float:
+    """The cosine of two devices' words, weighted by rarity; 0 where they share none."""
+    if not home.shared[one, other] > 0:
+        return 0.0
+    return home.shared[one, other] / math.sqrt(home.shared[one, one] * home.shared[other, other])
+
+
+@compiled
+def typed_block(block: Table, home: Home, vocabulary: Vocabulary, one: int, other: int, relation: int) -> None:
+    """The first N_HOME features; `one` and `other` are the types."""
+    state, act = vocabulary.state[relation], vocabulary.act[relation]
+    of_state, of_relation, both, both_state, both_act, both_relation = 0, 0, 0, 0, 0, 0
+    between, together = 0, 0
+    for at in range(home.trigger_type_start[one], home.trigger_type_start[one + 1]):
+        rule = home.by_trigger_type[at]
+        of_state += home.state[rule] == state
+        of_relation += home.relation[rule] == relation
+        if home.type[home.action[rule]] == other:
+            both += 1
+            both_state += home.state[rule] == state
+            both_act += home.act[rule] == act
+            both_relation += home.relation[rule] == relation
+            if len(home.shared) and is_named(home.shared, home.trigger[rule], home.action[rule]):
+                between += 1
+                together += home.shared[home.trigger[rule], home.action[rule]] > 0
+    on_act, on_relation = 0, 0
+    for at in range(home.action_type_start[other], home.action_type_start[other + 1]):
+        rule = home.by_action_type[at]
+        on_act += home.act[rule] == act
+        on_relation += home.relation[rule] == relation
+    block[0] = math.log1p(len(home.relation))
+    block[1] = math.log1p(home.of_relation[relation])
+    block[2] = math.log1p(home.of_state[state])
+    block[3] = math.log1p(home.of_act[act])
+    block[4] = math.log1p(of_state)
+    block[5] = math.log1p(on_act)
+    block[6] = math.log1p(both)
+    block[7] = math.log1p(of_relation)
+    block[8] = math.log1p(on_relation)
+    block[9] = math.log1p(both_state)
+    block[10] = math.log1p(both_act)
+    block[11] = math.log1p(both_relation)
+    block[12] = math.log(max(len(home.type), 1))
+    block[13] = math.log(max(home.of_type[one], 1))
+    block[14] = math.log(max(home.of_type[other], 1))
+    block[15] = math.log((together + 0.5) / (between + 1.5)) if len(home.shared) else 0.0
+
+
+@compiled
+def trigger_block(block: Table, home: Home, vocabulary: Vocabulary, i: int, other: int, relation: int) -> None:
+    """What device i does already; `other` is the action's type."""
+    state, act = vocabulary.state[relation], vocabulary.act[relation]
+    first, last = home.trigger_start[i], home.trigger_start[i + 1]
+    states, acts, relations, typed, typed_state, typed_relation = 0, 0, 0, 0, 0, 0
+    for at in range(first, last):
+        rule = home.by_trigger[at]
+        same_state, same_relation = home.state[rule] == state, home.relation[rule] == relation
+        states += same_state
+        acts += home.act[rule] == act
+        relations += same_relation
+        if home.type[home.action[rule]] == other:
+            typed += 1
+            typed_state += same_state
+            typed_relation += same_relation
+    block[0] = math.log1p(last - first)
+    block[1] = math.log1p(states)
+    block[2] = math.log1p(acts)
+    block[3] = math.log1p(relations)
+    block[4] = math.log1p(typed)
+    block[5] = math.log1p(typed_state)
+    block[6] = math.log1p(typed_relation)
+    block[7] = math.log1p(home.action_start[i + 1] - home.action_start[i])
+    block[8] = 1.0 if len(home.shared) and home.shared[i, i] > 0 else 0.0
+
+
+@compiled
+def action_block(block: Table, home: Home, vocabulary: Vocabulary, j: int, one: int, relation: int) -> None:
+    """What already acts on device j; `one` is the trigger's type."""
+    state, act = vocabulary.state[relation], vocabulary.act[relation]
+    first, last = home.action_start[j], home.action_start[j + 1]
+    states, acts, relations, typed, typed_act, typed_relation = 0, 0, 0, 0, 0, 0
+    for at in range(first, last):
+        rule = home.by_action[at]
+        same_act, same_relation = home.act[rule] == act, home.relation[rule] == relation
+        states += home.state[rule] == state
+        acts += same_act
+        relations += same_relation
+        if home.type[home.trigger[rule]] == one:
+            typed += 1
+            typed_act += same_act
+            typed_relation += same_relation
+    block[0] = math.log1p(last - first)
+    block[1] = math.log1p(acts)
+    block[2] = math.log1p(states)
+    block[3] = math.log1p(relations)
+    block[4] = math.log1p(typed)
+    block[5] = math.log1p(typed_act)
+    block[6] = math.log1p(typed_relation)
+    block[7] = math.log1p(home.trigger_start[j + 1] - home.trigger_start[j])
+    block[8] = 1.0 if len(home.shared) and home.shared[j, j] > 0 else 0.0
+
+
+@compiled
+def pair_rows(rows: Table, home: Home, i: int) -> None:
+    """[ROWS, n]: for trigger i and every device j the numbers that `pair_block` takes logarithms of."""
+    rows[:] = 0
+    n = len(home.type)
+    many = home.targets_start[i + 1] - home.targets_start[i]
+    for a in range(home.targets_start[i], home.targets_start[i + 1]):
+        target = home.targets[a]
+        for b in range(home.targets_start[target], home.targets_start[target + 1]):
+            rows[0, home.targets[b]] += 1  # A A
+        sources = home.sources_start[target + 1] - home.sources_start[target]
+        for b in range(home.sources_start[target], home.sources_start[target + 1]):
+            source = home.sources[b]
+            rows[2, source] += 1  # A A^T
+            for c in range(home.targets_start[source], home.targets_start[source + 1]):
+                rows[3, home.targets[c]] += 1  # A A^T A
+                rows[4, home.targets[c]] += np.float32(1.0 / (many * sources))
+    for a in range(home.sources_start[i], home.sources_start[i + 1]):
+        source = home.sources[a]
+        for b in range(home.targets_start[source], home.targets_start[source + 1]):
+            rows[1, home.targets[b]] += 1  # A^T A
+    for j in range(n):
+        rows[5, j] = home.acts[i, j]
+        rows[6, j] = home.acts[j, i]
+    if not len(home.shared):
+        return
+    # What this trigger already does in the room of j, and what acts on j from the room of i.
+    for at in range(home.trigger_start[i], home.trigger_start[i + 1]):
+        target = home.action[home.by_trigger[at]]
+        if home.shared[target, target] > 0:
+            for j in range(n):
+                if j != target and home.shared[target, j] > 0:
+                    rows[7, j] += 1
+                    rows[8, j] = max(rows[8, j], np.float32(similarity(home, target, j)))
+    if home.shared[i, i] > 0:
+        for rule in range(len(home.trigger)):
+            source, j = home.trigger[rule], home.action[rule]
+            if source != i and home.shared[source, i] > 0:
+                rows[9, j] += 1
+                rows[10, j] = max(rows[10, j], np.float32(similarity(home, source, i)))
+    # How many devices of the type of j are nearer to i, and equally near; and the same from the other end.
+    for j in range(n):
+        near = home.shared[i, j]
+        one, other = home.type[i], home.type[j]
+        rows[11, j], rows[12, j] = nearer(home, i, j, other, near)
+        rows[13, j], rows[14, j] = nearer(home, j, i, one, near)
+        if near > 0:
+            rows[15, j] = home.rarest[i, j]
+            rows[16, j] = similarity(home, i, j)
+
+
+@compiled
+def nearer(home: Home, device: int, end: int, kind: int, near: float) -> tuple[int, int]:
+    """How many other devices of a type share rarer words with a device than `end` does, and how many equally rare."""
+    others = home.of_type[kind] - (home.type[device] == kind) - (end != device and home.type[end] == kind)
+    if not near > 0:
+        above = home.near[device, kind]
+        return above, others - above
+    above, tied = 0, 0
+    for each in range(len(home.type)):
+        if home.type[each] == kind and each != device and each != end:
+            above += home.shared[device, each] > near
+            tied += home.shared[device, each] == near
+    return above, tied
+
+
+@compiled
+def pair_block(block: Table, home: Home, rows: Table, i: int, j: int) -> None:
+    """What holds for a pair of devices whatever the relation."""
+    for at in range(4):
+        block[at] = math.log1p(rows[at, j])
+    block[4] = math.log1p(MEAN_SCALE * rows[4, j])
+    block[5] = math.log1p(rows[5, j])
+    block[6] = math.log1p(rows[6, j])
+    block[7] = 1.0 if i == j else 0.0
+    if not len(home.shared):
+        for at in range(8, N_PAIR):
+            block[at] = 0.0
+        return
+    block[8] = home.shared[i, j] * RARITY_SCALE
+    block[9] = rows[15, j] * RARITY_SCALE
+    block[10] = rows[16, j]
+    block[11] = math.log1p(rows[11, j])
+    block[12] = math.log1p(rows[12, j])
+    block[13] = math.log1p(rows[13, j])
+    block[14] = math.log1p(rows[14, j])
+    block[15] = math.log1p(rows[7, j])
+    block[16] = rows[8, j]
+    block[17] = math.log1p(rows[9, j])
+    block[18] = rows[10, j]
+    block[19] = home.room_share
+    block[20] = home.room_share if home.shared[i, j] > 0 else 0.0
+
+
+@compiled
+def can_match(rows: Table, j: int) -> bool:
+    """Whether `matching_block` may be other than zeros."""
+    return rows[5, j] > 0 or rows[7, j] > 0 or rows[9, j] > 0
+
+
+@compiled
+def matching_block(block: Table, home: Home, vocabulary: Vocabulary, i: int, j: int, relation: int) -> None:
+    """Rules of these very devices, or in their rooms, that agree with the candidate."""
+    state, act = vocabulary.state[relation], vocabulary.act[relation]
+    states, acts, room_states, room_relations, source_relations = 0, 0, 0, 0, 0
+    words = len(home.shared) > 0
+    for at in range(home.trigger_start[i], home.trigger_start[i + 1]):
+        rule = home.by_trigger[at]
+        target = home.action[rule]
+        if target == j:
+            states += home.state[rule] == state
+            acts += home.act[rule] == act
+        elif words and home.shared[target, j] > 0:
+            room_states += home.state[rule] == state
+            room_relations += home.relation[rule] == relation
+    if words:
+        for at in range(home.action_start[j], home.action_start[j + 1]):
+            rule = home.by_action[at]
+            source = home.trigger[rule]
+            if source != i and home.shared[source, i] > 0:
+                source_relations += home.relation[rule] == relation
+    block[0] = math.log1p(states)
+    block[1] = math.log1p(acts)
+    block[2] = math.log1p(room_states)
+    block[3] = math.log1p(room_relations)
+    block[4] = math.log1p(source_relations)
+
+
+@compiled
+def candidate_features(
+    features: Table,  # [n, N_FEATURES]  written, but for what is given: the last columns of the typed block
+    graphs: Graphs,
+    vocabulary: Vocabulary,
+    home_of_candidate: Array,  # [n]  sorted
+    trigger: Array,  # [n]
+    action: Array,  # [n]
+    relation: Array,  # [n]
+) -> None:
+    """The features of these candidates."""
+    first, n = 0, len(trigger)
+    while first < n:
+        h, last = home_of_candidate[first], first
+        while last < n and home_of_candidate[last] == h:
+            last += 1
+        home, begin = home_of(graphs, vocabulary, h), graphs.device_start[h]
+        many = len(home.type)
+        rows = np.zeros((ROWS, many), dtype=np.float32)
+        start, order = runs(trigger[first:last] - begin, many)
+        for i in range(many):
+            if start[i] < start[i + 1]:
+                pair_rows(rows, home, i)
+            for at in range(start[i], start[i + 1]):
+                c = first + order[at]
+                j, r, row = action[c] - begin, relation[c], features[c]
+                one, other = home.type[i], home.type[j]
+                typed_block(row, home, vocabulary, one, other, r)
+                trigger_block(row[TRIGGER:], home, vocabulary, i, other, r)
+                action_block(row[ACTION:], home, vocabulary, j, one, r)
+                pair_block(row[PAIR:], home, rows, i, j)
+                if can_match(rows, j):
+                    matching_block(row[MATCHING:], home, vocabulary, i, j, r)
+                else:
+                    row[MATCHING:] = 0
+        first = last
+
+
+class Weights(NamedTuple):
+    """The evidence network; the direct weights are a column behind the hidden units of the first layer."""
+
+    first: Table  # [n_features, hidden + 1]
+    first_bias: Table  # [hidden + 1]
+    second: Table  # [hidden, hidden]
+    second_bias: Table  # [hidden]
+    last: Table  # [hidden]
+
+
+@compiled
+def add_product(sums: Table, block: Table, first: Table, begin: int, many: int) -> None:
+    """Add what a block of features adds to the first layer; most features are zero."""
+    for at in range(many):
+        value = block[at]
+        if value != 0:
+            for unit in range(len(sums)):
+                sums[unit] += value * first[begin + at, unit]
+
+
+@compiled
+def rest_of_network(sums: Table, weights: Weights, second: Table) -> float:
+    """The score, given what enters the first layer."""
+    hidden = len(second)
+    for unit in range(hidden):
+        second[unit] = weights.second_bias[unit]
+    for unit in range(hidden):
+        value = sums[unit]
+        if value > 0:
+            for to in range(hidden):
+                second[to] += value * weights.second[unit, to]
+    score = sums[hidden]
+    for unit in range(hidden):
+        if second[unit] > 0:
+            score += second[unit] * weights.last[unit]
+    return score
+
+
+@compiled
+def states(graphs: Graphs, home: Home, first: int) -> Array:
+    """[n]: the first device in the same state as each one: of its type, with its words, and neither in a rule."""
+    n = len(home.type)
+    same = np.arange(n)
+    for device in range(n):
+        if home.trigger_start[device] < home.trigger_start[device + 1]:
+            continue
+        if home.action_start[device] < home.action_start[device + 1]:
+            continue
+        low, high = graphs.word_start[first + device], graphs.word_start[first + device + 1]
+        for other in range(device):
+            if same[other] != other or home.type[other] != home.type[device]:
+                continue
+            if home.trigger_start[other] < home.trigger_start[other + 1]:
+                continue
+            if home.action_start[other] < home.action_start[other + 1]:
+                continue
+            begin, end = graphs.word_start[first + other], graphs.word_start[first + other + 1]
+            if end - begin == high - low and np.all(graphs.word[begin:end] == graphs.word[low:high]):
+                same[device] = other
+                break
+    return same
+
+
+@compiled
+def score_homes(
+    scores: Table,  # [n]  written: those of the valid relations of each pair, from its place on
+    place: Array,  # [n_pairs]  of all pairs of the homes, by home, trigger and action; -1: not wanted
+    pair_start: Array,  # [n_homes + 1]
+    graphs: Graphs,
+    vocabulary: Vocabulary,
+    given: Table,  # [n_valid, N_GIVEN]  for each typed rule but for EASE
+    inverse: npt.NDArray[np.float64],  # [n_valid, n_valid]  of EASE
+    scale: npt.NDArray[np.float64],  # [n_valid]  of its scores
+    weights: Weights,
+) -> None:
+    """The scores of all valid candidates of the wanted pairs."""
+    for h in range(len(pair_start) - 1):
+        n = graphs.device_start[h + 1] - graphs.device_start[h]
+        score_home(scores, place[pair_start[h] : pair_start[h + 1]].reshape(n, n), graphs, vocabulary, given, inverse, scale, weights, h)  # fmt: skip
+
+
+@compiled
+def score_home(
+    scores: Table,
+    place: Array,  # [n, n]
+    graphs: Graphs,
+    vocabulary: Vocabulary,
+    given: Table,
+    inverse: npt.NDArray[np.float64],
+    scale: npt.NDArray[np.float64],
+    weights: Weights,
+    h: int,
+) -> None:
+    """Those of one home, trigger type by trigger type."""
+    home = home_of(graphs, vocabulary, h)
+    n, n_types, start = len(home.type), vocabulary.n_types, vocabulary.start
+    width = weights.first.shape[1]
+    same = states(graphs, home, graphs.device_start[h])
+    known = known_items(home, vocabulary)
+    type_start, by_type = runs(home.type, n_types)
+    longest, cells = 0, 0
+    for one in range(n_types):
+        if home.of_type[one]:
+            of_trigger = 0
+            for other in range(n_types):
+                if home.of_type[other]:
+                    many = start[one * n_types + other + 1] - start[one * n_types + other]
+                    of_trigger += many
+                    longest = max(longest, many * home.of_type[other])
+            cells = max(cells, of_trigger)
+    block = np.zeros(N_TYPED, dtype=np.float32)
+    rows = np.zeros((ROWS, n), dtype=np.float32)
+    typed = np.zeros((cells, width), dtype=np.float32)
+    of_trigger_device = np.zeros((cells, width), dtype=np.float32)
+    first_cell = np.zeros(n_types + 1, dtype=np.int64)
+    sums, second = np.zeros(width, dtype=np.float32), np.zeros(width - 1, dtype=np.float32)
+    of_pair = np.zeros(width, dtype=np.float32)
+    done = np.full((n, n), -1, dtype=np.int64)  # where a pair of states has been scored
+    for one in range(n_types):
+        if not home.of_type[one]:
+            continue
+        at = 0
+        for other in range(n_types):
+            first_cell[other] = at
+            if not home.of_type[other]:
+                continue
+            for item in range(start[one * n_types + other], start[one * n_types + other + 1]):
+                relation = vocabulary.relation[item]
+                typed_block(block, home, vocabulary, one, other, relation)
+                block[N_HOME:N_TYPED] = given[item]
+                block[N_HOME] = ease(known, inverse, scale, item)
+                typed[at] = weights.first_bias
+                add_product(typed[at], block, weights.first, 0, N_TYPED)
+                at += 1
+        n_cells = at
+        first_cell[n_types] = n_cells
+        # What acts on each device of the home, for triggers of this type.
+        of_action = np.zeros((n_cells_of_actions(home, vocabulary, one), width), dtype=np.float32)
+        action_at = np.zeros(n + 1, dtype=np.int64)
+        at = 0
+        for j in range(n):
+            action_at[j] = at
+            other = home.type[j]
+            for item in range(start[one * n_types + other], start[one * n_types + other + 1]):
+                if same[j] == j:
+                    action_block(block, home, vocabulary, j, one, vocabulary.relation[item])
+                    add_product(of_action[at], block, weights.first, ACTION, N_ACTION)
+                at += 1
+        for t in range(type_start[one], type_start[one + 1]):
+            i = by_type[t]
+            prepared = False
+            for j in range(n):
+                to, other = place[i, j], home.type[j]
+                many = first_cell[other + 1] - first_cell[other] if home.of_type[other] else 0
+                if to < 0 or many == 0:
+                    continue
+                a, b = same[i], same[j]
+                if a == b and i != j:  # two devices in the same state: not the pair of one with itself
+                    a, b = first_two(same, a)
+                if done[a, b] >= 0:
+                    scores[to : to + many] = scores[done[a, b] : done[a, b] + many]
+                    continue
+                done[a, b] = to
+                if not prepared:
+                    prepared = True
+                    pair_rows(rows, home, i)
+                    for kind in range(n_types):
+                        for cell in range(first_cell[kind], first_cell[kind + 1]):
+                            item = start[one * n_types + kind] + cell - first_cell[kind]
+                            of_trigger_device[cell] = typed[cell]
+                            trigger_block(block, home, vocabulary, i, kind, vocabulary.relation[item])
+                            add_product(of_trigger_device[cell], block, weights.first, TRIGGER, N_TRIGGER)
+                of_pair[:] = 0
+                pair_block(block, home, rows, i, j)
+                add_product(of_pair, block, weights.first, PAIR, N_PAIR)
+                matches, of_j = can_match(rows, j), action_at[same[j]]
+                for r in range(many):
+                    for unit in range(width):
+                        sums[unit] = of_trigger_device[first_cell[other] + r, unit] + of_action[of_j + r, unit] + of_pair[unit]
+                    if matches:
+                        item = start[one * n_types + other] + r
+                        matching_block(block, home, vocabulary, i, j, vocabulary.relation[item])
+                        add_product(sums, block, weights.first, MATCHING, N_MATCHING)
+                    scores[to + r] = rest_of_network(sums, weights, second)
+
+
+@compiled
+def n_cells_of_actions(home: Home, vocabulary: Vocabulary, one: int) -> int:
+    """Valid rules from a trigger of a type to all devices of a home."""
+    many = 0
+    for other in range(vocabulary.n_types):
+        pair = one * vocabulary.n_types + other
+        many += home.of_type[other] * (vocabulary.start[pair + 1] - vocabulary.start[pair])
+    return many
+
+
+@compiled
+def first_two(same: Array, state: int) -> tuple[int, int]:
+    """The first two devices in a state, which has two at least."""
+    for device in range(state + 1, len(same)):
+        if same[device] == state:
+            return state, device
+    return state, state
+
+
+@compiled
+def known_items(home: Home, vocabulary: Vocabulary) -> Array:
+    """The typed rules that a home has, as numbers of valid ones, each once."""
+    found, many = np.empty(len(home.relation), dtype=np.int64), 0
+    for rule in range(len(home.relation)):
+        pair = home.type[home.trigger[rule]] * vocabulary.n_types + home.type[home.action[rule]]
+        low, high = vocabulary.start[pair], vocabulary.start[pair + 1]
+        item = low + np.searchsorted(vocabulary.relation[low:high], home.relation[rule])
+        if item < high and vocabulary.relation[item] == home.relation[rule]:
+            found[many] = item
+            many += 1
+    ordered = np.sort(found[:many])
+    kept = 0
+    for at in range(many):
+        if at == 0 or ordered[at] != ordered[at - 1]:
+            ordered[kept] = ordered[at]
+            kept += 1
+    return ordered[:kept]
+
+
+@compiled
+def ease(known: Array, inverse: npt.NDArray[np.float64], scale: npt.NDArray[np.float64], item: int) -> float:
+    """The score of a typed rule given the others that a home has (`baselines.ease.Cooccurrence`)."""
+    total, has = 0.0, 0.0
+    for other in known:
+        total += inverse[other, item]
+        if other == item:
+            has = 1.0
+    return scale[item] * (has - total / inverse[item, item])
