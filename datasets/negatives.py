@@ -148,6 +148,11 @@ class Feasible:
             runs.append(_Run(first, end, pair_start, home_start, distinct(cell)))
         return cls(homes, valid, pairs, tuple(runs))
 
+    @property
+    def available(self) -> Array:
+        """[n_homes]: how many there are."""
+        return np.concatenate([np.zeros(0, np.int64), *(how_many_free(run.home_start, run.taken) for run in self.runs)])
+
     def draw(self, wanted: Array, rng: np.random.Generator | RandomSource) -> Rules:
         """Per home h `wanted[h]` of them, or all where there are fewer; none twice, every subset equally likely."""
         parts, source = [], random_source(rng)

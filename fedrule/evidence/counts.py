@@ -12,16 +12,15 @@ among those that occur.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from baselines.items import homes_with_both
-from datasets.homes import Array, Homes, Mask, Rules
-from datasets.valid import typed_cells
+from datasets.homes import Array, Homes, Mask, Relation, Rules, distinct
+from datasets.valid import ValidRules, typed_cells
 
 DENSE = 1 << 19  # up to so many combinations numbers are in a table; beyond, they are searched for
 
@@ -125,41 +124,6 @@ def _ones(rows: Columns) -> Array:
     return np.ones(len(next(iter(rows.values())).values), dtype=np.int64)
 
 
-# Patterns among the rules of one home. `place` is the action device counted within its home: with a trigger it says the
-# same as `action`, in far fewer combinations.
-OF_HOME: tuple[Pattern, ...] = (
-    ("home",),
-    ("home", "relation"),
-    ("home", "state"),
-    ("home", "act"),
-    ("home", "trigger_type", "state"),
-    ("home", "action_type", "act"),
-    ("home", "trigger_type", "action_type"),
-    ("home", "trigger_type", "relation"),
-    ("home", "action_type", "relation"),
-    ("home", "trigger_type", "action_type", "state"),
-    ("home", "trigger_type", "action_type", "act"),
-    ("home", "trigger_type", "action_type", "relation"),
-    ("trigger",),
-    ("action",),
-    ("trigger", "state"),
-    ("action", "act"),
-    ("trigger", "act"),
-    ("action", "state"),
-    ("trigger", "relation"),
-    ("action", "relation"),
-    ("trigger", "action_type"),
-    ("action", "trigger_type"),
-    ("trigger", "action_type", "state"),
-    ("action", "trigger_type", "act"),
-    ("trigger", "action_type", "relation"),
-    ("action", "trigger_type", "relation"),
-    ("trigger", "place"),
-    ("trigger", "place", "state"),
-    ("trigger", "place", "act"),
-)
-# The same for the reversed candidate: what its action device triggers, what acts on its trigger device, and both.
-REVERSED: tuple[Pattern, ...] = (("trigger",), ("action",), ("trigger", "place"))
 # Patterns among all homes, and the homes to compare with: those that own the type of the trigger, the action, or both.
 OF_ALL_HOMES: tuple[tuple[Pattern, str], ...] = (
     (("trigger_type", "action_type", "relation"), "both"),
@@ -176,47 +140,33 @@ OF_ALL_HOMES: tuple[tuple[Pattern, str], ...] = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnReader:
-    """Reads rules or candidates of some homes as columns."""
+    """Reads rules or candidates as columns."""
 
-    homes: Homes
+    n_types: int
     state: Column  # [n_relations]
     act: Column  # [n_relations]
-    place: Column  # [n_devices]
 
     @classmethod
-    def of(cls, homes: Homes) -> ColumnReader:
-        state = _encoded([relation.trigger for relation in homes.relations])
-        act = _encoded([relation.action for relation in homes.relations])
-        start = homes.device_start
-        place = np.arange(homes.n_devices) - start[homes.device_home]
-        return cls(homes, state, act, Column(place, int(np.diff(start).max(initial=1))))
+    def of(cls, types: Sequence[str], relations: Sequence[Relation]) -> ColumnReader:
+        state = _encoded([relation.trigger for relation in relations])
+        act = _encoded([relation.action for relation in relations])
+        return cls(len(types), state, act)
 
-    def columns(self, rules: Rules) -> Columns:
-        """All columns that a pattern may name."""
-        homes = self.homes
+    @property
+    def n_relations(self) -> int:
+        return len(self.state.values)
+
+    def columns(self, homes: Homes, rules: Rules) -> Columns:
+        """All columns that a pattern may name, of rules of these homes."""
         trigger_type, relation, action_type = homes.typed(rules)
-        return {
-            "home": Column(rules.home, homes.n_homes),
-            "trigger": Column(rules.trigger, homes.n_devices),
-            "action": Column(rules.action, homes.n_devices),
-            "place": Column(self.place.values[rules.action], self.place.size),
-            **self.typed(trigger_type, relation, action_type),
-        }
-
-    def reversed(self, rules: Rules) -> Columns:
-        """The columns of REVERSED, of these rules with trigger and action exchanged."""
-        return {
-            "trigger": Column(rules.action, self.homes.n_devices),
-            "action": Column(rules.trigger, self.homes.n_devices),
-            "place": Column(self.place.values[rules.trigger], self.place.size),
-        }
+        return {"home": Column(rules.home, homes.n_homes), **self.typed(trigger_type, relation, action_type)}
 
     def typed(self, trigger_type: Array, relation: Array, action_type: Array) -> Columns:
-        """The columns that do not distinguish devices of one type, of any home's rules."""
+        """The columns that do not distinguish homes."""
         return {
-            "trigger_type": Column(trigger_type, len(self.homes.types)),
-            "action_type": Column(action_type, len(self.homes.types)),
-            "relation": Column(relation, len(self.homes.relations)),
+            "trigger_type": Column(trigger_type, self.n_types),
+            "action_type": Column(action_type, self.n_types),
+            "relation": Column(relation, self.n_relations),
             "state": Column(self.state.values[relation], self.state.size),
             "act": Column(self.act.values[relation], self.act.size),
         }
@@ -255,8 +205,10 @@ class HomeFrequencies:
     @classmethod
     def of(cls, train: Homes) -> HomeFrequencies:
         """Count; a home counts once for a combination, however many of its rules have it."""
+        from baselines.items import homes_with_both  # imports SciPy, which recommending does without
+
         by_home = [(*pattern, "home") for pattern in PATTERNS]
-        counts = PatternCounts.of(ColumnReader.of(train).columns(train.rules), by_home)
+        counts = PatternCounts.of(ColumnReader.of(train.types, train.relations).columns(train, train.rules), by_home)
         have = tuple(counts.distinct(pattern) for pattern in by_home)
         both = homes_with_both(train).reshape(len(train.types), len(train.types))
         return cls(train.n_homes, counts.only(PATTERNS), have, both)
@@ -266,8 +218,7 @@ class HomeFrequencies:
 
         First as counted, then with one home less that has each pattern; in both with `less` homes less that could.
         """
-        homes = reader.homes
-        trigger_type, action_type, relation = typed_cells(cell, len(homes.types), len(homes.relations))
+        trigger_type, action_type, relation = typed_cells(cell, reader.n_types, reader.n_relations)
         number = self.counts.find(reader.typed(trigger_type, relation, action_type))
         # Below 0 only for types that no home owns, which has no candidates then.
         both, owners = np.maximum(self.both - less, 0), np.maximum(np.diag(self.both) - less, 0)
@@ -286,3 +237,99 @@ class HomeFrequencies:
                 table[-2] = np.log1p(have)
         table[-1] = np.log1p(could["both"])
         return table
+
+
+PRIOR_SHARED, PRIOR_NAMED = 0.5, 2.0  # added to both counts of a share
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoomCounts:
+    """How far homes keep rules in one room: of those with a rule between devices that have words, how many share one.
+
+    Rules are alike by their two types, or by the whole typed rule. A home adds zeros and ones.
+    """
+
+    valid: ValidRules
+    named_types: Array  # [n_types ** 2]  homes with a rule from a type to a type between devices with words
+    shared_types: Array  # [n_types ** 2]  and one of them between devices that share a word
+    named_rule: Array  # [n_valid]  the same for typed rules
+    shared_rule: Array  # [n_valid]
+
+    @classmethod
+    def of(cls, homes: Homes, valid: ValidRules) -> RoomCounts:
+        """What these homes add; their rules are among the valid ones."""
+        pairs, items = valid.n_types**2, len(valid)
+        nobody = cls(valid, *(np.zeros(size, dtype=np.int64) for size in (pairs, pairs, items, items)))
+        if homes.words is None:
+            return nobody
+        named, shared = (homes.rules.take(which) for which in _named_and_shared(homes))
+        numbers = nobody._numbers(homes, named, shared)
+        counted = zip(numbers, nobody.columns, (named, shared, named, shared), strict=True)
+        return cls(valid, *(homes_with(own, len(none), rules.home, homes.n_homes) for own, none, rules in counted))
+
+    def __add__(self, other: RoomCounts) -> RoomCounts:
+        columns = zip(self.columns, other.columns, strict=True)
+        return RoomCounts(self.valid, *(a + b for a, b in columns))
+
+    @property
+    def columns(self) -> tuple[Array, Array, Array, Array]:
+        return self.named_types, self.shared_types, self.named_rule, self.shared_rule
+
+    @property
+    def any(self) -> bool:
+        """Whether any home has words, as far as rules show it."""
+        return bool(self.named_types.any())
+
+    def log_shares(
+        self, homes: Homes, candidates: Rules, item: Array, *, leave_out: Homes | None = None
+    ) -> npt.NDArray[np.float32]:
+        """[n_candidates, 2]: by types and by typed rule, whose number is `item`, -1 for one that no home has."""
+        trigger_type, _, action_type = homes.typed(candidates)
+        pair = trigger_type * self.valid.n_types + action_type
+        numbers = (pair, pair, item, item)
+        found = [
+            np.append(column, 0)[number].astype(np.float64)
+            for column, number in zip(self.columns, numbers, strict=True)
+        ]
+        if leave_out is not None and leave_out.words is not None:
+            named, shared = (leave_out.rules.take(which) for which in _named_and_shared(leave_out))
+            for counted, number, rules, own in zip(
+                found, numbers, (named, shared, named, shared), self._numbers(leave_out, named, shared), strict=True
+            ):
+                size = len(self.valid) + self.valid.n_types**2 + 1
+                counted -= np.isin(candidates.home * size + number, rules.home * size + own)
+        return _log_share(*found)
+
+    def _numbers(self, homes: Homes, named: Rules, shared: Rules) -> tuple[Array, Array, Array, Array]:
+        """What rules are counted by in each of the columns."""
+        pairs, items = [], []
+        for rules in (named, shared):
+            trigger_type, relation, action_type = homes.typed(rules)
+            pairs.append(trigger_type * self.valid.n_types + action_type)
+            items.append(self.valid.number(trigger_type, action_type, relation))
+        return pairs[0], pairs[1], items[0], items[1]
+
+    def log_shares_of_valid(self) -> npt.NDArray[np.float32]:
+        """[n_valid, 2]: the same for every valid rule."""
+        pair = self.valid.cell // max(self.valid.n_relations, 1)
+        return _log_share(self.named_types[pair], self.shared_types[pair], self.named_rule, self.shared_rule)
+
+
+def _log_share(*counted: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    named_types, shared_types, named_rule, shared_rule = counted
+    of_types = np.log((shared_types + PRIOR_SHARED) / (named_types + PRIOR_NAMED))
+    of_rule = np.log((shared_rule + PRIOR_SHARED) / (named_rule + PRIOR_NAMED))
+    return np.stack([of_types, of_rule], axis=1).astype(np.float32)
+
+
+def _named_and_shared(homes: Homes) -> tuple[Mask, Mask]:
+    """Which rules are between two different devices that have words, and which of these share one."""
+    rules, has = homes.rules, np.diff(homes.word_start) > 0
+    named = has[rules.trigger] & has[rules.action] & (rules.trigger != rules.action)
+    return named, named & homes.share_word(rules.trigger, rules.action)
+
+
+def homes_with(number: Array, n_numbers: int, home: Array, n_homes: int) -> Array:
+    """[n_numbers]: how many homes have a rule of each number, given the number and the home of each rule."""
+    each = distinct(number * max(n_homes, 1) + home)
+    return np.bincount(each // max(n_homes, 1), minlength=n_numbers)

@@ -149,10 +149,13 @@ def shared_words(start: Array, words: Array, first: int, n: int) -> tuple[Table,
     for device in range(n):
         for at in range(start[first + device], start[first + device + 1]):
             owner[at - start[first]] = device
-    word_start, order = runs(mine, mine.max() + 1)
-    for word in range(len(word_start) - 1):
-        low, high = word_start[word], word_start[word + 1]
-        rarity = np.float32(math.log(n / max(high - low, 1)))
+    order = np.argsort(mine, kind="mergesort")
+    high = 0
+    while high < many:
+        low, word = high, mine[order[high]]
+        while high < many and mine[order[high]] == word:
+            high += 1
+        rarity = np.float32(math.log(n / (high - low)))
         for a in range(low, high):
             for b in range(low, high):
                 one, other = owner[order[a]], owner[order[b]]
@@ -171,7 +174,11 @@ def home_of(graphs: Graphs, vocabulary: Vocabulary, h: int) -> Home:
     of_type = np.zeros(n_types, dtype=np.int64)
     for device in range(n):
         of_type[types[device]] += 1
-    trigger, action, relation = graphs.trigger[begin:end] - first, graphs.action[begin:end] - first, graphs.relation[begin:end]
+    trigger, action, relation = (
+        graphs.trigger[begin:end] - first,
+        graphs.action[begin:end] - first,
+        graphs.relation[begin:end],
+    )
     state, act = vocabulary.state[relation], vocabulary.act[relation]
     of_relation = np.zeros(len(vocabulary.state), dtype=np.int64)
     of_state, of_act = np.zeros(vocabulary.n_states, dtype=np.int64), np.zeros(vocabulary.n_acts, dtype=np.int64)
@@ -660,7 +667,9 @@ def score_home(
                 matches, of_j = can_match(rows, j), action_at[same[j]]
                 for r in range(many):
                     for unit in range(width):
-                        sums[unit] = of_trigger_device[first_cell[other] + r, unit] + of_action[of_j + r, unit] + of_pair[unit]
+                        sums[unit] = (
+                            of_trigger_device[first_cell[other] + r, unit] + of_action[of_j + r, unit] + of_pair[unit]
+                        )
                     if matches:
                         item = start[one * n_types + other] + r
                         matching_block(block, home, vocabulary, i, j, vocabulary.relation[item])

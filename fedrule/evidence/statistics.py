@@ -2,7 +2,7 @@
 
 First homes add up who has which typed rule, a vector of zeros and ones from each: what is not zero in the sum are the
 valid rules, which are sent to all. Then they add up the rest, again zeros and ones from each: which types a home owns
-together, which patterns its rules have, which pairs of typed rules it has. Such vectors can be summed by secure
+together, which patterns its rules have, which of them stay in one room, which pairs of typed rules it has. Such vectors can be summed by secure
 aggregation (Bonawitz et al. 2017, CCS), by which the server learns the sum and no addend. A home knows what it has
 added and leaves itself out of the sums (`leave_out` of `fedrule.evidence.features`) by itself.
 """
@@ -19,8 +19,8 @@ from baselines.items import Items, homes_with_both
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Relation, Rules
 from datasets.valid import ValidRules
-from fedrule.evidence.counts import PATTERNS, ColumnReader, HomeFrequencies, PatternCounts
-from fedrule.evidence.features import Evidence
+from fedrule.evidence.counts import PATTERNS, ColumnReader, HomeFrequencies, PatternCounts, RoomCounts, homes_with
+from fedrule.evidence.evidence import Evidence
 
 BYTES = 4  # of a count that is sent
 MOST_RULES = 20_000  # valid rules that evidence relates with each other: 3.2 GB for each matrix
@@ -37,6 +37,7 @@ class Statistics:
     both: Matrix  # [n_types ** 2]  homes that own both types
     have: tuple[Array, ...]  # for each pattern the homes with a combination, by its number
     self_rules: Array  # [n_valid]  homes with a valid rule by which a device acts on itself; evidence does not need it
+    rooms: RoomCounts  # how far homes keep rules in one room; zeros where devices have no words
     together: csr_array | None  # [n_items, n_items]  homes with both typed rules; None where not counted
 
     @classmethod
@@ -45,19 +46,24 @@ class Statistics:
 
         Without `all_patterns` only the first pattern, homes by typed rule, and not which rules go together.
         """
-        reader = ColumnReader.of(homes)
+        reader = ColumnReader.of(homes.types, homes.relations)
         names = PATTERNS if all_patterns else PATTERNS[:1]
         trigger_type, action_type, relation = valid.typed()
         rules = reader.typed(trigger_type, relation, action_type)
         patterns = PatternCounts.of(rules, names)
-        of_valid, number = patterns.find(rules), patterns.find(reader.columns(homes.rules))
-        have = tuple(_homes_with(number[p], len(patterns.count(p)), homes) for p in names)
-        alone = homes.with_rules(homes.rules.trigger == homes.rules.action)
-        self_rules = _homes_with(valid.number(*(alone.typed()[at] for at in (0, 2, 1))), len(valid), alone)
+        of_valid, number = patterns.find(rules), patterns.find(reader.columns(homes, homes.rules))
+        rules_home, n_homes = homes.rules.home, homes.n_homes
+        have = tuple(homes_with(number[p], len(patterns.count(p)), rules_home, n_homes) for p in names)
+        alone = homes.rules.trigger == homes.rules.action
+        trigger_type, relation, action_type = (column[alone] for column in homes.typed())
+        self_rules = homes_with(
+            valid.number(trigger_type, action_type, relation), len(valid), rules_home[alone], n_homes
+        )
+        rooms = RoomCounts.of(homes, valid)
         matrix = Items(valid).matrix(homes) if all_patterns else None
         together = None if matrix is None else matrix.T @ matrix
         numbers = tuple(of_valid[p] for p in names)
-        return cls(valid, patterns, numbers, homes.n_homes, homes_with_both(homes), have, self_rules, together)
+        return cls(valid, patterns, numbers, homes.n_homes, homes_with_both(homes), have, self_rules, rooms, together)
 
     @classmethod
     def of_nobody(
@@ -85,6 +91,7 @@ class Statistics:
             both=self.both + other.both,
             have=tuple(a + b for a, b in zip(self.have, other.have, strict=True)),
             self_rules=self.self_rules + other.self_rules,
+            rooms=self.rooms + other.rooms,
             together=None if self.together is None or other.together is None else self.together + other.together,
         )
 
@@ -98,7 +105,7 @@ class Statistics:
         both = self.both.reshape(self.valid.n_types, self.valid.n_types)
         frequencies = HomeFrequencies(self.n_homes, self.patterns, self.have, both)
         together = Cooccurrence.counted(Items(self.valid), self.counted_together().toarray(), self.both, self.n_homes)
-        return Evidence(frequencies, together)
+        return Evidence(frequencies, together, self.rooms)
 
 
 def sent_bytes(evidence: Evidence) -> int:
@@ -112,9 +119,3 @@ def sent_bytes(evidence: Evidence) -> int:
     cells = types**2 * valid.n_relations
     combinations = sum(len(have) - 1 for have in frequencies.have[1:])
     return BYTES * (cells + combinations + types * (types + 1) // 2 + items * (items - 1) // 2)
-
-
-def _homes_with(number: Array, n_numbers: int, homes: Homes) -> Array:
-    """[n_numbers]: how many homes have a rule of each number."""
-    each = np.unique(number * max(homes.n_homes, 1) + homes.rules.home)
-    return np.bincount(each // max(homes.n_homes, 1), minlength=n_numbers)

@@ -153,7 +153,7 @@ class GraphMethod(ModelOptions):
         if self.context:
             terms.append(Context(valid, self.context))
         if counts is not None and self.evidence:
-            terms.append(EvidenceNetwork(counts.evidence(), self.evidence, self.dropout))
+            terms.append(EvidenceNetwork(counts.evidence(), self.evidence, self.dropout, self.words))
         return tuple(terms)
 
 
@@ -216,5 +216,6 @@ def validation_examples(
     if sampling["non_rules"] == "paper":
         drawn = negatives.paper(train, hidden.rules, rng=rng, wanted=wanted)
     else:
-        drawn = Feasible.of(train, ValidRules.of(train), taken=[train.rules, hidden.rules]).draw(wanted, rng)
+        feasible = Feasible.of(train, ValidRules.of(train), taken=[train.rules, hidden.rules])
+        return Examples.of(train, hidden.rules, feasible.draw(wanted, rng), train, available=feasible.available)
     return Examples.of(train, hidden.rules, drawn, train)

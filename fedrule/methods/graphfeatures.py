@@ -17,7 +17,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from baselines.method import Fitted, OnRound, Scores, check_range, ignore
 from baselines.registry import register
 from datasets.homes import Array, Homes, Mask, Rules
-from fedrule.evidence.features import NAMES, Evidence, Features
+from fedrule.evidence.evidence import Evidence
+from fedrule.evidence.features import NAMES, Features
 from fedrule.network.score import check_vocabulary, homes_of_pairs
 from fedrule.training.examples import ExampleSampler
 

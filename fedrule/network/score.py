@@ -17,10 +17,11 @@ from baselines.method import LARGEST_SCORE, Scores
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, HomeSubset, Mask, Relation, Rules
 from datasets.valid import ValidRules
+from fedrule.evidence.scores import EvidenceScores
 from fedrule.network.batch import GraphBatch
 from fedrule.network.encoders import Parameters
 from fedrule.network.network import Network
-from fedrule.network.terms import Observed, ScoreTerm
+from fedrule.network.terms import EvidenceNetwork, Observed, ScoreTerm
 
 CELLS_AT_ONCE = 1 << 20  # scores computed at a time, 8 MB each in the predictor's two layers
 
@@ -160,6 +161,16 @@ class GraphModel:
         # Scores are computed in float64: rounded to float32 they do not depend on which homes share a product.
         self.parameters = {key: value.double() for key, value in parameters.items()}
 
+    @cached_property
+    def evidence_scores(self) -> EvidenceScores | None:
+        """What scores faster where the score is the evidence network and nothing else; None where it is not."""
+        scorer = self.scorer
+        alone = scorer.network is None and len(scorer.terms) == 1 and not scorer.answers_unseen
+        if not alone or not isinstance(scorer.terms[0], EvidenceNetwork):
+            return None
+        own = {name.removeprefix("evidence."): value for name, value in self.parameters.items()}
+        return scorer.terms[0].scores(own, self.types, self.relations)
+
     def score_pairs(self, homes: Homes, trigger: Array, action: Array) -> Scores:
         """Logits for every relation; homes never seen in training are scored like any other."""
         check_vocabulary(self.name, homes, self.types, self.relations)
@@ -170,7 +181,14 @@ class GraphModel:
                 f"{homes.name}: pair {first} has devices {trigger[first]} and {action[first]} of the homes "
                 f"{homes.device_home[trigger[first]]} and {homes.device_home[action[first]]}; a rule is within a home"
             )
-        return self.scorer.score_pairs(self.parameters, homes, trigger, action)
+        if self.evidence_scores is None:
+            return self.scorer.score_pairs(self.parameters, homes, trigger, action)
+        found = self.evidence_scores.of_pairs(homes, trigger, action)
+        scores = np.full((len(trigger), len(homes.relations)), np.nan, dtype=np.float32)
+        scores[found.pair, self.scorer.valid.relation[found.item]] = np.clip(
+            found.scores, -LARGEST_SCORE, LARGEST_SCORE
+        )
+        return scores
 
 
 def check_vocabulary(name: str, homes: Homes, types: tuple[str, ...], relations: tuple[Relation, ...]) -> None:

@@ -6,6 +6,7 @@ the costly part is done once however many steps follow, and the score is a pure 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeAlias
 
@@ -15,10 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
-from datasets.homes import Array, Homes, Rules
+from datasets.homes import Array, Homes, Mask, Relation, Rules
 from datasets.valid import ValidRules
-from fedrule.evidence.counts import PRIOR_HAVE, PRIOR_OWN
-from fedrule.evidence.features import NAMES, Evidence
+from fedrule.evidence.counts import PRIOR_HAVE, PRIOR_OWN, ColumnReader
+from fedrule.evidence.evidence import Evidence
+from fedrule.evidence.features import standardized, vocabulary
+from fedrule.evidence.scores import EvidenceScores, used_features
 from fedrule.evidence.statistics import Statistics
 from fedrule.network.encoders import Parameters, dropout, uniform
 
@@ -173,11 +176,6 @@ class Context:
         return (context * parameters["candidate"].index_select(0, candidate)).sum(dim=1)
 
 
-# Frequencies among homes are logarithms around -3.5; near 0, as all other features are, training is faster.
-IS_FREQUENCY = np.array([name.startswith("share of homes") for name in NAMES])
-LEVEL, SPREAD = np.where(IS_FREQUENCY, -3.5, 0.0), np.where(IS_FREQUENCY, 1.5, 1.0)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceNetwork:
     """A small network on the plain graph features of a candidate: two dense layers and a direct weight per feature."""
@@ -185,10 +183,11 @@ class EvidenceNetwork:
     evidence: Evidence
     hidden: int
     dropout: float = 0.0
+    words: bool = True  # whether it takes the features by words; where no device has one they say nothing
     name: ClassVar[str] = "evidence"
 
     def initial(self, generator: torch.Generator) -> Parameters:
-        n, hidden = len(NAMES), self.hidden
+        n, hidden = self.n_features, self.hidden
         return {
             "direct": torch.zeros(n),
             "first": uniform(n, hidden, fan_in=n, generator=generator),
@@ -200,7 +199,7 @@ class EvidenceNetwork:
 
     def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:
         features = self.evidence.features(homes, candidates, leave_out=leave_out)
-        return {"features": torch.from_numpy(((features - LEVEL) / SPREAD).astype(np.float32))}
+        return {"features": torch.from_numpy(np.compress(self.used, standardized(features), axis=1))}
 
     def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:
         features = observed["features"].to(parameters["direct"].dtype)
@@ -209,3 +208,25 @@ class EvidenceNetwork:
             hidden = relu(torch.addmm(parameters[f"{layer}_bias"], hidden, parameters[layer]))
             hidden = dropout(hidden, self.dropout, generator)
         return features @ parameters["direct"] + hidden @ parameters["last"]
+
+    @property
+    def used(self) -> Mask:
+        """[n_all_features]: those that it takes."""
+        return used_features(words=self.words)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.used.sum())
+
+    def scores(self, parameters: Parameters, types: Sequence[str], relations: Sequence[Relation]) -> EvidenceScores:
+        """What scores all candidates of homes by this term with these parameters, and fast."""
+        evidence, reader = self.evidence, ColumnReader.of(types, relations)
+        return EvidenceScores.of(
+            evidence.valid,
+            vocabulary(evidence.valid, reader),
+            evidence.given(reader),
+            evidence.together.inverse,
+            evidence.ease_scale,
+            {name: value.numpy() for name, value in parameters.items()},
+            knows_words=evidence.rooms.any,
+        )

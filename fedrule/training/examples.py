@@ -29,6 +29,8 @@ NonRules = Literal["paper", "feasible", "hard"]
 Score: TypeAlias = Callable[[Homes, Rules], npt.NDArray[np.floating[Any]]]
 
 SCORED_PER_KEPT = 10  # feasible candidates that "hard" scores for each that it keeps
+Weights: TypeAlias = npt.NDArray[np.float64]
+
 COLUMNS = ("home", "trigger", "action", "relation")
 HIDING, NON_RULES, TIES = range(3)  # purposes of random streams
 
@@ -49,13 +51,23 @@ class Examples:
     candidates: Rules  # targets and non-rules, sorted by home; none comes twice
     positive: Mask  # [n_candidates]  which of them are rules
     full: Homes  # the same homes with all their training rules, for `leave_out`
+    stands_for: Weights  # [n_homes]  how many non-rules each drawn one stands for, at least 1
 
     @classmethod
-    def of(cls, context: Homes, targets: Rules, non_rules: Rules, full: Homes) -> Examples:
-        """Target rules and non-rules joined, home by home, the rules of a home first."""
+    def of(
+        cls, context: Homes, targets: Rules, non_rules: Rules, full: Homes, *, available: Array | None = None
+    ) -> Examples:
+        """Target rules and non-rules joined, home by home, the rules of a home first.
+
+        `available` [n_homes] is how many non-rules there are, where those given are a uniform sample of them.
+        """
         columns = [np.concatenate([getattr(targets, name), getattr(non_rules, name)]) for name in COLUMNS]
         order = np.argsort(columns[0], kind="stable")
-        return cls(context, Rules(*columns).take(order), order < len(targets), full)
+        stands_for = np.ones(full.n_homes)
+        if available is not None:
+            drawn = np.bincount(non_rules.home, minlength=full.n_homes)
+            stands_for = available / np.maximum(drawn, 1)
+        return cls(context, Rules(*columns).take(order), order < len(targets), full, np.maximum(stands_for, 1.0))
 
     def subset(self, homes: Array) -> Examples:
         """The same for these homes only, numbered anew in this order: a minibatch."""
@@ -65,7 +77,7 @@ class Examples:
         some = runs(start, homes)
         home = np.repeat(np.arange(len(homes)), start[homes + 1] - start[homes])
         candidates = self.candidates.take(some).moved(home, full.shift)
-        return Examples(context, candidates, self.positive[some], full.homes)
+        return Examples(context, candidates, self.positive[some], full.homes, self.stands_for[homes])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +143,7 @@ class ExampleSampler:
             drawn = _hardest(context, scored, wanted, score, source.stream(TIES))
         else:
             drawn = self.feasible.draw(wanted, others)
+            return Examples.of(context, targets, drawn, self.train, available=self.feasible.available)
         return Examples.of(context, targets, drawn, self.train)
 
 

@@ -65,7 +65,7 @@ class TrainingBatch:
     query: Query
     positive: Tensor  # [n]  which candidates are rules
     home: Tensor  # [n]
-    n_homes: int
+    stands_for: Tensor  # [n_homes]  how many non-rules each drawn one stands for
     weight: int  # homes with candidates
 
     @classmethod
@@ -73,7 +73,8 @@ class TrainingBatch:
         candidates, context = examples.candidates, examples.context
         query = scorer.query(context, candidates, leave_out=examples.full if leave_out else None)
         weight = len(np.unique(candidates.home))
-        return cls(query, torch.tensor(examples.positive), torch.tensor(candidates.home), context.n_homes, weight)
+        positive, home = torch.tensor(examples.positive), torch.tensor(candidates.home)
+        return cls(query, positive, home, torch.tensor(examples.stands_for), weight)
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +87,7 @@ class BatchLoss:
 
     def __call__(self, parameters: Parameters, batch: TrainingBatch) -> Tensor:
         logits = self.scorer.logits_of(parameters, batch.query, self.generator)
-        return self.objective(logits, batch.positive, batch.home, batch.n_homes)
+        return self.objective(logits, batch.positive, batch.home, batch.stands_for)
 
 
 @dataclass(slots=True, eq=False)

@@ -1,6 +1,7 @@
 """Losses: the paper's cross entropy of rules and non-rules (section 3.2), and a ranking loss over a home's list.
 
-Both take candidates of many homes at once: logits s [n_candidates], whether each is a rule, and its home.
+Both take candidates of many homes at once: logits s [n_candidates], whether each is a rule, its home, and for each home
+how many non-rules one of those that were drawn stands for.
 """
 
 from __future__ import annotations
@@ -12,33 +13,39 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 
-Objective: TypeAlias = Callable[[Tensor, Tensor, Tensor, int], Tensor]  # logits, positive, home, n_homes -> loss
+Objective: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # logits, positive, home, stands_for -> loss
 
 
-def bce(logits: Tensor, positive: Tensor, home: Tensor, n_homes: int) -> Tensor:
+def bce(logits: Tensor, positive: Tensor, home: Tensor, stands_for: Tensor) -> Tensor:
     """Mean over homes of the home's mean binary cross entropy: L_k of section 3.2.
 
     The paper adds up the L_k of all homes; the mean over those that have candidates is that times a constant, which
-    does not change Adam's steps. 0 where no home has any.
+    does not change Adam's steps. 0 where no home has any. The paper has as many non-rules as rules, whatever they stand
+    for.
     """
+    n_homes = len(stands_for)
     each = binary_cross_entropy_with_logits(logits, positive.to(logits.dtype), reduction="none")
     count = torch.bincount(home, minlength=n_homes)
     return (each / count.index_select(0, home)).sum() / (count > 0).sum().clamp(min=1)
 
 
-def ranking(logits: Tensor, positive: Tensor, home: Tensor, n_homes: int) -> Tensor:
+def ranking(logits: Tensor, positive: Tensor, home: Tensor, stands_for: Tensor) -> Tensor:
     """Softmax cross entropy of each rule i against all non-rules j of its home: log(1 + sum e^(s_j - s_i)).
+
+    Only some non-rules were drawn. Each stands for w of them, so that w times their sum is expected to be the sum over
+    all: a rule has to be above the whole list of a large home, and not only above the few hundred that were drawn.
 
     The home's other rules are in no denominator: they are right answers too. A home of n rules counts n^0.5: with equal
     weight for homes a rule of a large home would hardly count, with equal weight for rules a few large homes would
     decide. Homes without a non-rule are left out; 0 where no home is left.
     """
+    n_homes = len(stands_for)
     against, of_home = logits[~positive], home[~positive]
     # log sum e^(s_j) over the non-rules of each home, relative to the largest so that nothing overflows.
     largest = logits.new_zeros(n_homes).scatter_reduce(0, of_home, against.detach(), "amax", include_self=False)
     total = logits.new_zeros(n_homes).index_add(0, of_home, torch.exp(against - largest.index_select(0, of_home)))
     some = torch.bincount(of_home, minlength=n_homes) > 0
-    log_sum = largest + torch.log(torch.where(some, total, 1))
+    log_sum = largest + torch.log(torch.where(some, total, 1)) + torch.log(stands_for.to(logits.dtype))
 
     counted = positive & some.index_select(0, home)
     rule, of_home = logits[counted], home[counted]

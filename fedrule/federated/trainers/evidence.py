@@ -21,7 +21,6 @@ from numba import njit
 
 from datasets.common.random import Bits
 from datasets.homes import Array, Homes, Mask
-from fedrule.evidence.features import NAMES
 from fedrule.federated.algorithm import Gradients, client_round
 from fedrule.federated.client import LocalTraining
 from fedrule.federated.optimizers import Precise
@@ -48,19 +47,32 @@ def is_evidence(task: LocalTraining) -> bool:
     return alone and task.objective in (bce, ranking) and task.layout.names == PARAMETERS
 
 
+def evidence_network(task: LocalTraining) -> EvidenceNetwork:
+    """The only term of such a score."""
+    (term,) = task.scorer.terms
+    assert isinstance(term, EvidenceNetwork)
+    return term
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
     """Features of the candidates of some clients, in one table; they are costly and gathered for many at once."""
 
     begin: Array  # [n_homes]  where the candidates of each client begin; -1: the client is not in the table
     counts: Array  # [n_homes]  candidates of each; 0 also where there is nothing to train on
+    log_stands_for: Vector  # [n_homes]  log of how many non-rules each drawn one stands for
     features: Vector  # [n, n_features]
     positive: Mask  # [n]
 
     @classmethod
-    def empty(cls, n_homes: int) -> Batches:
-        features = np.zeros((0, len(NAMES)), dtype=np.float32)
-        return cls(np.full(n_homes, -1), np.zeros(n_homes, dtype=np.int64), features, np.zeros(0, dtype=bool))
+    def empty(cls, n_homes: int, n_features: int) -> Batches:
+        features = np.zeros((0, n_features), dtype=np.float32)
+        begin, counts, log_stands_for = (
+            np.full(n_homes, -1),
+            np.zeros(n_homes, dtype=np.int64),
+            np.zeros(n_homes, np.float32),
+        )
+        return cls(begin, counts, log_stands_for, features, np.zeros(0, dtype=bool))
 
     @property
     def nbytes(self) -> int:
@@ -80,11 +92,13 @@ class Batches:
         examples = task.sampler(homes.subset(clients)).draw(key, score=score)
         (observed,) = TrainingBatch.of(task.scorer, examples).query.observed
         counts = np.bincount(examples.candidates.home, minlength=len(clients))
-        all_begin, all_counts = self.begin.copy(), self.counts.copy()
+        all_begin, all_counts, log_stands_for = self.begin.copy(), self.counts.copy(), self.log_stands_for.copy()
         all_begin[clients] = len(self.positive) + np.cumsum(counts) - counts
         all_counts[clients] = counts
+        log_stands_for[clients] = np.log(examples.stands_for)
         features = np.concatenate([self.features, observed["features"].numpy()])
-        return Batches(all_begin, all_counts, features, np.concatenate([self.positive, examples.positive]))
+        positive = np.concatenate([self.positive, examples.positive])
+        return Batches(all_begin, all_counts, log_stands_for, features, positive)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +109,7 @@ class EvidenceTrainer(Population):
 
     def begin(self, number: int, clients: Array, model: Vector) -> EvidenceRound:
         turn = self.task.turn(number)
-        batches = Batches.empty(self.homes.n_homes)
+        batches = Batches.empty(self.homes.n_homes, evidence_network(self.task).n_features)
         if turn is not None:
             batches = self.cache.get(turn, batches)
         missing = batches.missing(clients)
@@ -138,15 +152,15 @@ class EvidenceRound:
 
     def _gradients(self, clients: Array) -> Gradients:
         """Of these clients."""
-        (term,) = self.task.scorer.terms
-        assert isinstance(term, EvidenceNetwork)
+        term = evidence_network(self.task)
         batches, ranks = self.batches, self.task.objective is ranking
         begin, counts = batches.begin[clients], batches.counts[clients]
+        log_stands_for = batches.log_stands_for[clients]
         seeds = self.task.dropout_seeds(self.number, clients)
 
         def at(x: Vector, step: int) -> tuple[Precise, Vector]:
             loss, gradient = np.empty(len(clients)), np.empty_like(x)
-            table = batches.features, batches.positive, begin, counts
+            table = batches.features, batches.positive, begin, counts, log_stands_for
             gradients(x, term.hidden, *table, seeds[step].view(np.uint64), term.dropout, ranks, loss, gradient)
             return loss, gradient
 
@@ -167,6 +181,7 @@ def gradients(
     positive: Mask,  # [n]  which of them are rules
     begin: Array,  # [n_clients]  where the candidates of each client begin
     counts: Array,  # [n_clients]  how many it has, at least one
+    log_stands_for: Vector,  # [n_clients]  log of how many non-rules each drawn one stands for
     seeds: Bits,  # [n_clients]  of dropout
     rate: float,  # of dropout
     ranks: bool,  # ranking loss; otherwise cross entropy
@@ -185,7 +200,7 @@ def gradients(
         activate(h2, second_bias, seeds[c], n * hidden, bar, scale)
         s = np.dot(f, direct) + np.dot(h2, last)
         d_s = np.zeros(n, dtype=np.float32)  # gradient of the logits
-        loss[c] = ranking_loss(s, is_rule, d_s) if ranks else cross_entropy(s, is_rule, d_s)
+        loss[c] = ranking_loss(s, is_rule, log_stands_for[c], d_s) if ranks else cross_entropy(s, is_rule, d_s)
 
         d_direct, d_first, d_first_bias, d_second, d_second_bias, d_last = parts(gradient[c], f.shape[1], hidden)
         d_direct[:] = np.dot(d_s, f)
@@ -236,7 +251,7 @@ def activate_backward(d_out: Vector, h: Vector, d_bias: Vector, scale: np.float3
 
 
 @compiled
-def ranking_loss(s: Vector, positive: Mask, d_s: Vector) -> float:
+def ranking_loss(s: Vector, positive: Mask, log_stands_for: float, d_s: Vector) -> float:
     """`fedrule.training.losses.ranking` of one home, the mean over its rules; `d_s` has to be zeros."""
     rules = positive.sum()
     if rules == 0 or rules == len(s):
@@ -244,7 +259,7 @@ def ranking_loss(s: Vector, positive: Mask, d_s: Vector) -> float:
     largest = s[~positive].max()
     exps = np.where(positive, 0.0, np.exp((s - largest).astype(np.float64)))
     total = exps.sum()
-    log_sum = largest + math.log(total)
+    log_sum = largest + math.log(total) + log_stands_for
     loss, pull = 0.0, 0.0
     for i in range(len(s)):
         if positive[i]:

@@ -1,0 +1,87 @@
+"""What evidence knows of all training homes, and the features of training candidates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from baselines.ease import OWNERSHIP, Cooccurrence
+from datasets.homes import Array, Homes, Rules
+from datasets.valid import ValidRules
+from fedrule.evidence import counts, kernel
+from fedrule.evidence.counts import ColumnReader, HomeFrequencies, PatternCounts, RoomCounts
+from fedrule.evidence.features import EASE, FREQUENCIES, NAMES, ROOMS, Features, graphs, vocabulary
+from fedrule.evidence.kernel import Table
+
+EASE_SCALE = 5.0  # brings the scores, mostly below 0.3, to the size of the other features
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What was counted over all training homes."""
+
+    frequencies: HomeFrequencies
+    together: Cooccurrence
+    rooms: RoomCounts
+
+    @classmethod
+    def of(cls, train: Homes) -> Evidence:
+        together = Cooccurrence.of(train)
+        return cls(HomeFrequencies.of(train), together, RoomCounts.of(train, together.items.valid))
+
+    @property
+    def valid(self) -> ValidRules:
+        """The typed rules that the training homes have."""
+        return self.together.items.valid
+
+    def features(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Features:
+        """[n_candidates, n_features] of candidates sorted by home, given the rules that the homes have.
+
+        `leave_out` is given for homes of the training data: the same homes with all their training rules, whose
+        contribution to the counts is left out.
+        """
+        features = np.empty((len(candidates), len(NAMES)), dtype=np.float32)
+        reader = ColumnReader.of(homes.types, homes.relations)
+        columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation)
+        graph = graphs(homes, words=self.rooms.any)
+        kernel.candidate_features(features, graph, vocabulary(self.valid, reader), *map(np.array, columns))
+        item, typed, cell = _typed_rules(self.valid, homes, candidates)
+        score = self.together.scores(homes, candidates.home, item, leave_out=leave_out)
+        features[:, EASE] = np.append(self.ease_scale, 0.0)[item] * score
+        own = None if leave_out is None else reader.columns(leave_out, leave_out.rules)
+        found = None if own is None else PatternCounts.of(own, (("home", *p) for p in counts.PATTERNS))
+        frequencies = self.frequencies.table(reader, cell, less=0 if own is None else 1)
+        has = {} if found is None else found.find(reader.columns(homes, candidates))
+        for pattern, frequency, column in zip(counts.OF_NAMES, frequencies, features.T[FREQUENCIES], strict=True):
+            which = has[("home", *pattern)] > 0 if has else 0
+            column[:] = frequency.reshape(-1)[typed + which * frequency.shape[1]]
+        features[:, ROOMS] = self.rooms.log_shares(homes, candidates, item, leave_out=leave_out)
+        return features
+
+    @property
+    def ease_scale(self) -> npt.NDArray[np.float64]:
+        """[n_valid]: what the scores of EASE are multiplied by."""
+        return np.asarray(EASE_SCALE / self.together.able**OWNERSHIP)
+
+    def given(self, reader: ColumnReader) -> Table:
+        """[n_valid, n_given]: what is the same for a typed rule in all homes; EASE, which is not, is 0."""
+        given = np.zeros((len(self.valid), kernel.N_GIVEN), dtype=np.float32)
+        given[:, 1 : 1 + len(counts.NAMES)] = self.frequencies.table(reader, self.valid.cell, less=0)[:, 0].T
+        given[:, 1 + len(counts.NAMES) :] = self.rooms.log_shares_of_valid()
+        return given
+
+
+def _typed_rules(valid: ValidRules, homes: Homes, candidates: Rules) -> tuple[Array, Array, Array]:
+    """The item of each candidate, -1 without one; its number among all typed rules of candidates; and their cells."""
+    trigger_type, relation, action_type = homes.typed(candidates)
+    item = valid.number(trigger_type, action_type, relation)
+    unseen = np.flatnonzero(item < 0)
+    if not len(unseen):
+        return item, item, valid.cell
+    cell = (trigger_type[unseen] * valid.n_types + action_type[unseen]) * valid.n_relations + relation[unseen]
+    more, number = np.unique(cell, return_inverse=True)
+    typed = item.copy()
+    typed[unseen] = len(valid) + number
+    return item, typed, np.concatenate([valid.cell, more])
