@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -60,6 +61,7 @@ class Home(NamedTuple):
     user: int | str
     devices: tuple[Device, ...]
     rules: tuple[Rule, ...]
+    words: tuple[tuple[int, ...], ...] = ()  # by device: the words of its name; empty where the source has none
 
     def __str__(self) -> str:
         owned = ", ".join(f"{device.type} {device.id}" for device in self.devices)
@@ -291,7 +293,14 @@ class Homes:
             Rule(devices[t - first], self.relations[r], devices[a - first])
             for t, r, a in zip(rules.trigger, rules.relation, rules.action, strict=True)
         )
-        return Home(self.users[index : index + 1].tolist()[0], devices, listed)
+        user = self.users[index : index + 1].tolist()[0]
+        return Home(user, devices, listed, () if self.words is None else self._words_between(first, last))
+
+    def _words_between(self, first: int, last: int) -> tuple[tuple[int, ...], ...]:
+        """The words of each of these devices, as plain numbers."""
+        assert self.words is not None
+        start = np.searchsorted(self.words.device, np.arange(first, last + 1)).tolist()
+        return tuple(tuple(self.words.word[one:other].tolist()) for one, other in pairwise(start))
 
     def __iter__(self) -> Iterator[Home]:
         return (self.home(i) for i in range(self.n_homes))

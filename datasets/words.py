@@ -26,7 +26,8 @@ from datasets.homes import Array, Words, starts
 TOKEN = re.compile("[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")  # "HallTV2" is hall, tv, 2
 POSSESSIVE = re.compile("['\u2019]s\\b", re.IGNORECASE)
 ACCENT = re.compile("[\u0300-\u036f]")  # of Latin, Greek and Cyrillic; marks of other scripts are part of the letter
-ENDING, STEM = 4, 3  # letters of the device word at the end of a compound, and least letters before it
+ENDING, STEM = 4, 3  # least letters of the device word at the end of a compound, and of what is before it
+LONGEST, TOKENS = 20, 16  # letters of an ending and tokens of a name that are read: bound the work for a hostile one
 
 
 class Vocabulary(NamedTuple):
@@ -120,7 +121,8 @@ def _normalized(text: str) -> str:
 def _phrases(name: str, of_types: frozenset[str]) -> Iterator[str]:
     """The words of a name: tokens, then two in a row, neither of which says what the device is."""
     known = vocabulary()
-    plain = [_without_device(token, of_types, known) for token in tokens(name) if token not in known.empty]
+    full = [token for token in tokens(name) if token not in known.empty][:TOKENS]
+    plain = [_without_device(token, of_types, known) for token in full]
     says = [bool(token) and not _is_number(token) for token in plain]
     yield from (token for token, alone in zip(plain, says, strict=True) if alone)
     for (one, first), (other, second) in pairwise(zip(plain, says, strict=True)):
@@ -140,7 +142,7 @@ def _without_device(token: str, of_types: frozenset[str], known: Vocabulary) -> 
         return ""
     if token in known.places:
         return token
-    for cut in range(STEM if token.isascii() else 1, len(token)):  # the longest ending first
+    for cut in range(max(STEM if token.isascii() else 1, len(token) - LONGEST), len(token)):  # the longest ending first
         if token[cut:] in known.endings:
             return "" if token[:cut] in known.device else token[:cut]
     return token

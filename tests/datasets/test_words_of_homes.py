@@ -35,6 +35,13 @@ def test_entries_are_counted_and_none_are_nought(two: Homes) -> None:
     assert repr(named.words) == "<3 words of devices>"
 
 
+@given(homes(words=True))
+def test_a_home_that_is_spelled_out_has_the_words_of_each_device(some: Homes) -> None:
+    for home, words in zip(some, by_home(some), strict=True):
+        assert {device.id: list(own) for device, own in zip(home.devices, home.words, strict=True)} == words
+    assert all(home.words == () for home in some.without_words())
+
+
 @pytest.mark.parametrize(
     ("device", "word", "message"),
     [
