@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -68,9 +68,17 @@ def words_of_names(
     count = Counter(phrase for phrases in found for phrase in phrases)
     number: dict[str, int] = {}
     for phrase, devices in count.items():
-        if 2 <= devices <= len(names) / 2:
+        if tells_apart(devices, len(names)):
             number[phrase] = len(number)
     return [tuple(sorted(number[phrase] for phrase in phrases if phrase in number)) for phrases in found]
+
+
+Counts = TypeVar("Counts", int, Array)
+
+
+def tells_apart(devices: Counts, n_devices: Counts) -> Counts:
+    """Whether a word of so many of a home's devices is kept: of several, and of at most half of them."""
+    return (devices >= 2) & (2 * devices <= n_devices)
 
 
 def words_of_homes(
