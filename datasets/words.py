@@ -14,14 +14,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from datasets.common.errors import DataError
-from datasets.homes import Array, Words, starts
+from datasets.homes import Array, Mask, Words, starts
 
 TOKEN = re.compile("[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")  # "HallTV2" is hall, tv, 2
 POSSESSIVE = re.compile("['\u2019]s\\b", re.IGNORECASE)
@@ -66,18 +66,13 @@ def words_of_names(
         for name, room in zip(names, [""] * len(names) if rooms is None else rooms, strict=True)
     ]
     count = Counter(phrase for phrases in found for phrase in phrases)
-    number: dict[str, int] = {}
-    for phrase, devices in count.items():
-        if tells_apart(devices, len(names)):
-            number[phrase] = len(number)
+    kept = tells_apart(np.array(list(count.values()), dtype=np.int64), len(names))
+    number = {phrase: at for at, phrase in enumerate(compress(count, kept.tolist()))}
     return [tuple(sorted(number[phrase] for phrase in phrases if phrase in number)) for phrases in found]
 
 
-Counts = TypeVar("Counts", int, Array)
-
-
-def tells_apart(devices: Counts, n_devices: Counts) -> Counts:
-    """Whether a word of so many of a home's devices is kept: of several, and of at most half of them."""
+def tells_apart(devices: Array, n_devices: Array | int) -> Mask:
+    """[n_words]: whether a word of so many of a home's devices is kept: of several, and of at most half of them."""
     return (devices >= 2) & (2 * devices <= n_devices)
 
 

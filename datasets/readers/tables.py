@@ -22,12 +22,13 @@ from datasets.readers.join import join
 from datasets.readers.wyze import FILES, refuse_empty_homes, word_columns
 from datasets.registry import dataset
 
-DEVICES = ("user", "device", "type", "name", "room")
+DEVICES = ("user", "device", "type")
+NAMES = ("name", "room")  # of devices
 RULES = ("user", "trigger_device", "trigger_state", "action", "action_device", "trigger_type", "action_type", "group")
 WORDS = ("user", "device", "word")
-ROLES = {"devices": DEVICES, "rules": RULES, "words": WORDS}
+ROLES = {"devices": DEVICES + NAMES, "rules": RULES, "words": WORDS}
 PER_TABLE = tuple(f"{table}.{role}" for table, roles in ROLES.items() for role in roles)
-OPTIONAL = {"devices": ("name", "room"), "rules": ("trigger_type", "action_type", "group"), "words": ()}
+OPTIONAL = ("trigger_type", "action_type", "group")  # of rules
 SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet")
 
 
@@ -89,14 +90,15 @@ def from_tables(
     """
     called = read(Mapping[str, str], {} if columns is None else columns, where="columns")
     for role in called:
-        if role not in DEVICES + RULES + WORDS + PER_TABLE:
-            raise unknown("column role", role, {*DEVICES, *RULES, *WORDS, *(PER_TABLE if "." in role else ())})
+        known = {role for roles in ROLES.values() for role in roles}
+        if role not in known.union(PER_TABLE):
+            raise unknown("column role", role, known.union(PER_TABLE) if "." in role else known)
     bad_rows = BadRows(on_error)
     sources = {"devices": devices, "rules": rules} | ({} if words is None else {"words": words})
     given = {table: _read(table, source, called, bad_rows) for table, source in sources.items()}
     device_table, rule_table = given["devices"], given["rules"]
-    unnamed = [role for role in OPTIONAL["devices"] if role in device_table and (words is not None or not names)]
-    device_table = device_table.without(unnamed)
+    if words is not None or not names:
+        device_table = device_table.without(NAMES)
     group, usable = whole_numbers(rule_table, "group", bad_rows) if "group" in rule_table else (None, None)
     return join(
         name,
@@ -115,7 +117,7 @@ def _read(table: str, source: Source, called: Mapping[str, str], bad_rows: BadRo
     """A table by the roles of its columns; a name for this table overrides one for all."""
     columns = {role: called.get(f"{table}.{role}", called.get(role, role)) for role in ROLES[table]}
     # A column that is named must be there.
-    optional = [role for role in OPTIONAL[table] if not {role, f"{table}.{role}"} & called.keys()]
+    optional = [role for role in OPTIONAL + NAMES if not {role, f"{table}.{role}"} & called.keys()]
     return read_table(source, columns, bad_rows=bad_rows, optional=optional, label=table)
 
 

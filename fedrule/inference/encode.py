@@ -88,8 +88,9 @@ class HomeEncoder:
                 ignored.append(f"rule {at + 1}, {rule.trigger_state!r} -> {rule.action!r}: {why}")
         types = np.array([self._types[device.type] for device in devices], dtype=np.int64)
         columns = np.array(list(rules), dtype=np.int64).reshape(-1, 3).T
-        words = self._words(home, place)
-        return EncodedHome(Graph(types, np.array([0, len(types)]), *columns, *words), devices, tuple(ignored))
+        word_device, word = self._words(home, place)
+        graph = Graph(types, np.array([0, len(types)]), *columns)._replace(word_device=word_device, word=word)
+        return EncodedHome(graph, devices, tuple(ignored))
 
     @staticmethod
     def _words(home: HomeRequest, place: Mapping[Id, int]) -> tuple[Array, Array]:
