@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     describe.set_defaults(run=_describe)
 
     check = commands.add_parser("check", help="read your own tables and list the first bad lines")
-    check.add_argument("path", metavar="PATH", type=Path, help="a folder with two tables, or a file")
+    check.add_argument("path", metavar="PATH", type=Path, help="a folder with tables, or a file")
     _add_set(check, "--set", "options", "an option, e.g. columns.user=household_id")
     check.set_defaults(run=_check)
 
@@ -167,7 +167,8 @@ def _fidelity(chosen: argparse.Namespace) -> int:
 
 
 def _summary(homes: Homes) -> str:
-    return f"{homes.n_homes:,} homes, {homes.n_devices:,} devices, {homes.n_rules:,} rules"
+    words = "" if homes.words is None else f", {len(homes.words):,} words of devices"
+    return f"{homes.n_homes:,} homes, {homes.n_devices:,} devices, {homes.n_rules:,} rules{words}"
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from datasets.homes import Array, Homes, Provenance, distinct
+from datasets.homes import WORDS, Array, Homes, Provenance, distinct, runs, starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +107,46 @@ def statistics(homes: Homes) -> dict[str, float]:
         touching = (trigger_type == cloud) | (action_type == cloud)
         result["share of rules that touch Cloud"] = share(touching.sum(), homes.n_rules)
     if homes.words is not None:
-        one, other = homes.rules.trigger, homes.rules.action
-        shared = homes.share_word(one, other) & (one != other)
-        result["share of devices with a word"] = share((np.diff(homes.word_start) > 0).sum(), homes.n_devices)
-        result["share of rules between devices that share a word"] = share(shared.sum(), homes.n_rules)
+        result |= _words(homes)
     return result
+
+
+def _words(homes: Homes) -> dict[str, float]:
+    """How many devices have a word, and how far rules keep to devices that share one, beyond what types explain."""
+    two = homes.rules.take(homes.rules.trigger != homes.rules.action)
+    typed, all_of_types = _typed_pair(homes, two.home, two.trigger, two.action)
+    one, other = _sharing_pairs(homes)
+    sharing = np.sort(_typed_pair(homes, homes.device_home[one], one, other)[0])
+    alike = np.searchsorted(sharing, typed, side="right") - np.searchsorted(sharing, typed)
+    return {
+        "share of devices with a word": share((np.diff(homes.word_start) > 0).sum(), homes.n_devices),
+        "share of rules between devices that share a word": share(
+            homes.share_word(two.trigger, two.action).sum(), len(two)
+        ),
+        "the same between any devices of these types": _mean(alike / all_of_types),
+    }
+
+
+def _typed_pair(homes: Homes, home: Array, one: Array, other: Array) -> tuple[Array, Array]:
+    """A number for the home and the types of each pair of two devices, and how many such pairs the home has."""
+    n_types = max(len(homes.types), 1)
+    owned = np.bincount(home_and_type(homes), minlength=homes.n_homes * n_types)
+    first, second = homes.device_type[one], homes.device_type[other]
+    pairs = owned[home * n_types + first] * (owned[home * n_types + second] - (first == second))
+    return (home * n_types + first) * n_types + second, pairs
+
+
+def _sharing_pairs(homes: Homes) -> tuple[Array, Array]:
+    """All ordered pairs of two devices that share a word, each once."""
+    assert homes.words is not None
+    device = homes.words.device
+    _, of_word = np.unique(homes.device_home[device] * WORDS + homes.words.word, return_inverse=True)
+    order = np.argsort(of_word, kind="stable")
+    start = starts(of_word[order], int(of_word.max(initial=-1)) + 1)
+    one = np.repeat(device[order], np.diff(start)[of_word[order]])
+    other = device[order][runs(start, of_word[order])]
+    pair = distinct((one * max(homes.n_devices, 1) + other)[one != other])
+    return pair // max(homes.n_devices, 1), pair % max(homes.n_devices, 1)
 
 
 def per_home(values: Array) -> dict[str, float]:
@@ -149,7 +185,7 @@ def share(part: np.integer | int, whole: int) -> float:
     return float(part) / whole if whole else 0.0
 
 
-def _mean(values: Array) -> float:
+def _mean(values: Array | npt.NDArray[np.float64]) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 

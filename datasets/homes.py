@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -60,6 +61,7 @@ class Home(NamedTuple):
     user: int | str
     devices: tuple[Device, ...]
     rules: tuple[Rule, ...]
+    words: tuple[tuple[int, ...], ...] = ()  # by device: the words of its name; empty where the source has none
 
     def __str__(self) -> str:
         owned = ", ".join(f"{device.type} {device.id}" for device in self.devices)
@@ -166,15 +168,16 @@ class Words:
     def __repr__(self) -> str:
         return f"<{len(self):,} words of devices>"
 
-    def start(self, n_devices: int) -> Array:
-        """[n_devices + 1]: device d has the entries start[d] to start[d + 1]."""
-        return starts(self.device, n_devices)
+    def entries(self, devices: Array) -> tuple[Array, Array]:
+        """The positions of the entries of these devices, and which of the devices, counted from 0, each is of."""
+        # Searched for, not counted: of a million devices a batch of homes has a few.
+        first, end = (np.searchsorted(self.device, devices, side=side) for side in ("left", "right"))
+        return spans(first, end), np.repeat(np.arange(len(devices)), end - first)
 
-    def take(self, devices: Array, n_devices: int) -> Words:
-        """The words of these of `n_devices` devices, which are numbered anew in this order."""
-        start = self.start(n_devices)
-        count = start[devices + 1] - start[devices]
-        return Words(np.repeat(np.arange(len(devices)), count), self.word[runs(start, devices)])
+    def take(self, devices: Array) -> Words:
+        """The words of these devices, which are numbered anew in this order."""
+        entries, device = self.entries(devices)
+        return Words(device, self.word[entries])
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,18 +251,16 @@ class Homes:
     @property
     def word_start(self) -> Array:
         """[n_devices + 1]: device d has the entries word_start[d] to word_start[d + 1] of `words`; 0 without words."""
-        return np.zeros(self.n_devices + 1, dtype=np.int64) if self.words is None else self.words.start(self.n_devices)
+        return starts(_NONE if self.words is None else self.words.device, self.n_devices)
 
     def share_word(self, one: Array, other: Array) -> Mask:
         """[n_pairs]: whether two devices of one home share a word; a device with itself if it has one at all."""
         shared: Mask = np.zeros(len(one), dtype=np.bool_)
         if self.words is None or not len(self.words):
             return shared
-        start, words = self.word_start, self.words
-        entries = runs(start, one)
-        pair = np.repeat(np.arange(len(one)), start[one + 1] - start[one])
-        known = words.device * WORDS + words.word  # sorted, as the entries are
-        wanted = other[pair] * WORDS + words.word[entries]
+        entries, pair = self.words.entries(one)
+        known = self.words.device * WORDS + self.words.word  # sorted, as the entries are
+        wanted = other[pair] * WORDS + self.words.word[entries]
         found = known[np.minimum(np.searchsorted(known, wanted), len(known) - 1)] == wanted
         shared[pair[found]] = True
         return shared
@@ -291,7 +292,14 @@ class Homes:
             Rule(devices[t - first], self.relations[r], devices[a - first])
             for t, r, a in zip(rules.trigger, rules.relation, rules.action, strict=True)
         )
-        return Home(self.users[index : index + 1].tolist()[0], devices, listed)
+        user = self.users[index : index + 1].tolist()[0]
+        return Home(user, devices, listed, () if self.words is None else self._words_between(first, last))
+
+    def _words_between(self, first: int, last: int) -> tuple[tuple[int, ...], ...]:
+        """The words of each of these devices, as plain numbers."""
+        assert self.words is not None
+        start = np.searchsorted(self.words.device, np.arange(first, last + 1)).tolist()
+        return tuple(tuple(self.words.word[one:other].tolist()) for one, other in pairwise(start))
 
     def __iter__(self) -> Iterator[Home]:
         return (self.home(i) for i in range(self.n_homes))
@@ -338,7 +346,7 @@ class Homes:
 
     def words_of(self, devices: Array) -> Words | None:
         """The words of these devices, numbered anew in this order, for homes that are made of them."""
-        return None if self.words is None else self.words.take(devices, self.n_devices)
+        return None if self.words is None else self.words.take(devices)
 
     def without_words(self) -> Homes:
         """The same homes from a source that has no words."""
@@ -450,9 +458,13 @@ def _writable(array: Ids) -> bool:
 
 def runs(start: Array, chosen: Array) -> Array:
     """The positions start[c] to start[c + 1] of every chosen c, one after the other."""
-    length = start[chosen + 1] - start[chosen]
-    offset = np.repeat(start[chosen] - (np.cumsum(length) - length), length)
-    return offset + np.arange(length.sum())
+    return spans(start[chosen], start[chosen + 1])
+
+
+def spans(first: Array, end: Array) -> Array:
+    """The positions first[i] to end[i] of every i, one after the other."""
+    length = end - first
+    return np.repeat(first - (np.cumsum(length) - length), length) + np.arange(length.sum())
 
 
 def _json(content: object) -> bytes:

@@ -25,6 +25,7 @@ README = """\
 - `train/devices.csv`, `train/rules.csv`: the homes and rules to fit on.
 - `test/devices.csv`, `test/rules.csv`: the homes to rank rules for, with the rules that are known of each.
 - `relations.csv`: every trigger state with every action that it goes with.
+- `words.csv` in both, if there are any: which devices of a home share a word of their names, mostly a room.
 
 Some rules of each of the {homes:,} test homes were hidden. The candidates of a home are all ordered pairs of its
 devices{other} with every relation, without the rules known of it. The headline metrics only

@@ -221,6 +221,10 @@ class TextTable:
         columns = {role: column.filter(pa.array(mask)) for role, column in self.columns.items()}
         return replace(self, columns=columns, record=self.record[mask])
 
+    def without(self, roles: Sequence[str]) -> Self:
+        """The same rows without these columns."""
+        return replace(self, columns={role: column for role, column in self.columns.items() if role not in roles})
+
     def lines(self, rows: Array) -> list[int]:
         """The line on which each of these rows begins, counted as an editor does."""
         if self.text is None:

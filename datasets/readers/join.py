@@ -3,7 +3,8 @@
 A device listed twice with one type is read once and counted; with two types it is refused. A rule that names a device
 of another home is refused (where users share device ids this cannot be checked, which is noted), and so is one that
 contradicts the device table about a type. A device that occurs only in rules is added to the home with `add_devices` if
-the rule names its type, and refused otherwise. A third table may say which words the names of devices have.
+the rule names its type, and refused otherwise. A third table may say which words the names of devices have, or the
+device table the names.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from datasets.common.errors import DataError
 from datasets.homes import WORDS, Array, Homes, Ids, Mask, Provenance, Relation, Rules, Words
 from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import TextTable, categories, ids_of_one_kind, refuse_missing, whole_numbers
+from datasets.words import words_of_homes
 
 log = logging.getLogger(__name__)
 
@@ -153,8 +155,8 @@ def join(
 ) -> Homes:
     """Homes from two or three tables; `usable` says which rules passed the caller's own checks. Reports `bad_rows`.
 
-    Roles of columns: devices have user, device, type; rules have user, trigger_device, trigger_state, action,
-    action_device, and may have trigger_type and action_type; words have user, device, word.
+    Roles of columns: devices have user, device, type, and may have name and room; rules have user, trigger_device,
+    trigger_state, action, action_device, and may have trigger_type and action_type; words have user, device, word.
     """
     tables = _Tables(devices, rules, words, integer_ids, bad_rows)
     if usable is not None:
@@ -320,7 +322,7 @@ class _Tables:
     def words_of_devices(self) -> WordColumns | None:
         """The words of devices that their home has; others are refused. To be called after `add_devices`."""
         if self.words is None:
-            return None
+            return self._words_of_names() if {"name", "room"} & self.devices.columns.keys() else None
         own = np.concatenate([self.device_key[self.known], self.added_key])
         what = f"the device is not among its user's devices in {self.devices.file}"
         foreign = ~np.isin(self.word_key, own) & self.word_ok
@@ -330,14 +332,32 @@ class _Tables:
         ok = self.word_ok
         return WordColumns(self.word_user[ok], self.word_device[ok], word[ok])
 
+    def _words_of_names(self) -> WordColumns:
+        """The words of listed devices from their names and rooms."""
+        home = self.device_key[self.known] // self.n_ids  # sorted, as the keys are
+        names, rooms = (self._texts(role) for role in ("name", "room"))
+        types = [self.types[number] for number in self.device_type[self.known].tolist()]
+        words = words_of_homes(home, names, rooms=rooms, types=types)
+        rows = self.known[words.device]
+        return WordColumns(self.device_user[rows], self.device[rows], words.word)
+
+    def _texts(self, role: str) -> list[str]:
+        """A column of the listed devices; empty where it is missing."""
+        if role not in self.devices:
+            return [""] * len(self.known)
+        texts: list[str] = pc.fill_null(self.devices[role].take(pa.array(self.known)), "").to_pylist()
+        return texts
+
     def _word_numbers(self, words: TextTable) -> Array:
         """[n_words]: the number of each word, or where words are texts, its place among those of the home."""
         if not self.integer_ids and not _all_numbers(words["word"]):
             self.word_ok &= refuse_missing(words, "word", self.bad_rows)
-            texts, code = encode(categories(words["word"]))
-            home = self.word_key // self.n_ids
+            number = np.zeros(len(words), dtype=np.int64)
+            texts, code = encode(categories(words["word"])[self.word_ok])
+            home = self.word_key[self.word_ok] // self.n_ids
             key, place = np.unique(home * len(texts) + code, return_inverse=True)
-            return place - np.searchsorted(key, home * len(texts))
+            number[self.word_ok] = place - np.searchsorted(key, home * len(texts))
+            return number
         word, ok = whole_numbers(words, "word", self.bad_rows)
         outside = ok & ((word < 0) | (word >= WORDS))
         what, remedy = f"the number of a word must be in 0..{WORDS - 1}", "number the words of each home from 0 on"

@@ -15,7 +15,7 @@ from datasets.common.errors import DataError, unknown
 from datasets.common.options import read
 from datasets.homes import Homes, Ids, Provenance
 from datasets.readers.bad_rows import BadRows
-from datasets.readers.csv import ABSENT, Source, id_column, read_table, whole_numbers, write_delimited
+from datasets.readers.csv import ABSENT, Source, TextTable, id_column, read_table, whole_numbers, write_delimited
 from datasets.readers.filters import filter_homes
 from datasets.readers.ifttt import layout_of
 from datasets.readers.join import join
@@ -23,11 +23,12 @@ from datasets.readers.wyze import FILES, refuse_empty_homes, word_columns
 from datasets.registry import dataset
 
 DEVICES = ("user", "device", "type")
+NAMES = ("name", "room")  # of devices
 RULES = ("user", "trigger_device", "trigger_state", "action", "action_device", "trigger_type", "action_type", "group")
 WORDS = ("user", "device", "word")
-ROLES = {"devices": DEVICES, "rules": RULES, "words": WORDS}
+ROLES = {"devices": DEVICES + NAMES, "rules": RULES, "words": WORDS}
 PER_TABLE = tuple(f"{table}.{role}" for table, roles in ROLES.items() for role in roles)
-OPTIONAL = ("trigger_type", "action_type", "group")
+OPTIONAL = ("trigger_type", "action_type", "group")  # of rules
 SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet")
 
 
@@ -42,10 +43,12 @@ def tables(
     min_rules: int = 0,
     min_devices: int = 0,
     add_devices: bool = False,
+    words: bool = True,
     on_error: str = "raise",
 ) -> Homes:
     """Your own devices and rules: two tables in one folder, columns mapped by name; words.csv may be the third.
 
+    words: which devices share a word, from words.csv or else the columns name and room of devices
     columns: what a column is called, e.g. columns.user=household_id, or columns.rules.user=owner in one table only
     min_pair_count: leave out trigger-action pairs that occur less often
     min_rules, min_devices: leave out homes with fewer
@@ -55,7 +58,8 @@ def tables(
     homes = from_tables(
         _one_of(folder, "devices"),
         _one_of(folder, "rules"),
-        words=_one_of(folder, "words") if _tables_of(folder, "words") else None,
+        words=_one_of(folder, "words") if words and _tables_of(folder, "words") else None,
+        names=words,
         columns=columns,
         add_devices=add_devices,
         on_error=on_error,
@@ -68,6 +72,7 @@ def from_tables(
     rules: Source,
     *,
     words: Source | None = None,
+    names: bool = True,
     columns: Mapping[str, str] | None = None,
     add_devices: bool = False,
     on_error: str = "raise",
@@ -78,21 +83,22 @@ def from_tables(
     Devices need the columns user, device and type; rules need user, trigger_device and action_device (device ids),
     trigger_state and action. Rules may have trigger_type and action_type, which are checked against the devices, and
     group, a whole number that rules of one automation share. Words, which say what names of devices have in common,
-    such as a room, need user, device and word, a text or number that counts within the home. `columns` says which of
-    these are called differently, e.g. {"user": "household_id"}, or {"rules.user": "owner"} for one of the tables only.
-    Ids may be any text; where all are whole numbers they are kept as such.
+    such as a room, need user, device and word, a text or number that counts within the home. Without them words are
+    taken from the columns name and room that devices may have, unless `names` is false; names are not kept. `columns`
+    says which of these are called differently, e.g. {"user": "household_id"}, or {"rules.user": "owner"} for one of the
+    tables only. Ids may be any text; where all are whole numbers they are kept as such.
     """
     called = read(Mapping[str, str], {} if columns is None else columns, where="columns")
     for role in called:
-        if role not in DEVICES + RULES + WORDS + PER_TABLE:
-            raise unknown("column role", role, {*DEVICES, *RULES, *WORDS, *(PER_TABLE if "." in role else ())})
+        known = {role for roles in ROLES.values() for role in roles}
+        if role not in known.union(PER_TABLE):
+            raise unknown("column role", role, known.union(PER_TABLE) if "." in role else known)
     bad_rows = BadRows(on_error)
-    device_columns, rule_columns, own_words = (_names(table, roles, called) for table, roles in ROLES.items())
-    device_table = read_table(devices, device_columns, bad_rows=bad_rows, label="devices")
-    # A column that is named must be there.
-    optional = [role for role in OPTIONAL if not {role, f"rules.{role}"} & called.keys()]
-    rule_table = read_table(rules, rule_columns, bad_rows=bad_rows, optional=optional, label="rules")
-    word_table = None if words is None else read_table(words, own_words, bad_rows=bad_rows, label="words")
+    sources = {"devices": devices, "rules": rules} | ({} if words is None else {"words": words})
+    given = {table: _read(table, source, called, bad_rows) for table, source in sources.items()}
+    device_table, rule_table = given["devices"], given["rules"]
+    if words is not None or not names:
+        device_table = device_table.without(NAMES)
     group, usable = whole_numbers(rule_table, "group", bad_rows) if "group" in rule_table else (None, None)
     return join(
         name,
@@ -103,13 +109,16 @@ def from_tables(
         add_devices=add_devices,
         usable=usable,
         group=group,
-        words=word_table,
+        words=given.get("words"),
     )
 
 
-def _names(table: str, roles: tuple[str, ...], called: Mapping[str, str]) -> dict[str, str]:
-    """The columns of a table by role; a name for this table overrides one for all."""
-    return {role: called.get(f"{table}.{role}", called.get(role, role)) for role in roles}
+def _read(table: str, source: Source, called: Mapping[str, str], bad_rows: BadRows) -> TextTable:
+    """A table by the roles of its columns; a name for this table overrides one for all."""
+    columns = {role: called.get(f"{table}.{role}", called.get(role, role)) for role in ROLES[table]}
+    # A column that is named must be there.
+    optional = [role for role in OPTIONAL + NAMES if not {role, f"{table}.{role}"} & called.keys()]
+    return read_table(source, columns, bad_rows=bad_rows, optional=optional, label=table)
 
 
 def _one_of(folder: Path, stem: str) -> Path:

@@ -31,7 +31,7 @@ is wired to already differ clearly and none gets nearly everything right. No tra
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ from datasets.synthetic.households import (
     rule_capacity,
 )
 from datasets.synthetic.match_counts import every_rule_once, often_seen, resolve_duplicates
+from datasets.synthetic.names import draw_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +170,17 @@ def rules_by_rank(preset: Preset) -> Floats:
 
 NAME = "wyze-synthetic"
 MOST_HOMES = 10_000_000  # beyond this, keys of (device, device, relation) would not fit into 63 bits
+NAMES = 1  # the random stream of names
 ALONE = 5  # rules that a type must be able to have with itself to be the first device of a home
 
 
 @dataset(NAME)
-def wyze_synthetic(*, preset: str = "paper", homes: int | None = None, seed: int = 0) -> Homes:
+def wyze_synthetic(*, preset: str = "paper", homes: int | None = None, seed: int = 0, words: bool = True) -> Homes:
     """Synthetic smart homes after a published set.
 
     preset: paper or public
     homes: how many; none for as many as published
+    words: with words of the devices' names, which mostly say the room; nothing else depends on it
     """
     if preset not in PRESETS:
         raise unknown(f"preset of {NAME}", preset, PRESETS)
@@ -205,7 +208,11 @@ def wyze_synthetic(*, preset: str = "paper", homes: int | None = None, seed: int
         notes=() if full else (note,),
         published=chosen.published if full else "",
     )
-    return _homes(households, cat, resolved, provenance)
+    made = _homes(households, cat, resolved, provenance)
+    if not words:
+        return made
+    # A random stream of their own: the homes are the same with and without words.
+    return replace(made, words=draw_words(households, np.random.default_rng([seed, chosen.homes, NAMES])))
 
 
 def _homes(households: Households, cat: Catalogue, drafted: Draft, provenance: Provenance) -> Homes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -20,20 +20,26 @@ REMEDY = "leave it out, or ignore what is unknown"
 FEW_LETTERS, FEW_WORDS, LONGEST = 4, 100, 60  # bound the work of "did you mean" for a client that sends many bad words
 
 
+NOTHING: Array = np.zeros(0, dtype=np.int64)
+
+
 class Graph(NamedTuple):
-    """Devices and rules of one home, or of many one after the other; no rule twice."""
+    """Devices, rules and words of one home, or of many one after the other; no rule or word twice."""
 
     device_type: Array  # [n_devices]
     device_start: Array  # [n_homes + 1]  home h owns devices device_start[h] to device_start[h + 1]
     trigger: Array  # [n_rules]  a device
     action: Array  # [n_rules]  a device
     relation: Array  # [n_rules]
+    word_device: Array = NOTHING  # [n_words]  a device, sorted
+    word: Array = NOTHING  # [n_words]  numbers that count within a home; empty where no words are known
 
     @classmethod
     def of(cls, homes: Homes) -> Graph:
         """Homes whose vocabularies are the model's."""
         rules = homes.rules
-        return cls(homes.device_type, homes.device_start, rules.trigger, rules.action, rules.relation)
+        words = (NOTHING, NOTHING) if homes.words is None else (homes.words.device, homes.words.word)
+        return cls(homes.device_type, homes.device_start, rules.trigger, rules.action, rules.relation, *words)
 
 
 class EncodedHome(NamedTuple):
@@ -82,7 +88,19 @@ class HomeEncoder:
                 ignored.append(f"rule {at + 1}, {rule.trigger_state!r} -> {rule.action!r}: {why}")
         types = np.array([self._types[device.type] for device in devices], dtype=np.int64)
         columns = np.array(list(rules), dtype=np.int64).reshape(-1, 3).T
-        return EncodedHome(Graph(types, np.array([0, len(types)]), *columns), devices, tuple(ignored))
+        word_device, word = self._words(home, place)
+        graph = Graph(types, np.array([0, len(types)]), *columns)._replace(word_device=word_device, word=word)
+        return EncodedHome(graph, devices, tuple(ignored))
+
+    @staticmethod
+    def _words(home: HomeRequest, place: Mapping[Id, int]) -> tuple[Array, Array]:
+        """Devices and words, of those that have a place; what is unknown to the model counts among a word's devices."""
+        words = home.device_words()
+        if not any(words):
+            return NOTHING, NOTHING
+        known = [(place[device.id], own) for device, own in zip(home.devices, words, strict=True) if device.id in place]
+        columns = np.array([(at, word) for at, own in known for word in own], dtype=np.int64).reshape(-1, 2).T
+        return columns[0], columns[1]
 
     def _unknown_relation(self, rule: RequestRule) -> str:
         states, actions = (dict.fromkeys(pair[side] for pair in self._relations) for side in (0, 1))

@@ -1,7 +1,7 @@
 """One home as JSON: devices with ids and types, and the rules that it has, by device id. Validated here only.
 
-{"devices": [{"id": "door", "type": "ContactSensor", "name": "Front door"}, {"id": "lamp", "type": "Light"}],
- "rules": [{"trigger": "door", "trigger_state": "Open", "action": "Power On", "action_device": "lamp"}]}
+{"devices": [{"id": 1, "type": "ContactSensor", "name": "Front door", "room": "Hall"}, {"id": "lamp", "type": "Light"}],
+ "rules": [{"trigger": 1, "trigger_state": "Open", "action": "Power On", "action_device": "lamp"}]}
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 from datasets.common.errors import DataError
 from datasets.common.files import Json
 from datasets.homes import Home
+from datasets.words import words_of_names
 
 Id: TypeAlias = int | str
 
@@ -97,6 +98,7 @@ class RequestDevice(NamedTuple):
     id: Id
     type: str
     name: str = ""
+    room: str = ""
 
     @property
     def display_name(self) -> str:
@@ -119,6 +121,7 @@ class HomeRequest(NamedTuple):
     devices: Sequence[RequestDevice]
     rules: Sequence[RequestRule] = ()
     user: Id | None = None
+    words: Sequence[Sequence[int]] = ()  # of each device, where they are known and not taken from names and rooms
 
     @classmethod
     def from_json(
@@ -135,8 +138,11 @@ class HomeRequest(NamedTuple):
                 _id(device["id"], f"{where}.id", text),
                 _text(device["type"], f"{where}.type", text),
                 _text(device.get("name", ""), f"{where}.name", text, empty=True),
+                _text(device.get("room", ""), f"{where}.room", text, empty=True),
             )
-            for where, device in _rows(home, "devices", limits.devices, required=("id", "type"), optional=("name",))
+            for where, device in _rows(
+                home, "devices", limits.devices, required=("id", "type"), optional=("name", "room")
+            )
         ]
         rules = [
             RequestRule(
@@ -155,7 +161,14 @@ class HomeRequest(NamedTuple):
         """One home of `Homes`."""
         devices = [RequestDevice(device.id, device.type) for device in home.devices]
         rules = [RequestRule(rule.trigger.id, *rule.relation, rule.action.id) for rule in home.rules]
-        return cls(devices, rules)
+        return cls(devices, rules, words=home.words)
+
+    def device_words(self) -> Sequence[Sequence[int]]:
+        """The words of each device: those that are known, or those that names and rooms share."""
+        if self.words or not any(device.name or device.room for device in self.devices):
+            return self.words or [()] * len(self.devices)
+        names, rooms, types = ([getattr(device, part) for device in self.devices] for part in ("name", "room", "type"))
+        return words_of_names(names, rooms=rooms, types=types)
 
     @classmethod
     def read(cls, path: Path | str) -> HomeRequest:

@@ -100,6 +100,7 @@ class Device(Strict):
     id: Id = Field(description="Unique in the home.", examples=["door"])
     type: Text = Field(description="One of the model's types.", examples=["ContactSensor"])
     name: Annotated[str, Field(strict=True)] = Field("", description="The name people use.", examples=["Front door"])
+    room: Annotated[str, Field(strict=True)] = Field("", description="Where it is, as people say.", examples=["Hall"])
 
 
 class Rule(Strict):

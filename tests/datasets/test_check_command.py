@@ -60,6 +60,19 @@ def test_tables_packed_with_gzip_are_read(capsys, tmp_path, suffix):
     assert "read as tables" in capsys.readouterr().out
 
 
+def test_words_are_counted_and_their_bad_lines_listed(capsys, tmp_path):
+    (tmp_path / "devices.csv").write_text("user,device,type\n1,1,A\n1,2,A\n")
+    (tmp_path / "rules.csv").write_text(f"{RULE_HEADER}\n1,1,s,x,1\n")
+    (tmp_path / "words.csv").write_text("user,device,word\n1,1,hall\n1,2,hall\n")
+    assert main(["check", str(tmp_path)]) == 0
+    assert "No bad lines: 1 homes, 2 devices, 1 rules, 2 words of devices" in capsys.readouterr().out
+    (tmp_path / "words.csv").write_text("user,device,word\n1,1,hall\n1,3,hall\n")
+    assert main(["check", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "words.csv line 3: the device is not among its user's devices in devices.csv (device '3')" in out
+    assert "(on_error=skip): 1 homes, 2 devices, 1 rules, 1 words of devices" in out
+
+
 def test_a_table_in_an_unknown_format_is_named_with_the_remedy(capsys, tmp_path):
     (tmp_path / "devices.xlsx").write_bytes(b"PK")
     (tmp_path / "rules.csv").write_text(f"{RULE_HEADER}\n1,1,s,x,1\n")

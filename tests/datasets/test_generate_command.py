@@ -32,7 +32,7 @@ def test_groups_of_what_was_written_before_do_not_stay(tmp_path):
 def test_a_folder_of_tables_is_an_example_that_check_reads_back(capsys, tmp_path):
     folder = tmp_path / "made"
     assert main([*FIFTY, str(folder), "--layout", "tables"]) == 0
-    assert sorted(path.name for path in folder.iterdir()) == ["devices.csv", "rules.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == ["devices.csv", "rules.csv", "words.csv"]
     assert (folder / "devices.csv").read_text().startswith("user,device,type\n")
     assert main(["check", str(folder)]) == 0
     out = capsys.readouterr().out
@@ -53,7 +53,7 @@ def test_a_folder_does_not_get_two_layouts(capsys, tmp_path):
     assert main([*FIFTY, str(tmp_path / "made")]) == 0
     assert main([*FIFTY, str(tmp_path / "made")]) == 0
     assert main([*FIFTY, str(tmp_path / "made"), "--layout", "tables"]) == 1
-    assert "it has train_device.csv, which belongs to another layout" in capsys.readouterr().err
+    assert "it has device_word.csv, which belongs to another layout" in capsys.readouterr().err
 
 
 def test_a_fingerprint_is_printed_only_of_what_keeps_it(capsys, tmp_path):

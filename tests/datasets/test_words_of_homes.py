@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import DataError, Homes, Words, split
+from datasets.describe import statistics
 from datasets.homes import HomeSubset
 from datasets.readers.filters import cut_homes, keep_used_devices
 from tests.support.strategies import homes, words_by_device
@@ -33,6 +34,13 @@ def test_entries_are_counted_and_none_are_nought(two: Homes) -> None:
     assert named.words is not None
     assert len(named.words) == 3
     assert repr(named.words) == "<3 words of devices>"
+
+
+@given(homes(words=True))
+def test_a_home_that_is_spelled_out_has_the_words_of_each_device(some: Homes) -> None:
+    for home, words in zip(some, by_home(some), strict=True):
+        assert {device.id: list(own) for device, own in zip(home.devices, home.words, strict=True)} == words
+    assert all(home.words == () for home in some.without_words())
 
 
 @pytest.mark.parametrize(
@@ -124,11 +132,33 @@ def test_pairs_share_a_word_just_where_their_devices_have_one_in_common(some: Ho
 
 
 def test_the_description_says_how_far_words_reach_only_where_there_are_any(two: Homes) -> None:
-    # Ann's sensor shares a word with her second lamp, and has a rule with it; Bob's lamp only has a rule with itself.
+    # Ann's sensor shares a word with her second lamp, hence one of her three rules does. Of her two pairs sensor-lamp,
+    # which two rules have, one shares a word, and of the two pairs lamp-lamp none: (1/2 + 1/2 + 0) / 3.
     named = replace(two, words=Words([1, 2, 3], [0, 0, 0])).describe().statistics
-    assert named["share of devices with a word"] == 3 / 4
-    assert named["share of rules between devices that share a word"] == 1 / 4
-    assert set(named) - set(two.describe().statistics) == {
-        "share of devices with a word",
-        "share of rules between devices that share a word",
+    added = {name: value for name, value in named.items() if name not in two.describe().statistics}
+    assert added == {
+        "share of devices with a word": 3 / 4,
+        "share of rules between devices that share a word": 1 / 3,
+        "the same between any devices of these types": 1 / 3,
     }
+
+
+@given(homes(words=True))
+def test_what_types_explain_of_words_is_counted_pair_by_pair(some: Homes) -> None:
+    alike = []
+    for rule in range(some.n_rules):
+        one, other = some.rules.trigger[rule], some.rules.action[rule]
+        if one != other:
+            here = np.flatnonzero(some.device_home == some.rules.home[rule])
+            pairs = np.array(
+                [
+                    (i, j)
+                    for i, j in product(here, repeat=2)
+                    if i != j
+                    and some.device_type[i] == some.device_type[one]
+                    and some.device_type[j] == some.device_type[other]
+                ]
+            )
+            alike.append(some.share_word(*pairs.T).mean())
+    expected = float(np.mean(alike)) if alike else 0.0
+    assert statistics(some)["the same between any devices of these types"] == pytest.approx(expected)

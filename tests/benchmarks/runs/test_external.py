@@ -62,6 +62,15 @@ def test_an_exported_split_has_its_options(tmp_path, capsys):
     assert "unknown option of holdout 'fracton'; did you mean 'fraction'" in capsys.readouterr().err
 
 
+def test_an_exported_split_of_single_devices_has_their_words(tmp_path):
+    out = tmp_path / "split"
+    assert main(["export-split", str(out), *DATA, "--track", "instances"]) == 0
+    homes = datasets.load("wyze-synthetic", homes=80)
+    assert len(pd.read_csv(out / "train/words.csv")) == len(homes.words)
+    assert set(pd.read_csv(out / "test/words.csv")["user"]) <= set(pd.read_csv(out / "test/devices.csv")["user"])
+    assert "`words.csv` in both, if there are any" in (out / "README.md").read_text()
+
+
 def test_the_lists_of_a_method_measure_like_the_method_and_stand_beside_it(tmp_path, capsys, parts):
     fitted = build("popularity").fit(parts.train, rng=generator(Stream.FITTING, 0))
     path, results = tmp_path / "ours.parquet", tmp_path / "results"

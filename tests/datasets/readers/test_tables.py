@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import datasets
 from datasets.common.errors import DataError
 from datasets.readers.tables import from_tables
+from tests.support.strategies import words_by_device
 
 DEVICES = pd.DataFrame(
     {"user": ["ann", "ann", "bob"], "device": ["d1", "d2", "d1"], "type": ["Sensor", "Light", "Plug"]}
@@ -198,3 +199,70 @@ def test_where_the_files_are_can_only_be_said_by_path_if_the_data_has_no_folder(
         datasets.load(name)
     assert "give the place of its files by path= (--data on the command line); expected" in str(error.value)
     assert "FEDRULE_DATA" not in str(error.value)
+
+
+# Four devices of Ann's, so that two are half of them.
+NAMED = pd.DataFrame(
+    {
+        "user": ["ann"] * 4 + ["bob"],
+        "device": ["d1", "d2", "d3", "d4", "d1"],
+        "type": ["Sensor", "Light", "Light", "Plug", "Plug"],
+        "name": ["Hall sensor", None, "Kitchen light", "hall plug", "Hall"],
+        "room": [None, "Kitchen", None, None, "Hall"],
+    }
+)
+
+
+def test_a_third_table_gives_words_as_texts_or_numbers_of_their_home():
+    words = pd.DataFrame(
+        {"user": ["ann", "ann", "bob"], "device": ["d2", "d1", "d1"], "word": ["hall", "hall", "attic"]}
+    )
+    homes = from_tables(DEVICES, RULES, words=words)
+    assert words_by_device(homes) == [[0], [0], [0]]  # a number counts within its home
+    assert homes.provenance.counts["word rows"] == 3
+    more = words.assign(word=["kitchen", "hall", "hall"])
+    assert words_by_device(from_tables(DEVICES, RULES, words=more)) == [[0], [1], [0]]
+    assert words_by_device(from_tables(DEVICES, RULES, words=words.assign(word=[7, 3, 5]))) == [[3], [7], [5]]
+    mapped = words.rename(columns={"user": "household", "word": "room"})
+    called = {"words.user": "household", "word": "room"}
+    assert from_tables(DEVICES, RULES, words=mapped, columns=called).fingerprint == homes.fingerprint
+
+
+def test_a_word_of_a_device_that_the_home_does_not_have_is_named_by_its_line(tmp_path):
+    DEVICES.to_csv(tmp_path / "devices.csv", index=False)
+    RULES.to_csv(tmp_path / "rules.csv", index=False)
+    (tmp_path / "words.csv").write_text("user,device,word\nann,d1,hall\nbob,d2,hall\nann,d2,\n")
+    with pytest.raises(DataError) as error:
+        datasets.load("tables", path=tmp_path)
+    assert str(error.value).splitlines() == [
+        "words.csv line 3: the device is not among its user's devices in devices.csv (device 'd2'); "
+        "add the device there, or delete the line",
+        "words.csv line 4: word is missing; fill it in or delete the line",
+    ]
+    assert words_by_device(datasets.load("tables", path=tmp_path, on_error="skip")) == [[0], [], []]
+    assert datasets.load("tables", path=tmp_path, words=False).words is None
+
+
+def test_names_and_rooms_of_devices_give_words_and_are_not_kept():
+    homes = from_tables(NAMED, RULES)
+    assert words_by_device(homes) == [[0], [1], [1], [0], []]  # Bob's only device shares nothing
+    shuffled = NAMED.iloc[[4, 3, 2, 1, 0]]
+    assert words_by_device(from_tables(shuffled, RULES)) == words_by_device(homes)
+    assert words_by_device(from_tables(NAMED.drop(columns="room"), RULES)) == [[0], [], [], [0], []]
+    called = NAMED.rename(columns={"name": "label"})
+    assert from_tables(called, RULES, columns={"name": "label"}).fingerprint == homes.fingerprint
+    assert from_tables(NAMED, RULES, names=False).fingerprint == from_tables(NAMED[DEVICES.columns], RULES).fingerprint
+
+
+def test_a_table_of_words_goes_before_names(tmp_path):
+    words = pd.DataFrame({"user": ["bob"], "device": ["d1"], "word": [4]})
+    assert words_by_device(from_tables(NAMED, RULES, words=words)) == [[], [], [], [], [4]]
+    for name, frame in (("devices", NAMED), ("rules", RULES)):
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    assert datasets.load("tables", path=tmp_path).fingerprint == from_tables(NAMED, RULES).fingerprint
+    assert datasets.load("tables", path=tmp_path, words=False).words is None
+    words.to_csv(tmp_path / "words.tsv", index=False, sep="\t")
+    assert words_by_device(datasets.load("tables", path=tmp_path)) == [[], [], [], [], [4]]
+    words.to_csv(tmp_path / "words.csv", index=False)
+    with pytest.raises(DataError, match=r"expected one file words\.csv .* found words\.csv and words\.tsv"):
+        datasets.load("tables", path=tmp_path)

@@ -77,7 +77,13 @@ MALFORMED = [
     ),
     ({"devices": [LAMP, without(DOOR, "id")]}, "missing", "devices[1].id", "id is missing"),
     ({"devices": [{}]}, "missing", "devices[0].id", "id is missing"),
-    ({"devices": [{**DOOR, "room": 1}]}, "unexpected", "devices[0].room", "unknown field; known: id, type, name"),
+    (
+        {"devices": [{**DOOR, "floor": 1}]},
+        "unexpected",
+        "devices[0].floor",
+        "unknown field; known: id, type, name, room",
+    ),
+    ({"devices": [{**DOOR, "room": 1}]}, "wrong_kind", "devices[0].room", "expected a string"),
     *(
         ({"devices": [{**DOOR, "id": id_}]}, "wrong_kind", "devices[0].id", "expected a non-empty string or a 64-bit")
         for id_ in NO_ID
@@ -141,6 +147,7 @@ def test_a_home_within_the_limits_is_read_with_its_user_and_fields_of_others_are
         ({"rules": [RULE, RULE]}, "too_many_rules", "rules", "at most 1 rules per home, got 2"),
         ({"user": "u" * 14}, "too_long", "user", "at most 13 characters, got 14"),
         ({"devices": [{**DOOR, "name": "n" * 14}]}, "too_long", "devices[0].name", "at most 13 characters, got 14"),
+        ({"devices": [{**DOOR, "room": "r" * 14}]}, "too_long", "devices[0].room", "at most 13 characters, got 14"),
         ({"devices": [{**DOOR, "id": "i" * 14}]}, "too_long", "devices[0].id", "at most 13 characters, got 14"),
         ({"rules": [{**RULE, "action": "a" * 14}]}, "too_long", "rules[0].action", "at most 13 characters, got 14"),
         ({"user": 1.5}, "wrong_kind", "user", "expected a non-empty string or a 64-bit integer"),
@@ -157,7 +164,9 @@ ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["devices", "rules", "user", "id", "type", "name", *RULE]), inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["devices", "rules", "user", "id", "type", "name", "room", *RULE]), inner, max_size=4
+        )
     ),
 )
 
