@@ -35,6 +35,7 @@ class Vocabulary(NamedTuple):
 
     device: frozenset[str]  # what a device is, does or measures, and who made it
     endings: frozenset[str]  # those that end compounds, as in "Flurlicht"
+    last_letters: frozenset[str]  # of the endings: most tokens end otherwise and are not searched
     places: frozenset[str]  # that end like one and are none
     empty: frozenset[str]  # "the", "of"
 
@@ -48,7 +49,7 @@ def vocabulary() -> Vocabulary:
         for kind in ("device", "place", "empty")
     )
     endings = frozenset(word for word in device if len(word) >= ENDING or not word.isascii())
-    return Vocabulary(device, endings, places, empty)
+    return Vocabulary(device, endings, frozenset(ending[-2:] for ending in endings), places, empty)
 
 
 def words_of_names(
@@ -100,7 +101,8 @@ def words_of_homes(
 def tokens(name: str) -> list[str]:
     """A name cut at spaces, punctuation, underscores, digits and camel case; without case and accents."""
     if name.isascii():
-        return [token.lower() for token in TOKEN.findall(POSSESSIVE.sub("", name))]
+        whole = POSSESSIVE.sub("", name) if "'" in name else name
+        return [token.lower() for token in TOKEN.findall(whole)]
     name = POSSESSIVE.sub("", unicodedata.normalize("NFKC", name))
     kinds = "".join(map(_kind, name))  # cut by the same pattern as ASCII
     return [_normalized(name[match.start() : match.end()]) for match in TOKEN.finditer(kinds)]
@@ -122,15 +124,19 @@ def _normalized(text: str) -> str:
 
 
 def _phrases(name: str, of_types: frozenset[str]) -> Iterator[str]:
-    """The words of a name: tokens, then two in a row, neither of which says what the device is."""
+    """The words of a name: tokens, and two in a row, neither of which says what the device is."""
     known = vocabulary()
-    full = [token for token in tokens(name) if token not in known.empty][:TOKENS]
-    plain = [_without_device(token, of_types, known) for token in full]
-    says = [bool(token) and not _is_number(token) for token in plain]
-    yield from (token for token, alone in zip(plain, says, strict=True) if alone)
-    for (one, first), (other, second) in pairwise(zip(plain, says, strict=True)):
-        if one and other and (first or second):
-            yield f"{one} {other}"
+    before, named = "", False  # the token before and whether it is a word by itself
+    for full in tokens(name)[:TOKENS]:
+        if full in known.empty:
+            continue
+        token = "" if full in of_types else _without_device(full, known)
+        alone = bool(token) and not _is_number(token)
+        if alone:
+            yield token
+        if before and token and (named or alone):
+            yield f"{before} {token}"
+        before, named = token, alone
 
 
 def _room(room: str) -> list[str]:
@@ -139,15 +145,15 @@ def _room(room: str) -> list[str]:
     return [said] if said else []
 
 
-def _without_device(token: str, of_types: frozenset[str], known: Vocabulary) -> str:
+def _without_device(token: str, known: Vocabulary) -> str:
     """A token without a device word at its end; "" if nothing else is in it."""
-    if token in known.device or token in of_types:
+    if token in known.device:
         return ""
-    if token in known.places:
-        return token
-    for cut in range(max(STEM if token.isascii() else 1, len(token) - LONGEST), len(token)):  # the longest ending first
-        if token[cut:] in known.endings:
-            return "" if token[:cut] in known.device else token[:cut]
+    if (token[-2:] in known.last_letters or not token.isascii()) and token not in known.places:
+        least = STEM if token.isascii() else 1
+        for cut in range(max(least, len(token) - LONGEST), len(token)):  # the longest ending first
+            if token[cut:] in known.endings:
+                return "" if token[:cut] in known.device else token[:cut]
     return token
 
 

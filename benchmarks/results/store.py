@@ -44,7 +44,7 @@ class Key:
     method: str
     parameters: dict[str, object]  # all of them, defaults included
     data: str
-    data_options: dict[str, object]  # all of them, defaults included
+    data_options: dict[str, object]  # with defaults, without what only changes the fingerprint
     fingerprint: str  # of the homes as the method sees them, merged in the track `types`
     track: str
     split: dict[str, object]

@@ -97,6 +97,9 @@ def make_source(data: str, *, options: Settings, track: str = "types", path: Pat
     return Source(data, data_options(data, options), track, None if path is None else Path(path))
 
 
+IN_FINGERPRINT = ("words",)  # options of data that decide nothing beyond its fingerprint; older keys have none
+
+
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """All that decides the numbers of one fit and its evaluation."""
@@ -131,7 +134,8 @@ class Experiment:
         split: dict[str, object] = {"split": self.split, "seed": self.seed, **self.split_options}
         split["validation"] = self.curves > 0
         parameters, source = _settings(self.parameters, self.method), self.source
-        data = source.data, _settings(source.options, source.data), fingerprint, source.track
+        options = {name: value for name, value in source.options.items() if name not in IN_FINGERPRINT}
+        data = source.data, _settings(options, source.data), fingerprint, source.track
         how = _settings(split, self.split)
         return {
             protocol: Key(self.method, parameters, *data, how, protocol, self.seed, self.curves)

@@ -60,6 +60,7 @@ def wyze(
     folder: Path,
     *,
     part: str = "train",
+    words: bool = True,
     min_pair_count: int = 1,
     min_rules: int = 0,
     min_devices: int = 0,
@@ -68,11 +69,12 @@ def wyze(
     """The public Wyze smart-home rules.
 
     part: train, test or test_private
+    words: with those of device_word.csv, which the public data does not have
     min_pair_count: leave out trigger-action pairs that occur less often
     min_rules, min_devices: leave out homes with fewer
     on_error: raise, or skip to leave bad lines out and list them
     """
-    homes = read_wyze(folder, part=part, on_error=on_error)
+    homes = read_wyze(folder, part=part, words=words, on_error=on_error)
     if part == "train":
         homes = replace(homes, provenance=replace(homes.provenance, published="wyze-public"))
     return filter_homes(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices)

@@ -74,6 +74,18 @@ def test_a_result_says_how_it_came_about(tmp_path):
     assert not result.calibrated
 
 
+@pytest.mark.parametrize("track", ["types", "instances"])
+def test_with_and_without_words_are_two_results_only_where_there_are_words(track):
+    keys = []
+    for words in (True, False):
+        source = make_source("wyze-synthetic", options={"homes": 80, "words": words}, track=track)
+        one = make_experiment("popularity", source, parameters={}, options={}, protocols=["ranking"])
+        keys.append(one.keys(source.fingerprint())["ranking"])
+        assert one.overrides.data_options == {"homes": 80} | ({} if words else {"words": False})
+    assert (keys[0] == keys[1]) == (track == "types")  # merged devices have none
+    assert keys[0].hash != keys[1].hash or track == "types"
+
+
 @pytest.mark.usefixtures("toys")
 def test_only_scores_that_are_not_log_odds_are_calibrated_and_only_where_probabilities_count(tmp_path):
     calibrated = {

@@ -195,6 +195,8 @@ def test_words_are_looked_up_by_user_and_device_also_of_devices_that_only_rules_
     assert words_by_device(homes) == [[], [0, 3], [3], [7]]
     assert homes.provenance.counts["word rows"] == 5
     assert read_wyze(tmp_path, words=False).words is None
+    assert datasets.load("wyze", path=tmp_path).fingerprint == homes.fingerprint
+    assert datasets.load("wyze", path=tmp_path, words=False).words is None
 
 
 def test_a_bad_line_of_words_is_named_and_can_be_skipped(tmp_path):
