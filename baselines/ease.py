@@ -13,18 +13,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from baselines.cooccurrence import DROPOUT, OWNERSHIP, REGULARIZATION, Matrix, regularized_inverse, share_able
 from baselines.items import Items, LinearModel, homes_with_both
 from baselines.method import Fitted, OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.homes import Array, Homes
 
 CELLS = 1 << 22  # scores at a time: 32 MB
-
-Matrix = npt.NDArray[np.float64]
-REGULARIZATION, DROPOUT, OWNERSHIP = 30.0, 0.5, 0.25  # defaults of the options
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,10 +58,8 @@ class Cooccurrence:
         dropout: float = DROPOUT,
     ) -> Cooccurrence:
         """From counts, which add up over homes."""
-        diagonal = np.diag_indices_from(together)
-        together[diagonal] = together[diagonal] / (1 - dropout) + regularization
-        able = both[items.valid.cell // items.valid.n_relations] / n_homes
-        return cls(items, np.asarray(np.linalg.inv(together), dtype=np.float64), able)
+        able = share_able(both, items.valid.cell, items.valid.n_relations, n_homes)
+        return cls(items, regularized_inverse(together, regularization=regularization, dropout=dropout), able)
 
     @property
     def weight(self) -> Matrix:

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask, Relation, Rules, distinct
 from datasets.valid import ValidRules, typed_cells
 
@@ -333,3 +334,63 @@ def homes_with(number: Array, n_numbers: int, home: Array, n_homes: int) -> Arra
     """[n_numbers]: how many homes have a rule of each number, given the number and the home of each rule."""
     each = distinct(number * max(n_homes, 1) + home)
     return np.bincount(each // max(n_homes, 1), minlength=n_numbers)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompanionCounts:
+    """How many homes have two relations in common: on a pair of devices, of a trigger, or of an action.
+
+    A home that switches a lamp on when a door opens mostly switches it off when the door closes. A home adds zeros and
+    ones. The diagonal counts homes with a relation.
+    """
+
+    cell: Array  # [n]  of the flat table [3, n_relations, n_relations], sorted; what occurs
+    homes: Array  # [n]  how many have it
+    n_relations: int
+
+    @classmethod
+    def of(cls, homes: Homes) -> CompanionCounts:
+        """What these homes add."""
+        n_relations = len(homes.relations)
+        cell = companion_cells(homes)[1]
+        each, many = np.unique(cell, return_counts=True)
+        return cls(each, many, n_relations)
+
+    def __add__(self, other: CompanionCounts) -> CompanionCounts:
+        cell, place = np.unique(np.concatenate([self.cell, other.cell]), return_inverse=True)
+        many = np.concatenate([self.homes, other.homes])
+        return CompanionCounts(cell, np.bincount(place, many, len(cell)).astype(np.int64), self.n_relations)
+
+    def table(self) -> npt.NDArray[np.float32]:
+        """[3, n_relations, n_relations]."""
+        if self.n_relations > MOST_RELATIONS:
+            raise DataError(
+                f"evidence of {self.n_relations:,} relations, more than {MOST_RELATIONS:,}, would not fit into memory; "
+                "use a method without evidence, e.g. graphrule, or fewer relations"
+            )
+        table = np.zeros(3 * self.n_relations**2, dtype=np.float32)
+        table[self.cell] = self.homes
+        return table.reshape(3, self.n_relations, self.n_relations)
+
+
+MOST_RELATIONS = 8_000  # that evidence relates with each other: 768 MB
+
+
+def companion_cells(homes: Homes) -> tuple[Array, Array]:
+    """Homes, sorted, and the cells of the flat table [3, n_relations, n_relations] that each has, each once."""
+    rules, n_relations = homes.rules, len(homes.relations)
+    found = [np.zeros(0, dtype=np.int64)]
+    size = 3 * n_relations**2
+    for what, device in enumerate((rules.trigger * homes.n_devices + rules.action, rules.trigger, rules.action)):
+        order = np.argsort(device, kind="stable")
+        run_start = np.flatnonzero(np.diff(device[order], prepend=-1))
+        length = np.diff(np.append(run_start, len(order)))
+        # Every rule of a run beside every one of the same run.
+        many = np.repeat(length, length)
+        one = np.repeat(order, many)
+        within = np.arange(len(one)) - np.repeat(np.cumsum(many) - many, many)
+        other = order[np.repeat(np.repeat(run_start, length), many) + within]
+        cell = (what * n_relations + rules.relation[one]) * n_relations + rules.relation[other]
+        found.append(distinct(rules.home[one] * size + cell))
+    every = np.sort(np.concatenate(found))
+    return every // max(size, 1), every % max(size, 1)

@@ -7,15 +7,30 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from baselines.ease import OWNERSHIP, Cooccurrence
-from datasets.homes import Array, Homes, Rules
+from baselines.ease import Cooccurrence
+from datasets.homes import Array, Homes, Rules, starts
 from datasets.valid import ValidRules
 from fedrule.evidence import counts, kernel
-from fedrule.evidence.counts import ColumnReader, HomeFrequencies, PatternCounts, RoomCounts
-from fedrule.evidence.features import EASE, FREQUENCIES, NAMES, ROOMS, Features, graphs, vocabulary
-from fedrule.evidence.kernel import Table
-
-EASE_SCALE = 5.0  # brings the scores, mostly below 0.3, to the size of the other features
+from fedrule.evidence.counts import (
+    ColumnReader,
+    CompanionCounts,
+    HomeFrequencies,
+    PatternCounts,
+    RoomCounts,
+    companion_cells,
+)
+from fedrule.evidence.features import (
+    EASE,
+    FREQUENCIES,
+    NAMES,
+    ROOMS,
+    Features,
+    ease_scale,
+    given_features,
+    graphs,
+    vocabulary,
+)
+from fedrule.evidence.kernel import Companions, Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,11 +40,13 @@ class Evidence:
     frequencies: HomeFrequencies
     together: Cooccurrence
     rooms: RoomCounts
+    companions: Table  # [3, n_relations, n_relations]  homes with two relations in common
 
     @classmethod
     def of(cls, train: Homes) -> Evidence:
         together = Cooccurrence.of(train)
-        return cls(HomeFrequencies.of(train), together, RoomCounts.of(train, together.items.valid))
+        rooms = RoomCounts.of(train, together.items.valid)
+        return cls(HomeFrequencies.of(train), together, rooms, CompanionCounts.of(train).table())
 
     @property
     def valid(self) -> ValidRules:
@@ -46,7 +63,9 @@ class Evidence:
         reader = ColumnReader.of(homes.types, homes.relations)
         columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation)
         graph = graphs(homes, words=self.rooms.any)
-        kernel.candidate_features(features, graph, vocabulary(self.valid, reader), *map(np.array, columns))
+        companions = Companions(self.companions, *_own_companions(leave_out))
+        words = vocabulary(self.valid, reader)
+        kernel.candidate_features(features, graph, words, companions, *map(np.array, columns))
         item, typed, cell = _typed_rules(self.valid, homes, candidates)
         score = self.together.scores(homes, candidates.home, item, leave_out=leave_out)
         features[:, EASE] = np.append(self.ease_scale, 0.0)[item] * score
@@ -63,14 +82,18 @@ class Evidence:
     @property
     def ease_scale(self) -> npt.NDArray[np.float64]:
         """[n_valid]: what the scores of EASE are multiplied by."""
-        return np.asarray(EASE_SCALE / self.together.able**OWNERSHIP)
+        return ease_scale(self.together.able)
 
     def given(self, reader: ColumnReader) -> Table:
-        """[n_valid, n_given]: what is the same for a typed rule in all homes; EASE, which is not, is 0."""
-        given = np.zeros((len(self.valid), kernel.N_GIVEN), dtype=np.float32)
-        given[:, 1 : 1 + len(counts.NAMES)] = self.frequencies.table(reader, self.valid.cell, less=0)[:, 0].T
-        given[:, 1 + len(counts.NAMES) :] = self.rooms.log_shares_of_valid()
-        return given
+        return given_features(self.valid, reader, self.frequencies, self.rooms)
+
+
+def _own_companions(leave_out: Homes | None) -> tuple[Array, Array]:
+    """Where each home's own cells begin, and the cells; nothing where no home is left out."""
+    if leave_out is None:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    home, cell = companion_cells(leave_out)
+    return starts(home, leave_out.n_homes), cell
 
 
 def _typed_rules(valid: ValidRules, homes: Homes, candidates: Rules) -> tuple[Array, Array, Array]:

@@ -2,7 +2,8 @@
 
 Counts, as logarithms, of rules of the home that agree with the candidate in some of trigger, state, act and action, of
 homes with such a rule against homes that could have one, of devices, and of paths through the home's rules from its
-trigger to its action; how well the candidate goes with the home's other rules (EASE); and whether it acts on itself.
+trigger to its action; how well the candidate goes with the home's other rules (EASE), and its relation with those that
+its devices already have; and whether it acts on itself.
 
 Where devices have words, mostly rooms: how rare the words are that trigger and action share, whether one is the nearest
 device of its type to the other, what the trigger already does in the room of the action and what acts on it from the
@@ -23,12 +24,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from baselines.cooccurrence import OWNERSHIP, Matrix
 from datasets.homes import Homes
 from datasets.valid import ValidRules
 from fedrule.evidence import counts, kernel
-from fedrule.evidence.counts import ColumnReader
+from fedrule.evidence.counts import ColumnReader, HomeFrequencies, RoomCounts
 from fedrule.evidence.kernel import Graphs, Table, Vocabulary
 
+EASE_SCALE = 5.0  # brings the scores of EASE, mostly below 0.3, to the size of the other features
 WORD = "word: "  # what the names of features by words begin with
 
 # The names of all features, block by block as in fedrule/evidence/kernel.py.
@@ -76,6 +79,7 @@ TRIGGER_NAMES = (
     ),
     "rules that act on the trigger",
     f"{WORD}the trigger has one",
+    "goes with a relation of the trigger",
 )
 ACTION_NAMES = (
     *(
@@ -92,6 +96,7 @@ ACTION_NAMES = (
     ),
     "rules that the action triggers",
     f"{WORD}the action has one",
+    "goes with a relation of the action",
 )
 PAIR_NAMES = (
     "paths by one device",
@@ -122,6 +127,7 @@ MATCHING_NAMES = (
     f"{WORD}rules of the trigger in the room of the action, same state",
     f"{WORD}rules of the trigger in the room of the action, same relation",
     f"{WORD}rules on the action from the room of the trigger, same relation",
+    "goes with a relation of trigger and action",
 )
 NAMES = (*HOME_NAMES, *GIVEN_NAMES, *TRIGGER_NAMES, *ACTION_NAMES, *PAIR_NAMES, *MATCHING_NAMES)
 IS_WORD = np.array([name.startswith(WORD) for name in NAMES])
@@ -160,3 +166,16 @@ def vocabulary(valid: ValidRules, reader: ColumnReader) -> Vocabulary:
     return Vocabulary(
         valid.n_types, state.size, act.size, np.array(valid.start), np.array(valid.relation), state.values, act.values
     )
+
+
+def given_features(valid: ValidRules, reader: ColumnReader, frequencies: HomeFrequencies, rooms: RoomCounts) -> Table:
+    """[n_valid, n_given]: what is the same for a typed rule in all homes; EASE, which is not, is 0."""
+    given = np.zeros((len(valid), kernel.N_GIVEN), dtype=np.float32)
+    given[:, 1 : 1 + len(counts.NAMES)] = frequencies.table(reader, valid.cell, less=0)[:, 0].T
+    given[:, 1 + len(counts.NAMES) :] = rooms.log_shares_of_valid()
+    return given
+
+
+def ease_scale(able: Matrix) -> Matrix:
+    """[n_valid]: what the scores of EASE are multiplied by, given the share of homes that could have each rule."""
+    return np.asarray(EASE_SCALE / able**OWNERSHIP)

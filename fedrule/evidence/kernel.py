@@ -31,13 +31,15 @@ from datasets.homes import Array
 Function = TypeVar("Function", bound=Callable[..., object])
 Table: TypeAlias = npt.NDArray[np.float32]
 
-N_HOME, N_GIVEN = 16, 14  # of the typed features: what the loops count, and what is given for each typed rule
-N_TYPED, N_TRIGGER, N_ACTION, N_PAIR, N_MATCHING = N_HOME + N_GIVEN, 9, 9, 21, 5
+N_HOME, N_GIVEN = 16, 14  # typed features: those counted in the home, and those given for each rule, EASE first
+N_TYPED, N_TRIGGER, N_ACTION, N_PAIR, N_MATCHING = N_HOME + N_GIVEN, 10, 10, 21, 6
 TRIGGER, ACTION, PAIR = N_TYPED, N_TYPED + N_TRIGGER, N_TYPED + N_TRIGGER + N_ACTION  # first column of each block
 MATCHING = PAIR + N_PAIR
 N_FEATURES = MATCHING + N_MATCHING
 ROWS = 17  # numbers for each device that depend on the trigger alone
 MEAN_SCALE = 5.0  # the means along paths are small; scaled, log1p still spreads them
+COMPANION_SCALE, COMPANION_PRIOR = 20.0, 3.0  # of the share of homes in which one relation goes with another
+PAIRS, TRIGGERS, ACTIONS = range(3)  # what two relations may have in common: both devices, the trigger, the action
 RARITY_SCALE = 1 / 3  # brings the rarity of shared words, up to 5, to the size of the other features
 
 
@@ -70,6 +72,17 @@ class Vocabulary(NamedTuple):
     relation: Array  # [n_valid]
     state: Array  # [n_relations]
     act: Array  # [n_relations]
+
+
+class Companions(NamedTuple):
+    """How many homes have two relations on the same pair of devices, of the same trigger, or of the same action.
+
+    In training a home leaves its own contribution out: `own` are its cells of `together`.
+    """
+
+    together: Table  # [3, n_relations, n_relations]  by PAIRS, TRIGGERS, ACTIONS; the diagonal counts single relations
+    own_start: Array  # [n_homes + 1]  or nothing
+    own: Array  # cells of the flat table, sorted within each home
 
 
 class Home(NamedTuple):
@@ -208,16 +221,40 @@ def home_of(graphs: Graphs, vocabulary: Vocabulary, h: int) -> Home:
             together += shared[trigger[rule], action[rule]] > 0
     room_share = math.log((together + 0.5) / (between + 1.5))
     return Home(
-        types, of_type, of_relation, of_state, of_act, trigger, action, state, act, relation, trigger_start, by_trigger, action_start, by_action,
-        trigger_type_start, by_trigger_type, action_type_start, by_action_type, acts, targets_start, targets,
-        sources_start, sources, shared, rarest, near, room_share,
-    )  # fmt: skip
+        types,
+        of_type,
+        of_relation,
+        of_state,
+        of_act,
+        trigger,
+        action,
+        state,
+        act,
+        relation,
+        trigger_start,
+        by_trigger,
+        action_start,
+        by_action,
+        trigger_type_start,
+        by_trigger_type,
+        action_type_start,
+        by_action_type,
+        acts,
+        targets_start,
+        targets,
+        sources_start,
+        sources,
+        shared,
+        rarest,
+        near,
+        room_share,
+    )
 
 
 @compiled
 def is_named(shared: Table, one: int, other: int) -> bool:
     """Whether two different devices both have words."""
-    return one != other and shared[one, one] > 0 and shared[other, other] > 0
+    return bool(one != other and shared[one, one] > 0 and shared[other, other] > 0)
 
 
 @compiled
@@ -225,7 +262,29 @@ def similarity(home: Home, one: int, other: int) -> float:
     """The cosine of two devices' words, weighted by rarity; 0 where they share none."""
     if not home.shared[one, other] > 0:
         return 0.0
-    return home.shared[one, other] / math.sqrt(home.shared[one, one] * home.shared[other, other])
+    return float(home.shared[one, other] / math.sqrt(home.shared[one, one] * home.shared[other, other]))
+
+
+@compiled
+def companion(companions: Companions, h: int, what: int, known: int, relation: int) -> float:
+    """The share of homes with one relation that also have the other in common with it; 0 for a relation with itself."""
+    if known == relation:
+        return 0.0
+    n = companions.together.shape[1]
+    both, have = companions.together[what, known, relation], companions.together[what, known, known]
+    if len(companions.own_start):
+        own = companions.own[companions.own_start[h] : companions.own_start[h + 1]]
+        row = (what * n + known) * n
+        have -= holds(own, row + known)
+        both -= holds(own, row + relation)
+    return float(both / (have + COMPANION_PRIOR))
+
+
+@compiled
+def holds(ordered: Array, value: int) -> bool:
+    """Whether a sorted array has a value."""
+    at = np.searchsorted(ordered, value)
+    return bool(at < len(ordered) and ordered[at] == value)
 
 
 @compiled
@@ -270,13 +329,16 @@ def typed_block(block: Table, home: Home, vocabulary: Vocabulary, one: int, othe
 
 
 @compiled
-def trigger_block(block: Table, home: Home, vocabulary: Vocabulary, i: int, other: int, relation: int) -> None:
+def trigger_block(
+    block: Table, home: Home, vocabulary: Vocabulary, companions: Companions, h: int, i: int, other: int, relation: int
+) -> None:
     """What device i does already; `other` is the action's type."""
     state, act = vocabulary.state[relation], vocabulary.act[relation]
     first, last = home.trigger_start[i], home.trigger_start[i + 1]
-    states, acts, relations, typed, typed_state, typed_relation = 0, 0, 0, 0, 0, 0
+    states, acts, relations, typed, typed_state, typed_relation, share = 0, 0, 0, 0, 0, 0, 0.0
     for at in range(first, last):
         rule = home.by_trigger[at]
+        share = max(share, companion(companions, h, TRIGGERS, home.relation[rule], relation))
         same_state, same_relation = home.state[rule] == state, home.relation[rule] == relation
         states += same_state
         acts += home.act[rule] == act
@@ -294,16 +356,20 @@ def trigger_block(block: Table, home: Home, vocabulary: Vocabulary, i: int, othe
     block[6] = math.log1p(typed_relation)
     block[7] = math.log1p(home.action_start[i + 1] - home.action_start[i])
     block[8] = 1.0 if len(home.shared) and home.shared[i, i] > 0 else 0.0
+    block[9] = math.log1p(COMPANION_SCALE * share)
 
 
 @compiled
-def action_block(block: Table, home: Home, vocabulary: Vocabulary, j: int, one: int, relation: int) -> None:
+def action_block(
+    block: Table, home: Home, vocabulary: Vocabulary, companions: Companions, h: int, j: int, one: int, relation: int
+) -> None:
     """What already acts on device j; `one` is the trigger's type."""
     state, act = vocabulary.state[relation], vocabulary.act[relation]
     first, last = home.action_start[j], home.action_start[j + 1]
-    states, acts, relations, typed, typed_act, typed_relation = 0, 0, 0, 0, 0, 0
+    states, acts, relations, typed, typed_act, typed_relation, share = 0, 0, 0, 0, 0, 0, 0.0
     for at in range(first, last):
         rule = home.by_action[at]
+        share = max(share, companion(companions, h, ACTIONS, home.relation[rule], relation))
         same_act, same_relation = home.act[rule] == act, home.relation[rule] == relation
         states += home.state[rule] == state
         acts += same_act
@@ -321,6 +387,7 @@ def action_block(block: Table, home: Home, vocabulary: Vocabulary, j: int, one: 
     block[6] = math.log1p(typed_relation)
     block[7] = math.log1p(home.trigger_start[j + 1] - home.trigger_start[j])
     block[8] = 1.0 if len(home.shared) and home.shared[j, j] > 0 else 0.0
+    block[9] = math.log1p(COMPANION_SCALE * share)
 
 
 @compiled
@@ -420,14 +487,16 @@ def pair_block(block: Table, home: Home, rows: Table, i: int, j: int) -> None:
 @compiled
 def can_match(rows: Table, j: int) -> bool:
     """Whether `matching_block` may be other than zeros."""
-    return rows[5, j] > 0 or rows[7, j] > 0 or rows[9, j] > 0
+    return bool(rows[5, j] > 0 or rows[7, j] > 0 or rows[9, j] > 0)
 
 
 @compiled
-def matching_block(block: Table, home: Home, vocabulary: Vocabulary, i: int, j: int, relation: int) -> None:
+def matching_block(
+    block: Table, home: Home, vocabulary: Vocabulary, companions: Companions, h: int, i: int, j: int, relation: int
+) -> None:
     """Rules of these very devices, or in their rooms, that agree with the candidate."""
     state, act = vocabulary.state[relation], vocabulary.act[relation]
-    states, acts, room_states, room_relations, source_relations = 0, 0, 0, 0, 0
+    states, acts, room_states, room_relations, source_relations, share = 0, 0, 0, 0, 0, 0.0
     words = len(home.shared) > 0
     for at in range(home.trigger_start[i], home.trigger_start[i + 1]):
         rule = home.by_trigger[at]
@@ -435,6 +504,7 @@ def matching_block(block: Table, home: Home, vocabulary: Vocabulary, i: int, j: 
         if target == j:
             states += home.state[rule] == state
             acts += home.act[rule] == act
+            share = max(share, companion(companions, h, PAIRS, home.relation[rule], relation))
         elif words and home.shared[target, j] > 0:
             room_states += home.state[rule] == state
             room_relations += home.relation[rule] == relation
@@ -449,6 +519,7 @@ def matching_block(block: Table, home: Home, vocabulary: Vocabulary, i: int, j: 
     block[2] = math.log1p(room_states)
     block[3] = math.log1p(room_relations)
     block[4] = math.log1p(source_relations)
+    block[5] = math.log1p(COMPANION_SCALE * share)
 
 
 @compiled
@@ -456,6 +527,7 @@ def candidate_features(
     features: Table,  # [n, N_FEATURES]  written, but for what is given: the last columns of the typed block
     graphs: Graphs,
     vocabulary: Vocabulary,
+    companions: Companions,
     home_of_candidate: Array,  # [n]  sorted
     trigger: Array,  # [n]
     action: Array,  # [n]
@@ -479,11 +551,11 @@ def candidate_features(
                 j, r, row = action[c] - begin, relation[c], features[c]
                 one, other = home.type[i], home.type[j]
                 typed_block(row, home, vocabulary, one, other, r)
-                trigger_block(row[TRIGGER:], home, vocabulary, i, other, r)
-                action_block(row[ACTION:], home, vocabulary, j, one, r)
+                trigger_block(row[TRIGGER:], home, vocabulary, companions, h, i, other, r)
+                action_block(row[ACTION:], home, vocabulary, companions, h, j, one, r)
                 pair_block(row[PAIR:], home, rows, i, j)
                 if can_match(rows, j):
-                    matching_block(row[MATCHING:], home, vocabulary, i, j, r)
+                    matching_block(row[MATCHING:], home, vocabulary, companions, h, i, j, r)
                 else:
                     row[MATCHING:] = 0
         first = last
@@ -492,8 +564,8 @@ def candidate_features(
 class Weights(NamedTuple):
     """The evidence network; the direct weights are a column behind the hidden units of the first layer."""
 
+    of_rule: Table  # [n_valid, hidden + 1]  what enters the first layer for each typed rule: bias and given features
     first: Table  # [n_features, hidden + 1]
-    first_bias: Table  # [hidden + 1]
     second: Table  # [hidden, hidden]
     second_bias: Table  # [hidden]
     last: Table  # [hidden]
@@ -524,7 +596,7 @@ def rest_of_network(sums: Table, weights: Weights, second: Table) -> float:
     for unit in range(hidden):
         if second[unit] > 0:
             score += second[unit] * weights.last[unit]
-    return score
+    return float(score)
 
 
 @compiled
@@ -559,7 +631,7 @@ def score_homes(
     pair_start: Array,  # [n_homes + 1]
     graphs: Graphs,
     vocabulary: Vocabulary,
-    given: Table,  # [n_valid, N_GIVEN]  for each typed rule but for EASE
+    companions: Companions,
     inverse: npt.NDArray[np.float64],  # [n_valid, n_valid]  of EASE
     scale: npt.NDArray[np.float64],  # [n_valid]  of its scores
     weights: Weights,
@@ -567,7 +639,8 @@ def score_homes(
     """The scores of all valid candidates of the wanted pairs."""
     for h in range(len(pair_start) - 1):
         n = graphs.device_start[h + 1] - graphs.device_start[h]
-        score_home(scores, place[pair_start[h] : pair_start[h + 1]].reshape(n, n), graphs, vocabulary, given, inverse, scale, weights, h)  # fmt: skip
+        pairs = place[pair_start[h] : pair_start[h + 1]].reshape(n, n)
+        score_home(scores, pairs, graphs, vocabulary, companions, inverse, scale, weights, h)
 
 
 @compiled
@@ -576,7 +649,7 @@ def score_home(
     place: Array,  # [n, n]
     graphs: Graphs,
     vocabulary: Vocabulary,
-    given: Table,
+    companions: Companions,
     inverse: npt.NDArray[np.float64],
     scale: npt.NDArray[np.float64],
     weights: Weights,
@@ -618,10 +691,9 @@ def score_home(
             for item in range(start[one * n_types + other], start[one * n_types + other + 1]):
                 relation = vocabulary.relation[item]
                 typed_block(block, home, vocabulary, one, other, relation)
-                block[N_HOME:N_TYPED] = given[item]
                 block[N_HOME] = ease(known, inverse, scale, item)
-                typed[at] = weights.first_bias
-                add_product(typed[at], block, weights.first, 0, N_TYPED)
+                typed[at] = weights.of_rule[item]
+                add_product(typed[at], block, weights.first, 0, N_HOME + 1)
                 at += 1
         n_cells = at
         first_cell[n_types] = n_cells
@@ -634,7 +706,7 @@ def score_home(
             other = home.type[j]
             for item in range(start[one * n_types + other], start[one * n_types + other + 1]):
                 if same[j] == j:
-                    action_block(block, home, vocabulary, j, one, vocabulary.relation[item])
+                    action_block(block, home, vocabulary, companions, h, j, one, vocabulary.relation[item])
                     add_product(of_action[at], block, weights.first, ACTION, N_ACTION)
                 at += 1
         for t in range(type_start[one], type_start[one + 1]):
@@ -659,7 +731,7 @@ def score_home(
                         for cell in range(first_cell[kind], first_cell[kind + 1]):
                             item = start[one * n_types + kind] + cell - first_cell[kind]
                             of_trigger_device[cell] = typed[cell]
-                            trigger_block(block, home, vocabulary, i, kind, vocabulary.relation[item])
+                            trigger_block(block, home, vocabulary, companions, h, i, kind, vocabulary.relation[item])
                             add_product(of_trigger_device[cell], block, weights.first, TRIGGER, N_TRIGGER)
                 of_pair[:] = 0
                 pair_block(block, home, rows, i, j)
@@ -672,7 +744,7 @@ def score_home(
                         )
                     if matches:
                         item = start[one * n_types + other] + r
-                        matching_block(block, home, vocabulary, i, j, vocabulary.relation[item])
+                        matching_block(block, home, vocabulary, companions, h, i, j, vocabulary.relation[item])
                         add_product(sums, block, weights.first, MATCHING, N_MATCHING)
                     scores[to + r] = rest_of_network(sums, weights, second)
 
@@ -724,4 +796,115 @@ def ease(known: Array, inverse: npt.NDArray[np.float64], scale: npt.NDArray[np.f
         total += inverse[other, item]
         if other == item:
             has = 1.0
-    return scale[item] * (has - total / inverse[item, item])
+    return float(scale[item] * (has - total / inverse[item, item]))
+
+
+class Best(NamedTuple):
+    """The best candidates of homes; home h has the first many[h] of its row, best first."""
+
+    many: Array  # [n_homes]
+    trigger: Array  # [n_homes, k]  devices by position among all
+    action: Array  # [n_homes, k]
+    relation: Array  # [n_homes, k]
+    score: Table  # [n_homes, k]
+
+
+@compiled
+def best_of_homes(
+    best: Best,  # written
+    scores: Table,  # [most candidates of a home]  space
+    place: Array,  # [most pairs of a home]  space
+    graphs: Graphs,
+    vocabulary: Vocabulary,
+    companions: Companions,
+    inverse: npt.NDArray[np.float64],
+    scale: npt.NDArray[np.float64],
+    weights: Weights,
+    self_rules: npt.NDArray[np.bool_],  # [n_valid]  those that a device may have with itself
+) -> None:
+    """The best valid rules that each home lacks; equal scores in the order of trigger, action and relation."""
+    k = best.score.shape[1]
+    heap = np.empty(k, dtype=np.float32)
+    for h in range(len(graphs.device_start) - 1):
+        first, n = graphs.device_start[h], graphs.device_start[h + 1] - graphs.device_start[h]
+        kind, at = graphs.type[first : first + n], 0
+        for i in range(n):
+            for j in range(n):
+                pair = kind[i] * vocabulary.n_types + kind[j]
+                place[i * n + j] = at
+                at += vocabulary.start[pair + 1] - vocabulary.start[pair]
+        score_home(scores, place[: n * n].reshape(n, n), graphs, vocabulary, companions, inverse, scale, weights, h)
+        for rule in range(graphs.rule_start[h], graphs.rule_start[h + 1]):
+            i, j = graphs.trigger[rule] - first, graphs.action[rule] - first
+            pair = kind[i] * vocabulary.n_types + kind[j]
+            low, high = vocabulary.start[pair], vocabulary.start[pair + 1]
+            item = low + np.searchsorted(vocabulary.relation[low:high], graphs.relation[rule])
+            if item < high and vocabulary.relation[item] == graphs.relation[rule]:
+                scores[place[i * n + j] + item - low] = np.nan
+        for i in range(n):
+            pair = kind[i] * vocabulary.n_types + kind[i]
+            for item in range(vocabulary.start[pair], vocabulary.start[pair + 1]):
+                if not self_rules[item]:
+                    scores[place[i * n + i] + item - vocabulary.start[pair]] = np.nan
+        found = 0  # the k highest scores as a heap, the lowest first
+        for c in range(at):
+            if np.isnan(scores[c]):
+                continue
+            if found < k:
+                heap[found] = scores[c]
+                found += 1
+                rise(heap, found - 1)
+            elif scores[c] > heap[0]:
+                heap[0] = scores[c]
+                sink(heap, k)
+        least = heap[0] if found == k else -np.inf
+        above = 0
+        for c in range(at):
+            above += scores[c] > least
+        ties = found - above  # of the lowest score, the first ones
+        many = 0
+        for i in range(n):
+            for j in range(n):
+                pair = kind[i] * vocabulary.n_types + kind[j]
+                low, begin = vocabulary.start[pair], place[i * n + j]
+                for item in range(low, vocabulary.start[pair + 1]):
+                    score = scores[begin + item - low]
+                    if score > least or (score == least and ties > 0):
+                        ties -= score == least
+                        insert(best, h, many, first + i, first + j, vocabulary.relation[item], score)
+                        many += 1
+        best.many[h] = many
+
+
+@compiled
+def rise(heap: Table, at: int) -> None:
+    """Put the last number of a heap where it belongs."""
+    while at > 0 and heap[at] < heap[(at - 1) // 2]:
+        heap[at], heap[(at - 1) // 2] = heap[(at - 1) // 2], heap[at]
+        at = (at - 1) // 2
+
+
+@compiled
+def sink(heap: Table, n: int) -> None:
+    """Put the first number of a heap where it belongs."""
+    at = 0
+    while 2 * at + 1 < n:
+        child = 2 * at + 1
+        if child + 1 < n and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[at] <= heap[child]:
+            return
+        heap[at], heap[child] = heap[child], heap[at]
+        at = child
+
+
+@compiled
+def insert(best: Best, h: int, many: int, trigger: int, action: int, relation: int, score: float) -> None:
+    """Put a candidate among those found so far, behind all of the same score."""
+    at = many
+    while at > 0 and best.score[h, at - 1] < score:
+        best.trigger[h, at], best.action[h, at] = best.trigger[h, at - 1], best.action[h, at - 1]
+        best.relation[h, at], best.score[h, at] = best.relation[h, at - 1], best.score[h, at - 1]
+        at -= 1
+    best.trigger[h, at], best.action[h, at] = trigger, action
+    best.relation[h, at], best.score[h, at] = relation, score

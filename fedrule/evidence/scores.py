@@ -17,7 +17,9 @@ from datasets.homes import Array, Homes, Mask
 from datasets.valid import ValidRules
 from fedrule.evidence import kernel
 from fedrule.evidence.features import IS_WORD, NAMES, graphs, standardized
-from fedrule.evidence.kernel import Table, Vocabulary, Weights
+from fedrule.evidence.kernel import Companions, Table, Vocabulary, Weights
+
+MOST_RULES = 20_000  # valid rules that evidence relates with each other: 3.2 GB for each matrix
 
 
 class CandidateScores(NamedTuple):
@@ -34,7 +36,7 @@ class EvidenceScores:
 
     valid: ValidRules
     vocabulary: Vocabulary
-    given: Table  # [n_valid, n_given]  standardized
+    companions: Companions
     inverse: npt.NDArray[np.float64]  # [n_valid, n_valid]  of EASE
     ease_scale: npt.NDArray[np.float64]  # [n_valid]
     weights: Weights
@@ -45,15 +47,18 @@ class EvidenceScores:
         cls,
         valid: ValidRules,
         vocabulary: Vocabulary,
-        given: Table,
+        given: Table,  # [n_valid, n_given]
+        companions: Table,  # [3, n_relations, n_relations]
         inverse: npt.NDArray[np.float64],
         ease_scale: npt.NDArray[np.float64],
         parameters: Mapping[str, npt.NDArray[np.floating]],  # those of the term `evidence`
         *,
         knows_words: bool,
     ) -> EvidenceScores:
-        given = standardized(given, kernel.N_HOME)
-        return cls(valid, vocabulary, given, inverse, ease_scale, network_weights(parameters), knows_words)
+        weights = network_weights(parameters, standardized(given, kernel.N_HOME))
+        nothing = np.zeros(0, dtype=np.int64)
+        common = Companions(companions, nothing, nothing)
+        return cls(valid, vocabulary, common, inverse, ease_scale, weights, knows_words)
 
     def of_pairs(self, homes: Homes, trigger: Array, action: Array) -> CandidateScores:
         """Those of these device pairs; a pair twice is scored once."""
@@ -67,23 +72,48 @@ class EvidenceScores:
         place = np.full(pair_start[-1], -1, dtype=np.int64)
         place[number] = np.cumsum(many) - many
         scores = np.empty(len(item), dtype=np.float32)
-        known = self.vocabulary, self.given, self.inverse, self.ease_scale, self.weights
+        known = self.vocabulary, self.companions, self.inverse, self.ease_scale, self.weights
         kernel.score_homes(scores, place, pair_start, graphs(homes, words=self.knows_words), *known)
         return CandidateScores(scores, pair, item)
 
 
-def network_weights(parameters: Mapping[str, npt.NDArray[np.floating]]) -> Weights:
-    """The parameters of the evidence network as the compiled loops take them; one without words has zeros for these."""
+def network_weights(parameters: Mapping[str, npt.NDArray[np.floating]], given: Table) -> Weights:
+    """The parameters of the evidence network as the compiled loops take them, given the given features of each rule.
+
+    A network without words has zeros for these.
+    """
     first, direct = parameters["first"], parameters["direct"]
     hidden = first.shape[1]
     both, bias = np.zeros((len(NAMES), hidden + 1), dtype=np.float32), np.zeros(hidden + 1, dtype=np.float32)
     used = used_features(words=len(first) == len(NAMES))
     both[used, :hidden], both[used, hidden] = first, direct
     bias[:hidden] = parameters["first_bias"]
+    of_rule = given @ both[kernel.N_HOME : kernel.N_TYPED] + bias
     others = (np.array(parameters[name], dtype=np.float32) for name in ("second", "second_bias", "last"))
-    return Weights(both, bias, *others)
+    return Weights(of_rule, both, *others)
 
 
 def used_features(*, words: bool) -> Mask:
     """[n_features]: those that a network takes which does, or does not, know words."""
     return ~IS_WORD | words
+
+
+def network_shapes(hidden: int, *, words: bool) -> dict[str, tuple[int, ...]]:
+    """The shapes of the parameters of an evidence network by name."""
+    n = int(used_features(words=words).sum())
+    return {
+        "direct": (n,),
+        "first": (n, hidden),
+        "first_bias": (hidden,),
+        "second": (hidden, hidden),
+        "second_bias": (hidden,),
+        "last": (hidden,),
+    }
+
+
+def too_many_rules(n_valid: int) -> str:
+    """Why evidence of so many valid rules is refused."""
+    return (
+        f"evidence of {n_valid:,} valid rules, more than {MOST_RULES:,}, would not fit into memory; "
+        "use a method without evidence, e.g. graphrule, or fewer types and relations"
+    )

@@ -2,9 +2,10 @@
 
 First homes add up who has which typed rule, a vector of zeros and ones from each: what is not zero in the sum are the
 valid rules, which are sent to all. Then they add up the rest, again zeros and ones from each: which types a home owns
-together, which patterns its rules have, which of them stay in one room, which pairs of typed rules it has. Such vectors can be summed by secure
-aggregation (Bonawitz et al. 2017, CCS), by which the server learns the sum and no addend. A home knows what it has
-added and leaves itself out of the sums (`leave_out` of `fedrule.evidence.features`) by itself.
+together, which patterns its rules have, which of its rules stay in one room, which pairs of typed rules it has, and
+which relations its devices have together. Such vectors can be summed by secure aggregation (Bonawitz et al. 2017, CCS),
+by which the server learns the sum and no addend. A home knows what it has added and leaves itself out of the sums
+(`leave_out` of `Evidence.features`) by itself.
 """
 
 from __future__ import annotations
@@ -14,16 +15,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csr_array
 
-from baselines.ease import Cooccurrence, Matrix
+from baselines.cooccurrence import Matrix
+from baselines.ease import Cooccurrence
 from baselines.items import Items, homes_with_both
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Relation, Rules
 from datasets.valid import ValidRules
-from fedrule.evidence.counts import PATTERNS, ColumnReader, HomeFrequencies, PatternCounts, RoomCounts, homes_with
+from fedrule.evidence.counts import (
+    PATTERNS,
+    ColumnReader,
+    CompanionCounts,
+    HomeFrequencies,
+    PatternCounts,
+    RoomCounts,
+    homes_with,
+)
 from fedrule.evidence.evidence import Evidence
+from fedrule.evidence.scores import MOST_RULES, too_many_rules
 
 BYTES = 4  # of a count that is sent
-MOST_RULES = 20_000  # valid rules that evidence relates with each other: 3.2 GB for each matrix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +48,7 @@ class Statistics:
     have: tuple[Array, ...]  # for each pattern the homes with a combination, by its number
     self_rules: Array  # [n_valid]  homes with a valid rule by which a device acts on itself; evidence does not need it
     rooms: RoomCounts  # how far homes keep rules in one room; zeros where devices have no words
+    companions: CompanionCounts  # which relations go together on the same devices
     together: csr_array | None  # [n_items, n_items]  homes with both typed rules; None where not counted
 
     @classmethod
@@ -59,11 +70,12 @@ class Statistics:
         self_rules = homes_with(
             valid.number(trigger_type, action_type, relation), len(valid), rules_home[alone], n_homes
         )
-        rooms = RoomCounts.of(homes, valid)
+        rooms, companions = RoomCounts.of(homes, valid), CompanionCounts.of(homes)
         matrix = Items(valid).matrix(homes) if all_patterns else None
         together = None if matrix is None else matrix.T @ matrix
         numbers = tuple(of_valid[p] for p in names)
-        return cls(valid, patterns, numbers, homes.n_homes, homes_with_both(homes), have, self_rules, rooms, together)
+        both = homes_with_both(homes)
+        return cls(valid, patterns, numbers, homes.n_homes, both, have, self_rules, rooms, companions, together)
 
     @classmethod
     def of_nobody(
@@ -92,30 +104,31 @@ class Statistics:
             have=tuple(a + b for a, b in zip(self.have, other.have, strict=True)),
             self_rules=self.self_rules + other.self_rules,
             rooms=self.rooms + other.rooms,
+            companions=self.companions + other.companions,
             together=None if self.together is None or other.together is None else self.together + other.together,
         )
 
     def evidence(self) -> Evidence:
         """What `Evidence.of` makes of the homes that these sums are over; it inverts a matrix of all valid rules."""
         if len(self.valid) > MOST_RULES:
-            raise DataError(
-                f"evidence of {len(self.valid):,} valid rules, more than {MOST_RULES:,}, would not fit into memory; "
-                "use a method without evidence, e.g. graphrule, or fewer types and relations"
-            )
+            raise DataError(too_many_rules(len(self.valid)))
         both = self.both.reshape(self.valid.n_types, self.valid.n_types)
         frequencies = HomeFrequencies(self.n_homes, self.patterns, self.have, both)
         together = Cooccurrence.counted(Items(self.valid), self.counted_together().toarray(), self.both, self.n_homes)
-        return Evidence(frequencies, together, self.rooms)
+        return Evidence(frequencies, together, self.rooms, self.companions.table())
 
 
 def sent_bytes(evidence: Evidence) -> int:
     """Bytes that each home sends for both sums, zeros included: with secure aggregation their places stay hidden.
 
     A count for each cell of the valid-rule tensor; for each combination of a pattern but the first, which are the valid
-    rules again; for each pair of types, and of valid rules.
+    rules again; for each pair of types, and of valid rules; and whether rules stay in one room, two for each pair of
+    types and for each valid rule; and for each pair of relations what they have in common, three.
     """
     valid, frequencies = evidence.valid, evidence.frequencies
     types, items = valid.n_types, len(valid)
     cells = types**2 * valid.n_relations
     combinations = sum(len(have) - 1 for have in frequencies.have[1:])
-    return BYTES * (cells + combinations + types * (types + 1) // 2 + items * (items - 1) // 2)
+    rooms, companions = 2 * (types**2 + items), 3 * valid.n_relations**2
+    pairs = types * (types + 1) // 2 + items * (items - 1) // 2
+    return BYTES * (cells + combinations + pairs + rooms + companions)

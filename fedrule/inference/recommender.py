@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,11 +39,21 @@ from fedrule.models.file import SavedModel
 PAIRS_AT_ONCE = 1 << 15  # device pairs of the homes that are searched together; each has tens of valid relations
 
 
+def is_evidence_alone(options: Mapping[str, Any]) -> bool:
+    """Whether a model with these options scores by the evidence network and nothing else."""
+    others = options["hidden"] or options["context"] or options["bias"] != "none"
+    return bool(options["evidence"]) and not others and options.get("non_rules", "paper") != "paper"
+
+
 def search_of(saved: SavedModel) -> Search:
     """The fastest search for a model; torch is imported only if it is needed."""
     card = saved.card
     if is_network_alone(card.options):
         return NetworkSearch(NumpyNetwork.of(saved), saved.self_rules)
+    if is_evidence_alone(card.options):
+        from fedrule.inference.evidence_search import EvidenceSearch  # imports numba
+
+        return EvidenceSearch.of(saved)
     from fedrule.models.restore import restored
 
     return ScorerSearch(restored(saved), saved.valid, saved.self_rules, card.types, card.relations)

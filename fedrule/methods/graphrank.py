@@ -32,6 +32,7 @@ class RankingOptions(GraphMethod):
     draws: int = 8  # evidence is costly to compute, so each draw is used several times
     hidden_rules: float = 0.3
     evidence: int = 64
+    words: bool = True
 
     def __post_init__(self) -> None:
         if self.preset != "paper-text":

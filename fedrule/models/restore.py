@@ -4,6 +4,8 @@ Beside the arrays of every model file (fedrule/models/file.py), a method with ev
 
     counts.patterns.<i>      homes by combination of pattern i of `fedrule.evidence.counts.PATTERNS`, except the first
     counts.together.*        data, indices, indptr: homes with both of two typed rules, sparse [n_valid, n_valid]
+    counts.companions.*      cell, homes: how many homes have two relations on the same devices
+    counts.rooms.*           how far homes keep rules in one room: the columns of `fedrule.evidence.counts.RoomCounts`
 
 To continue training on homes with other types and relations, the vocabulary is extended. Known entity types and
 relations keep their numbers, new ones follow. Parameters of what is known are kept; those of a new type, relation or
@@ -28,12 +30,12 @@ from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.models.card import Card, Scale, TrainingRun
-from fedrule.models.file import SavedModel, check_weights, checked_array
+from fedrule.models.counts import ROOMS, TOGETHER, companion_counts, pairs_of_rules, pattern_counts, room_counts
+from fedrule.models.file import SavedModel, check_weights
 from fedrule.network.encoders import Parameters
 from fedrule.network.options import parameters_depend_on
 from fedrule.network.score import GraphModel, Scorer
 
-TOGETHER = ("data", "indices", "indptr")
 # What the rows of a parameter stand for, by the beginning of its name.
 ROWS = {
     "features": ("theta.self1", "theta.in1", "theta.out1"),
@@ -84,15 +86,25 @@ def counts_of(saved: SavedModel) -> Statistics:
     card, arrays, valid = saved.card, saved.arrays, saved.valid
     all_patterns = graph_method(card.method, card.options).evidence > 0
     nobody = Statistics.of_nobody(card.types, card.relations, valid, all_patterns=all_patterns)
-    have = [np.append(0, arrays["counts.have"])]
-    together = None
+    have: tuple[Array, ...] = (np.append(0, arrays["counts.have"]),)
+    rooms, companions, together = nobody.rooms, nobody.companions, None
     if all_patterns:
-        have += [_counted(saved, f"counts.patterns.{at}", (len(zeros),)) for at, zeros in enumerate(nobody.have) if at]
-        together = _together(saved, len(valid))
+        have = pattern_counts(saved, nobody.patterns)
+        rooms, companions = room_counts(saved), companion_counts(saved)
+        together = csr_array(pairs_of_rules(saved), shape=(len(valid), len(valid)))
     both = arrays["counts.both"].astype(np.float64)
     n_homes = int(arrays["counts.homes"][0])
     self_rules = arrays["counts.self_rules"]
-    return replace(nobody, n_homes=n_homes, both=both, have=tuple(have), self_rules=self_rules, together=together)
+    return replace(
+        nobody,
+        n_homes=n_homes,
+        both=both,
+        have=have,
+        self_rules=self_rules,
+        rooms=rooms,
+        companions=companions,
+        together=together,
+    )
 
 
 def graph_method(name: str, options: Mapping[str, object]) -> GraphMethod:
@@ -128,23 +140,9 @@ def _arrays(counts: Statistics, *, all_patterns: bool) -> dict[str, npt.NDArray[
         together.sort_indices()
         arrays |= {f"counts.patterns.{at}": have for at, have in enumerate(counts.have) if at}
         arrays |= {f"counts.together.{part}": getattr(together, part) for part in TOGETHER}
+        arrays |= {f"counts.companions.{name}": getattr(counts.companions, name) for name in ("cell", "homes")}
+        arrays |= {f"counts.rooms.{name}": getattr(counts.rooms, name) for name in ROOMS}
     return {name: array.astype(np.int64) for name, array in arrays.items()}
-
-
-def _together(saved: SavedModel, n_items: int) -> csr_array:
-    start = _counted(saved, "counts.together.indptr", (n_items + 1,))
-    item = _counted(saved, "counts.together.indices", None)
-    many = _counted(saved, "counts.together.data", item.shape)
-    if start[0] != 0 or start[-1] != len(item) or np.any(np.diff(start) < 0) or np.any(item >= n_items):
-        raise DataError("counts.together.indices has typed rules that the model does not have")
-    return csr_array((many.astype(np.float64), item, start), shape=(n_items, n_items))
-
-
-def _counted(saved: SavedModel, name: str, shape: tuple[int, ...] | None) -> Array:
-    array: Array = checked_array(saved.arrays, name, shape, np.int64)
-    if array.ndim != 1 or np.any(array < 0):
-        raise DataError(f"{name} has values that are not counts")
-    return array
 
 
 def align_vocabulary(card: Card, homes: Homes) -> Homes:
@@ -229,11 +227,27 @@ def _renumbered(earlier: Statistics, like: Statistics, item: Array) -> Statistic
         have.append(moved)
     self_rules = np.zeros_like(like.self_rules)
     self_rules[item] = earlier.self_rules
+    n_types_later = like.valid.n_types
+    of_pair = np.arange(n_types)[:, None] * n_types_later + np.arange(n_types)
+    rooms = replace(like.rooms, **{name: np.zeros_like(getattr(like.rooms, name)) for name in ROOMS})
+    for name in ROOMS:
+        getattr(rooms, name)[of_pair.ravel() if "types" in name else item] = getattr(earlier.rooms, name)
+    fewer, more = earlier.companions.n_relations, like.companions.n_relations
+    rest, other = np.divmod(earlier.companions.cell, max(fewer, 1))
+    what, one = np.divmod(rest, max(fewer, 1))
+    companions = replace(earlier.companions, cell=(what * more + one) * more + other, n_relations=more)
     together = None
     if earlier.together is not None:
         each = coo_array(earlier.together)
         size = (len(like.valid), len(like.valid))
         together = csr_array(coo_array((each.data, (item[each.row], item[each.col])), shape=size))
     return replace(
-        like, n_homes=earlier.n_homes, both=both.ravel(), have=tuple(have), self_rules=self_rules, together=together
+        like,
+        n_homes=earlier.n_homes,
+        both=both.ravel(),
+        have=tuple(have),
+        self_rules=self_rules,
+        rooms=rooms,
+        companions=companions,
+        together=together,
     )

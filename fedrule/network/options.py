@@ -76,7 +76,7 @@ class ModelOptions:
     bias: Biases = field(default="none", metadata=TERM)  # of each (type, relation, type): learned, or from counts
     context: int = field(default=0, metadata=TERM)  # size of a vector of all that the home has and owns; 0: none
     evidence: int = field(default=0, metadata=TERM)  # hidden units of a network on plain graph features; 0: none
-    words: bool = derived(lambda self: self.evidence > 0, TERM)  # of devices, mostly rooms: which pairs share one
+    words: bool = field(default=False, metadata=TERM)  # of devices, mostly rooms: which devices share one
 
     def complete(self) -> None:
         """Fill in what was not given. It is stored in full, since the parameters are the key of a result."""

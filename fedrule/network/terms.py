@@ -225,6 +225,7 @@ class EvidenceNetwork:
             evidence.valid,
             vocabulary(evidence.valid, reader),
             evidence.given(reader),
+            evidence.companions,
             evidence.together.inverse,
             evidence.ease_scale,
             {name: value.numpy() for name, value in parameters.items()},

@@ -1,0 +1,101 @@
+"""The search of a model that scores by evidence alone, such as `graphrank` and `fedrank`: compiled, without torch.
+
+It needs NumPy and numba, but neither torch nor SciPy nor pandas. The loops are compiled once after installation and
+kept on disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from baselines.cooccurrence import regularized_inverse, share_able
+from baselines.method import LARGEST_SCORE
+from datasets.common.errors import DataError
+from datasets.homes import Array, Homes, Mask
+from fedrule.evidence import kernel
+from fedrule.evidence.counts import PATTERNS, ColumnReader, HomeFrequencies, PatternCounts
+from fedrule.evidence.features import ease_scale, given_features, graphs, vocabulary
+from fedrule.evidence.kernel import Best, Graphs
+from fedrule.evidence.scores import MOST_RULES, EvidenceScores, network_shapes, too_many_rules
+from fedrule.inference.encode import Graph
+from fedrule.inference.search import TopK
+from fedrule.models.counts import companion_counts, pairs_of_rules, pattern_counts, room_counts
+from fedrule.models.file import SavedModel, check_weights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvidenceSearch:
+    """Finds the best valid rules that homes lack."""
+
+    scores: EvidenceScores
+    self_rules: Mask  # [n_valid]  rules that a device may have with itself
+
+    @classmethod
+    def of(cls, saved: SavedModel) -> EvidenceSearch:
+        """Of a model that `is_evidence_alone`; its arrays are checked, and the matrix of EASE is inverted."""
+        card, valid = saved.card, saved.valid
+        hidden, words = int(card.options["evidence"]), bool(card.options["words"])
+        check_weights(saved.weights, {f"evidence.{n}": s for n, s in network_shapes(hidden, words=words).items()}, card)
+        if len(valid) > MOST_RULES:
+            raise DataError(too_many_rules(len(valid)))
+        reader = ColumnReader.of(card.types, card.relations)
+        trigger_type, action_type, relation = valid.typed()
+        patterns = PatternCounts.of(reader.typed(trigger_type, relation, action_type), PATTERNS)
+        n_homes, both = int(saved.arrays["counts.homes"][0]), saved.arrays["counts.both"].astype(np.float64)
+        table = both.reshape(valid.n_types, valid.n_types)
+        frequencies = HomeFrequencies(n_homes, patterns, pattern_counts(saved, patterns), table)
+        rooms = room_counts(saved)
+        many, item, start = pairs_of_rules(saved)
+        together = np.zeros((len(valid), len(valid)))
+        together[np.repeat(np.arange(len(valid)), np.diff(start)), item] = many
+        scores = EvidenceScores.of(
+            valid,
+            vocabulary(valid, reader),
+            given_features(valid, reader, frequencies, rooms),
+            companion_counts(saved).table(),
+            regularized_inverse(together),
+            ease_scale(share_able(both, valid.cell, valid.n_relations, n_homes)),
+            {name.removeprefix("evidence."): value for name, value in saved.weights.items()},
+            knows_words=rooms.any,
+        )
+        return cls(scores, saved.self_rules)
+
+    def one(self, graph: Graph, k: int) -> TopK:
+        words = self.scores.knows_words
+        no_word = np.zeros(0, dtype=np.int64)
+        columns = (graph.device_type, graph.trigger, graph.action, graph.relation)
+        types, trigger, action, relation = (np.array(column, dtype=np.int64) for column in columns)
+        word_device, word = (graph.word_device, np.array(graph.word)) if words else (no_word, no_word)
+        word_start = np.searchsorted(word_device, np.arange(len(types) + 1))
+        rule_start = np.array([0, len(trigger)])
+        return self._best(
+            Graphs(np.array(graph.device_start), types, rule_start, trigger, action, relation, word_start, word), k
+        )
+
+    def many(self, homes: Homes, k: int) -> TopK:
+        return self._best(graphs(homes, words=self.scores.knows_words), k)
+
+    def _best(self, homes: Graphs, k: int) -> TopK:
+        scores, devices = self.scores, np.diff(homes.device_start)
+        n, candidates = len(devices), self._candidates(homes)
+        k = max(min(k, int(candidates.max(initial=0))), 1)
+        trigger, action, relation = np.empty((3, n, k), dtype=np.int64)
+        best = Best(np.zeros(n, dtype=np.int64), trigger, action, relation, np.empty((n, k), dtype=np.float32))
+        space = np.empty(candidates.max(initial=0), dtype=np.float32)
+        place = np.empty(int(devices.max(initial=0)) ** 2, dtype=np.int64)
+        known = scores.vocabulary, scores.companions, scores.inverse, scores.ease_scale, scores.weights
+        kernel.best_of_homes(best, space, place, homes, *known, self.self_rules)
+        kept = np.arange(k) < best.many[:, None]
+        score = np.clip(best.score[kept], -LARGEST_SCORE, LARGEST_SCORE)  # a score is never infinite
+        columns = (best.trigger[kept], best.action[kept], best.relation[kept])
+        return TopK(np.repeat(np.arange(n), best.many), *columns, score)
+
+    def _candidates(self, homes: Graphs) -> Array:
+        """[n_homes]: valid rules between the devices of each home, including those that it has."""
+        n_types, n_homes = self.scores.valid.n_types, len(homes.device_start) - 1
+        home = np.repeat(np.arange(n_homes), np.diff(homes.device_start))
+        owned = np.bincount(home * n_types + homes.type, minlength=n_homes * n_types).reshape(n_homes, n_types)
+        valid = np.diff(self.scores.valid.start).reshape(n_types, n_types)
+        return np.asarray(((owned @ valid) * owned).sum(axis=1))
