@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, quote_plus
 
-from sqlalchemy import URL, Connection, Engine, Executable, NullPool, create_engine, make_url
-from sqlalchemy.engine.interfaces import DBAPIModule
+from sqlalchemy import URL, Connection, Engine, NullPool, Select, create_engine, make_url
+from sqlalchemy.engine.interfaces import DBAPICursor, DBAPIModule
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError, StatementError
 
 from datasets.common.errors import DataError, install_hint
@@ -33,6 +34,7 @@ HOST = re.compile(r"[\w.:,-]*")  # host names and IP addresses, separated by com
 SEPARATORS = "=&;"  # in a database name: options without a ? before them
 SECRET = ("pass", "secret", "key")  # parts of the names of options with a secret, e.g. sslpassword
 SHORTEST = 4  # a shorter password cannot be cut out of a sentence without giving it away
+CURSOR = "fedrule"  # on the server
 DRIVE = 2  # characters of C: in C:\homes.db
 
 
@@ -167,20 +169,28 @@ class Database:
                 connection.invalidate()  # no rollback on a broken connection
                 raise
 
-    def rows(self, statement: Executable, size: int) -> Iterator[Sequence[Sequence[object]]]:
-        """The rows of a statement, `size` at a time, from a server-side cursor."""
-        with self.connected() as connection:
-            if self.is_postgresql:
-                # Through SQLAlchemy's result only: it has already fetched the first row from the cursor.
-                result = connection.execution_options(stream_results=True, yield_per=size).execute(statement)
-                with closing(result.cursor):  # SQLAlchemy leaves it open if the server is lost
-                    yield from result.partitions()
-                return
-            # SQLite may contain text that is not UTF-8; as bytes, the bad row can be named.
-            connection.connection.driver_connection.text_factory = bytes  # type: ignore[union-attr]
-            cursor = connection.execute(statement).cursor
-            while rows := cursor.fetchmany(size):  # the driver's own tuples are faster than SQLAlchemy's rows
+    def rows(self, statement: Select[Any], size: int) -> Iterator[Sequence[Sequence[object]]]:
+        """The rows of a statement, `size` at a time, from a server-side cursor.
+
+        They are the driver's own tuples: SQLAlchemy's rows take three times as long. psycopg's COPY is no faster, since
+        it passes every row through Python as well.
+        """
+        with self.connected() as connection, closing(self._cursor(connection, statement)) as cursor:
+            while rows := cursor.fetchmany(size):
                 yield rows
+
+    def _cursor(self, connection: Connection, statement: Select[Any]) -> DBAPICursor:
+        """The driver's cursor, on which the statement was executed."""
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        if not self.is_postgresql:
+            driver.text_factory = bytes  # SQLite may contain text that is not UTF-8; as bytes, the bad row can be named
+            return connection.execute(statement).cursor
+        # Not by SQLAlchemy's `stream_results`, which has already fetched the first rows from the cursor.
+        compiled = statement.compile(dialect=connection.dialect)
+        cursor = driver.cursor(name=CURSOR)
+        cursor.execute(str(compiled), compiled.params)
+        return cursor
 
     @cached_property
     def _engine(self) -> Engine:

@@ -116,7 +116,7 @@ class Reader:
     def users(self, statements: Mapping[SourceTable, Statement]) -> list[str]:
         """The distinct users that these statements select, as text."""
         found = [row for table, statement in statements.items() for row in self.fetch(table, statement)]
-        users: list[str] = decode(found, ["user"])["user"].drop_null().unique().to_pylist()
+        users: list[str] = decode(found, ["user"])["user"].drop_null().unique().cast(pa.string()).to_pylist()
         return users
 
     def number(self, table: SourceTable, statement: Statement) -> int:
@@ -152,16 +152,18 @@ def _complete_users(rows: Sequence[Row]) -> int:
 
 
 def decode(rows: Sequence[Row], roles: Sequence[str]) -> pa.Table:
-    """One text column per role; integers are written plainly, NULL is null."""
-    return pa.table({role: _texts(list(map(itemgetter(place), rows))) for place, role in enumerate(roles)})
+    """One column per role: int64 if it holds integers only, otherwise text; NULL is null."""
+    # Five times as fast as zip(*rows), which makes an iterator for each row.
+    return pa.table({role: _column(list(map(itemgetter(place), rows))) for place, role in enumerate(roles)})
 
 
-def _texts(values: list[object]) -> pa.Array:
+def _column(values: list[object]) -> pa.Array:
     # Most columns hold one type and are converted as a whole.
     kind = next((type(value) for value in values if value is not None), str)
-    types = {int: pa.int64(), bytes: pa.binary()}
     try:
-        return pa.array(values, types.get(kind, pa.string())).cast(pa.string())
+        if kind is int:
+            return pa.array(values, pa.int64())
+        return pa.array(values, pa.binary() if kind is bytes else pa.string()).cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return pa.array([_text(value) for value in values], pa.string())
 
@@ -226,24 +228,33 @@ def validate_rows(part: pa.Table, table: SourceTable, bad_rows: BadRows, *, befo
     """
     if not part.num_rows:
         return concatenate([], table)
-    # Like every other table: trimmed, empty values as null.
-    text = read_table(part, {role: role for role in table.names}, bad_rows=bad_rows, label=table.label)
-    rows = DatabaseRows(table.label, text.columns, before + text.record, dict(table.names), part.num_rows)
+    # Columns that came as integers need no checks and are written plainly.
+    integers = {role for role in table.names if pa.types.is_integer(part.schema.field(role).type)}
+    texts = [role for role in table.names if role not in integers]
+    columns = {role: part[role].combine_chunks().cast(pa.string()) for role in integers}
+    if texts:
+        # Like every other table: trimmed, empty values as null.
+        columns |= read_table(part, {role: role for role in texts}, bad_rows=bad_rows, label=table.label).columns
+    record = np.arange(before, before + part.num_rows)
+    rows = DatabaseRows(
+        table.label, {role: columns[role] for role in table.names}, record, dict(table.names), part.num_rows
+    )
     good: Mask = np.ones(len(rows), dtype=bool)
 
     def refuse(role: str, bad: Mask, what: str, remedy: str, shown: DatabaseRows = rows) -> None:
         nonlocal good
         good &= shown.refuse(good & bad, f"{rows.names[role]} {what}", remedy, bad_rows=bad_rows, show=role)
 
-    for role in rows.columns:
+    for role in texts:
         refuse(role, as_mask(pc.starts_with(rows[role], UNREADABLE)), "is not UTF-8", "correct it")
     refuse("user", as_mask(rows["user"].is_null()), "is missing", "fill it in or delete the row")
-    written = part["user"].combine_chunks()
-    untrimmed = replace(rows, columns={**rows.columns, "user": written})
-    blanks = as_mask(pc.not_equal(written, rows["user"]))
-    refuse("user", blanks, "has blanks around it", "trim it in the database", untrimmed)
+    if "user" in texts:
+        written = part["user"].combine_chunks()
+        untrimmed = replace(rows, columns={**rows.columns, "user": written})
+        blanks = as_mask(pc.not_equal(written, rows["user"]))
+        refuse("user", blanks, "has blanks around it", "trim it in the database", untrimmed)
     for role in IDS:
-        if role in rows and table.is_integer(role):
+        if role in texts and table.is_integer(role):
             refuse(role, _not_integer(rows[role]), "is not an integer, as its column's type says", "correct it")
     return rows.keep(good)
 
