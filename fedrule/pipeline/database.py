@@ -175,22 +175,25 @@ class Database:
         They are the driver's own tuples: SQLAlchemy's rows take three times as long. psycopg's COPY is no faster, since
         it passes every row through Python as well.
         """
-        with self.connected() as connection, closing(self._cursor(connection, statement)) as cursor:
+        with self.connected() as connection, self._executed(connection, statement) as cursor:
             while rows := cursor.fetchmany(size):
                 yield rows
 
-    def _cursor(self, connection: Connection, statement: Select[Any]) -> DBAPICursor:
+    @contextmanager
+    def _executed(self, connection: Connection, statement: Select[Any]) -> Iterator[DBAPICursor]:
         """The driver's cursor, on which the statement was executed."""
         driver = connection.connection.driver_connection
         assert driver is not None
         if not self.is_postgresql:
             driver.text_factory = bytes  # SQLite may contain text that is not UTF-8; as bytes, the bad row can be named
-            return connection.execute(statement).cursor
+            with closing(connection.execute(statement).cursor) as cursor:
+                yield cursor
+            return
         # Not by SQLAlchemy's `stream_results`, which has already fetched the first rows from the cursor.
         compiled = statement.compile(dialect=connection.dialect)
-        cursor = driver.cursor(name=CURSOR)
-        cursor.execute(str(compiled), compiled.params)
-        return cursor
+        with closing(driver.cursor(name=CURSOR)) as cursor:
+            cursor.execute(str(compiled), compiled.params)
+            yield cursor
 
     @cached_property
     def _engine(self) -> Engine:

@@ -279,35 +279,30 @@ class UserStream:
     """A table read in parts that are sorted by user; it buffers the rows that are not taken yet."""
 
     def __init__(self, reader: Reader, table: SourceTable, bad_rows: BadRows) -> None:
-        self._parts, self._table, self._integer = reader.read(table, bad_rows), table, reader.integer_users
-        self._buffer = concatenate([], table)
+        self._parts, self._table = reader.read(table, bad_rows), table
+        self._kind = pa.int64() if reader.integer_users else pa.string()
+        self._buffer: list[DatabaseRows] = []
+        self._users = pa.array([], self._kind)  # the distinct ones of the buffer
 
     def users(self, size: int) -> pa.Array:
         """At least the first `size` users; all of them if fewer are left."""
-        users = self._distinct()
-        while len(users) < size and (part := next(self._parts, None)) is not None:
-            self._buffer = concatenate([self._buffer, part], self._table)
-            users = self._distinct()
-        return users
+        while len(self._users) < size and (part := next(self._parts, None)) is not None:
+            keys = pa.concat_arrays([self._users, part["user"].cast(self._kind)])
+            if pc.any(pc.greater(keys[:-1], keys[1:])).as_py():
+                raise DataError(f"{self._table.place}: users are not sorted by their bytes; is its encoding UTF-8?")
+            self._buffer.append(part)
+            self._users = pc.unique(keys)
+        return self._users
 
     def take(self, last: pa.Scalar) -> DatabaseRows:
         """The rows of all users up to this one."""
-        taken = pc.less_equal(self._keys(), last).to_numpy(zero_copy_only=False)
-        rows, self._buffer = self._buffer.keep(taken), self._buffer.keep(~taken)
+        rows = concatenate(self._buffer, self._table)
+        taken = as_mask(pc.less_equal(rows["user"].cast(self._kind), last))
+        rest = rows.keep(~taken)
+        self._buffer = [replace(rest, rows=len(rest))]
+        self._users = self._users.filter(pc.greater(self._users, last))
         # Rows refused on reading are counted with the first batch after them.
-        count = rows.rows - len(self._buffer) if len(self._buffer) else rows.rows
-        self._buffer = replace(self._buffer, rows=len(self._buffer))
-        return replace(rows, rows=count)
-
-    def _keys(self) -> pa.Array:
-        users = self._buffer["user"]
-        return users.cast(pa.int64()) if self._integer else users
-
-    def _distinct(self) -> pa.Array:
-        keys = self._keys()
-        if len(keys) and pc.any(pc.greater(keys[:-1], keys[1:])).as_py():
-            raise DataError(f"{self._table.place}: users are not sorted by their bytes; is its encoding UTF-8?")
-        return pc.unique(keys)
+        return replace(rows.keep(taken), rows=rows.rows - len(rest))
 
 
 def batch_by_user(devices: UserStream, rules: UserStream, *, size: int) -> Iterator[tuple[DatabaseRows, DatabaseRows]]:
