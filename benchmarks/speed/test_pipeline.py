@@ -23,7 +23,7 @@ from datasets.homes import Homes
 if TYPE_CHECKING:
     from fedrule.pipeline import Pipeline
 
-ROUNDS = 2  # of each; the fastest counts
+ROUNDS = 3  # of each, after one to warm up; the fastest counts
 # Homes; growth is measured from the first, and the last is the size of the public data.
 SIZES = {"smoke": (500, 5_000), "default": (5_000, 50_000), "paper": (5_000, 50_000, 272_664)}
 PART = 10_000  # users at a time
@@ -118,7 +118,7 @@ def case(request: pytest.FixtureRequest, filled: Filled, measured: dict[str, Mea
 
 def test_load_from_a_database(benchmark: BenchmarkFixture, peak: Peak, case: Case) -> None:
     """All homes at once."""
-    homes: Homes = benchmark.pedantic(case.pipeline.load, rounds=ROUNDS)
+    homes: Homes = benchmark.pedantic(case.pipeline.load, rounds=ROUNDS, warmup_rounds=1)
     assert homes.fingerprint == load_row_by_row(case.url).fingerprint
     case.note(benchmark, peak, "pipeline.load()")
 
@@ -129,7 +129,7 @@ def test_load_in_batches(benchmark: BenchmarkFixture, peak: Peak, case: Case) ->
     def parts() -> int:
         return sum(part.n_devices + part.n_rules for part in case.pipeline.batches(PART))
 
-    rows: int = benchmark.pedantic(parts, rounds=ROUNDS)
+    rows: int = benchmark.pedantic(parts, rounds=ROUNDS, warmup_rounds=1)
     assert rows == case.homes.n_devices + case.homes.n_rules
     case.note(benchmark, peak, f"for _ in pipeline.batches({PART}): pass")
 
@@ -137,7 +137,7 @@ def test_load_in_batches(benchmark: BenchmarkFixture, peak: Peak, case: Case) ->
 def test_load_some_users(benchmark: BenchmarkFixture, peak: Peak, case: Case) -> None:
     """A tenth of the users."""
     users = case.homes.users[::EVERY].tolist()
-    some: Homes = benchmark.pedantic(lambda: case.pipeline.load(users=users), rounds=ROUNDS)
+    some: Homes = benchmark.pedantic(lambda: case.pipeline.load(users=users), rounds=ROUNDS, warmup_rounds=1)
     assert some.n_homes == len(users)
     case.note(benchmark, peak, f"pipeline.load(users=range(1, {case.size}, {EVERY}))")
 

@@ -57,6 +57,8 @@ class Vocabulary:
 
     def encode(self, homes: Homes) -> Homes:
         """The same homes with the indices of this vocabulary."""
+        if (homes.types, homes.relations) == (self.types, self.relations):
+            return homes
         return homes.with_vocabulary(self.types, self.relations)
 
 
