@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datasets import negatives, submission
     from datasets.common.errors import DataError
-    from datasets.homes import Home, Homes, Provenance, Relation, Rules
+    from datasets.homes import Home, Homes, Provenance, Relation, Rules, Words
     from datasets.readers.tables import from_tables
     from datasets.registry import dataset, load, names
     from datasets.splits import Hidden, Split, split
@@ -28,6 +28,7 @@ __all__ = [
     "Rules",
     "Split",
     "ValidRules",
+    "Words",
     "align",
     "dataset",
     "from_tables",
@@ -40,7 +41,7 @@ __all__ = [
 
 _MODULES = {
     "common.errors": ("DataError",),
-    "homes": ("Home", "Homes", "Provenance", "Relation", "Rules"),
+    "homes": ("Home", "Homes", "Provenance", "Relation", "Rules", "Words"),
     "readers.tables": ("from_tables",),
     "registry": ("dataset", "load", "names"),
     "splits": ("Hidden", "Split", "split"),

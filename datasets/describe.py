@@ -105,6 +105,11 @@ def statistics(homes: Homes) -> dict[str, float]:
         cloud = homes.types.index("Cloud")
         touching = (trigger_type == cloud) | (action_type == cloud)
         result["share of rules that touch Cloud"] = share(touching.sum(), homes.n_rules)
+    if homes.words is not None:
+        one, other = homes.rules.trigger, homes.rules.action
+        shared = homes.share_word(one, other) & (one != other)
+        result["share of devices with a word"] = share((np.diff(homes.word_start) > 0).sum(), homes.n_devices)
+        result["share of rules between devices that share a word"] = share(shared.sum(), homes.n_rules)
     return result
 
 

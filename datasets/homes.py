@@ -124,6 +124,59 @@ class Rules:
         return (self.trigger * n_devices + self.action) * max(n_relations, 1) + self.relation
 
 
+WORDS = 2**31  # a word's number is below, so that numbers of (device, word) fit into 64 bits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """Words of the names that owners gave their devices, mostly rooms; sorted by device and word, no entry twice.
+
+    Only that devices share a word is known, never the word: its number counts within the home.
+    """
+
+    device: Array  # [n_entries]  position in `Homes`
+    word: Array  # [n_entries]  from 0 on; the same number in two homes means nothing
+
+    def __post_init__(self) -> None:
+        for column in ("device", "word"):
+            object.__setattr__(self, column, frozen(getattr(self, column)))
+        if len(self.device) != len(self.word):
+            raise DataError("the columns of words differ in length")
+        if len(self.word) and not 0 <= self.word.min() <= self.word.max() < WORDS:
+            raise DataError(f"the number of a word must be in 0..{WORDS - 1}")
+        same, word = np.diff(self.device) == 0, np.diff(self.word)
+        if np.any(np.diff(self.device) < 0) or np.any(word[same] < 0):
+            raise DataError("words are not sorted by device and number; Words.of sorts them")
+        if np.any(word[same] == 0):
+            raise DataError("a device has one word twice; Words.of keeps it once")
+
+    @classmethod
+    def of(cls, device: Array, word: Array) -> Words:
+        """Entries in any order, some perhaps twice."""
+        if len(device) != len(word):
+            raise DataError("the columns of words differ in length")
+        order = np.lexsort((word, device))
+        device, word = np.asarray(device)[order], np.asarray(word)[order]
+        first = (np.diff(device, prepend=-1) != 0) | (np.diff(word, prepend=-1) != 0)
+        return cls(device[first], word[first])
+
+    def __len__(self) -> int:
+        return len(self.device)
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} words of devices>"
+
+    def start(self, n_devices: int) -> Array:
+        """[n_devices + 1]: device d has the entries start[d] to start[d + 1]."""
+        return starts(self.device, n_devices)
+
+    def take(self, devices: Array, n_devices: int) -> Words:
+        """The words of these of `n_devices` devices, which are numbered anew in this order."""
+        start = self.start(n_devices)
+        count = start[devices + 1] - start[devices]
+        return Words(np.repeat(np.arange(len(devices)), count), self.word[runs(start, devices)])
+
+
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """Where homes came from, what was counted on the way in, and what was left out."""
@@ -158,6 +211,7 @@ class Homes:
     device_ids: Ids  # [n_devices]  the id in the source
     rules: Rules  # sorted by home; no rule twice
     provenance: Provenance = field(default_factory=Provenance)
+    words: Words | None = None  # which devices share a word of their names; None where the source has none
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "relations", tuple(Relation(*r) for r in self.relations))
@@ -190,6 +244,25 @@ class Homes:
     def rule_start(self) -> Array:
         """[n_homes + 1]: home h has rules rule_start[h] to rule_start[h + 1]."""
         return starts(self.rules.home, self.n_homes)
+
+    @property
+    def word_start(self) -> Array:
+        """[n_devices + 1]: device d has the entries word_start[d] to word_start[d + 1] of `words`; 0 without words."""
+        return np.zeros(self.n_devices + 1, dtype=np.int64) if self.words is None else self.words.start(self.n_devices)
+
+    def share_word(self, one: Array, other: Array) -> Mask:
+        """[n_pairs]: whether two devices of one home share a word; a device with itself if it has one at all."""
+        shared: Mask = np.zeros(len(one), dtype=np.bool_)
+        if self.words is None or not len(self.words):
+            return shared
+        start, words = self.word_start, self.words
+        entries = runs(start, one)
+        pair = np.repeat(np.arange(len(one)), start[one + 1] - start[one])
+        known = words.device * WORDS + words.word  # sorted, as the entries are
+        wanted = other[pair] * WORDS + words.word[entries]
+        found = known[np.minimum(np.searchsorted(known, wanted), len(known) - 1)] == wanted
+        shared[pair[found]] = True
+        return shared
 
     @property
     def used_devices(self) -> Mask:
@@ -260,10 +333,19 @@ class Homes:
             device_ids=self.device_ids[devices],
             rules=self.rules.take(runs(rule_start, chosen)).moved(np.repeat(number, n_rules), shift),
             provenance=self.provenance.derived(),
+            words=self.words_of(devices),
         )
 
+    def words_of(self, devices: Array) -> Words | None:
+        """The words of these devices, numbered anew in this order, for homes that are made of them."""
+        return None if self.words is None else self.words.take(devices, self.n_devices)
+
+    def without_words(self) -> Homes:
+        """The same homes from a source that has no words."""
+        return self if self.words is None else replace(self, words=None)
+
     def merged_types(self) -> Homes:
-        """One device per entity type and home, duplicate rules dropped: the `types` track."""
+        """One device per entity type and home, duplicate rules and all words dropped: the `types` track."""
         from datasets.vocabulary import merge_types
 
         return merge_types(self)
@@ -276,12 +358,13 @@ class Homes:
 
     @property
     def fingerprint(self) -> str:
-        """16 hex digits, the same on every machine, of vocabularies, ids, devices, rules and groups (not the name)."""
+        """16 hex digits, the same on every machine, of all but the name and the provenance."""
         digest = hashlib.sha256(_json([self.types, self.relations]))
         rules = self.rules
         columns = [self.users, self.device_home, self.device_type, self.device_ids]
         columns += [rules.home, rules.trigger, rules.action, rules.relation]
         columns += [] if rules.group is None else [rules.group]
+        columns += [] if self.words is None else [self.words.device, self.words.word]
         for column in columns:
             content = column.astype("<i8").tobytes() if column.dtype.kind == "i" else _json(column.tolist())
             digest.update(f"{column.dtype.kind}{len(column)}:{len(content)};".encode())
@@ -376,6 +459,9 @@ def _json(content: object) -> bytes:
     return json.dumps(content, ensure_ascii=False).encode()
 
 
+_NONE: Array = np.zeros(0, dtype=np.int64)
+
+
 def _faults(homes: Homes) -> Iterator[str]:
     """What is wrong with homes; nothing if they are consistent, so that no later step has to check again."""
     rules, n_devices = homes.rules, homes.n_devices
@@ -394,6 +480,7 @@ def _faults(homes: Homes) -> Iterator[str]:
         (rules.home, homes.n_homes, "a rule names a home that is not there"),
         (rules.trigger, n_devices, "a rule names a device that is not there"),
         (rules.action, n_devices, "a rule names a device that is not there"),
+        (_NONE if homes.words is None else homes.words.device, n_devices, "a word names a device that is not there"),
     ):
         if len(values) and not 0 <= values.min() <= values.max() < bound:
             yield fault

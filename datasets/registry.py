@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from datasets.common.errors import DataError, unknown
@@ -36,6 +36,7 @@ class Dataset:
     files: tuple[str, ...] = ()
     origin: str = ""  # where the files come from
     keeps_name: bool = False  # the homes carry a name of their own
+    editions: Mapping[int, str] = field(default_factory=dict)  # folders of earlier ones, by the option `edition`
 
     @property
     def summary(self) -> str:
@@ -58,14 +59,20 @@ _DATASETS: dict[str, Dataset] = {}
 
 
 def dataset(
-    name: str, *, folder: str = "", files: tuple[str, ...] = (), origin: str = "", keeps_name: bool = False
+    name: str,
+    *,
+    folder: str = "",
+    files: tuple[str, ...] = (),
+    origin: str = "",
+    keeps_name: bool = False,
+    editions: Mapping[int, str] | None = None,
 ) -> Callable[[Loader], Loader]:
     """Register a loader under a name."""
 
     def add(load: Loader) -> Loader:
         if name in _DATASETS and _DATASETS[name].load is not load:
             raise DataError(f"data set {name!r} is registered twice")
-        _DATASETS[name] = Dataset(name, load, folder, files, origin, keeps_name)
+        _DATASETS[name] = Dataset(name, load, folder, files, origin, keeps_name, dict(editions or {}))
         return load
 
     return add
@@ -94,19 +101,23 @@ def load(name: str, *, path: Path | str | None = None, **options: object) -> Hom
         raise DataError(f"{name} path={path!r}: expected a path")
     if not found.files and path is not None:
         raise DataError(f"{name} needs no files; leave out path={str(path)!r} (--data)")
-    homes = found.load(where(found, path), **options) if found.files else found.load(**options)
+    homes = found.load(where(found, path, options), **options) if found.files else found.load(**options)
     return homes if found.keeps_name else replace(homes, name=name)
 
 
-def where(found: Dataset, path: Path | str | None) -> Path:
-    """The folder (or file) of a data set that must be brought along."""
+def where(found: Dataset, path: Path | str | None, options: Mapping[str, object]) -> Path:
+    """The folder (or file) of a data set that must be brought along, in the edition that the options ask for."""
+    edition = options.get("edition")
+    found = replace(found, folder=found.editions.get(edition, found.folder)) if isinstance(edition, int) else found
     root = os.environ.get("FEDRULE_DATA", "")
     if path is None and not (root and found.folder):
         how = "path= (--data on the command line)" + (" or the variable FEDRULE_DATA" if found.folder else "")
         raise DataError(f"{found.name}: give the place of its files by {how}; {_expected(found)}")
     place = Path(path) if path is not None else Path(root) / found.folder
     if not place.exists():
-        raise DataError(f"{found.name}: {place} does not exist; {_expected(found)}")
+        others = [n for n, folder in found.editions.items() if path is None and (Path(root) / folder).exists()]
+        hint = f"; edition {others[0]} is there: load it with edition={others[0]}" if others else ""
+        raise DataError(f"{found.name}: {place} does not exist; {_expected(found)}{hint}")
     return place
 
 

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from datasets.common.errors import DataError
 from datasets.common.files import atomic_file
-from datasets.homes import Array, Homes, Ids, Provenance, Relation, Rules, starts
+from datasets.homes import Array, Homes, Ids, Provenance, Relation, Rules, Words, starts
 from datasets.readers.csv import id_column
 from datasets.registry import dataset
 
-FORMAT = 1
+FORMAT, WITH_WORDS = 1, 2  # earlier versions read the first, and say that they do not read the second
 KEY = b"fedrule.homes"
 
 
@@ -34,13 +34,16 @@ def save(homes: Homes, path: Path) -> None:
     if homes.rules.group is not None:
         rules["group"] = pa.array(homes.rules.group)
     devices = {"id": id_column(homes.device_ids), "type": _named(homes.device_type, list(homes.types))}
+    if homes.words is not None:
+        numbers = pa.array(homes.words.word, pa.int32())
+        devices["words"] = pa.ListArray.from_arrays(pa.array(homes.word_start, pa.int32()), numbers)
     columns = {
         "user": id_column(homes.users),
         "devices": _nested(homes.device_start, devices),
         "rules": _nested(starts(homes.rules.home, homes.n_homes), rules),
     }
     card = {
-        "format": FORMAT,
+        "format": FORMAT if homes.words is None else WITH_WORDS,
         "name": homes.name,
         "types": homes.types,
         "relations": homes.relations,
@@ -70,8 +73,9 @@ def load_file(path: Path | str) -> Homes:
         raise DataError(f"{path}: not a readable Parquet file ({error}); save it again") from error
     if not isinstance(card, dict):
         raise DataError(f"{path}: a Parquet file, but not one that Homes.save wrote; see the `tables` data set")
-    if card.get("format") != FORMAT:
-        raise DataError(f"{path}: format {card.get('format')}, this version reads {FORMAT}; save it again")
+    if card.get("format") not in (FORMAT, WITH_WORDS):
+        readable = f"this version reads {FORMAT} and {WITH_WORDS}"
+        raise DataError(f"{path}: format {card.get('format')}, {readable}; save it again")
     try:
         homes = _homes(table.combine_chunks(), card)
     except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
@@ -114,7 +118,13 @@ def _homes(table: pa.Table, card: dict[str, Any]) -> Homes:
             **card["provenance"]
             | {"skipped": tuple(card["provenance"]["skipped"]), "notes": tuple(card["provenance"]["notes"])}
         ),
+        words=_words(devices["words"]) if card["format"] == WITH_WORDS else None,
     )
+
+
+def _words(lists: pa.ListArray) -> Words:
+    count = pc.list_value_length(lists).to_numpy()
+    return Words(np.repeat(np.arange(len(lists)), count), lists.flatten().to_numpy())
 
 
 def _named(position: Array, names: list[str]) -> pa.DictionaryArray:

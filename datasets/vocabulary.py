@@ -67,6 +67,7 @@ def merge_types(homes: Homes) -> Homes:
     """The `types` track: one device per entity type and home (with the first one's id), each rule once.
 
     Automations that gave the same typed rule become one group: hiding one of them and training on the other would leak.
+    Words are dropped: the one light that stands for those of all rooms is in none.
     """
     key = homes.device_home * max(len(homes.types), 1) + homes.device_type
     _, first, merged = np.unique(key, return_index=True, return_inverse=True)
@@ -83,6 +84,7 @@ def merge_types(homes: Homes) -> Homes:
         device_ids=homes.device_ids[first],
         rules=moved.take(np.sort(kept)),
         provenance=homes.provenance.derived(),
+        words=None,
     )
 
 

@@ -142,7 +142,7 @@ def _experiments(entry: DataEntry, given: Mapping[str, Settings], place: str, *,
     homes = make_source(entry.name, options=entry.options, track=entry.track, path=entry.path)
     if entry.optional and get_data(entry.name).files:
         try:
-            where(get_data(entry.name), homes.path)
+            where(get_data(entry.name), homes.path, entry.options)
         except DataError as error:
             log.info("skipped: %s", error)
             return []

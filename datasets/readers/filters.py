@@ -57,6 +57,7 @@ def keep_used_devices(homes: Homes) -> Homes:
         device_ids=homes.device_ids[used],
         rules=Rules(rules.home, number[rules.trigger], number[rules.action], rules.relation, rules.group),
         provenance=homes.provenance.derived({"devices left out as no rule uses them": int((~used).sum())}),
+        words=homes.words_of(np.flatnonzero(used)),
     )
 
 
@@ -119,6 +120,7 @@ def cut_homes(homes: Homes, rules: int) -> Homes:
         device_ids=homes.device_ids[device],
         rules=Rules(home, trigger, action, own.relation, own.group),
         provenance=homes.provenance.derived({"homes before they were cut": homes.n_homes}),
+        words=homes.words_of(device),
     )
 
 

@@ -3,7 +3,7 @@
 A device listed twice with one type is read once and counted; with two types it is refused. A rule that names a device
 of another home is refused (where users share device ids this cannot be checked, which is noted), and so is one that
 contradicts the device table about a type. A device that occurs only in rules is added to the home with `add_devices` if
-the rule names its type, and refused otherwise.
+the rule names its type, and refused otherwise. A third table may say which words the names of devices have.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from datasets.common.errors import DataError
-from datasets.homes import Array, Homes, Ids, Mask, Provenance, Relation, Rules
+from datasets.homes import WORDS, Array, Homes, Ids, Mask, Provenance, Relation, Rules, Words
 from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import TextTable, categories, ids_of_one_kind, refuse_missing, whole_numbers
 
@@ -74,16 +75,29 @@ class RuleColumns:
     group: Array | None = None
 
 
-def assemble(name: str, devices: DeviceColumns, rules: RuleColumns, provenance: Provenance) -> Homes:
+@dataclass(frozen=True, slots=True)
+class WordColumns:
+    """Which words the names of devices have; devices by their id within the home, entries perhaps twice."""
+
+    user: Ids
+    device: Ids
+    word: Array  # numbers that count within the home
+
+
+def assemble(
+    name: str, devices: DeviceColumns, rules: RuleColumns, provenance: Provenance, words: WordColumns | None = None
+) -> Homes:
     """Homes from columns whose rows are known to be good. The order of rows does not matter, but for rules in a home.
 
     Users and devices are sorted by id, types and relations by name. A rule that a home has twice is kept once and
     counted in the provenance as "duplicate rules".
     """
-    users, number = encode(np.concatenate([devices.user, rules.user]))
-    device_user, rule_user = number[: len(devices.user)], number[len(devices.user) :]
-    ids, number = encode(np.concatenate([devices.id, rules.trigger, rules.action_device]))
-    device_id, trigger_id, action_id = np.split(number, np.cumsum([len(devices.id), len(rules.trigger)]))
+    more = [] if words is None else [(words.user, words.device)]
+    users, number = encode(np.concatenate([devices.user, rules.user, *(user for user, _ in more)]))
+    device_user, rule_user, word_user = np.split(number, np.cumsum([len(devices.user), len(rules.user)]))
+    ids, number = encode(np.concatenate([devices.id, rules.trigger, rules.action_device, *(id_ for _, id_ in more)]))
+    parts = np.cumsum([len(devices.id), len(rules.trigger), len(rules.action_device)])
+    device_id, trigger_id, action_id, word_id = np.split(number, parts)
     types, device_type = encode(devices.type)
 
     key = device_user * max(len(ids), 1) + device_id
@@ -93,6 +107,7 @@ def assemble(name: str, devices: DeviceColumns, rules: RuleColumns, provenance: 
         raise DataError(f"{name}: a home owns one device twice")
     trigger = _find(key, rule_user * max(len(ids), 1) + trigger_id, name)
     action = _find(key, rule_user * max(len(ids), 1) + action_id, name)
+    named = _find(key, word_user * max(len(ids), 1) + word_id, name)
 
     states, state = encode(rules.trigger_state)
     actions, act = encode(rules.action)
@@ -112,13 +127,14 @@ def assemble(name: str, devices: DeviceColumns, rules: RuleColumns, provenance: 
         device_ids=devices.id[order],
         rules=sorted_rules.take(np.sort(first)),
         provenance=replace(provenance, counts=counts),
+        words=None if words is None else Words.of(named, words.word),
     )
 
 
 def _find(sorted_keys: Array, wanted: Array, name: str) -> Array:
     position = np.minimum(np.searchsorted(sorted_keys, wanted), max(len(sorted_keys) - 1, 0))
     if len(wanted) and (not len(sorted_keys) or np.any(sorted_keys[position] != wanted)):
-        raise DataError(f"{name}: a rule names a device that its home does not own")
+        raise DataError(f"{name}: a rule or word names a device that its home does not own")
     return position.astype(np.int64)
 
 
@@ -133,18 +149,20 @@ def join(
     add_devices: bool = False,
     usable: Mask | None = None,
     group: Array | None = None,
+    words: TextTable | None = None,
 ) -> Homes:
-    """Homes from two tables; `usable` says which rules passed the caller's own checks. Reports `bad_rows`.
+    """Homes from two or three tables; `usable` says which rules passed the caller's own checks. Reports `bad_rows`.
 
     Roles of columns: devices have user, device, type; rules have user, trigger_device, trigger_state, action,
-    action_device, and may have trigger_type and action_type.
+    action_device, and may have trigger_type and action_type; words have user, device, word.
     """
-    tables = _Tables(devices, rules, integer_ids, bad_rows)
+    tables = _Tables(devices, rules, words, integer_ids, bad_rows)
     if usable is not None:
         tables.rule_ok &= usable
     repeated = tables.keep_each_device_once()
     missing = {end: tables.look_up(end, add_devices) for end in ENDS}
     added = tables.add_devices(missing)
+    named = tables.words_of_devices()
     skipped = bad_rows.report()
     if skipped and not tables.rule_ok.any():
         log.warning("%s: without the bad lines no rule is left", name)
@@ -155,6 +173,7 @@ def join(
         "device rows skipped": devices.rows - len(tables.known) - repeated,
         "rule rows skipped": rules.rows - int(tables.rule_ok.sum()),
         "devices that only rules name": len(added.id),
+        "word rows": 0 if words is None else words.rows,
     }
     notes = provenance.notes + (() if tables.unique_ids else (SHARED_IDS,))
     known, kept = tables.known, tables.rule_ok
@@ -176,42 +195,52 @@ def join(
         replace(
             provenance, counts=provenance.counts | {k: n for k, n in counts.items() if n}, skipped=skipped, notes=notes
         ),
+        named,
     )
 
 
 class _Tables:
-    """Both tables with their ids and types as numbers of common vocabularies; `*_ok` shrink as faults are found."""
+    """All tables with their ids and types as numbers of common vocabularies; `*_ok` shrink as faults are found."""
 
-    def __init__(self, devices: TextTable, rules: TextTable, integer_ids: bool, bad_rows: BadRows) -> None:
-        self.devices, self.rules, self.bad_rows = devices, rules, bad_rows
-        self._parse_ids(integer_ids)
+    def __init__(
+        self, devices: TextTable, rules: TextTable, words: TextTable | None, integer_ids: bool, bad_rows: BadRows
+    ) -> None:
+        self.devices, self.rules, self.words, self.bad_rows = devices, rules, words, bad_rows
+        self.integer_ids = integer_ids
+        self._parse_ids()
         self.device_ok &= refuse_missing(devices, "type", bad_rows)
         for role in ("trigger_state", "action"):
             self.rule_ok &= refuse_missing(rules, role, bad_rows)
         self._number_types()
 
-    def _parse_ids(self, integer_ids: bool) -> None:
-        roles = [(self.devices, "user"), (self.rules, "user"), (self.devices, "device")]
-        roles += [(self.rules, end) for end in ENDS]
+    def _parse_ids(self) -> None:
+        third = [] if self.words is None else [self.words]
+        users = [(table, "user") for table in (self.devices, self.rules, *third)]
+        ids = [(self.devices, "device"), *((self.rules, end) for end in ENDS), *((table, "device") for table in third)]
         values: list[Ids]
-        if integer_ids:
-            parsed = [whole_numbers(table, role, self.bad_rows) for table, role in roles]
+        if self.integer_ids:
+            parsed = [whole_numbers(table, role, self.bad_rows) for table, role in users + ids]
             values, ok = [numbers for numbers, _ in parsed], [good for _, good in parsed]
         else:
-            columns = [table[role] for table, role in roles]
-            values = ids_of_one_kind(columns[:2]) + ids_of_one_kind(columns[2:])
-            ok = [refuse_missing(table, role, self.bad_rows) for table, role in roles]
-        self.device_user, self.rule_user, self.device, *ends = values
-        self.end = dict(zip(ENDS, ends, strict=True))
-        self.device_ok, self.rule_ok = ok[0] & ok[2], ok[1] & ok[3] & ok[4]
-        _, user = encode(np.concatenate(values[:2]))
-        distinct, id_ = encode(np.concatenate(values[2:]))
+            kinds = ([table[role] for table, role in roles] for roles in (users, ids))
+            values = [column for columns in kinds for column in ids_of_one_kind(columns)]
+            ok = [refuse_missing(table, role, self.bad_rows) for table, role in users + ids]
+        n = len(users)
+        of_user, of_id, user_ok, id_ok = values[:n], values[n:], ok[:n], ok[n:]
+        self.device_user, self.rule_user, self.device = *of_user[:2], of_id[0]
+        self.end = dict(zip(ENDS, of_id[1:3], strict=True))
+        self.device_ok, self.rule_ok = user_ok[0] & id_ok[0], user_ok[1] & id_ok[1] & id_ok[2]
+        if third:
+            self.word_user, self.word_device, self.word_ok = of_user[2], of_id[3], user_ok[2] & id_ok[3]
+        _, user = encode(np.concatenate(of_user))
+        distinct, id_ = encode(np.concatenate(of_id))
         self.n_ids = max(len(distinct), 1)
-        # One number per (user, device), the same in both tables.
+        # One number per (user, device), the same in all tables.
         n_devices, n_rules = len(self.devices), len(self.rules)
-        owner, of_rule = np.split(user, [n_devices])
-        owned, trigger, action = np.split(id_, [n_devices, n_devices + n_rules])
+        owner, of_rule, of_word = np.split(user, [n_devices, n_devices + n_rules])
+        owned, trigger, action, worded = np.split(id_, np.cumsum([n_devices, n_rules, n_rules]))
         self.device_key = owner * self.n_ids + owned
+        self.word_key = of_word * self.n_ids + worded
         self.end_key = {
             "trigger_device": of_rule * self.n_ids + trigger,
             "action_device": of_rule * self.n_ids + action,
@@ -285,7 +314,35 @@ class _Tables:
         left = order[self.rule_ok[rows[order]]]
         left, first, _ = _runs_of_equals(left, key[left])
         chosen = left[first]
+        self.added_key = key[chosen]
         return DeviceColumns(self.rule_user[rows[chosen]], id_[chosen], type_[chosen])
+
+    def words_of_devices(self) -> WordColumns | None:
+        """The words of devices that their home has; others are refused. To be called after `add_devices`."""
+        if self.words is None:
+            return None
+        own = np.concatenate([self.device_key[self.known], self.added_key])
+        what = f"the device is not among its user's devices in {self.devices.file}"
+        foreign = ~np.isin(self.word_key, own) & self.word_ok
+        remedy = "add the device there, or delete the line"
+        self.word_ok &= self.words.refuse(foreign, what, remedy, bad_rows=self.bad_rows, show="device")
+        word = self._word_numbers(self.words)
+        ok = self.word_ok
+        return WordColumns(self.word_user[ok], self.word_device[ok], word[ok])
+
+    def _word_numbers(self, words: TextTable) -> Array:
+        """[n_words]: the number of each word, or where words are texts, its place among those of the home."""
+        if not self.integer_ids and not _all_numbers(words["word"]):
+            self.word_ok &= refuse_missing(words, "word", self.bad_rows)
+            texts, code = encode(categories(words["word"]))
+            home = self.word_key // self.n_ids
+            key, place = np.unique(home * len(texts) + code, return_inverse=True)
+            return place - np.searchsorted(key, home * len(texts))
+        word, ok = whole_numbers(words, "word", self.bad_rows)
+        outside = ok & ((word < 0) | (word >= WORDS))
+        what, remedy = f"the number of a word must be in 0..{WORDS - 1}", "number the words of each home from 0 on"
+        self.word_ok &= ok & words.refuse(outside, what, remedy, bad_rows=self.bad_rows, show="word")
+        return word
 
     def _with_decimals(self) -> str:
         """The file that writes 7.0 for what the other calls 7, if either does."""
@@ -298,6 +355,10 @@ class _Tables:
 
     def _refuse(self, end: str, bad: Mask, what: str, remedy: str) -> None:
         self.rule_ok &= self.rules.refuse(bad & self.rule_ok, what, remedy, bad_rows=self.bad_rows, show=end)
+
+
+def _all_numbers(column: pa.Array) -> bool:
+    return ids_of_one_kind([column])[0].dtype.kind == "i"
 
 
 def _runs_of_equals(rows: Array, key: Array) -> tuple[Array, Mask, Array]:

@@ -1,4 +1,4 @@
-"""Your own data: a table of devices and a table of rules, as files or DataFrames, with columns mapped by name.
+"""Your own data: tables of devices, of rules and perhaps of words, as files or DataFrames, columns mapped by name.
 
 Also which data set reads a file or folder, detected from its content.
 """
@@ -19,12 +19,14 @@ from datasets.readers.csv import ABSENT, Source, id_column, read_table, whole_nu
 from datasets.readers.filters import filter_homes
 from datasets.readers.ifttt import layout_of
 from datasets.readers.join import join
-from datasets.readers.wyze import FILES, refuse_empty_homes
+from datasets.readers.wyze import FILES, refuse_empty_homes, word_columns
 from datasets.registry import dataset
 
 DEVICES = ("user", "device", "type")
 RULES = ("user", "trigger_device", "trigger_state", "action", "action_device", "trigger_type", "action_type", "group")
-PER_TABLE = (*(f"devices.{role}" for role in DEVICES), *(f"rules.{role}" for role in RULES))
+WORDS = ("user", "device", "word")
+ROLES = {"devices": DEVICES, "rules": RULES, "words": WORDS}
+PER_TABLE = tuple(f"{table}.{role}" for table, roles in ROLES.items() for role in roles)
 OPTIONAL = ("trigger_type", "action_type", "group")
 SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet")
 
@@ -42,7 +44,7 @@ def tables(
     add_devices: bool = False,
     on_error: str = "raise",
 ) -> Homes:
-    """Your own devices and rules: two tables in one folder, columns mapped by name.
+    """Your own devices and rules: two tables in one folder, columns mapped by name; words.csv may be the third.
 
     columns: what a column is called, e.g. columns.user=household_id, or columns.rules.user=owner in one table only
     min_pair_count: leave out trigger-action pairs that occur less often
@@ -53,6 +55,7 @@ def tables(
     homes = from_tables(
         _one_of(folder, "devices"),
         _one_of(folder, "rules"),
+        words=_one_of(folder, "words") if _tables_of(folder, "words") else None,
         columns=columns,
         add_devices=add_devices,
         on_error=on_error,
@@ -64,29 +67,32 @@ def from_tables(
     devices: Source,
     rules: Source,
     *,
+    words: Source | None = None,
     columns: Mapping[str, str] | None = None,
     add_devices: bool = False,
     on_error: str = "raise",
     name: str = "tables",
 ) -> Homes:
-    """Homes from two tables: paths of CSV, TSV or Parquet files, DataFrames, or pyarrow Tables.
+    """Homes from two or three tables: paths of CSV, TSV or Parquet files, DataFrames, or pyarrow Tables.
 
     Devices need the columns user, device and type; rules need user, trigger_device and action_device (device ids),
     trigger_state and action. Rules may have trigger_type and action_type, which are checked against the devices, and
-    group, a whole number that rules of one automation share. `columns` says which of these are called differently,
-    e.g. {"user": "household_id"}, or {"rules.user": "owner"} for one of the tables only. Ids may be any text; where all
-    are whole numbers they are kept as such.
+    group, a whole number that rules of one automation share. Words, which say what names of devices have in common,
+    such as a room, need user, device and word, a text or number that counts within the home. `columns` says which of
+    these are called differently, e.g. {"user": "household_id"}, or {"rules.user": "owner"} for one of the tables only.
+    Ids may be any text; where all are whole numbers they are kept as such.
     """
     called = read(Mapping[str, str], {} if columns is None else columns, where="columns")
     for role in called:
-        if role not in DEVICES + RULES + PER_TABLE:
-            raise unknown("column role", role, {*DEVICES, *RULES, *(PER_TABLE if "." in role else ())})
+        if role not in DEVICES + RULES + WORDS + PER_TABLE:
+            raise unknown("column role", role, {*DEVICES, *RULES, *WORDS, *(PER_TABLE if "." in role else ())})
     bad_rows = BadRows(on_error)
-    device_columns, rule_columns = _names("devices", DEVICES, called), _names("rules", RULES, called)
+    device_columns, rule_columns, own_words = (_names(table, roles, called) for table, roles in ROLES.items())
     device_table = read_table(devices, device_columns, bad_rows=bad_rows, label="devices")
     # A column that is named must be there.
     optional = [role for role in OPTIONAL if not {role, f"rules.{role}"} & called.keys()]
     rule_table = read_table(rules, rule_columns, bad_rows=bad_rows, optional=optional, label="rules")
+    word_table = None if words is None else read_table(words, own_words, bad_rows=bad_rows, label="words")
     group, usable = whole_numbers(rule_table, "group", bad_rows) if "group" in rule_table else (None, None)
     return join(
         name,
@@ -97,17 +103,18 @@ def from_tables(
         add_devices=add_devices,
         usable=usable,
         group=group,
+        words=word_table,
     )
 
 
 def _names(table: str, roles: tuple[str, ...], called: Mapping[str, str]) -> dict[str, str]:
-    """The columns of a table by role; a name for this table overrides one for both."""
+    """The columns of a table by role; a name for this table overrides one for all."""
     return {role: called.get(f"{table}.{role}", called.get(role, role)) for role in roles}
 
 
 def _one_of(folder: Path, stem: str) -> Path:
     """The table of this name in the folder, whatever its format."""
-    found = [folder / (stem + suffix) for suffix in SUFFIXES if (folder / (stem + suffix)).is_file()]
+    found = _tables_of(folder, stem)
     if len(found) != 1:
         others = sorted(path.name for path in folder.iterdir() if path.name.startswith(f"{stem}.") and path.is_file())
         have = " and ".join([path.name for path in found] or others) or "none"
@@ -117,8 +124,12 @@ def _one_of(folder: Path, stem: str) -> Path:
     return found[0]
 
 
+def _tables_of(folder: Path, stem: str) -> list[Path]:
+    return [folder / (stem + suffix) for suffix in SUFFIXES if (folder / (stem + suffix)).is_file()]
+
+
 def write_tables(homes: Homes, folder: Path | str) -> None:
-    """Write devices.csv and rules.csv into a folder; rules have the column group where the source has groups."""
+    """Write devices.csv, rules.csv (with the column group where the source has groups) and, if any, words.csv."""
     folder = Path(folder)
     refuse_empty_homes(homes, "the `tables` layout")
     for what, texts in (
@@ -147,6 +158,10 @@ def write_tables(homes: Homes, folder: Path | str) -> None:
     if rules.group is not None:
         columns["group"] = pa.array(rules.group)
     write_delimited(folder / "rules.csv", columns)
+    if homes.words is not None and len(homes.words):
+        write_delimited(folder / "words.csv", word_columns(homes))
+    else:  # words of earlier files do not belong to these devices
+        (folder / "words.csv").unlink(missing_ok=True)
 
 
 def _refuse_unreadable(name: str, what: str, texts: Ids) -> None:
@@ -159,9 +174,9 @@ def _refuse_unreadable(name: str, what: str, texts: Ids) -> None:
 
 
 LAYOUTS = """\
-a folder with devices.csv and rules.csv (`tables`), train_device.csv and train_rule.csv (`wyze`),
+a folder with devices.csv and rules.csv and perhaps words.csv (`tables`), train_device.csv and train_rule.csv (`wyze`),
 rules and trainset (`ifttt-full`), or a .parquet file that Homes.save wrote (`saved`)"""
-TABLE_FILES = {stem + suffix for stem in ("devices", "rules") for suffix in SUFFIXES}
+TABLE_FILES = {stem + suffix for stem in ROLES for suffix in SUFFIXES}
 WYZE_FILES = {name for files in FILES.values() for name in files}
 
 

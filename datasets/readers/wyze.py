@@ -1,6 +1,7 @@
 """The layout of the public Wyze Rule Recommendation data: `*_rule.csv` and `*_device.csv`, joined by user and device.
 
-`home-assistant` has the same layout and a third file, `rule_group.csv`: which rules come from one automation.
+`home-assistant` has the same layout and two more files: `rule_group.csv`, which rules come from one automation, and
+`device_word.csv`, which devices share a word of the names that their owner gave them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes, Mask, Provenance
 from datasets.readers.bad_rows import BadRows
-from datasets.readers.csv import TextTable, read_table, refuse_missing, whole_numbers, write_delimited
+from datasets.readers.csv import TextTable, id_column, read_table, refuse_missing, whole_numbers, write_delimited
 from datasets.readers.filters import cut_homes, filter_homes
 from datasets.readers.join import join
 from datasets.registry import dataset
@@ -35,11 +36,18 @@ RULE_COLUMNS = {
 }
 RULE_PARTS = ("trigger_device", "trigger_state_id", "action_id", "action_device")  # joined by "_" they are the rule
 GROUP_COLUMNS = {"user": "user_id", "rule": "rule", "group": "group"}
-FILES = {  # by part: devices, rules and, where there is one, their groups
-    "train": ("train_device.csv", "train_rule.csv", "rule_group.csv"),
-    "test": ("test_device.csv", "test_rule.csv", "test_rule_group.csv"),
-    "test_private": ("test_device_private.csv", "test_rule_private.csv", "test_rule_group_private.csv"),
+WORD_COLUMNS = {"user": "user_id", "device": "device_id", "word": "word"}
+FILES = {  # by part: devices, rules and, where there are any, groups of rules and words of devices
+    "train": ("train_device.csv", "train_rule.csv", "rule_group.csv", "device_word.csv"),
+    "test": ("test_device.csv", "test_rule.csv", "test_rule_group.csv", "test_device_word.csv"),
+    "test_private": (
+        "test_device_private.csv",
+        "test_rule_private.csv",
+        "test_rule_group_private.csv",
+        "test_device_word_private.csv",
+    ),
 }
+EDITIONS = {1: "home-assistant", 2: "home-assistant-2"}  # the folders of home-assistant
 
 
 @dataset(
@@ -72,37 +80,47 @@ def wyze(
 
 @dataset(
     "home-assistant",
-    folder="home-assistant",
-    files=("train_rule.csv", "train_device.csv", "rule_group.csv"),
+    folder=EDITIONS[2],
+    files=("train_rule.csv", "train_device.csv", "rule_group.csv", "device_word.csv"),
     origin="public Home Assistant configurations turned into the Wyze layout",
+    editions=EDITIONS,
 )
 def home_assistant(
     folder: Path,
     *,
+    edition: int = 2,
+    words: bool = True,
     min_pair_count: int = 1,
     min_rules: int = 0,
     min_devices: int = 0,
     cut: int = 0,
     on_error: str = "raise",
 ) -> Homes:
-    """Real automations of 210 homes; rules of one automation form a group.
+    """Real automations of 261 homes; rules of one automation form a group, devices share words of their names.
 
+    edition: 2, or 1 for the first one of 210 homes, which has no words; many homes are in both
+    words: with the words of device_word.csv, where it is there
     min_pair_count: leave out trigger-action pairs that occur less often
     min_rules, min_devices: leave out homes with fewer
     cut: then cut homes into pieces of about this many rules, to study small ones; 0 does not cut
     on_error: raise, or skip to leave bad lines out and list them
     """
-    homes = read_wyze(folder, on_error=on_error)
+    if edition not in EDITIONS:
+        raise DataError(f"edition must be {' or '.join(map(str, EDITIONS))}, got {edition}")
+    homes = read_wyze(folder, words=words, on_error=on_error)
     return cut_homes(
         filter_homes(homes, min_pair_count=min_pair_count, min_rules=min_rules, min_devices=min_devices), cut
     )
 
 
-def read_wyze(folder: Path, *, part: str = "train", on_error: str = "raise") -> Homes:
-    """Everything in the files. Devices that only rules name, such as the shared Cloud, are added to the home."""
+def read_wyze(folder: Path, *, part: str = "train", words: bool = True, on_error: str = "raise") -> Homes:
+    """Everything in the files. Devices that only rules name, such as the shared Cloud, are added to the home.
+
+    Without `words` a file of words is not opened.
+    """
     if part not in FILES:
         raise unknown("part", part, FILES)
-    device_file, rule_file, group_file = (_file(folder, name) for name in FILES[part])
+    device_file, rule_file, group_file, word_file = (_file(folder, name) for name in FILES[part])
     if device_file is None or rule_file is None:
         raise _missing_file(folder, part)
     bad_rows = BadRows(on_error)
@@ -118,6 +136,9 @@ def read_wyze(folder: Path, *, part: str = "train", on_error: str = "raise") -> 
     for name, number in (("trigger_state", "trigger_state_id"), ("action", "action_id")):
         codes[name], numbered = _source_numbers(rules, name, number, bad_rows)
         usable &= numbered
+    word_table = None
+    if words and word_file is not None:
+        word_table = read_table(word_file, WORD_COLUMNS, bad_rows=bad_rows)
     return join(
         folder.name,
         devices,
@@ -128,6 +149,7 @@ def read_wyze(folder: Path, *, part: str = "train", on_error: str = "raise") -> 
         add_devices=True,
         usable=usable,
         group=group,
+        words=word_table,
     )
 
 
@@ -192,12 +214,12 @@ ONLY_IN_RULES = ("Cloud",)  # a pseudo-device: the public device file does not l
 
 
 def write_wyze(homes: Homes, folder: Path | str, *, part: str = "train") -> None:
-    """Write device, rule and, if rules have them, group files, in place of earlier ones, also packed ones."""
+    """Write files of devices, rules and, if there are any, groups and words; earlier ones, also packed ones, go."""
     folder = Path(folder)
     refuse_text_ids(homes)
     refuse_empty_homes(homes, "the Wyze layout")
     folder.mkdir(parents=True, exist_ok=True)
-    device_file, rule_file, group_file = FILES[part]
+    device_file, rule_file, group_file, word_file = FILES[part]
     rules = homes.rules
     columns = {
         "user": pa.array(homes.users[rules.home]),
@@ -217,8 +239,23 @@ def write_wyze(homes: Homes, folder: Path | str, *, part: str = "train") -> None
         write_delimited(folder / group_file, {name: columns[role] for role, name in GROUP_COLUMNS.items()})
     else:  # groups of earlier files do not belong to these rules
         (folder / group_file).unlink(missing_ok=True)
+    if homes.words is not None and len(homes.words):
+        write_delimited(folder / word_file, {WORD_COLUMNS[role]: ids for role, ids in word_columns(homes).items()})
+    else:
+        (folder / word_file).unlink(missing_ok=True)
     for name in FILES[part]:
         (folder / f"{name}.gz").unlink(missing_ok=True)
+
+
+def word_columns(homes: Homes) -> dict[str, pa.Array]:
+    """The columns of a file of words, by role; the homes have some."""
+    assert homes.words is not None
+    device = homes.words.device
+    return {
+        "user": id_column(homes.users[homes.device_home[device]]),
+        "device": id_column(homes.device_ids[device]),
+        "word": pa.array(homes.words.word),
+    }
 
 
 def refuse_text_ids(homes: Homes) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from datasets.common.errors import DataError
 from datasets.common.errors import unknown as unknown_name
-from datasets.homes import Array, Homes, Rules
+from datasets.homes import Array, Homes, Rules, Words
 from fedrule.inference.request import BadHome, HomeRequest, Id, RequestDevice, RequestRule
 from fedrule.models.card import Card
 
@@ -147,7 +147,16 @@ class KnownHomes(NamedTuple):
                 rules.action[some] - devices.start,
                 rules.relation[some],
             ),
+            words=_words_between(homes, devices),
         )
+
+
+def _words_between(homes: Homes, devices: slice) -> Words | None:
+    """The words of consecutive devices, found by two searches."""
+    if homes.words is None:
+        return None
+    entries = slice(*np.searchsorted(homes.words.device, [devices.start, devices.stop]))
+    return Words(homes.words.device[entries] - devices.start, homes.words.word[entries])
 
 
 def known_homes(homes: Homes, card: Card) -> KnownHomes:
@@ -167,6 +176,7 @@ def known_homes(homes: Homes, card: Card) -> KnownHomes:
         device_ids=homes.device_ids[kept],
         rules=Rules(rules.home[usable], place[rules.trigger[usable]], place[rules.action[usable]], relation[usable]),
         provenance=homes.provenance.derived(),
+        words=homes.words_of(np.flatnonzero(kept)),
     )
     ignored = int(np.count_nonzero(~kept)), int(np.count_nonzero(~usable))
     return KnownHomes(known, known.device_start, known.rule_start, np.flatnonzero(kept), *ignored)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets import Homes, Provenance, Rules
+from datasets import Homes, Provenance, Rules, Words
 from tests.support.strategies import homes
 from tests.support.two_homes import BUILD
 
@@ -34,10 +34,34 @@ CHANGED = {
     "a relation more": {"relations": (("Open", "On"), ("Open", "Off"), ("On", "Off"), ("On", "On"))},
 }
 
+# With words for Ann's second lamp and her sensor.
+WORDS = {
+    "no words": None,
+    "no word of any device": Words([], []),
+    "a word less": Words([1], [0]),
+    "the number of a word": Words([1, 2], [0, 1]),
+    "the device of a word": Words([0, 2], [0, 0]),
+    "a word more": Words([1, 1, 2], [0, 1, 0]),
+}
+
 
 @pytest.mark.parametrize("change", CHANGED)
 def test_the_fingerprint_changes_with(two: Homes, change: str) -> None:
     assert replace(two, **CHANGED[change]).fingerprint != two.fingerprint
+
+
+@pytest.mark.parametrize("change", WORDS)
+def test_the_fingerprint_changes_with_words(two: Homes, change: str) -> None:
+    named = replace(two, words=Words([1, 2], [0, 0]))
+    assert replace(named, words=WORDS[change]).fingerprint != named.fingerprint
+
+
+@given(homes(words=True))
+def test_homes_without_their_words_have_the_fingerprint_of_a_source_without_any(some: Homes) -> None:
+    bare = some.without_words()
+    assert bare.words is None
+    assert bare.fingerprint == replace(some, words=None).fingerprint != some.fingerprint
+    assert bare.without_words() is bare
 
 
 @given(homes(max_homes=4, bare=False, min_homes=1), st.data())

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from datasets import DataError, Homes, Provenance, Relation, Rules
+from datasets import DataError, Homes, Provenance, Relation, Rules, Words
 from datasets.homes import Device, Rule
 
 
@@ -58,6 +58,7 @@ BROKEN = {
     "rules are not sorted by home": {"rules": Rules([1, 0], [3, 0], [3, 1], [0, 0])},
     "a rule names a device of another home": {"rules": Rules([0], [0], [3], [0])},
     "a home has one rule twice": {"rules": Rules([0, 0], [0, 0], [1, 1], [0, 0], [1, 2])},
+    "a word names a device that is not there": {"words": Words([0, 4], [0, 0])},
     "expected a column of whole numbers, got float64": {"device_type": [0.0, 0.0, 1.0, 0.5]},
 }
 

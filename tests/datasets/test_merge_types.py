@@ -62,3 +62,9 @@ def test_merging_types_by_hand(two: Homes) -> None:
     assert merged.rules.group is not None
     assert merged.rules.group.tolist() == [5, 5, 5]
     assert merged.device_ids.tolist() == [7, 9, 7]
+
+
+@given(homes(words=True, twins=True))
+def test_merged_devices_have_no_words_as_one_stands_for_those_of_all_rooms(some: Homes) -> None:
+    assert some.merged_types().words is None
+    assert some.merged_types().fingerprint == some.without_words().merged_types().fingerprint

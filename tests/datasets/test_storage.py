@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from datasets import DataError, Homes
+from datasets import DataError, Homes, Words
 from datasets.storage import load_file
 from tests.support.strategies import homes
 from tests.support.two_homes import assert_same
@@ -33,6 +35,19 @@ def test_any_parquet_reader_sees_one_row_per_home(two: Homes, tmp_path: Path) ->
     assert table["user"].tolist() == ["ann", "bob"]
     assert [d["type"] for d in table["devices"][0]] == ["Lamp", "Lamp", "Sensor"]
     assert table["rules"][1][0]["trigger_state"] == "On"
+
+
+def test_homes_without_words_are_saved_as_earlier_versions_did_and_with_words_as_lists_of_devices(
+    two: Homes, tmp_path: Path
+) -> None:
+    two.save(tmp_path / "two.parquet")
+    plain = pq.read_table(tmp_path / "two.parquet")
+    assert json.loads(plain.schema.metadata[b"fedrule.homes"])["format"] == 1  # which earlier versions read
+    assert set(plain["devices"].to_pylist()[0][0]) == {"id", "type"}
+    replace(two, words=Words([0, 2, 2], [4, 0, 4])).save(tmp_path / "two.parquet")
+    named = pq.read_table(tmp_path / "two.parquet")
+    assert json.loads(named.schema.metadata[b"fedrule.homes"])["format"] == 2
+    assert [[device["words"] for device in home] for home in named["devices"].to_pylist()] == [[[4], [], [0, 4]], [[]]]
 
 
 def test_saving_over_a_file_replaces_it(two: Homes, tmp_path: Path) -> None:
@@ -101,7 +116,7 @@ def _other_types(table: pa.Table) -> pa.Table:
         (_without_metadata, "not one that Homes.save wrote"),
         (_first_home_only, "do not match its fingerprint"),
         (_a_user_missing, "it was altered"),
-        (_later_format, "format 99, this version reads 1"),
+        (_later_format, "format 99, this version reads 1 and 2"),
         (_other_types, "a device names a type that is not there"),
     ],
 )

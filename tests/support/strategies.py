@@ -1,11 +1,13 @@
-"""Small random homes for property tests, with everything that real ones have: twins, self rules, groups, bare homes."""
+"""Small random homes for property tests, with all that real ones have: twins, self rules, groups, words, bare homes."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import strategies as st
 
-from datasets import Homes, Provenance, Relation, Rules
+from datasets import Homes, Provenance, Relation, Rules, Words
 from datasets.candidates import Pairs
 
 # A value that is neither surely on nor surely off is drawn.
@@ -26,6 +28,7 @@ def homes(
     max_relations: int = 4,
     max_rules: int = 8,
     groups: Option = None,
+    words: Option = None,
     text_ids: Option = None,
     self_rules: Option = None,
     twins: Option = None,
@@ -35,8 +38,8 @@ def homes(
 
     An option that is False is kept out; one that is True may occur, or not where there is no room for it.
     """
-    groups, text_ids, self_rules, twins = (
-        draw(st.booleans()) if option is None else option for option in (groups, text_ids, self_rules, twins)
+    groups, words, text_ids, self_rules, twins = (
+        draw(st.booleans()) if option is None else option for option in (groups, words, text_ids, self_rules, twins)
     )
     least = 0 if bare else 1
     if not bare and not self_rules:
@@ -83,7 +86,24 @@ def homes(
         device_ids=np.array(draw(ids), dtype=dtype)[np.array(device_place, dtype=np.int64)],  # shared between homes
         rules=Rules(*columns, None if group is None else np.array(group, dtype=np.int64)),
         provenance=draw(provenances()),
+        words=draw(words_of(len(device_home))) if words else None,
     )
+
+
+@st.composite
+def words_of(draw: st.DrawFn, n_devices: int) -> Words:
+    """A few words for devices, of which some have none."""
+    entry = st.tuples(st.integers(0, max(n_devices - 1, 0)), st.integers(0, 3))
+    entries = draw(st.lists(entry, max_size=2 * n_devices, unique=True))
+    return Words(*np.array(sorted(entries), dtype=np.int64).reshape(-1, 2).T)
+
+
+def words_by_device(some: Homes) -> list[list[int]] | None:
+    """The words of each device, as plain numbers; None where the source has none."""
+    if some.words is None:
+        return None
+    start = some.word_start.tolist()
+    return [some.words.word[first:last].tolist() for first, last in pairwise(start)]
 
 
 @st.composite

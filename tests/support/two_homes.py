@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datasets import Homes
-from tests.support.strategies import triples
+from tests.support.strategies import triples, words_by_device
 
 # Two people; Ann owns two lamps and a sensor, Bob a lamp. One lamp of Ann's switches the other one, Bob's itself.
 BUILD = """
@@ -42,4 +42,5 @@ def assert_same(left: Homes, right: Homes) -> None:
     assert triples(left.rules) == triples(right.rules)
     groups = [None if h.rules.group is None else h.rules.group.tolist() for h in (left, right)]
     assert groups[0] == groups[1]
+    assert words_by_device(left) == words_by_device(right)
     assert left.fingerprint == right.fingerprint

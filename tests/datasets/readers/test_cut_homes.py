@@ -63,7 +63,7 @@ def test_nought_leaves_homes_whole_and_less_is_refused():
         cut_homes(whole, -1)
 
 
-@needs_real("home-assistant")
+@needs_real("home-assistant-2")
 def test_real_homes_are_cut_by_an_option():
     homes = datasets.load("home-assistant", min_pair_count=11, cut=6)
     assert homes.n_homes > 1000

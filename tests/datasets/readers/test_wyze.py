@@ -17,6 +17,7 @@ from datasets.readers.wyze import read_wyze, write_wyze
 from tests.support.read_back import assert_read_back
 from tests.support.real_data import needs_real, real
 from tests.support.strategies import homes as random_homes
+from tests.support.strategies import words_by_device
 from tests.support.tables import write_pair
 
 
@@ -184,6 +185,49 @@ def test_the_groups_of_one_part_are_not_asked_about_another(tmp_path):
     assert read_wyze(tmp_path, part="test").rules.group is None
 
 
+def test_words_are_looked_up_by_user_and_device_also_of_devices_that_only_rules_name(tmp_path):
+    rules = ["1,A,1,s,0,x,0,Cloud,9,1_0_0_9", "2,A,1,s,0,x,0,A,1,1_0_0_1"]
+    write_pair(tmp_path, devices=["1,2,A", "1,1,A", "2,1,A"], rules=rules)
+    assert read_wyze(tmp_path).words is None
+    (tmp_path / "device_word.csv").write_text("user_id,device_id,word\n2,1,7\n1,9,3\n1,2,3\n1,2,0\n1,2,3\n")
+    homes = read_wyze(tmp_path)
+    assert homes.device_ids.tolist() == [1, 2, 9, 1]
+    assert words_by_device(homes) == [[], [0, 3], [3], [7]]
+    assert homes.provenance.counts["word rows"] == 5
+    assert read_wyze(tmp_path, words=False).words is None
+
+
+def test_a_bad_line_of_words_is_named_and_can_be_skipped(tmp_path):
+    write_pair(tmp_path, devices=["1,1,A", "2,2,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
+    lines = ["user_id,device_id,word", "1,2,0", "3,1,0", "1,1,kitchen", "1,1,-1", "1,,0", "1,1,4", "1,1,9999999999"]
+    (tmp_path / "device_word.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError) as error:
+        read_wyze(tmp_path)
+    foreign = "the device is not among its user's devices in train_device.csv"
+    assert str(error.value).splitlines() == [
+        f"device_word.csv line 2: {foreign} (device_id '2'); add the device there, or delete the line",
+        f"device_word.csv line 3: {foreign} (device_id '1'); add the device there, or delete the line",
+        "device_word.csv line 4: word is not a whole number (word 'kitchen'); "
+        "write ids as whole numbers, without decimals",
+        "device_word.csv line 5: the number of a word must be in 0..2147483647 (word '-1'); "
+        "number the words of each home from 0 on",
+        "device_word.csv line 6: device_id is missing; fill it in or delete the line",
+        "device_word.csv line 8: the number of a word must be in 0..2147483647 (word '9999999999'); "
+        "number the words of each home from 0 on",
+    ]
+    homes = read_wyze(tmp_path, on_error="skip")
+    assert homes.users.tolist() == [1, 2]  # user 3 has nothing but a word
+    assert words_by_device(homes) == [[4], []]
+
+
+def test_the_words_of_earlier_files_do_not_stay_beside_homes_without_any(tmp_path):
+    write_pair(tmp_path, devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
+    (tmp_path / "device_word.csv").write_text("user_id,device_id,word\n1,1,0\n")
+    named = read_wyze(tmp_path)
+    write_wyze(named.without_words(), tmp_path)
+    assert read_wyze(tmp_path).words is None
+
+
 @pytest.mark.parametrize("used", [[0], [0, 1], [1, 0]])
 def test_cloud_is_listed_where_no_rule_would_bring_it_back(tmp_path, used):
     # Two homes of a camera and the shared Cloud; in `used` the camera uploads to it, else it acts on itself.
@@ -205,19 +249,53 @@ def test_what_the_layout_cannot_hold_is_refused_by_name(tmp_path):
     assert not (tmp_path / "made").exists()
 
 
+def test_editions_are_in_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDRULE_DATA", str(tmp_path))
+    write_pair(tmp_path / "home-assistant", devices=["1,1,A"], rules=["1,A,1,s,0,x,0,A,1,1_0_0_1"])
+    with pytest.raises(
+        DataError, match=r"home-assistant-2 does not exist; .*edition 1 is there: load it with edition=1"
+    ):
+        datasets.load("home-assistant")
+    assert datasets.load("home-assistant", edition=1).users.tolist() == [1]
+    write_pair(tmp_path / "home-assistant-2", devices=["2,1,A"], rules=["2,A,1,s,0,x,0,A,1,1_0_0_1"])
+    (tmp_path / "home-assistant-2" / "device_word.csv").write_text("user_id,device_id,word\n2,1,0\n")
+    second = datasets.load("home-assistant")
+    assert (second.users.tolist(), words_by_device(second)) == ([2], [[0]])
+    assert datasets.load("home-assistant", edition=2).fingerprint == second.fingerprint
+    assert datasets.load("home-assistant", words=False).fingerprint == second.without_words().fingerprint
+    with pytest.raises(DataError, match="edition must be 1 or 2, got 3"):
+        datasets.load("home-assistant", edition=3)
+    with pytest.raises(DataError, match=r"elsewhere does not exist; expected: [^;]*$"):
+        datasets.load("home-assistant", path=tmp_path / "elsewhere")
+
+
+@needs_real("home-assistant-2")
+def test_the_second_edition_has_the_published_counts():
+    homes = datasets.load("home-assistant")
+    counts = homes.describe().statistics
+    expected = {"homes": 261, "devices": 25_601, "rules": 32_931, "relations": 2_136, "entity types": 110}
+    assert {name: counts[name] for name in expected} == expected
+    assert homes.provenance.skipped == ()
+    assert homes.rules.group is not None
+    assert homes.words is not None
+    assert len(homes.words) == 41_429
+    assert round(counts["share of devices with a word"], 2) == 0.64
+
+
 @needs_real("home-assistant")
-def test_the_real_homes_have_the_published_counts():
-    homes = datasets.load("home-assistant", path=real("home-assistant"))
+def test_the_first_edition_has_the_published_counts():
+    homes = datasets.load("home-assistant", edition=1)
     counts = homes.describe().statistics
     expected = {"homes": 210, "devices": 19_953, "rules": 25_795, "relations": 2_005, "entity types": 108}
     assert {name: counts[name] for name in expected} == expected
     assert counts["distinct rules"] == 4_971
     assert homes.provenance.skipped == ()
     assert homes.rules.group is not None
+    assert homes.words is None
 
 
-@needs_real("home-assistant")
+@needs_real("home-assistant-2")
 def test_the_real_homes_survive_writing_and_reading(tmp_path):
-    homes = datasets.load("home-assistant", path=real("home-assistant"))
+    homes = datasets.load("home-assistant", path=real("home-assistant-2"))
     write_wyze(homes, tmp_path)
     assert read_wyze(tmp_path).fingerprint == homes.fingerprint
