@@ -1,4 +1,4 @@
-"""Reading tables as streams: retries, rows as text columns, checks of the rows, and batches of users from both tables.
+"""Reading tables as streams: retries, rows as text columns, checks of the rows, and batches of users from all tables.
 
 A row of a database has no line number: a bad one is named by its user and devices.
 """
@@ -21,7 +21,7 @@ from datasets.homes import Mask
 from datasets.readers.bad_rows import BadRows, Fault
 from datasets.readers.csv import INTEGER, TextTable, as_mask, read_table
 from fedrule.pipeline.database import DatabaseError
-from fedrule.pipeline.settings import IDS
+from fedrule.pipeline.settings import IDS, PERSONAL, WHOLE
 from fedrule.pipeline.tables import SourceTable, Statement
 
 Row: TypeAlias = Sequence[object]
@@ -57,7 +57,7 @@ class Retry:
 class Reader:
     """Reads tables in parts of about `rows` rows; `progress` gets the number of rows of each part."""
 
-    integer_users: bool  # both tables declare their users as integers
+    integer_users: bool  # all tables declare their users as integers
     rows: int
     retry: Retry
     progress: Callable[[int], None]
@@ -204,7 +204,7 @@ class DatabaseRows(TextTable):
         """Report the bad rows and return the mask of the others."""
         rows = np.flatnonzero(bad)
         if len(rows):
-            roles = dict.fromkeys(role for role in (*IDS, show) if role in self.columns)
+            roles = dict.fromkeys(role for role in (*IDS, show) if role in self.columns and role not in PERSONAL)
             values = zip(*(self.columns[role].take(pa.array(rows)).to_pylist() for role in roles), strict=True)
             names = [self.names[role] for role in roles]
             examples = [
@@ -253,7 +253,7 @@ def validate_rows(part: pa.Table, table: SourceTable, bad_rows: BadRows, *, befo
         untrimmed = replace(rows, columns={**rows.columns, "user": written})
         blanks = as_mask(pc.not_equal(written, rows["user"]))
         refuse("user", blanks, "has blanks around it", "trim it in the database", untrimmed)
-    for role in IDS:
+    for role in WHOLE:
         if role in texts and table.is_integer(role):
             refuse(role, _not_integer(rows[role]), "is not an integer, as its column's type says", "correct it")
     return rows.keep(good)
@@ -305,14 +305,13 @@ class UserStream:
         return replace(rows.keep(taken), rows=rows.rows - len(rest))
 
 
-def batch_by_user(devices: UserStream, rules: UserStream, *, size: int) -> Iterator[tuple[DatabaseRows, DatabaseRows]]:
-    """Devices and rules of `size` users at a time, in the order of their ids."""
+def batch_by_user(streams: Sequence[UserStream], *, size: int) -> Iterator[list[DatabaseRows]]:
+    """The rows of `size` users at a time, in the order of their ids."""
     while True:
-        # With the first `size` users of either table, the first `size` of both together are known.
-        # Rules are read first: a device that is added meanwhile is seen with its rule.
-        both = pc.unique(pa.concat_arrays([rules.users(size), devices.users(size)]))
-        if not len(both):
+        # With the first `size` users of each table, the first `size` of all together are known.
+        users = pc.unique(pa.concat_arrays([stream.users(size) for stream in streams]))
+        if not len(users):
             return
-        both = both.take(pc.array_sort_indices(both))
-        last = both[min(size, len(both)) - 1]
-        yield devices.take(last), rules.take(last)
+        users = users.take(pc.array_sort_indices(users))
+        last = users[min(size, len(users)) - 1]
+        yield [stream.take(last) for stream in streams]
