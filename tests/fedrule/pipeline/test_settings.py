@@ -103,6 +103,5 @@ def test_the_example_of_the_documentation_is_understood(tmp_path, monkeypatch):
     (tmp_path / "homes.toml").write_text(example)
     monkeypatch.setenv("DEVICES_URL", "postgresql://reader:s3cr3t@db1/inventory")
     pipeline = Pipeline.from_file(tmp_path / "homes.toml")
-    rules = f"rules in SQLite {tmp_path / 'rules.db'}"
-    places = f"devices in PostgreSQL db1/inventory, {rules}, words in PostgreSQL db1/inventory"
+    places = f"devices in PostgreSQL db1/inventory, rules in SQLite {tmp_path / 'rules.db'}"
     assert repr(pipeline) == f"<Pipeline 'homes': {places}>"
