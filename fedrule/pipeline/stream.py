@@ -78,14 +78,14 @@ class Reader:
 
         After an interruption the read resumes behind the last complete user.
         """
-        without_user = self.fetch(table, table.rows_without_user())
-        if without_user:
-            yield decode(without_user, list(table.names))
-        count, failures, after = len(without_user), 0, None
+        count, failures, after = 0, 0, None
         while True:
-            held: list[Row] = []  # rows of a user with possibly more to come
+            held: list[Row] = []  # rows of a user, or without one, with possibly more to come
+            statements = [table.rows(integer_users=self.integer_users, after=after)]
+            if not count:
+                statements.insert(0, table.rows_without_user())
             try:
-                for rows in self._parts(table, table.rows(integer_users=self.integer_users, after=after)):
+                for rows in self._parts(table, *statements):
                     held += rows
                     complete = _complete_users(held)
                     if complete:
@@ -136,8 +136,8 @@ class Reader:
                 failures += 1
                 self.retry.wait(failures, error, table.label, len(rows))
 
-    def _parts(self, table: SourceTable, statement: Statement) -> Iterator[Sequence[Row]]:
-        for rows in table.database.rows(statement, self.rows):
+    def _parts(self, table: SourceTable, *statements: Statement) -> Iterator[Sequence[Row]]:
+        for rows in table.database.rows(*statements, size=self.rows):
             self.progress(len(rows))
             yield rows
 
