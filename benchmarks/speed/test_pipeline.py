@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pytest
@@ -12,16 +15,18 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import datasets
 from benchmarks.conftest import Peak
 from benchmarks.references.data import POSTGRESQL, connect, load_row_by_row
-from benchmarks.speed.measure import note_ratio, seconds
-from benchmarks.speed.postgres_server import MISSING, programs, running
+from benchmarks.speed.measure import Measured, note_growth, note_ratio, seconds
+from benchmarks.speed.postgres_server import MISSING, Server, programs, running
 from datasets.common.errors import install_hint
 from datasets.homes import Homes
 
 if TYPE_CHECKING:
     from fedrule.pipeline import Pipeline
 
-ROUNDS = 2  # of each; the fastest counts
-SIZES = {"smoke": 5_000, "default": 50_000, "paper": 272_664}  # homes; the last is the size of the public data
+Result = TypeVar("Result")
+ROUNDS = 3  # of each by turns, after one to warm up; the fastest counts
+# Homes; growth is measured from the first, and the last is the size of the public data.
+SIZES = {"smoke": (500, 5_000), "default": (5_000, 50_000), "paper": (5_000, 50_000, 272_664)}
 PART = 10_000  # users at a time
 EVERY = 10  # with users=, every tenth user
 TABLES = {
@@ -35,67 +40,114 @@ pipeline = Pipeline(TableConfig({url!r}), TableConfig())
 REFERENCE = "from benchmarks.references.data import load_row_by_row\nhomes = load_row_by_row({url!r})"
 
 
+@dataclass(slots=True)
+class Filled:
+    """A database of each kind for each size, filled on first use; one server has them all."""
+
+    folder: Path
+    open: ExitStack
+    homes: dict[int, Homes] = field(default_factory=dict)
+    urls: dict[tuple[str, int], str] = field(default_factory=dict)
+    server: Server | None = None
+
+    def url(self, kind: str, size: int) -> str:
+        """Both tables in one database, rows in random order and without any index."""
+        if size not in self.homes:  # at full size 1,354,098 devices and 852,072 rules
+            self.homes[size] = datasets.load("wyze-synthetic", preset="public", homes=size)
+        if (kind, size) not in self.urls:
+            url = str(self.folder / f"{size}.db") if kind == "sqlite" else self._new_database(f"homes_{size}")
+            fill(url, self.homes[size])
+            self.urls[kind, size] = url
+        return self.urls[kind, size]
+
+    def _new_database(self, name: str) -> str:
+        self.server = self.server or self.open.enter_context(running())
+        with connect(self.server.url()) as database:
+            database.autocommit = True
+            database.execute(f"create database {name}")
+        return self.server.url(database=name)
+
+
 @pytest.fixture(scope="module")
-def homes(scale: str) -> Homes:
-    """The content of the databases; at full size 1,354,098 devices and 852,072 rules."""
-    return datasets.load("wyze-synthetic", preset="public", homes=SIZES[scale])
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, homes: Homes) -> Iterator[str]:
-    """Both tables in one database, rows in random order and without any index."""
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
     pytest.importorskip("sqlalchemy", reason=f"needs {install_hint('pipeline')}")
-    if request.param == "sqlite":
-        path = str(tmp_path_factory.mktemp("pipeline") / "homes.db")
-        fill(path, homes)
-        yield path
-        return
-    pytest.importorskip("psycopg", reason=f"needs {install_hint('pipeline')}")
-    if programs() is None:
-        pytest.skip(MISSING)
-    with running() as server:
-        fill(server.url(), homes)
-        yield server.url()
+    with ExitStack() as stack:
+        yield Filled(tmp_path_factory.mktemp("pipeline"), stack)
 
 
-@pytest.fixture
-def pipeline(url: str) -> Pipeline:
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Reads of one kind of database at one size, and where their measurements go."""
+
+    kind: str
+    size: int
+    url: str
+    homes: Homes
+    pipeline: Pipeline
+    first: int  # the size from which growth is measured
+    known: dict[str, Measured]
+    loops: list[float] = field(default_factory=list)  # seconds of the reference, the first to warm up
+
+    def measure(self, benchmark: BenchmarkFixture, work: Callable[[], Result]) -> Result:
+        """Time the work and the reference by turns, so that other work on the machine slows down both."""
+        result: Result = benchmark.pedantic(work, setup=self._time_reference, rounds=ROUNDS, warmup_rounds=1)
+        return result
+
+    def _time_reference(self) -> None:
+        self.loops.append(seconds(lambda: load_row_by_row(self.url)))
+
+    def note(self, benchmark: BenchmarkFixture, peak: Peak, work: str) -> None:
+        """Record the ratio to the reference, the memory of both, and how time and memory grow with the homes.
+
+        Times are per row of the whole database, also where a part of it is read: the reference reads everything.
+        """
+        if benchmark.stats is None:  # --benchmark-disable: nothing was measured
+            return
+        rows = self.homes.n_devices + self.homes.n_rules
+        held = peak(PIPELINE.format(url=self.url) + work)
+        slow = {f"{what} of the reference": mb for what, mb in peak(REFERENCE.format(url=self.url)).items()}
+        note_ratio(benchmark, rows, min(self.loops[1:]) / rows, homes=self.size, **held, **slow)
+        known = self.known[f"{benchmark.name.partition('[')[0]} {self.kind}"]
+        known[self.size] = {"seconds": benchmark.stats["min"], **held}
+        note_growth(benchmark, known, self.first, self.size)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def case(request: pytest.FixtureRequest, filled: Filled, measured: dict[str, Measured], scale: str, size: int) -> Case:
+    if request.param == "postgresql":
+        pytest.importorskip("psycopg", reason=f"needs {install_hint('pipeline')}")
+        if programs() is None:
+            pytest.skip(MISSING)
     from fedrule.pipeline import Pipeline, TableConfig  # an extra
 
-    return Pipeline(TableConfig(url), TableConfig())
+    url = filled.url(request.param, size)
+    pipeline = Pipeline(TableConfig(url), TableConfig())
+    return Case(request.param, size, url, filled.homes[size], pipeline, SIZES[scale][0], measured)
 
 
-def test_load_from_a_database(benchmark: BenchmarkFixture, peak: Peak, url: str, pipeline: Pipeline) -> None:
+def test_load_from_a_database(benchmark: BenchmarkFixture, peak: Peak, case: Case) -> None:
     """All homes at once."""
-    homes: Homes = benchmark.pedantic(pipeline.load, rounds=ROUNDS)
-    assert homes.fingerprint == load_row_by_row(url).fingerprint
-    note(benchmark, peak, url, homes.n_devices + homes.n_rules, "pipeline.load()")
+    homes = case.measure(benchmark, case.pipeline.load)
+    assert homes.fingerprint == load_row_by_row(case.url).fingerprint
+    case.note(benchmark, peak, "pipeline.load()")
 
 
-def test_load_in_batches(benchmark: BenchmarkFixture, peak: Peak, url: str, pipeline: Pipeline) -> None:
+def test_load_in_batches(benchmark: BenchmarkFixture, peak: Peak, case: Case) -> None:
     """Homes of 10,000 users at a time: memory does not grow with the database."""
 
     def parts() -> int:
-        return sum(part.n_devices + part.n_rules for part in pipeline.batches(PART))
+        return sum(part.n_devices + part.n_rules for part in case.pipeline.batches(PART))
 
-    rows: int = benchmark.pedantic(parts, rounds=ROUNDS)
-    note(benchmark, peak, url, rows, f"for _ in pipeline.batches({PART}): pass")
+    assert case.measure(benchmark, parts) == case.homes.n_devices + case.homes.n_rules
+    case.note(benchmark, peak, f"for _ in pipeline.batches({PART}): pass")
 
 
-def test_load_some_users(benchmark: BenchmarkFixture, peak: Peak, url: str, homes: Homes, pipeline: Pipeline) -> None:
-    """A tenth of the users; the reference reads everything, so times are per row of the whole database."""
-    users = homes.users[::EVERY].tolist()
-    some: Homes = benchmark.pedantic(lambda: pipeline.load(users=users), rounds=ROUNDS)
+def test_load_some_users(benchmark: BenchmarkFixture, peak: Peak, case: Case) -> None:
+    """A tenth of the users."""
+    users = case.homes.users[::EVERY].tolist()
+    some = case.measure(benchmark, lambda: case.pipeline.load(users=users))
     assert some.n_homes == len(users)
-    rows = homes.n_devices + homes.n_rules
-    note(benchmark, peak, url, rows, f"pipeline.load(users=range(1, {homes.n_homes}, {EVERY}))")
-
-
-def note(benchmark: BenchmarkFixture, peak: Peak, url: str, rows: int, work: str) -> None:
-    """Record the ratio to the reference, and the memory of both."""
-    reference = seconds(lambda: load_row_by_row(url), repeats=ROUNDS) / rows
-    slow = {f"{what} of the reference": megabytes for what, megabytes in peak(REFERENCE.format(url=url)).items()}
-    note_ratio(benchmark, rows, reference, **peak(PIPELINE.format(url=url) + work), **slow)
+    case.note(benchmark, peak, f"pipeline.load(users=range(1, {case.size}, {EVERY}))")
 
 
 def fill(url: str, homes: Homes) -> None:

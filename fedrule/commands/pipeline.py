@@ -34,7 +34,7 @@ def run(chosen: argparse.Namespace) -> int:
     from fedrule.pipeline import Pipeline  # an extra
 
     pipeline = Pipeline.from_file(chosen.file)
-    counts = {source: pipeline.count(source) for source in (pipeline.devices, pipeline.rules)}
+    counts = {source: pipeline.count(source) for source in pipeline.sources.values()}
     if chosen.what == "check":
         for source, rows in counts.items():
             columns = ", ".join(f"{role} = {name}" for role, name in source.names.items())
@@ -55,11 +55,13 @@ def _describe(homes: Homes) -> None:
     without_devices = np.bincount(homes.device_home, minlength=homes.n_homes) == 0
     say(f"{homes.n_homes:,} users, {homes.n_devices:,} devices, {homes.n_rules:,} rules")
     say(f"users with devices but no rules: {int((bare & ~without_devices).sum()):,}")
+    if homes.words is not None:
+        say(f"devices with words: {len(np.unique(homes.words.device)):,}")
     for what, words in (("types", homes.types), ("relations", [" -> ".join(pair) for pair in homes.relations])):
         more = f", ... and {len(words) - SHOWN:,} more" if len(words) > SHOWN else ""
         say(f"{len(words):,} {what}: {', '.join(words[:SHOWN])}{more}")
     for what, count in homes.provenance.counts.items():
-        if what not in ("device rows", "rule rows"):
+        if what not in ("device rows", "rule rows", "word rows"):
             say(f"{what}: {count:,}")
     for note in homes.provenance.notes:
         say(note)

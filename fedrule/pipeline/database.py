@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, quote_plus
 
-from sqlalchemy import URL, Connection, Engine, Executable, NullPool, create_engine, make_url
-from sqlalchemy.engine.interfaces import DBAPIModule
+from sqlalchemy import URL, Connection, Engine, NullPool, Select, create_engine, make_url
+from sqlalchemy.engine.interfaces import DBAPICursor, DBAPIModule
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError, StatementError
 
 from datasets.common.errors import DataError, install_hint
@@ -33,6 +34,7 @@ HOST = re.compile(r"[\w.:,-]*")  # host names and IP addresses, separated by com
 SEPARATORS = "=&;"  # in a database name: options without a ? before them
 SECRET = ("pass", "secret", "key")  # parts of the names of options with a secret, e.g. sslpassword
 SHORTEST = 4  # a shorter password cannot be cut out of a sentence without giving it away
+CURSOR = "fedrule"  # on the server
 DRIVE = 2  # characters of C: in C:\homes.db
 
 
@@ -167,20 +169,33 @@ class Database:
                 connection.invalidate()  # no rollback on a broken connection
                 raise
 
-    def rows(self, statement: Executable, size: int) -> Iterator[Sequence[Sequence[object]]]:
-        """The rows of a statement, `size` at a time, from a server-side cursor."""
+    def rows(self, *statements: Select[Any], size: int) -> Iterator[Sequence[Sequence[object]]]:
+        """The rows of statements, one after the other in one transaction, `size` at a time from a server-side cursor.
+
+        They are the driver's own tuples: SQLAlchemy's rows were two thirds of the time of a read. COPY is slower, since
+        psycopg gives each of its rows to Python by itself.
+        """
         with self.connected() as connection:
-            if self.is_postgresql:
-                # Through SQLAlchemy's result only: it has already fetched the first row from the cursor.
-                result = connection.execution_options(stream_results=True, yield_per=size).execute(statement)
-                with closing(result.cursor):  # SQLAlchemy leaves it open if the server is lost
-                    yield from result.partitions()
-                return
-            # SQLite may contain text that is not UTF-8; as bytes, the bad row can be named.
-            connection.connection.driver_connection.text_factory = bytes  # type: ignore[union-attr]
-            cursor = connection.execute(statement).cursor
-            while rows := cursor.fetchmany(size):  # the driver's own tuples are faster than SQLAlchemy's rows
-                yield rows
+            for statement in statements:
+                with self._executed(connection, statement) as cursor:
+                    while rows := cursor.fetchmany(size):
+                        yield rows
+
+    @contextmanager
+    def _executed(self, connection: Connection, statement: Select[Any]) -> Iterator[DBAPICursor]:
+        """The driver's cursor, on which the statement was executed."""
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        if not self.is_postgresql:
+            driver.text_factory = bytes  # SQLite may contain text that is not UTF-8; as bytes, the bad row can be named
+            with closing(connection.execute(statement).cursor) as cursor:
+                yield cursor
+            return
+        # Not by SQLAlchemy's `stream_results`, which has already fetched the first rows from the cursor.
+        compiled = statement.compile(dialect=connection.dialect)
+        with closing(driver.cursor(name=CURSOR)) as cursor:
+            cursor.execute(str(compiled), compiled.params)
+            yield cursor
 
     @cached_property
     def _engine(self) -> Engine:

@@ -1,10 +1,10 @@
-"""`Homes` from tables of devices and rules in one database or two: all homes, those of some users, or in batches."""
+"""`Homes` from tables of devices, rules and perhaps words: all homes, those of some users, or in batches."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,8 @@ from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import INTEGER, whole_numbers
 from datasets.readers.join import join
 from fedrule.pipeline.database import Database
-from fedrule.pipeline.settings import TableConfig, read_settings
+from fedrule.pipeline.names import as_texts, words_of_devices
+from fedrule.pipeline.settings import IDS, NAMES, TableConfig, read_settings
 from fedrule.pipeline.stream import DatabaseRows, Reader, Retry, UserIds, UserStream, batch_by_user
 from fedrule.pipeline.tables import SourceTable, find_table
 
@@ -43,7 +44,8 @@ def canonical_order(homes: Homes, *, integer_users: bool, integer_devices: bool)
         order = order[np.argsort(homes.device_home[order], kind="stable")]  # by home, then by id
         place = np.argsort(order)
         rules = replace(rules, trigger=place[rules.trigger], action=place[rules.action])
-        homes = replace(homes, device_type=homes.device_type[order], device_ids=ids[order], rules=rules)
+        words = homes.words_of(order)
+        homes = replace(homes, device_type=homes.device_type[order], device_ids=ids[order], rules=rules, words=words)
     order = np.argsort(homes.rules.keys(homes.n_devices, len(homes.relations)), kind="stable")
     return replace(homes, rules=homes.rules.take(order))
 
@@ -57,17 +59,20 @@ class Vocabulary:
 
     def encode(self, homes: Homes) -> Homes:
         """The same homes with the indices of this vocabulary."""
+        if (homes.types, homes.relations) == (self.types, self.relations):
+            return homes
         return homes.with_vocabulary(self.types, self.relations)
 
 
 class Pipeline:
-    """Two tables, read as streams and joined by user; see docs/pipeline.md."""
+    """Two tables or three, read as streams and joined by user; see docs/pipeline.md."""
 
     def __init__(
         self,
         devices: TableConfig,
         rules: TableConfig,
         *,
+        words: TableConfig | None = None,
         name: str = "pipeline",
         add_devices: bool = False,
         on_error: Literal["raise", "skip"] = "raise",
@@ -78,6 +83,7 @@ class Pipeline:
     ) -> None:
         """Nothing is connected yet.
 
+        words: a table that says which words the names of devices have, mostly rooms
         add_devices: add devices that only rules mention, with the type in trigger_type or action_type
         on_error: raise, or skip bad rows and list them
         retries, pause: how often an interrupted read is retried, and seconds before the first retry
@@ -89,11 +95,15 @@ class Pipeline:
         self.name, self.add_devices, self.on_error = name, add_devices, on_error
         self.progress: Callable[[int], None] = lambda _: None  # gets the number of rows of each part
         self.retry, self._rows = Retry(retries, pause), rows
-        self._config = {"devices": devices, "rules": rules}
-        urls = {"devices": devices.url, "rules": rules.url or devices.url}
-        if not urls["devices"]:
+        self._config = {"devices": devices, "rules": rules} | ({} if words is None else {"words": words})
+        if not devices.url:
             raise DataError("devices: url is missing; give the address of the database, e.g. homes.db")
-        self.databases = {kind: Database(url, folder=Path(folder), key=f"url of {kind}") for kind, url in urls.items()}
+        if words is not None and (named := [role for role in NAMES if role in devices.columns]):
+            raise DataError(f"words of devices: give a table of words or {named[0]} in columns of devices, not both")
+        self.databases = {
+            kind: Database(table.url or devices.url, folder=Path(folder), key=f"url of {kind}")
+            for kind, table in self._config.items()
+        }
 
     @classmethod
     def from_file(cls, path: Path | str) -> Pipeline:
@@ -101,11 +111,10 @@ class Pipeline:
         path = Path(path)
         if path.suffix != ".toml":
             raise DataError(f"{path}: give a .toml file that describes a pipeline, see docs/pipeline.md")
-        known = options_of(Pipeline).keys() - {"folder"}
-        devices, rules, others = read_settings(path, known)
+        tables, others = read_settings(path, options_of(Pipeline).keys() - {"folder", "words"})
         others = {"name": path.stem} | read_options(Pipeline, others, where=path.name)
         try:
-            return cls(devices, rules, folder=path.parent, **others)  # type: ignore[arg-type]
+            return cls(**tables, folder=path.parent, **others)  # type: ignore[arg-type]
         except DataError as error:
             raise DataError(f"{path.name}: {error}") from None
 
@@ -114,14 +123,19 @@ class Pipeline:
         return f"<Pipeline {self.name!r}: {', '.join(places)}>"
 
     @cached_property
-    def devices(self) -> SourceTable:
-        """The table of devices, looked up on first use."""
-        return find_table("devices", self._config["devices"], self.databases["devices"])
+    def sources(self) -> Mapping[str, SourceTable]:
+        """The tables of devices, rules and, if there is one, words by their kind, looked up on first use."""
+        return {kind: find_table(kind, config, self.databases[kind]) for kind, config in self._config.items()}
 
-    @cached_property
+    @property
+    def devices(self) -> SourceTable:
+        """The table of devices."""
+        return self.sources["devices"]
+
+    @property
     def rules(self) -> SourceTable:
         """The table of rules."""
-        return find_table("rules", self._config["rules"], self.databases["rules"])
+        return self.sources["rules"]
 
     def load(self, users: Iterable[object] | None = None, *, since: object = None) -> Homes:
         """Homes of all users, of these users, or of those with a row that changed since then.
@@ -135,12 +149,10 @@ class Pipeline:
         if since is not None:
             wanted = self._changed(since)
         bad_rows = self._bad_rows()
-        # Rules first: then a rule that is added meanwhile is not read without its device.
-        rules = self._reader.load(self.rules, bad_rows, wanted)
-        devices = self._reader.load(self.devices, bad_rows, wanted)
-        if wanted is None and not devices.rows:
+        rows = {kind: self._reader.load(self.sources[kind], bad_rows, wanted) for kind in self._reading_order}
+        if wanted is None and not rows["devices"].rows:
             raise DataError(f"{self.devices.place}: the table has no rows")
-        homes = self._homes(devices, rules, bad_rows)
+        homes = self._homes(rows, bad_rows)
         if users is not None and wanted is not None and homes.n_homes < len(wanted):
             log.warning("%d of %d users have neither devices nor valid rules", len(wanted) - homes.n_homes, len(wanted))
         return homes
@@ -151,9 +163,9 @@ class Pipeline:
         vocabulary = self.vocabulary()
         bad_rows = self._bad_rows()
         # Bad rows are reported with the batch during which they are read.
-        streams = [UserStream(self._reader, source, bad_rows) for source in (self.devices, self.rules)]
-        for devices, rules in batch_by_user(*streams, size=size):
-            yield vocabulary.encode(self._homes(devices, rules, bad_rows))
+        streams = [UserStream(self._reader, self.sources[kind], bad_rows) for kind in self._reading_order]
+        for rows in batch_by_user(streams, size=size):
+            yield vocabulary.encode(self._homes(dict(zip(self._reading_order, rows, strict=True)), bad_rows))
             bad_rows.found.clear()
         bad_rows.report()  # rows after the last home
 
@@ -178,8 +190,13 @@ class Pipeline:
         return len(self._reader.users({source: source.distinct("user") for source in sources}))
 
     @property
+    def _reading_order(self) -> list[str]:
+        """Devices last: then a rule or word that is added meanwhile is not read without its device."""
+        return [*self.sources][::-1]
+
+    @property
     def _integer_users(self) -> bool:
-        return self.devices.is_integer("user") and self.rules.is_integer("user")
+        return all(source.is_integer("user") for source in self.sources.values())
 
     @property
     def _reader(self) -> Reader:
@@ -190,24 +207,34 @@ class Pipeline:
         bad_rows.reading(self.devices.label)
         return bad_rows
 
-    def _homes(self, devices: DatabaseRows, rules: DatabaseRows, bad_rows: BadRows) -> Homes:
+    def _homes(self, rows: Mapping[str, DatabaseRows], bad_rows: BadRows) -> Homes:
+        devices, rules, words = rows["devices"], rows["rules"], rows.get("words")
+        if words is None:
+            words = words_of_devices(devices)
+        elif not self.sources["words"].is_integer("word"):
+            words = as_texts(words)
         group, usable = whole_numbers(rules, "group", bad_rows) if "group" in rules else (None, None)
         homes = join(
             self.name,
             devices,
             rules,
             bad_rows=bad_rows,
-            provenance=Provenance(source=f"{self.devices.place} and {self.rules.place}"),
+            provenance=Provenance(source=" and ".join(source.place for source in self.sources.values())),
             add_devices=self.add_devices,
             usable=usable,
             group=group,
+            words=words,
         )
-        in_rules = map(self.rules.is_integer, ("trigger_device", "action_device"))
-        integer_devices = self.devices.is_integer("device") and all(in_rules)
+        integer_devices = all(
+            source.is_integer(role)
+            for source in self.sources.values()
+            for role in source.names
+            if role in IDS and role != "user"
+        )
         return canonical_order(homes, integer_users=self._integer_users, integer_devices=integer_devices)
 
     def _changed(self, since: object) -> UserIds:
-        users = self._reader.users({source: source.changed(since) for source in (self.devices, self.rules)})
+        users = self._reader.users({source: source.changed(since) for source in self.sources.values()})
         # SQLite may hold text in an integer column: a bad row without a user.
         return self._ids(user for user in users if not self._integer_users or re.fullmatch(INTEGER, user))
 

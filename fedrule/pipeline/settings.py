@@ -1,4 +1,4 @@
-"""Where the two tables of a pipeline are and what their columns are called, by keywords or in a TOML file.
+"""Where the tables of a pipeline are and what their columns are called, by keywords or in a TOML file.
 
 on_error = "skip"                # skip bad rows; the default is to raise an error
 
@@ -10,6 +10,9 @@ columns = { user = "household_id", device = "serial", type = "model" }
 [rules]                          # without url: in the same database
 table = "rules"
 columns = { user = "owner" }
+
+[words]                          # may be left out
+table = "device_words"
 """
 
 from __future__ import annotations
@@ -21,10 +24,14 @@ from pathlib import Path
 
 from datasets.common.errors import DataError, unknown
 from datasets.common.options import options_of, read
-from datasets.readers.tables import DEVICES, RULES
+from datasets.readers.tables import ROLES as TABLE_ROLES
 
-ROLES = {"devices": DEVICES, "rules": RULES}
+NAMES = ("name", "room")  # what owners call their devices; read only where `columns` gives them
+ROLES = TABLE_ROLES | {"devices": (*TABLE_ROLES["devices"], *NAMES)}
+OPTIONAL_TABLES = ("words",)
 IDS = ("user", "device", "trigger_device", "action_device")  # the columns that identify a row
+WHOLE = (*IDS, "word")  # integers where their column is declared so
+PERSONAL = ("word", *NAMES)  # never shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class TableConfig:
         for role in self.columns:
             if role not in ROLES[kind]:
                 raise unknown(f"column role of {kind}", role, ROLES[kind])
-        return {role: self.columns.get(role, role) for role in ROLES[kind]}
+        return {role: self.columns.get(role, role) for role in ROLES[kind] if role not in NAMES or role in self.columns}
 
     def schema_and_table(self, kind: str) -> tuple[str | None, str]:
         table = self.table or kind
@@ -58,8 +65,8 @@ class TableConfig:
         return (schema, name) if dot else (None, table)
 
 
-def read_settings(path: Path, known: Iterable[str]) -> tuple[TableConfig, TableConfig, dict[str, object]]:
-    """The two tables and the other settings of a TOML file; `known` are the names of the others."""
+def read_settings(path: Path, known: Iterable[str]) -> tuple[dict[str, TableConfig], dict[str, object]]:
+    """The tables and the other settings of a TOML file; `known` are the names of the others."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -71,8 +78,8 @@ def read_settings(path: Path, known: Iterable[str]) -> tuple[TableConfig, TableC
     for key in content:
         if key not in {*ROLES, *known}:
             raise unknown(f"setting of {path.name}", key, {*ROLES, *known})
-    devices, rules = (_table(content.pop(kind, None), kind, path) for kind in ROLES)
-    return devices, rules, content
+    kinds = [kind for kind in ROLES if kind in content or kind not in OPTIONAL_TABLES]
+    return {kind: _table(content.pop(kind, None), kind, path) for kind in kinds}, content
 
 
 def _table(entry: object, kind: str, path: Path) -> TableConfig:

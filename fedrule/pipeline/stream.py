@@ -1,4 +1,4 @@
-"""Reading tables as streams: retries, rows as text columns, checks of the rows, and batches of users from both tables.
+"""Reading tables as streams: retries, rows as text columns, checks of the rows, and batches of users from all tables.
 
 A row of a database has no line number: a bad one is named by its user and devices.
 """
@@ -21,7 +21,7 @@ from datasets.homes import Mask
 from datasets.readers.bad_rows import BadRows, Fault
 from datasets.readers.csv import INTEGER, TextTable, as_mask, read_table
 from fedrule.pipeline.database import DatabaseError
-from fedrule.pipeline.settings import IDS
+from fedrule.pipeline.settings import IDS, PERSONAL, WHOLE
 from fedrule.pipeline.tables import SourceTable, Statement
 
 Row: TypeAlias = Sequence[object]
@@ -57,7 +57,7 @@ class Retry:
 class Reader:
     """Reads tables in parts of about `rows` rows; `progress` gets the number of rows of each part."""
 
-    integer_users: bool  # both tables declare their users as integers
+    integer_users: bool  # all tables declare their users as integers
     rows: int
     retry: Retry
     progress: Callable[[int], None]
@@ -78,14 +78,14 @@ class Reader:
 
         After an interruption the read resumes behind the last complete user.
         """
-        without_user = self.fetch(table, table.rows_without_user())
-        if without_user:
-            yield decode(without_user, list(table.names))
-        count, failures, after = len(without_user), 0, None
+        count, failures, after = 0, 0, None
         while True:
-            held: list[Row] = []  # rows of a user with possibly more to come
+            held: list[Row] = []  # rows of a user, or without one, with possibly more to come
+            statements = [table.rows(integer_users=self.integer_users, after=after)]
+            if not count:
+                statements.insert(0, table.rows_without_user())
             try:
-                for rows in self._parts(table, table.rows(integer_users=self.integer_users, after=after)):
+                for rows in self._parts(table, *statements):
                     held += rows
                     complete = _complete_users(held)
                     if complete:
@@ -116,7 +116,7 @@ class Reader:
     def users(self, statements: Mapping[SourceTable, Statement]) -> list[str]:
         """The distinct users that these statements select, as text."""
         found = [row for table, statement in statements.items() for row in self.fetch(table, statement)]
-        users: list[str] = decode(found, ["user"])["user"].drop_null().unique().to_pylist()
+        users: list[str] = decode(found, ["user"])["user"].drop_null().unique().cast(pa.string()).to_pylist()
         return users
 
     def number(self, table: SourceTable, statement: Statement) -> int:
@@ -136,8 +136,8 @@ class Reader:
                 failures += 1
                 self.retry.wait(failures, error, table.label, len(rows))
 
-    def _parts(self, table: SourceTable, statement: Statement) -> Iterator[Sequence[Row]]:
-        for rows in table.database.rows(statement, self.rows):
+    def _parts(self, table: SourceTable, *statements: Statement) -> Iterator[Sequence[Row]]:
+        for rows in table.database.rows(*statements, size=self.rows):
             self.progress(len(rows))
             yield rows
 
@@ -152,16 +152,18 @@ def _complete_users(rows: Sequence[Row]) -> int:
 
 
 def decode(rows: Sequence[Row], roles: Sequence[str]) -> pa.Table:
-    """One text column per role; integers are written plainly, NULL is null."""
-    return pa.table({role: _texts(list(map(itemgetter(place), rows))) for place, role in enumerate(roles)})
+    """One column per role: int64 if it holds integers only, otherwise text; NULL is null."""
+    # Not by zip(*rows), which is slower: it makes an iterator for each row.
+    return pa.table({role: _column(list(map(itemgetter(place), rows))) for place, role in enumerate(roles)})
 
 
-def _texts(values: list[object]) -> pa.Array:
+def _column(values: list[object]) -> pa.Array:
     # Most columns hold one type and are converted as a whole.
     kind = next((type(value) for value in values if value is not None), str)
-    types = {int: pa.int64(), bytes: pa.binary()}
     try:
-        return pa.array(values, types.get(kind, pa.string())).cast(pa.string())
+        if kind is int:
+            return pa.array(values, pa.int64())
+        return pa.array(values, pa.binary() if kind is bytes else pa.string()).cast(pa.string())
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return pa.array([_text(value) for value in values], pa.string())
 
@@ -202,7 +204,7 @@ class DatabaseRows(TextTable):
         """Report the bad rows and return the mask of the others."""
         rows = np.flatnonzero(bad)
         if len(rows):
-            roles = dict.fromkeys(role for role in (*IDS, show) if role in self.columns)
+            roles = dict.fromkeys(role for role in (*IDS, show) if role in self.columns and role not in PERSONAL)
             values = zip(*(self.columns[role].take(pa.array(rows)).to_pylist() for role in roles), strict=True)
             names = [self.names[role] for role in roles]
             examples = [
@@ -226,24 +228,33 @@ def validate_rows(part: pa.Table, table: SourceTable, bad_rows: BadRows, *, befo
     """
     if not part.num_rows:
         return concatenate([], table)
-    # Like every other table: trimmed, empty values as null.
-    text = read_table(part, {role: role for role in table.names}, bad_rows=bad_rows, label=table.label)
-    rows = DatabaseRows(table.label, text.columns, before + text.record, dict(table.names), part.num_rows)
+    # Columns that came as integers need no checks and are written plainly.
+    integers = {role for role in table.names if pa.types.is_integer(part.schema.field(role).type)}
+    texts = [role for role in table.names if role not in integers]
+    columns = {role: part[role].combine_chunks().cast(pa.string()) for role in integers}
+    if texts:
+        # Like every other table: trimmed, empty values as null.
+        columns |= read_table(part, {role: role for role in texts}, bad_rows=bad_rows, label=table.label).columns
+    record = np.arange(before, before + part.num_rows)
+    rows = DatabaseRows(
+        table.label, {role: columns[role] for role in table.names}, record, dict(table.names), part.num_rows
+    )
     good: Mask = np.ones(len(rows), dtype=bool)
 
     def refuse(role: str, bad: Mask, what: str, remedy: str, shown: DatabaseRows = rows) -> None:
         nonlocal good
         good &= shown.refuse(good & bad, f"{rows.names[role]} {what}", remedy, bad_rows=bad_rows, show=role)
 
-    for role in rows.columns:
+    for role in texts:
         refuse(role, as_mask(pc.starts_with(rows[role], UNREADABLE)), "is not UTF-8", "correct it")
     refuse("user", as_mask(rows["user"].is_null()), "is missing", "fill it in or delete the row")
-    written = part["user"].combine_chunks()
-    untrimmed = replace(rows, columns={**rows.columns, "user": written})
-    blanks = as_mask(pc.not_equal(written, rows["user"]))
-    refuse("user", blanks, "has blanks around it", "trim it in the database", untrimmed)
-    for role in IDS:
-        if role in rows and table.is_integer(role):
+    if "user" in texts:
+        written = part["user"].combine_chunks()
+        untrimmed = replace(rows, columns={**rows.columns, "user": written})
+        blanks = as_mask(pc.not_equal(written, rows["user"]))
+        refuse("user", blanks, "has blanks around it", "trim it in the database", untrimmed)
+    for role in WHOLE:
+        if role in texts and table.is_integer(role):
             refuse(role, _not_integer(rows[role]), "is not an integer, as its column's type says", "correct it")
     return rows.keep(good)
 
@@ -268,45 +279,39 @@ class UserStream:
     """A table read in parts that are sorted by user; it buffers the rows that are not taken yet."""
 
     def __init__(self, reader: Reader, table: SourceTable, bad_rows: BadRows) -> None:
-        self._parts, self._table, self._integer = reader.read(table, bad_rows), table, reader.integer_users
-        self._buffer = concatenate([], table)
+        self._parts, self._table = reader.read(table, bad_rows), table
+        self._kind = pa.int64() if reader.integer_users else pa.string()
+        self._buffer: list[DatabaseRows] = []
+        self._users = pa.array([], self._kind)  # the distinct ones of the buffer
 
     def users(self, size: int) -> pa.Array:
         """At least the first `size` users; all of them if fewer are left."""
-        users = self._distinct()
-        while len(users) < size and (part := next(self._parts, None)) is not None:
-            self._buffer = concatenate([self._buffer, part], self._table)
-            users = self._distinct()
-        return users
+        while len(self._users) < size and (part := next(self._parts, None)) is not None:
+            keys = pa.concat_arrays([self._users, part["user"].cast(self._kind)])
+            if pc.any(pc.greater(keys[:-1], keys[1:])).as_py():
+                raise DataError(f"{self._table.place}: users are not sorted by their bytes; is its encoding UTF-8?")
+            self._buffer.append(part)
+            self._users = pc.unique(keys)
+        return self._users
 
     def take(self, last: pa.Scalar) -> DatabaseRows:
         """The rows of all users up to this one."""
-        taken = pc.less_equal(self._keys(), last).to_numpy(zero_copy_only=False)
-        rows, self._buffer = self._buffer.keep(taken), self._buffer.keep(~taken)
+        rows = concatenate(self._buffer, self._table)
+        taken = as_mask(pc.less_equal(rows["user"].cast(self._kind), last))
+        rest = rows.keep(~taken)
+        self._buffer = [replace(rest, rows=len(rest))]
+        self._users = self._users.filter(pc.greater(self._users, last))
         # Rows refused on reading are counted with the first batch after them.
-        count = rows.rows - len(self._buffer) if len(self._buffer) else rows.rows
-        self._buffer = replace(self._buffer, rows=len(self._buffer))
-        return replace(rows, rows=count)
-
-    def _keys(self) -> pa.Array:
-        users = self._buffer["user"]
-        return users.cast(pa.int64()) if self._integer else users
-
-    def _distinct(self) -> pa.Array:
-        keys = self._keys()
-        if len(keys) and pc.any(pc.greater(keys[:-1], keys[1:])).as_py():
-            raise DataError(f"{self._table.place}: users are not sorted by their bytes; is its encoding UTF-8?")
-        return pc.unique(keys)
+        return replace(rows.keep(taken), rows=rows.rows - len(rest))
 
 
-def batch_by_user(devices: UserStream, rules: UserStream, *, size: int) -> Iterator[tuple[DatabaseRows, DatabaseRows]]:
-    """Devices and rules of `size` users at a time, in the order of their ids."""
+def batch_by_user(streams: Sequence[UserStream], *, size: int) -> Iterator[list[DatabaseRows]]:
+    """The rows of `size` users at a time, in the order of their ids."""
     while True:
-        # With the first `size` users of either table, the first `size` of both together are known.
-        # Rules are read first: a device that is added meanwhile is seen with its rule.
-        both = pc.unique(pa.concat_arrays([rules.users(size), devices.users(size)]))
-        if not len(both):
+        # With the first `size` users of each table, the first `size` of all together are known.
+        users = pc.unique(pa.concat_arrays([stream.users(size) for stream in streams]))
+        if not len(users):
             return
-        both = both.take(pc.array_sort_indices(both))
-        last = both[min(size, len(both)) - 1]
-        yield devices.take(last), rules.take(last)
+        users = users.take(pc.array_sort_indices(users))
+        last = users[min(size, len(users)) - 1]
+        yield [stream.take(last) for stream in streams]

@@ -18,7 +18,7 @@ from sqlalchemy.types import TypeEngine
 from datasets.common.errors import DataError, unknown
 from datasets.readers.tables import OPTIONAL
 from fedrule.pipeline.database import Database
-from fedrule.pipeline.settings import IDS, TableConfig
+from fedrule.pipeline.settings import WHOLE, TableConfig
 
 Expression: TypeAlias = sql.ColumnElement[Any]
 Statement: TypeAlias = sql.Select[Any]  # with columns of unknown types
@@ -85,9 +85,9 @@ def _wrong(since: object, where: str, what: str, example: str) -> DataError:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceTable:
-    """An existing table of devices or rules with all required columns."""
+    """An existing table of devices, rules or words with all required columns."""
 
-    kind: str  # devices or rules
+    kind: str  # devices, rules or words
     database: Database
     table: sql.TableClause
     names: Mapping[str, str]  # role -> column name; user comes first
@@ -202,8 +202,9 @@ def find_table(kind: str, config: TableConfig, database: Database) -> SourceTabl
         if column not in types:
             remedy = f'give its name, e.g. columns = {{ {role} = "NAME" }} in [{kind}]'
             raise DataError(f"{place}: {unknown(f'column for {role}', column, types)}; {remedy}")
-        if role in IDS and isinstance(types[column], sql.Float):
-            raise DataError(f"{place}: {column!r} holds {types[column]}; ids must be integers or text")
+        if role in WHOLE and isinstance(types[column], sql.Float):
+            what = "words" if role == "word" else "ids"
+            raise DataError(f"{place}: {column!r} holds {types[column]}; {what} must be integers or text")
     columns = [sql.column(_quoted(column), types[column]) for column in sorted({*used.values()})]
     table = sql.table(_quoted(name), *columns, schema=None if schema is None else _quoted(schema))
     return SourceTable(kind, database, table, wanted, types, config.updated)

@@ -120,6 +120,12 @@ def test_nothing_can_be_written(postgres):
         connection.execute(sql.text("delete from devices"))
 
 
+def test_a_table_is_read_in_one_view_that_cannot_write(postgres):
+    database = Pipeline(TableConfig(postgres.url()), TableConfig()).databases["rules"]
+    settings = [sql.func.current_setting(f"transaction_{what}") for what in ("isolation", "read_only")]
+    assert list(database.rows(sql.select(*settings), size=1)) == [[("repeatable read", "on")]]
+
+
 def test_the_three_homes_are_the_same_in_both(postgres, tmp_path):
     fill(postgres.url(), "devices", DEVICES)
     fill(postgres.url(), "rules", RULES)

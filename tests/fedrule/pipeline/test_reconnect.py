@@ -7,6 +7,7 @@ import sqlite3
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import datasets
@@ -15,6 +16,7 @@ pytest.importorskip("sqlalchemy", reason="databases need the extra pipeline")
 pytest.importorskip("psycopg", reason="PostgreSQL needs the extra pipeline")
 
 import psycopg
+import sqlalchemy as sql
 
 from fedrule.pipeline import DatabaseError, Pipeline, TableConfig
 from fedrule.pipeline.database import Database
@@ -49,11 +51,11 @@ class Interrupted:
             self.act()
 
 
-def cut_all(postgres) -> None:
+def cut_all(postgres, database: str = "killed") -> None:
     """End every connection but one's own."""
     with psycopg.connect(postgres.url(), autocommit=True) as connection:
         ended = connection.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where datname = 'killed'"
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", [database]
         ).fetchall()
     assert ended, "no connection was there to be cut"
 
@@ -90,6 +92,31 @@ def test_parts_go_on_behind_the_last_whole_user(postgres, url, at):
     cut = pipeline(url)
     cut.progress = Interrupted(at, lambda: cut_all(postgres))
     assert [part.fingerprint for part in cut.batches(70)] == expected
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
+def test_rows_without_user_are_named_once_wherever_the_read_is_cut(postgres, at):
+    """7 rows without user are parts 1 to 3, and the last of these is not their last until others come."""
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute("drop database if exists killed_early")
+        connection.execute("create database killed_early")
+    address = postgres.url(database="killed_early")
+    devices, rules = as_tables(datasets.load("wyze-synthetic", homes=5))
+    fill(address, "devices", devices)
+    fill(
+        address,
+        "rules",
+        pd.concat([rules, rules[:7].assign(user=None)]).astype({"user": object}),
+        user=sql.BigInteger(),
+    )
+    options = {"rows": 3, "retries": 1, "pause": 0.01, "on_error": "skip"}
+    expected = Pipeline(TableConfig(address), TableConfig(), **options).load()
+    cut = Pipeline(TableConfig(address), TableConfig(), **options)
+    cut.progress = Interrupted(at, lambda: cut_all(postgres, "killed_early"))
+    homes = cut.load()
+    assert homes.fingerprint == expected.fingerprint
+    assert homes.provenance == expected.provenance
+    assert homes.provenance.counts["rule rows skipped"] == 7
 
 
 def test_a_read_of_some_users_is_asked_again(postgres, url):
