@@ -336,51 +336,85 @@ def homes_with(number: Array, n_numbers: int, home: Array, n_homes: int) -> Arra
     return np.bincount(each // max(n_homes, 1), minlength=n_numbers)
 
 
+MOST_RELATIONS = 8_000  # that evidence relates with each other: 768 MB
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CompanionCounts:
     """How many homes have two relations in common: on a pair of devices, of a trigger, or of an action.
 
-    A home that switches a lamp on when a door opens mostly switches it off when the door closes. A home adds zeros and
-    ones. The diagonal counts homes with a relation.
+    A home that switches a lamp on when a door opens mostly switches it off when the door closes. On a pair of devices
+    this is counted by their types as well. A home adds zeros and ones.
+
+    Cells are those of a flat table [3, n_relations, n_relations], and behind it of a table [n] ** 2 for each pair of
+    types with n valid rules. Its diagonals count homes with a relation.
     """
 
-    cell: Array  # [n]  of the flat table [3, n_relations, n_relations], sorted; what occurs
+    valid: ValidRules
+    cell: Array  # [n]  sorted; what occurs
     homes: Array  # [n]  how many have it
-    n_relations: int
 
     @classmethod
-    def of(cls, homes: Homes) -> CompanionCounts:
-        """What these homes add."""
-        n_relations = len(homes.relations)
-        cell = companion_cells(homes)[1]
-        each, many = np.unique(cell, return_counts=True)
-        return cls(each, many, n_relations)
+    def of(cls, homes: Homes, valid: ValidRules) -> CompanionCounts:
+        """What these homes add; their rules are among the valid ones."""
+        return cls(valid, *np.unique(companion_cells(homes, valid)[1], return_counts=True))
 
     def __add__(self, other: CompanionCounts) -> CompanionCounts:
         cell, place = np.unique(np.concatenate([self.cell, other.cell]), return_inverse=True)
-        many = np.concatenate([self.homes, other.homes])
-        return CompanionCounts(cell, np.bincount(place, many, len(cell)).astype(np.int64), self.n_relations)
+        many = np.bincount(place, np.concatenate([self.homes, other.homes]), len(cell))
+        return CompanionCounts(self.valid, cell, many.astype(np.int64))
 
-    def table(self) -> npt.NDArray[np.float32]:
-        """[3, n_relations, n_relations]."""
-        if self.n_relations > MOST_RELATIONS:
+    def tables(self) -> tuple[npt.NDArray[np.float32], Array, npt.NDArray[np.float32]]:
+        """The table [3, n_relations, n_relations]; where each pair of types begins in the other, and that one."""
+        n_relations, start = self.valid.n_relations, _typed_start(self.valid)
+        if n_relations > MOST_RELATIONS:
             raise DataError(
-                f"evidence of {self.n_relations:,} relations, more than {MOST_RELATIONS:,}, would not fit into memory; "
+                f"evidence of {n_relations:,} relations, more than {MOST_RELATIONS:,}, would not fit into memory; "
                 "use a method without evidence, e.g. graphrule, or fewer relations"
             )
-        table = np.zeros(3 * self.n_relations**2, dtype=np.float32)
+        first = 3 * n_relations**2
+        table = np.zeros(first + int(start[-1]), dtype=np.float32)
         table[self.cell] = self.homes
-        return table.reshape(3, self.n_relations, self.n_relations)
+        return table[:first].reshape(3, n_relations, n_relations), start, table[first:]
+
+    def moved(self, valid: ValidRules, item: Array) -> CompanionCounts:
+        """The same in a larger vocabulary; `item` is the place of each valid rule among those of `valid`."""
+        fewer, more = self.valid.n_relations, valid.n_relations
+        typed = self.cell >= 3 * fewer**2
+        rest, other = np.divmod(self.cell[~typed], max(fewer, 1))
+        what, one = np.divmod(rest, max(fewer, 1))
+        start = _typed_start(self.valid)
+        pair = np.searchsorted(start, self.cell[typed] - 3 * fewer**2, side="right") - 1
+        within, size = self.cell[typed] - 3 * fewer**2 - start[pair], np.diff(self.valid.start)[pair]
+        first, second = (item[self.valid.start[pair] + place] for place in np.divmod(within, size))
+        cell = np.concatenate([(what * more + one) * more + other, typed_companion_cells(valid, first, second)])
+        order = np.argsort(cell)
+        return CompanionCounts(valid, cell[order], np.concatenate([self.homes[~typed], self.homes[typed]])[order])
+
+    @property
+    def n_cells(self) -> int:
+        return 3 * self.valid.n_relations**2 + int(_typed_start(self.valid)[-1])
 
 
-MOST_RELATIONS = 8_000  # that evidence relates with each other: 768 MB
+def _typed_start(valid: ValidRules) -> Array:
+    """[n_types ** 2 + 1]: where the table of each pair of types begins."""
+    return np.concatenate([[0], np.cumsum(np.diff(valid.start) ** 2)])
 
 
-def companion_cells(homes: Homes) -> tuple[Array, Array]:
-    """Homes, sorted, and the cells of the flat table [3, n_relations, n_relations] that each has, each once."""
+def typed_companion_cells(valid: ValidRules, one: Array, other: Array) -> Array:
+    """The cells of two valid rules of the same types."""
+    pair = valid.cell[one] // max(valid.n_relations, 1)
+    low, size = valid.start[pair], np.diff(valid.start)[pair]
+    return np.asarray(3 * valid.n_relations**2 + _typed_start(valid)[pair] + (one - low) * size + other - low)
+
+
+def companion_cells(homes: Homes, valid: ValidRules) -> tuple[Array, Array]:
+    """Homes, sorted, and the cells that each has, sorted and each once."""
     rules, n_relations = homes.rules, len(homes.relations)
+    trigger_type, relation, action_type = homes.typed()
+    item = valid.number(trigger_type, action_type, relation)
+    size = 3 * n_relations**2 + int(_typed_start(valid)[-1])
     found = [np.zeros(0, dtype=np.int64)]
-    size = 3 * n_relations**2
     for what, device in enumerate((rules.trigger * homes.n_devices + rules.action, rules.trigger, rules.action)):
         order = np.argsort(device, kind="stable")
         run_start = np.flatnonzero(np.diff(device[order], prepend=-1))
@@ -390,7 +424,12 @@ def companion_cells(homes: Homes) -> tuple[Array, Array]:
         one = np.repeat(order, many)
         within = np.arange(len(one)) - np.repeat(np.cumsum(many) - many, many)
         other = order[np.repeat(np.repeat(run_start, length), many) + within]
-        cell = (what * n_relations + rules.relation[one]) * n_relations + rules.relation[other]
+        cell = (what * n_relations + relation[one]) * n_relations + relation[other]
         found.append(distinct(rules.home[one] * size + cell))
+        if what == 0:
+            valid_rules = (item[one] >= 0) & (item[other] >= 0)
+            one, other = one[valid_rules], other[valid_rules]
+            cell = typed_companion_cells(valid, item[one], item[other])
+            found.append(distinct(rules.home[one] * size + cell))
     every = np.sort(np.concatenate(found))
     return every // max(size, 1), every % max(size, 1)

@@ -40,13 +40,14 @@ class Evidence:
     frequencies: HomeFrequencies
     together: Cooccurrence
     rooms: RoomCounts
-    companions: Table  # [3, n_relations, n_relations]  homes with two relations in common
+    companions: CompanionCounts
 
     @classmethod
     def of(cls, train: Homes) -> Evidence:
         together = Cooccurrence.of(train)
         rooms = RoomCounts.of(train, together.items.valid)
-        return cls(HomeFrequencies.of(train), together, rooms, CompanionCounts.of(train).table())
+        companions = CompanionCounts.of(train, together.items.valid)
+        return cls(HomeFrequencies.of(train), together, rooms, companions)
 
     @property
     def valid(self) -> ValidRules:
@@ -63,7 +64,7 @@ class Evidence:
         reader = ColumnReader.of(homes.types, homes.relations)
         columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation)
         graph = graphs(homes, words=self.rooms.any)
-        companions = Companions(self.companions, *_own_companions(leave_out))
+        companions = Companions(*self.companions.tables(), *self._own_companions(leave_out))
         words = vocabulary(self.valid, reader)
         kernel.candidate_features(features, graph, words, companions, *map(np.array, columns))
         item, typed, cell = _typed_rules(self.valid, homes, candidates)
@@ -87,13 +88,12 @@ class Evidence:
     def given(self, reader: ColumnReader) -> Table:
         return given_features(self.valid, reader, self.frequencies, self.rooms)
 
-
-def _own_companions(leave_out: Homes | None) -> tuple[Array, Array]:
-    """Where each home's own cells begin, and the cells; nothing where no home is left out."""
-    if leave_out is None:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    home, cell = companion_cells(leave_out)
-    return starts(home, leave_out.n_homes), cell
+    def _own_companions(self, leave_out: Homes | None) -> tuple[Array, Array]:
+        """Where each home's own cells begin, and the cells; nothing where no home is left out."""
+        if leave_out is None:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        home, cell = companion_cells(leave_out, self.valid)
+        return starts(home, leave_out.n_homes), cell
 
 
 def _typed_rules(valid: ValidRules, homes: Homes, candidates: Rules) -> tuple[Array, Array, Array]:

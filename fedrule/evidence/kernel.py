@@ -81,8 +81,10 @@ class Companions(NamedTuple):
     """
 
     together: Table  # [3, n_relations, n_relations]  by PAIRS, TRIGGERS, ACTIONS; the diagonal counts single relations
+    typed_start: Array  # [n_types ** 2 + 1]
+    typed: Table  # for each pair of types a table [n_valid of it] ** 2, flat: on a pair of devices of these types
     own_start: Array  # [n_homes + 1]  or nothing
-    own: Array  # cells of the flat table, sorted within each home
+    own: Array  # cells of `together` and, behind them, of `typed`, sorted within each home
 
 
 class Home(NamedTuple):
@@ -278,6 +280,29 @@ def companion(companions: Companions, h: int, what: int, known: int, relation: i
         have -= holds(own, row + known)
         both -= holds(own, row + relation)
     return float(both / (have + COMPANION_PRIOR))
+
+
+@compiled
+def typed_companion(
+    companions: Companions, vocabulary: Vocabulary, h: int, types: int, known: int, relation: int
+) -> float:
+    """The same on a pair of devices, among homes with devices of such types, where there are enough of them."""
+    share = companion(companions, h, PAIRS, known, relation)
+    low, high = vocabulary.start[types], vocabulary.start[types + 1]
+    one = np.searchsorted(vocabulary.relation[low:high], known)
+    other = np.searchsorted(vocabulary.relation[low:high], relation)
+    if one == high - low or other == high - low or known == relation:
+        return share
+    if vocabulary.relation[low + one] != known or vocabulary.relation[low + other] != relation:
+        return share
+    row = companions.typed_start[types] + one * (high - low)
+    both, have = companions.typed[row + other], companions.typed[row + one]
+    if len(companions.own_start):
+        own = companions.own[companions.own_start[h] : companions.own_start[h + 1]]
+        before = companions.together.size
+        have -= holds(own, before + row + one)
+        both -= holds(own, before + row + other)
+    return float((both + COMPANION_PRIOR * share) / (have + COMPANION_PRIOR))
 
 
 @compiled
@@ -497,14 +522,14 @@ def matching_block(
     """Rules of these very devices, or in their rooms, that agree with the candidate."""
     state, act = vocabulary.state[relation], vocabulary.act[relation]
     states, acts, room_states, room_relations, source_relations, share = 0, 0, 0, 0, 0, 0.0
-    words = len(home.shared) > 0
+    words, types = len(home.shared) > 0, home.type[i] * vocabulary.n_types + home.type[j]
     for at in range(home.trigger_start[i], home.trigger_start[i + 1]):
         rule = home.by_trigger[at]
         target = home.action[rule]
         if target == j:
             states += home.state[rule] == state
             acts += home.act[rule] == act
-            share = max(share, companion(companions, h, PAIRS, home.relation[rule], relation))
+            share = max(share, typed_companion(companions, vocabulary, h, types, home.relation[rule], relation))
         elif words and home.shared[target, j] > 0:
             room_states += home.state[rule] == state
             room_relations += home.relation[rule] == relation

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from datasets.homes import Array, Homes, Mask
 from datasets.valid import ValidRules
 from fedrule.evidence import kernel
+from fedrule.evidence.counts import CompanionCounts
 from fedrule.evidence.features import IS_WORD, NAMES, graphs, standardized
 from fedrule.evidence.kernel import Companions, Table, Vocabulary, Weights
 
@@ -48,7 +49,7 @@ class EvidenceScores:
         valid: ValidRules,
         vocabulary: Vocabulary,
         given: Table,  # [n_valid, n_given]
-        companions: Table,  # [3, n_relations, n_relations]
+        companions: CompanionCounts,
         inverse: npt.NDArray[np.float64],
         ease_scale: npt.NDArray[np.float64],
         parameters: Mapping[str, npt.NDArray[np.floating]],  # those of the term `evidence`
@@ -57,7 +58,7 @@ class EvidenceScores:
     ) -> EvidenceScores:
         weights = network_weights(parameters, standardized(given, kernel.N_HOME))
         nothing = np.zeros(0, dtype=np.int64)
-        common = Companions(companions, nothing, nothing)
+        common = Companions(*companions.tables(), nothing, nothing)
         return cls(valid, vocabulary, common, inverse, ease_scale, weights, knows_words)
 
     def of_pairs(self, homes: Homes, trigger: Array, action: Array) -> CandidateScores:

@@ -70,7 +70,7 @@ class Statistics:
         self_rules = homes_with(
             valid.number(trigger_type, action_type, relation), len(valid), rules_home[alone], n_homes
         )
-        rooms, companions = RoomCounts.of(homes, valid), CompanionCounts.of(homes)
+        rooms, companions = RoomCounts.of(homes, valid), CompanionCounts.of(homes, valid)
         matrix = Items(valid).matrix(homes) if all_patterns else None
         together = None if matrix is None else matrix.T @ matrix
         numbers = tuple(of_valid[p] for p in names)
@@ -115,7 +115,7 @@ class Statistics:
         both = self.both.reshape(self.valid.n_types, self.valid.n_types)
         frequencies = HomeFrequencies(self.n_homes, self.patterns, self.have, both)
         together = Cooccurrence.counted(Items(self.valid), self.counted_together().toarray(), self.both, self.n_homes)
-        return Evidence(frequencies, together, self.rooms, self.companions.table())
+        return Evidence(frequencies, together, self.rooms, self.companions)
 
 
 def sent_bytes(evidence: Evidence) -> int:
@@ -123,12 +123,12 @@ def sent_bytes(evidence: Evidence) -> int:
 
     A count for each cell of the valid-rule tensor; for each combination of a pattern but the first, which are the valid
     rules again; for each pair of types, and of valid rules; and whether rules stay in one room, two for each pair of
-    types and for each valid rule; and for each pair of relations what they have in common, three.
+    types and for each valid rule; and for each pair of relations what they have in common.
     """
     valid, frequencies = evidence.valid, evidence.frequencies
     types, items = valid.n_types, len(valid)
     cells = types**2 * valid.n_relations
     combinations = sum(len(have) - 1 for have in frequencies.have[1:])
-    rooms, companions = 2 * (types**2 + items), 3 * valid.n_relations**2
+    rooms, companions = 2 * (types**2 + items), evidence.companions.n_cells
     pairs = types * (types + 1) // 2 + items * (items - 1) // 2
     return BYTES * (cells + combinations + pairs + rooms + companions)

@@ -54,7 +54,7 @@ class EvidenceSearch:
             valid,
             vocabulary(valid, reader),
             given_features(valid, reader, frequencies, rooms),
-            companion_counts(saved).table(),
+            companion_counts(saved),
             regularized_inverse(together),
             ease_scale(share_able(both, valid.cell, valid.n_relations, n_homes)),
             {name.removeprefix("evidence."): value for name, value in saved.weights.items()},

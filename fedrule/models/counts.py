@@ -32,10 +32,10 @@ def companion_counts(saved: SavedModel) -> CompanionCounts:
     """How many homes have two relations in common."""
     cell = _counted(saved, "counts.companions.cell", None)
     many = _counted(saved, "counts.companions.homes", cell.shape)
-    n_relations = len(saved.card.relations)
-    if np.any(cell[1:] <= cell[:-1]) or np.any(cell >= 3 * n_relations**2):
+    counted = CompanionCounts(saved.valid, cell, many)
+    if np.any(cell[1:] <= cell[:-1]) or np.any(cell >= counted.n_cells):
         raise DataError("counts.companions.cell is not a sorted list of pairs of relations that the model has")
-    return CompanionCounts(cell, many, n_relations)
+    return counted
 
 
 def pairs_of_rules(saved: SavedModel) -> tuple[Array, Array, Array]:

@@ -232,10 +232,6 @@ def _renumbered(earlier: Statistics, like: Statistics, item: Array) -> Statistic
     rooms = replace(like.rooms, **{name: np.zeros_like(getattr(like.rooms, name)) for name in ROOMS})
     for name in ROOMS:
         getattr(rooms, name)[of_pair.ravel() if "types" in name else item] = getattr(earlier.rooms, name)
-    fewer, more = earlier.companions.n_relations, like.companions.n_relations
-    rest, other = np.divmod(earlier.companions.cell, max(fewer, 1))
-    what, one = np.divmod(rest, max(fewer, 1))
-    companions = replace(earlier.companions, cell=(what * more + one) * more + other, n_relations=more)
     together = None
     if earlier.together is not None:
         each = coo_array(earlier.together)
@@ -248,6 +244,6 @@ def _renumbered(earlier: Statistics, like: Statistics, item: Array) -> Statistic
         have=tuple(have),
         self_rules=self_rules,
         rooms=rooms,
-        companions=companions,
+        companions=earlier.companions.moved(like.valid, item),
         together=together,
     )
