@@ -102,12 +102,13 @@ class NumpyNetwork:
         hidden = np.maximum(as_trigger + as_action, 0.0)
         return np.asarray(np.einsum("ij,ij->i", hidden, self.of_valid[number]))
 
-    def place(self, graph: Graph) -> tuple[Array, Array]:
-        """For each rule: the ordered pair of its types, and its place among the valid relations there; else -1."""
-        trigger_type, action_type = graph.device_type[graph.trigger], graph.device_type[graph.action]
-        pair = trigger_type * self.valid.n_types + action_type
-        number = self.valid.number_of_cells(pair * self.valid.n_relations + graph.relation)
-        return pair, np.where(number >= 0, number - self.valid.start[pair], -1)
+    def type_pairs(self, graph: Graph) -> Array:
+        """The ordered pair of types of each rule."""
+        return graph.device_type[graph.trigger] * self.valid.n_types + graph.device_type[graph.action]
+
+    def numbers(self, graph: Graph) -> Array:
+        """The number of each rule among the valid ones; -1 if it is not valid."""
+        return self.valid.number_of_cells(self.type_pairs(graph) * self.valid.n_relations + graph.relation)
 
 
 class _Messages(NamedTuple):

@@ -1,16 +1,18 @@
 """The pruned search for models that are the paper's network alone, in NumPy; tested equal to a search of everything.
 
-Between all devices of one type and all of another the same relations are valid. Pairs of devices are grouped by their
-two types, and the hidden vectors of a group are multiplied by one small matrix [width, n_valid], so that only
-candidates are scored. Gathering a row of weights for each candidate would be slower than scoring everything.
+Devices of one type with the same rules around them have the same z: they are one state, and each pair of states is
+scored once for all their devices. Between all states of one type and all of another the same relations are valid. Pairs
+are grouped by their two types, and the hidden vectors of a group are multiplied by one small matrix [width, n_valid], so
+that only candidates are scored. Gathering a row of weights for each candidate would be slower than scoring everything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,16 +26,16 @@ from fedrule.inference.search import TopK
 
 Floats: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
-Index = TypeVar("Index", int, Array)
-
+FINEST = 2.0**-45  # relative difference of z that makes no difference to a score in float32
 # Many homes
 ROWS = 1024  # pairs whose hidden vectors are computed at a time: few enough for a cache
-FINEST = 2.0**-45  # relative difference of z that makes no difference to a score in float32
 # One home
 CHUNK = 1 << 19  # scores kept at a time, 2 MB; larger homes are searched in parts
 CELLS = 1 << 17  # of hidden vectors at a time, 0.5 MB: few enough for a cache
 SAFE = 1e30  # scores up to this size are far from the largest float32
 RESCORED = 1 << 10  # candidates that are scored again at a time
+EXPANDED = 1 << 16  # rules between devices that come from these at a time
+LAST = np.iinfo(np.int64).max  # a key behind all others
 RUN = 32  # scores of which only the highest is looked at first
 
 
@@ -45,35 +47,32 @@ class NetworkSearch:
     self_rules: Mask  # [n_valid]  rules that a device may have with itself
 
     def one(self, graph: Graph, k: int) -> TopK:
-        """The best rules that the home does not have, grouped by device types.
+        """The best rules that the home does not have: first the best between states, then those of their devices.
 
         Everything is scored in float32 first, and what may be among the best again in float64.
         """
         network = self.network
-        order = np.argsort(graph.device_type, kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        as_trigger, as_action = network.sides(network.embed(graph)[order])
-        pair, number = network.place(graph)
-        rules = (place[graph.trigger], place[graph.action], pair, number)
-        taken = list(zip(*(column.tolist() for column in rules), strict=True))
-        approximate = _Approximate.of(network, as_trigger, as_action)
+        states = _States.of(network, graph)
+        rules = _HomeRules.of(self, graph, states)
+        approximate = _Approximate.of(network, states)
+        at_once = min(RESCORED, max(EXPANDED // k, 1))
         found: list[TopK] = []
-        for blocks in _chunks(network, graph.device_type[order]):
+        for blocks in _Blocks.of(network, states.type).chunks():
             score = _block_scores(approximate, blocks)
-            _mask_rules(score, blocks, taken)
-            _mask_self(network, score, blocks, self.self_rules)
+            score[blocks.positions(network, states, rules.exhausted)] = -np.inf
             chosen = not_below(score, k, approximate.error)
-            found.append(_rescore(network, blocks, chosen, order, as_trigger, as_action))
-            if len(found) > 1:  # bounds memory where nearly all scores are equal
-                found = [TopK.concatenate(found).best(k)]
+            for first in range(0, len(chosen), at_once):  # mostly once; often where scores hardly differ
+                candidates = blocks.candidates(network, chosen[first : first + at_once])
+                found.append(_expanded(self, states, rules, candidates, k))
+                if len(found) > 1:  # bounds memory where nearly all scores are equal
+                    found = [TopK.concatenate(found).best(k)]
         return found[0].best(k) if found else TopK.empty()
 
     def many(self, homes: Homes, k: int) -> TopK:
         """The best rules that each home does not have.
 
-        Most homes are small and similar: devices of one type with the same rules around them have the same z, so that
-        each pair of distinct states is scored once for all homes. Each pair of devices has a run of positions for its
+        Most homes are small and similar: many have the same states, so that each pair of distinct states is scored once
+        for all homes. Each pair of devices has a run of positions for its
         candidates, in the order of homes, so that a home's scores are consecutive.
         """
         if homes.n_homes == 1:  # it may be so large that its pairs do not fit into memory
@@ -84,8 +83,9 @@ class NetworkSearch:
         kind = homes.device_type[trigger] * network.valid.n_types + homes.device_type[action]
         start = np.concatenate([[0], np.cumsum(np.diff(network.valid.start)[kind])])
         score = _pair_scores(network, graph, trigger, action, kind)
-        _, number = network.place(graph)
-        among = (number >= 0) & (pairs.self_pairs | (graph.trigger != graph.action))
+        rule = network.numbers(graph)
+        among = (rule >= 0) & (pairs.self_pairs | (graph.trigger != graph.action))
+        number = rule - network.valid.start[network.type_pairs(graph)]
         score[start[pairs.number(homes.rules.take(among))] + number[among]] = -np.inf  # rules that the homes have
         alone = np.flatnonzero(trigger == action)
         score[runs(start, alone)[~self.self_rules[runs(network.valid.start, kind[alone])]]] = -np.inf
@@ -95,32 +95,119 @@ class NetworkSearch:
         return TopK(homes.device_home[trigger[pair]], trigger[pair], action[pair], relation, score[place])
 
 
-class _Run(NamedTuple):
-    """Consecutive devices of one type; devices are sorted by type."""
+class _States(NamedTuple):
+    """The distinct states of a home's devices, sorted by type."""
 
-    type: int
-    first: int
-    last: int
+    type: Array  # [n_states]
+    of_device: Array  # [n_devices]  the state of each device
+    device: Array  # [n_devices]  the devices by state, in order within each
+    start: Array  # [n_states + 1]  where those of each state begin
+    size: Array  # [n_states]  how many devices have it
+    as_trigger: Matrix  # [n_states, width]
+    as_action: Matrix  # [n_states, width]
+
+    @classmethod
+    def of(cls, network: NumpyNetwork, graph: Graph) -> _States:
+        z = network.embed(graph)
+        one, state = _distinct_states(graph.device_type, z)
+        order = np.argsort(graph.device_type[one], kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        one, state = one[order], rank[state]
+        size = np.bincount(state, minlength=len(one))
+        start = np.zeros(len(one) + 1, dtype=np.int64)
+        np.cumsum(size, out=start[1:])
+        device = np.argsort(state, kind="stable")
+        return cls(graph.device_type[one], state, device, start, size, *network.sides(z[one]))
 
 
-class _Block(NamedTuple):
-    """All candidates from a run of triggers to a run of actions: by action, then trigger, then relation."""
+class _Candidates(NamedTuple):
+    """Rules between states."""
 
-    triggers: _Run
-    actions: _Run
-    pair: int  # of types
-    valid: int  # number of valid relations
-    start: int  # in the scores of its chunk
-    end: int
+    trigger: Array  # a state
+    action: Array  # a state
+    rule: Array  # number among the valid rules
 
-    def row(self, trigger: Index, action: Index) -> Index:
-        """The position of a pair's first score."""
-        triggers = self.triggers.last - self.triggers.first
-        return self.start + ((action - self.actions.first) * triggers + trigger - self.triggers.first) * self.valid
+    def keys(self, n_states: int, n_valid: int) -> Array:
+        """A number for each that no other has."""
+        return (self.trigger * n_states + self.action) * n_valid + self.rule
+
+    def take(self, which: Array | Mask) -> _Candidates:
+        return _Candidates(self.trigger[which], self.action[which], self.rule[which])
+
+
+class _HomeRules(NamedTuple):
+    """The valid rules that a home has, between its devices and between their states."""
+
+    key: Array  # [n_rules + 1]  as of `_Candidates`, but of devices: sorted, with a last one that no rule has
+    state_key: Array  # [n_distinct + 1]  the same of states
+    count: Array  # [n_distinct + 1]  how many rules between devices each of these is; 0 for the last
+    exhausted: _Candidates  # of which no rule between devices is left
+
+    @classmethod
+    def of(cls, search: NetworkSearch, graph: Graph, states: _States) -> _HomeRules:
+        network, n_valid, n_states = search.network, len(search.network.valid), len(states.type)
+        rule = network.numbers(graph)
+        # What no device may have with itself is excluded anyway, and must not be counted twice.
+        among = (rule >= 0) & ((graph.trigger != graph.action) | search.self_rules[rule]) if n_valid else rule >= 0
+        of_devices = _Candidates(graph.trigger, graph.action, rule).take(among)
+        key = np.sort(of_devices.keys(len(graph.device_type), n_valid))
+        of_states = of_devices._replace(
+            trigger=states.of_device[of_devices.trigger], action=states.of_device[of_devices.action]
+        )
+        state_key, first, count = np.unique(of_states.keys(n_states, n_valid), return_index=True, return_counts=True)
+        of_states = of_states.take(first)
+        gone = of_states.take(count >= _possible(search, states, of_states))
+        # A device whose state no other has: rules with itself are all that the state has with itself.
+        single = np.flatnonzero(states.size == 1)
+        pair = states.type[single] * (network.valid.n_types + 1)
+        never = runs(network.valid.start, pair)
+        device = np.repeat(single, network.valid.start[pair + 1] - network.valid.start[pair])
+        alone = _Candidates(device, device, never).take(~search.self_rules[never])
+        exhausted = _Candidates(*(np.concatenate(columns) for columns in zip(gone, alone, strict=True)))
+        return cls(np.append(key, LAST), np.append(state_key, LAST), np.append(count, 0), exhausted)
+
+
+def _possible(search: NetworkSearch, states: _States, candidates: _Candidates) -> Array:
+    """How many rules between devices each rule between states is, including those that the home has."""
+    trigger, action, rule = candidates
+    itself = (trigger == action) & ~search.self_rules[rule]
+    return states.size[trigger] * (states.size[action] - itself)
+
+
+def _expanded(search: NetworkSearch, states: _States, rules: _HomeRules, candidates: _Candidates, k: int) -> TopK:
+    """The first `k` rules between devices of each rule between states that may be among the best, scored in float64."""
+    network, n_valid, n_devices = search.network, len(search.network.valid), len(states.device)
+    logit = network.logits(states.as_trigger[candidates.trigger], states.as_action[candidates.action], candidates.rule)
+    score = np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE).astype(np.float32)
+    if len(score) > k:  # each is at least one rule
+        best = score >= np.partition(score, len(score) - k)[len(score) - k]
+        candidates, score = candidates.take(best), score[best]
+    trigger, action, rule = candidates
+    place = np.searchsorted(rules.state_key, key := candidates.keys(len(states.type), n_valid))
+    enough = k + np.where(rules.state_key[place] == key, rules.count[place], 0)
+    # At least two devices have a state that a device may not act on itself in: at most half of the pairs are itself.
+    enough[(trigger == action) & ~search.self_rules[rule]] *= 2
+    actions = states.size[action]
+    many = np.minimum(states.size[trigger] * actions, enough)
+    which = np.repeat(np.arange(len(many)), many)
+    pair = np.arange(len(which)) - np.repeat(np.cumsum(many) - many, many)
+    nth_trigger, nth_action = np.divmod(pair, actions[which])
+    rule = rule[which]
+    devices = _Candidates(
+        states.device[states.start[trigger][which] + nth_trigger],
+        states.device[states.start[action][which] + nth_action],
+        rule,
+    )
+    key = devices.keys(n_devices, n_valid)
+    left = rules.key[np.searchsorted(rules.key, key)] != key
+    left &= (devices.trigger != devices.action) | search.self_rules[rule]
+    trigger, action, rule = devices.take(left)
+    return TopK(np.zeros_like(trigger), trigger, action, network.valid.relation[rule], score[which[left]])
 
 
 class _Approximate(NamedTuple):
-    """Both sides of all devices and the weights for the first scoring."""
+    """Both sides of all states and the weights for the first scoring."""
 
     as_trigger: Floats
     as_action: Floats
@@ -128,12 +215,13 @@ class _Approximate(NamedTuple):
     error: float  # bound on the sum of the errors of two scores
 
     @classmethod
-    def of(cls, network: NumpyNetwork, as_trigger: Matrix, as_action: Matrix) -> _Approximate:
+    def of(cls, network: NumpyNetwork, states: _States) -> _Approximate:
         """In float32, or in float64 if values might overflow.
 
         A sum of n products is off by at most n and a few roundings of the sum of their absolute values (Higham 2002,
         Accuracy and Stability of Numerical Algorithms, section 3.1).
         """
+        as_trigger, as_action = states.as_trigger, states.as_action
         size = network.largest * sum(float(np.abs(side).max(initial=0.0)) for side in (as_trigger, as_action))
         if size < SAFE:
             error = 2 * (network.width + 8) * float(np.finfo(np.float32).eps) * size
@@ -142,97 +230,86 @@ class _Approximate(NamedTuple):
         return cls(as_trigger, as_action, network.weight, error)
 
 
-def _chunks(network: NumpyNetwork, by_type: Array) -> Iterator[list[_Block]]:
-    """Blocks of all candidates, in chunks of bounded size; mostly one chunk."""
-    actions = _runs(by_type)
-    at_once = max(CELLS // (network.width * max(len(by_type), 1)), 1)
-    blocks: list[_Block] = []
-    start, n_types = 0, network.valid.n_types
-    for run in actions:
-        for first in range(run.first, run.last, at_once):
-            triggers = _Run(run.type, first, min(first + at_once, run.last))
-            for other in actions:
-                pair = run.type * n_types + other.type
-                valid = network.n_valid[pair]
-                if valid:
-                    end = start + (triggers.last - first) * (other.last - other.first) * valid
-                    blocks.append(_Block(triggers, other, pair, valid, start, end))
-                    start = end
-            if start > CHUNK:
-                yield blocks
-                blocks, start = [], 0
-    if blocks:
-        yield blocks
+class _Blocks(NamedTuple):
+    """Candidates from runs of triggers to runs of actions, one block after the other; states are sorted by type.
+
+    The states of a run are of one type. In a block candidates stand by action, then trigger, then relation.
+    """
+
+    pair: Array  # [n_blocks]  of types
+    trigger: Array  # [n_blocks]  the first of the run
+    triggers: Array  # [n_blocks]  how many
+    action: Array  # [n_blocks]
+    actions: Array  # [n_blocks]
+    valid: Array  # [n_blocks]  number of valid relations
+    start: Array  # [n_blocks]  position of the first score
+    end: Array  # [n_blocks]
+
+    @classmethod
+    def of(cls, network: NumpyNetwork, kind: Array) -> _Blocks:
+        """All candidates between states of these types."""
+        bounds = np.flatnonzero(np.diff(kind, prepend=-1, append=-1))
+        at_once = max(CELLS // (network.width * max(len(kind), 1)), 1)
+        parts = np.array([at for first, last in pairwise(bounds.tolist()) for at in range(first, last, at_once)], int)
+        triggers = np.diff(parts, append=len(kind))
+        row, column = np.divmod(np.arange(len(parts) * (len(bounds) - 1)), max(len(bounds) - 1, 1))
+        trigger, action = parts[row], bounds[column]
+        pair = kind[trigger] * network.valid.n_types + kind[action]
+        valid = network.valid.start[pair + 1] - network.valid.start[pair]
+        size = triggers[row] * (actions := np.diff(bounds)[column]) * valid
+        end = np.cumsum(size)
+        return cls(pair, trigger, triggers[row], action, actions, valid, end - size, end).take(np.flatnonzero(valid))
+
+    def take(self, which: Array | slice) -> _Blocks:
+        return _Blocks(*(column[which] for column in self))
+
+    def chunks(self) -> Iterator[_Blocks]:
+        """Blocks of about CHUNK scores at a time, with all actions of each trigger; mostly once."""
+        strip = self.start[np.searchsorted(self.trigger, self.trigger)]  # where the scores of its triggers begin
+        bounds = np.flatnonzero(np.diff(strip // CHUNK, prepend=-1, append=-1))
+        for first, last in pairwise(bounds.tolist()):
+            some = self.take(slice(first, last))
+            yield some._replace(start=some.start - some.start[0], end=some.end - some.start[0])
+
+    def positions(self, network: NumpyNetwork, states: _States, candidates: _Candidates) -> Array:
+        """Of those candidates that are in these blocks."""
+        n_types = network.valid.n_types
+        trigger, action, rule = candidates
+        first = np.unique(self.trigger)
+        run = first[np.maximum(np.searchsorted(first, trigger, side="right") - 1, 0)]
+        key, wanted = self.trigger * n_types + self.pair % n_types, run * n_types + states.type[action]
+        block = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        beyond = trigger - self.trigger[block]
+        here = np.flatnonzero((key[block] == wanted) & (beyond >= 0) & (beyond < self.triggers[block]))
+        block, trigger, action, rule = block[here], trigger[here], action[here], rule[here]
+        row = (action - self.action[block]) * self.triggers[block] + trigger - self.trigger[block]
+        return self.start[block] + row * self.valid[block] + rule - network.valid.start[self.pair[block]]
+
+    def candidates(self, network: NumpyNetwork, position: Array) -> _Candidates:
+        """The candidates whose scores are at these positions."""
+        block = np.searchsorted(self.end, position, side="right")
+        row, number = np.divmod(position - self.start[block], self.valid[block])
+        action, trigger = np.divmod(row, self.triggers[block])
+        rule = network.valid.start[self.pair[block]] + number
+        return _Candidates(self.trigger[block] + trigger, self.action[block] + action, rule)
 
 
-def _runs(by_type: Array) -> list[_Run]:
-    if not len(by_type):
-        return []
-    bounds = [0, *(np.flatnonzero(by_type[1:] != by_type[:-1]) + 1).tolist(), len(by_type)]
-    kinds = by_type[bounds[:-1]].tolist()
-    return [_Run(kind, first, last) for kind, first, last in zip(kinds, bounds[:-1], bounds[1:], strict=True)]
-
-
-def _block_scores(approximate: _Approximate, blocks: list[_Block]) -> Floats:
+def _block_scores(approximate: _Approximate, blocks: _Blocks) -> Floats:
     """The scores of all candidates, block after block."""
-    n_devices, width = approximate.as_action.shape
-    score = np.empty(blocks[-1].end, dtype=approximate.as_action.dtype)
+    n_states, width = approximate.as_action.shape
+    score = np.empty(blocks.end[-1], dtype=approximate.as_action.dtype)
     # One buffer for all hidden vectors: allocating takes longer than filling.
-    most = max(block.triggers.last - block.triggers.first for block in blocks)
-    buffer = np.empty((n_devices * most, width), dtype=score.dtype)
-    shown: _Run | None = None
-    for triggers, actions, pair, valid, start, end in blocks:
-        many = triggers.last - triggers.first
-        if triggers is not shown:  # the hidden vectors of these triggers with every device
-            hidden = buffer[: n_devices * many].reshape(n_devices, many, width)
-            np.add(approximate.as_action[:, None], approximate.as_trigger[triggers.first : triggers.last], out=hidden)
+    buffer = np.empty((n_states * int(blocks.triggers.max()), width), dtype=score.dtype)
+    shown = -1
+    for pair, trigger, triggers, action, actions, valid, start, end in zip(*(c.tolist() for c in blocks), strict=True):
+        if trigger != shown:  # the hidden vectors of these triggers with every action
+            hidden = buffer[: n_states * triggers].reshape(n_states, triggers, width)
+            np.add(approximate.as_action[:, None], approximate.as_trigger[trigger : trigger + triggers], out=hidden)
             np.maximum(hidden, 0, out=hidden)
-            shown = triggers
-        rows = buffer[actions.first * many : actions.last * many]
+            shown = trigger
+        rows = buffer[action * triggers : (action + actions) * triggers]
         np.matmul(rows, approximate.weight[pair], out=score[start:end].reshape(-1, valid))
     return score
-
-
-def _mask_rules(score: Floats, blocks: list[_Block], taken: list[tuple[int, ...]]) -> None:
-    """Exclude the rules that the home has."""
-    of_pair: dict[int, list[_Block]] = {}
-    for block in blocks if taken else ():
-        of_pair.setdefault(block.pair, []).append(block)
-    for trigger, action, pair, number in taken:
-        for block in of_pair.get(pair, ()):
-            if number >= 0 and block.triggers.first <= trigger < block.triggers.last:
-                score[block.row(trigger, action) + number] = -np.inf
-
-
-def _mask_self(network: NumpyNetwork, score: Floats, blocks: list[_Block], self_rules: Mask) -> None:
-    """Exclude devices acting on themselves by rules for which no training home has an example."""
-    for block in blocks:
-        if block.triggers.type == block.actions.type:
-            first = int(network.valid.start[block.pair])
-            never = np.flatnonzero(~self_rules[first : first + block.valid])
-            devices = np.arange(block.triggers.first, block.triggers.last)
-            score[block.row(devices, devices)[:, None] + never] = -np.inf
-
-
-def _rescore(
-    network: NumpyNetwork, blocks: list[_Block], chosen: Array, order: Array, as_trigger: Matrix, as_action: Matrix
-) -> TopK:
-    """Positions among the scores of a chunk as rules between devices, scored again in float64."""
-    columns = [(b.start, b.pair, b.valid, b.triggers.first, b.triggers.last, b.actions.first) for b in blocks]
-    table = np.array(columns, dtype=np.int64)
-    start, pair, valid, first_trigger, last_trigger, first_action = table[
-        np.searchsorted(table[:, 0], chosen, side="right") - 1
-    ].T
-    row, number = np.divmod(chosen - start, valid)
-    action, trigger = np.divmod(row, last_trigger - first_trigger)
-    trigger, action = first_trigger + trigger, first_action + action
-    rule = network.valid.start[pair] + number
-    logit = np.empty(len(chosen))
-    for first in range(0, len(chosen), RESCORED):  # all of them, where scores hardly differ
-        some = slice(first, first + RESCORED)
-        logit[some] = network.logits(as_trigger[trigger[some]], as_action[action[some]], rule[some])
-    score = np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE).astype(np.float32)
-    return TopK(np.zeros_like(trigger), order[trigger], order[action], network.valid.relation[rule], score)
 
 
 def _pair_scores(network: NumpyNetwork, graph: Graph, trigger: Array, action: Array, kind: Array) -> Scores:
@@ -269,11 +346,16 @@ def _distinct_states(kind: Array, z: Matrix) -> tuple[Array, Array]:
     mantissa, power = np.frexp(z)  # relative, so that small numbers are as distinct as large ones
     digits = np.rint(mantissa / FINEST).astype(np.int64) + (power.astype(np.int64) << 47)
     cell = np.column_stack([digits, kind])
-    odd = np.random.default_rng(0).integers(2**62, size=cell.shape[1]) | 1
-    _, device, state = np.unique(cell @ odd, return_index=True, return_inverse=True)
+    _, device, state = np.unique(cell @ _odd_numbers(cell.shape[1]), return_index=True, return_inverse=True)
     if np.array_equal(cell[device][state], cell):
         return device, state
     return np.arange(len(z)), np.arange(len(z))
+
+
+@cache
+def _odd_numbers(many: int) -> Array:
+    """Random factors of a hash."""
+    return np.random.default_rng(0).integers(2**62, size=many) | 1
 
 
 def best_of_each(score: Scores, start: Array, k: int) -> Array:
