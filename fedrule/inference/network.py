@@ -127,7 +127,7 @@ class _Messages(NamedTuple):
         sender, receiver = (graph.trigger, graph.action) if edge == "in" else (graph.action, graph.trigger)
         order = np.argsort(receiver, kind="stable")
         sorted_ = receiver[order]
-        bounds = np.array([0, *(np.flatnonzero(sorted_[1:] != sorted_[:-1]) + 1).tolist(), len(order)])
+        bounds = run_bounds(sorted_)
         degree = (bounds[1:] - bounds[:-1]).astype(np.float64)[:, None]
         return cls(edge, sender[order], graph.relation[order], bounds[:-1], degree, sorted_[bounds[:-1]])
 
@@ -137,6 +137,11 @@ class _Messages(NamedTuple):
         if (relation := layer.get(f"relation_{self.edge}")) is not None:
             message += relation[self.relation]
         out[self.receiver] += np.add.reduceat(message, self.start, axis=0) / self.degree
+
+
+def run_bounds(sorted_: Array) -> Array:
+    """Where each run of equal values begins, and the end; for at least one value."""
+    return np.array([0, *(np.flatnonzero(sorted_[1:] != sorted_[:-1]) + 1).tolist(), len(sorted_)])
 
 
 def _shapes(card: Card) -> dict[str, tuple[int, ...]]:

@@ -21,7 +21,7 @@ from baselines.method import LARGEST_SCORE, Scores
 from datasets.candidates import Pairs
 from datasets.homes import Array, Homes, Mask, runs
 from fedrule.inference.encode import Graph
-from fedrule.inference.network import Matrix, NumpyNetwork
+from fedrule.inference.network import Matrix, NumpyNetwork, run_bounds
 from fedrule.inference.search import TopK
 
 Floats: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -51,6 +51,8 @@ class NetworkSearch:
 
         Everything is scored in float32 first, and what may be among the best again in float64.
         """
+        if not len(graph.device_type):
+            return TopK.empty()
         network = self.network
         states = _States.of(network, graph)
         rules = _HomeRules.of(self, graph, states)
@@ -96,7 +98,7 @@ class NetworkSearch:
 
 
 class _States(NamedTuple):
-    """The distinct states of a home's devices, sorted by type."""
+    """The distinct states of the devices of one home or many, sorted by type."""
 
     type: Array  # [n_states]
     of_device: Array  # [n_devices]  the state of each device
@@ -108,17 +110,26 @@ class _States(NamedTuple):
 
     @classmethod
     def of(cls, network: NumpyNetwork, graph: Graph) -> _States:
-        z = network.embed(graph)
-        one, state = _distinct_states(graph.device_type, z)
-        order = np.argsort(graph.device_type[one], kind="stable")
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        one, state = one[order], rank[state]
-        size = np.bincount(state, minlength=len(one))
-        start = np.zeros(len(one) + 1, dtype=np.int64)
-        np.cumsum(size, out=start[1:])
-        device = np.argsort(state, kind="stable")
-        return cls(graph.device_type[one], state, device, start, size, *network.sides(z[one]))
+        """By type and z.
+
+        Relative differences of z below FINEST are ignored: a matrix product need not give equal rows the same last
+        bits. States are compared by a hash; on a collision each device is a state of its own.
+        """
+        kind, z = graph.device_type, network.embed(graph)
+        mantissa, power = np.frexp(z)  # relative, so that small numbers are as distinct as large ones
+        digits = np.rint(mantissa / FINEST).astype(np.int64) + (power.astype(np.int64) << 47)
+        hashed = digits @ _odd_numbers(digits.shape[1])
+        device = np.lexsort((hashed, kind))
+        differs = np.ones(len(kind) + 1, dtype=bool)
+        differs[1:-1] = (np.diff(hashed[device]) != 0) | (np.diff(kind[device]) != 0)
+        equal = np.flatnonzero(~differs[:-1])
+        if not np.array_equal(digits[device[equal]], digits[device[equal - 1]]):
+            differs[:] = True
+        start = np.flatnonzero(differs)
+        of_device = np.empty_like(device)
+        of_device[device] = np.cumsum(differs[:-1]) - 1
+        one = device[start[:-1]]
+        return cls(kind[one], of_device, device, start, np.diff(start), *network.sides(z[one]))
 
 
 class _Candidates(NamedTuple):
@@ -247,35 +258,38 @@ class _Blocks(NamedTuple):
 
     @classmethod
     def of(cls, network: NumpyNetwork, kind: Array) -> _Blocks:
-        """All candidates between states of these types."""
-        bounds = np.flatnonzero(np.diff(kind, prepend=-1, append=-1))
-        at_once = max(CELLS // (network.width * max(len(kind), 1)), 1)
-        parts = np.array([at for first, last in pairwise(bounds.tolist()) for at in range(first, last, at_once)], int)
-        triggers = np.diff(parts, append=len(kind))
-        row, column = np.divmod(np.arange(len(parts) * (len(bounds) - 1)), max(len(bounds) - 1, 1))
-        trigger, action = parts[row], bounds[column]
-        pair = kind[trigger] * network.valid.n_types + kind[action]
+        """All candidates between states of these types, of which there is at least one."""
+        bounds = run_bounds(kind)
+        at_once = max(CELLS // (network.width * len(kind)), 1)
+        parts = [at for first, last in pairwise(bounds.tolist()) for at in range(first, last, at_once)]
+        triggers, actions = np.array([*parts, len(kind)]), bounds
+        row, column = np.divmod(np.arange(len(parts) * (len(bounds) - 1)), len(bounds) - 1)
+        pair = kind[triggers[row]] * network.valid.n_types + kind[actions[column]]
+        some = np.flatnonzero(network.valid.start[pair + 1] > network.valid.start[pair])
+        row, column, pair = row[some], column[some], pair[some]
+        trigger, action = triggers[row], actions[column]
+        triggers, actions = triggers[row + 1] - trigger, actions[column + 1] - action
         valid = network.valid.start[pair + 1] - network.valid.start[pair]
-        size = triggers[row] * (actions := np.diff(bounds)[column]) * valid
-        end = np.cumsum(size)
-        return cls(pair, trigger, triggers[row], action, actions, valid, end - size, end).take(np.flatnonzero(valid))
-
-    def take(self, which: Array | slice) -> _Blocks:
-        return _Blocks(*(column[which] for column in self))
+        end = np.cumsum(size := triggers * actions * valid)
+        return cls(pair, trigger, triggers, action, actions, valid, end - size, end)
 
     def chunks(self) -> Iterator[_Blocks]:
-        """Blocks of about CHUNK scores at a time, with all actions of each trigger; mostly once."""
-        strip = self.start[np.searchsorted(self.trigger, self.trigger)]  # where the scores of its triggers begin
-        bounds = np.flatnonzero(np.diff(strip // CHUNK, prepend=-1, append=-1))
-        for first, last in pairwise(bounds.tolist()):
-            some = self.take(slice(first, last))
+        """Blocks of about CHUNK scores at a time, with all actions of each trigger."""
+        if not len(self.end):
+            return
+        if self.end[-1] <= CHUNK:  # nearly always
+            yield self
+            return
+        strip = self.start[np.searchsorted(self.trigger, self.trigger)]  # where the scores of each one's triggers begin
+        for first, last in pairwise(run_bounds(strip // CHUNK).tolist()):
+            some = _Blocks(*(column[first:last] for column in self))
             yield some._replace(start=some.start - some.start[0], end=some.end - some.start[0])
 
     def positions(self, network: NumpyNetwork, states: _States, candidates: _Candidates) -> Array:
         """Of those candidates that are in these blocks."""
         n_types = network.valid.n_types
         trigger, action, rule = candidates
-        first = np.unique(self.trigger)
+        first = self.trigger[run_bounds(self.trigger)[:-1]]
         run = first[np.maximum(np.searchsorted(first, trigger, side="right") - 1, 0)]
         key, wanted = self.trigger * n_types + self.pair % n_types, run * n_types + states.type[action]
         block = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
@@ -300,56 +314,40 @@ def _block_scores(approximate: _Approximate, blocks: _Blocks) -> Floats:
     score = np.empty(blocks.end[-1], dtype=approximate.as_action.dtype)
     # One buffer for all hidden vectors: allocating takes longer than filling.
     buffer = np.empty((n_states * int(blocks.triggers.max()), width), dtype=score.dtype)
-    shown = -1
+    zero, shown = np.zeros(width, dtype=score.dtype), -1  # a maximum with a number takes twice as long
     for pair, trigger, triggers, action, actions, valid, start, end in zip(*(c.tolist() for c in blocks), strict=True):
         if trigger != shown:  # the hidden vectors of these triggers with every action
             hidden = buffer[: n_states * triggers].reshape(n_states, triggers, width)
             np.add(approximate.as_action[:, None], approximate.as_trigger[trigger : trigger + triggers], out=hidden)
-            np.maximum(hidden, 0, out=hidden)
+            np.maximum(hidden, zero, out=hidden)
             shown = trigger
         rows = buffer[action * triggers : (action + actions) * triggers]
-        np.matmul(rows, approximate.weight[pair], out=score[start:end].reshape(-1, valid))
+        np.dot(rows, approximate.weight[pair], out=score[start:end].reshape(-1, valid))
     return score
 
 
 def _pair_scores(network: NumpyNetwork, graph: Graph, trigger: Array, action: Array, kind: Array) -> Scores:
     """The scores of all candidates: pair after pair, and the relations of each in order."""
-    z = network.embed(graph)
-    device, state = _distinct_states(graph.device_type, z)
-    as_trigger, as_action = network.sides(z[device])
-    trigger, action = state[trigger], state[action]
-    _, pair, which = np.unique(trigger * len(device) + action, return_index=True, return_inverse=True)
+    states = _States.of(network, graph)
+    trigger, action = states.of_device[trigger], states.of_device[action]
+    _, pair, which = np.unique(trigger * len(states.type) + action, return_index=True, return_inverse=True)
     trigger, action, kind = trigger[pair], action[pair], kind[pair]
     start = np.concatenate([[0], np.cumsum(np.diff(network.valid.start)[kind])])
     score = np.empty(start[-1], dtype=np.float32)
+    zero = np.zeros(network.width)  # a maximum with a number takes twice as long
     order = np.argsort(kind, kind="stable")
     present = np.unique(kind)
     bounds = np.append(np.searchsorted(kind[order], present), len(order))
     for types, (first, last) in zip(present.tolist(), pairwise(bounds.tolist()), strict=True):
         for at in range(first, last, ROWS) if network.n_valid[types] else ():
             rows = order[at : min(at + ROWS, last)]
-            hidden = as_trigger[trigger[rows]]
-            hidden += as_action[action[rows]]
-            np.maximum(hidden, 0.0, out=hidden)
+            hidden = states.as_trigger[trigger[rows]]
+            hidden += states.as_action[action[rows]]
+            np.maximum(hidden, zero, out=hidden)
             logit = hidden @ network.weight[types]
             np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE, out=logit)
             score[start[rows][:, None] + np.arange(network.n_valid[types])] = logit
     return score[runs(start, which)]
-
-
-def _distinct_states(kind: Array, z: Matrix) -> tuple[Array, Array]:
-    """One device for each distinct state (type and z), and the number of each device's state.
-
-    Relative differences below FINEST are ignored: a matrix product need not give equal rows the same last bits. States
-    are compared by a hash; on a collision each device is a state of its own.
-    """
-    mantissa, power = np.frexp(z)  # relative, so that small numbers are as distinct as large ones
-    digits = np.rint(mantissa / FINEST).astype(np.int64) + (power.astype(np.int64) << 47)
-    cell = np.column_stack([digits, kind])
-    _, device, state = np.unique(cell @ _odd_numbers(cell.shape[1]), return_index=True, return_inverse=True)
-    if np.array_equal(cell[device][state], cell):
-        return device, state
-    return np.arange(len(z)), np.arange(len(z))
 
 
 @cache
