@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from heapq import heappop, heappush, heapreplace
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -25,6 +26,7 @@ from fedrule.inference.network import Matrix, NumpyNetwork, run_bounds
 from fedrule.inference.search import TopK
 
 Floats: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Rule: TypeAlias = tuple[float, int, int, int]  # minus its score, trigger, action and relation: sorts as lists do
 
 FINEST = 2.0**-45  # relative difference of z that makes no difference to a score in float32
 # Many homes
@@ -34,8 +36,6 @@ CHUNK = 1 << 19  # scores kept at a time, 2 MB; larger homes are searched in par
 CELLS = 1 << 17  # of hidden vectors at a time, 0.5 MB: few enough for a cache
 SAFE = 1e30  # scores up to this size are far from the largest float32
 RESCORED = 1 << 10  # candidates that are scored again at a time
-EXPANDED = 1 << 16  # rules between devices that come from these at a time
-LAST = np.iinfo(np.int64).max  # a key behind all others
 RUN = 32  # scores of which only the highest is looked at first
 
 
@@ -55,20 +55,17 @@ class NetworkSearch:
             return TopK.empty()
         network = self.network
         states = _States.of(network, graph)
-        rules = _HomeRules.of(self, graph, states)
         approximate = _Approximate.of(network, states)
-        at_once = min(RESCORED, max(EXPANDED // k, 1))
+        wanted = k + len(graph.trigger)  # each rule of the home may be the first, or all, of a candidate
         found: list[TopK] = []
         for blocks in _Blocks.of(network, states.type).chunks():
             score = _block_scores(approximate, blocks)
-            score[blocks.positions(network, states, rules.exhausted)] = -np.inf
-            chosen = not_below(score, k, approximate.error)
-            for first in range(0, len(chosen), at_once):  # mostly once; often where scores hardly differ
-                candidates = blocks.candidates(network, chosen[first : first + at_once])
-                found.append(_expanded(self, states, rules, candidates, k))
-                if len(found) > 1:  # bounds memory where nearly all scores are equal
-                    found = [TopK.concatenate(found).best(k)]
-        return found[0].best(k) if found else TopK.empty()
+            score[blocks.impossible(network, states, self.self_rules)] = -np.inf
+            chosen = not_below(score, wanted, approximate.error)
+            for first in range(0, len(chosen), RESCORED):  # mostly once; often where scores hardly differ
+                candidates = blocks.candidates(network, chosen[first : first + RESCORED])
+                found = [TopK.concatenate([*found, self._first_rules(states, *candidates)]).best(wanted)]
+        return _of_devices(found[0], states, graph, k) if found else TopK.empty()
 
     def many(self, homes: Homes, k: int) -> TopK:
         """The best rules that each home does not have.
@@ -95,6 +92,14 @@ class NetworkSearch:
         pair = np.searchsorted(start, place, side="right") - 1
         relation = network.valid.relation[network.valid.start[kind[pair]] + place - start[pair]]
         return TopK(homes.device_home[trigger[pair]], trigger[pair], action[pair], relation, score[place])
+
+    def _first_rules(self, states: _States, trigger: Array, action: Array, rule: Array) -> TopK:
+        """Candidates between states, scored in float64; each as the first rule between devices that it stands for."""
+        logit = self.network.logits(states.as_trigger[trigger], states.as_action[action], rule)
+        score = np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE).astype(np.float32)
+        others = (trigger == action) & ~self.self_rules[rule]  # at least two devices have such a state
+        trigger, action = states.device[states.start[trigger]], states.device[states.start[action] + others]
+        return TopK(np.zeros_like(trigger), trigger, action, self.network.valid.relation[rule], score)
 
 
 class _States(NamedTuple):
@@ -132,89 +137,43 @@ class _States(NamedTuple):
         return cls(kind[one], of_device, device, start, np.diff(start), *network.sides(z[one]))
 
 
-class _Candidates(NamedTuple):
-    """Rules between states."""
+def _of_devices(first: TopK, states: _States, graph: Graph, k: int) -> TopK:
+    """The best rules between devices that the home does not have, from the first rule of each candidate, best first.
 
-    trigger: Array  # a state
-    action: Array  # a state
-    rule: Array  # number among the valid rules
+    A candidate stands for the rules between all devices of two states, which have the same score. Those of the
+    candidates are merged in order, and no more of them are made than are needed.
+    """
+    device, start, state = states.device.tolist(), states.start.tolist(), states.of_device.tolist()
+    taken = set(zip(graph.trigger.tolist(), graph.action.tolist(), graph.relation.tolist(), strict=True))
 
-    def keys(self, n_states: int, n_valid: int) -> Array:
-        """A number for each that no other has."""
-        return (self.trigger * n_states + self.action) * n_valid + self.rule
+    def left(candidate: Rule) -> Iterator[Rule]:
+        score, trigger, action, relation = candidate
+        triggers, actions = (device[start[state[one]] : start[state[one] + 1]] for one in (trigger, action))
+        with_itself = trigger == action
+        for one in triggers:
+            for other in actions:
+                if (one != other or with_itself) and (one, other, relation) not in taken:
+                    yield score, one, other, relation
 
-    def take(self, which: Array | Mask) -> _Candidates:
-        return _Candidates(self.trigger[which], self.action[which], self.rule[which])
-
-
-class _HomeRules(NamedTuple):
-    """The valid rules that a home has, between its devices and between their states."""
-
-    key: Array  # [n_rules + 1]  as of `_Candidates`, but of devices: sorted, with a last one that no rule has
-    state_key: Array  # [n_distinct + 1]  the same of states
-    count: Array  # [n_distinct + 1]  how many rules between devices each of these is; 0 for the last
-    exhausted: _Candidates  # of which no rule between devices is left
-
-    @classmethod
-    def of(cls, search: NetworkSearch, graph: Graph, states: _States) -> _HomeRules:
-        network, n_valid, n_states = search.network, len(search.network.valid), len(states.type)
-        rule = network.numbers(graph)
-        # What no device may have with itself is excluded anyway, and must not be counted twice.
-        among = (rule >= 0) & ((graph.trigger != graph.action) | search.self_rules[rule]) if n_valid else rule >= 0
-        of_devices = _Candidates(graph.trigger, graph.action, rule).take(among)
-        key = np.sort(of_devices.keys(len(graph.device_type), n_valid))
-        of_states = of_devices._replace(
-            trigger=states.of_device[of_devices.trigger], action=states.of_device[of_devices.action]
-        )
-        state_key, first, count = np.unique(of_states.keys(n_states, n_valid), return_index=True, return_counts=True)
-        of_states = of_states.take(first)
-        gone = of_states.take(count >= _possible(search, states, of_states))
-        # A device whose state no other has: rules with itself are all that the state has with itself.
-        single = np.flatnonzero(states.size == 1)
-        pair = states.type[single] * (network.valid.n_types + 1)
-        never = runs(network.valid.start, pair)
-        device = np.repeat(single, network.valid.start[pair + 1] - network.valid.start[pair])
-        alone = _Candidates(device, device, never).take(~search.self_rules[never])
-        exhausted = _Candidates(*(np.concatenate(columns) for columns in zip(gone, alone, strict=True)))
-        return cls(np.append(key, LAST), np.append(state_key, LAST), np.append(count, 0), exhausted)
-
-
-def _possible(search: NetworkSearch, states: _States, candidates: _Candidates) -> Array:
-    """How many rules between devices each rule between states is, including those that the home has."""
-    trigger, action, rule = candidates
-    itself = (trigger == action) & ~search.self_rules[rule]
-    return states.size[trigger] * (states.size[action] - itself)
-
-
-def _expanded(search: NetworkSearch, states: _States, rules: _HomeRules, candidates: _Candidates, k: int) -> TopK:
-    """The first `k` rules between devices of each rule between states that may be among the best, scored in float64."""
-    network, n_valid, n_devices = search.network, len(search.network.valid), len(states.device)
-    logit = network.logits(states.as_trigger[candidates.trigger], states.as_action[candidates.action], candidates.rule)
-    score = np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE).astype(np.float32)
-    if len(score) > k:  # each is at least one rule
-        best = score >= np.partition(score, len(score) - k)[len(score) - k]
-        candidates, score = candidates.take(best), score[best]
-    trigger, action, rule = candidates
-    place = np.searchsorted(rules.state_key, key := candidates.keys(len(states.type), n_valid))
-    enough = k + np.where(rules.state_key[place] == key, rules.count[place], 0)
-    # At least two devices have a state that a device may not act on itself in: at most half of the pairs are itself.
-    enough[(trigger == action) & ~search.self_rules[rule]] *= 2
-    actions = states.size[action]
-    many = np.minimum(states.size[trigger] * actions, enough)
-    which = np.repeat(np.arange(len(many)), many)
-    pair = np.arange(len(which)) - np.repeat(np.cumsum(many) - many, many)
-    nth_trigger, nth_action = np.divmod(pair, actions[which])
-    rule = rule[which]
-    devices = _Candidates(
-        states.device[states.start[trigger][which] + nth_trigger],
-        states.device[states.start[action][which] + nth_action],
-        rule,
-    )
-    key = devices.keys(n_devices, n_valid)
-    left = rules.key[np.searchsorted(rules.key, key)] != key
-    left &= (devices.trigger != devices.action) | search.self_rules[rule]
-    trigger, action, rule = devices.take(left)
-    return TopK(np.zeros_like(trigger), trigger, action, network.valid.relation[rule], score[which[left]])
+    columns = ((-first.score).tolist(), first.trigger.tolist(), first.action.tolist(), first.relation.tolist())
+    found: list[Rule] = []
+    merged: list[tuple[Rule, Iterator[Rule]]] = []  # a heap
+    for candidate in (*zip(*columns, strict=True), None):
+        while merged and len(found) < k and (candidate is None or merged[0][0] < candidate):
+            rule, rest = merged[0]
+            found.append(rule)
+            if (following := next(rest, None)) is None:
+                heappop(merged)
+            else:
+                heapreplace(merged, (following, rest))
+        if candidate is None or len(found) == k:
+            break
+        rest = left(candidate)
+        if (rule := next(rest, None)) is not None:
+            heappush(merged, (rule, rest))
+    score, trigger, action, relation = zip(*found, strict=True) if found else ((),) * 4
+    whole = [np.array(column, dtype=np.int64) for column in (trigger, action, relation)]
+    return TopK(np.zeros_like(whole[0]), *whole, -np.array(score, dtype=np.float32))
 
 
 class _Approximate(NamedTuple):
@@ -285,27 +244,29 @@ class _Blocks(NamedTuple):
             some = _Blocks(*(column[first:last] for column in self))
             yield some._replace(start=some.start - some.start[0], end=some.end - some.start[0])
 
-    def positions(self, network: NumpyNetwork, states: _States, candidates: _Candidates) -> Array:
-        """Of those candidates that are in these blocks."""
-        n_types = network.valid.n_types
-        trigger, action, rule = candidates
-        first = self.trigger[run_bounds(self.trigger)[:-1]]
-        run = first[np.maximum(np.searchsorted(first, trigger, side="right") - 1, 0)]
-        key, wanted = self.trigger * n_types + self.pair % n_types, run * n_types + states.type[action]
-        block = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-        beyond = trigger - self.trigger[block]
-        here = np.flatnonzero((key[block] == wanted) & (beyond >= 0) & (beyond < self.triggers[block]))
-        block, trigger, action, rule = block[here], trigger[here], action[here], rule[here]
-        row = (action - self.action[block]) * self.triggers[block] + trigger - self.trigger[block]
-        return self.start[block] + row * self.valid[block] + rule - network.valid.start[self.pair[block]]
+    def impossible(self, network: NumpyNetwork, states: _States, self_rules: Mask) -> Array:
+        """Positions of rules that only a device with itself could have, and may not."""
+        single = np.flatnonzero(states.size == 1)
+        same = np.flatnonzero(self.pair % (network.valid.n_types + 1) == 0)  # from a type to itself
+        if not len(same):
+            return same
+        block = same[np.maximum(np.searchsorted(self.trigger[same], single, side="right") - 1, 0)]
+        nth = single - self.trigger[block]
+        here = (nth >= 0) & (nth < self.triggers[block])
+        single, block, nth = single[here], block[here], nth[here]
+        valid = self.valid[block]
+        first = self.start[block] + ((single - self.action[block]) * self.triggers[block] + nth) * valid
+        number = np.arange(valid.sum()) - np.repeat(np.cumsum(valid) - valid, valid)
+        allowed = self_rules[np.repeat(network.valid.start[self.pair[block]], valid) + number]
+        return (np.repeat(first, valid) + number)[~allowed]
 
-    def candidates(self, network: NumpyNetwork, position: Array) -> _Candidates:
-        """The candidates whose scores are at these positions."""
+    def candidates(self, network: NumpyNetwork, position: Array) -> tuple[Array, Array, Array]:
+        """Trigger, action and number among the valid rules of the candidates at these positions."""
         block = np.searchsorted(self.end, position, side="right")
         row, number = np.divmod(position - self.start[block], self.valid[block])
         action, trigger = np.divmod(row, self.triggers[block])
         rule = network.valid.start[self.pair[block]] + number
-        return _Candidates(self.trigger[block] + trigger, self.action[block] + action, rule)
+        return self.trigger[block] + trigger, self.action[block] + action, rule
 
 
 def _block_scores(approximate: _Approximate, blocks: _Blocks) -> Floats:
