@@ -1,9 +1,10 @@
 """The pruned search for models that are the paper's network alone, in NumPy; tested equal to a search of everything.
 
 Devices of one type with the same rules around them have the same z: they are one state, and each pair of states is
-scored once for all their devices. Between all states of one type and all of another the same relations are valid. Pairs
-are grouped by their two types, and the hidden vectors of a group are multiplied by one small matrix [width, n_valid], so
-that only candidates are scored. Gathering a row of weights for each candidate would be slower than scoring everything.
+scored once for all their devices. Between all states of one type and all of another the same relations are valid.
+Pairs are grouped by their two types, and the hidden vectors of a group are multiplied by one small matrix
+[width, n_valid], so that only candidates are scored. Gathering a row of weights for each candidate would be slower
+than scoring everything.
 """
 
 from __future__ import annotations
@@ -169,11 +170,13 @@ def _of_devices(first: TopK, states: _States, graph: Graph, k: int) -> TopK:
         if candidate is None or len(found) == k:
             break
         rest = left(candidate)
-        if (rule := next(rest, None)) is not None:
-            heappush(merged, (rule, rest))
-    score, trigger, action, relation = zip(*found, strict=True) if found else ((),) * 4
-    whole = [np.array(column, dtype=np.int64) for column in (trigger, action, relation)]
-    return TopK(np.zeros_like(whole[0]), *whole, -np.array(score, dtype=np.float32))
+        if (begin := next(rest, None)) is not None:
+            heappush(merged, (begin, rest))
+    if not found:
+        return TopK.empty()
+    score, *rule_columns = zip(*found, strict=True)
+    trigger, action, relation = np.array(rule_columns, dtype=np.int64)
+    return TopK(np.zeros_like(trigger), trigger, action, relation, -np.array(score, dtype=np.float32))
 
 
 class _Approximate(NamedTuple):
@@ -258,7 +261,8 @@ class _Blocks(NamedTuple):
         first = self.start[block] + ((single - self.action[block]) * self.triggers[block] + nth) * valid
         number = np.arange(valid.sum()) - np.repeat(np.cumsum(valid) - valid, valid)
         allowed = self_rules[np.repeat(network.valid.start[self.pair[block]], valid) + number]
-        return (np.repeat(first, valid) + number)[~allowed]
+        positions: Array = np.repeat(first, valid) + number
+        return positions[~allowed]
 
     def candidates(self, network: NumpyNetwork, position: Array) -> tuple[Array, Array, Array]:
         """Trigger, action and number among the valid rules of the candidates at these positions."""

@@ -97,18 +97,17 @@ class LoadedModel(NamedTuple):
 class ModelStore:
     """The models by name; the first is the default."""
 
-    def __init__(self, paths: Sequence[Path], limits: Limits) -> None:
+    def __init__(self, paths: Sequence[Path], limits: Limits, models: Mapping[str, LoadedModel] | None = None) -> None:
         self.paths = {path.stem: path for path in paths}
         if len(self.paths) < len(paths):
             repeated = next(name for name, count in Counter(path.stem for path in paths).items() if count > 1)
             raise DataError(f"two models are named {repeated!r} (file name without its suffix); rename one")
         self._limits = limits
-        self._models: Mapping[str, LoadedModel] = {}
-        self.reload()
+        self._models = self._load_all() if models is None else models
 
     def reload(self) -> None:
         """Read all files again; if one is bad, raise `DataError` and keep the current models."""
-        self._models = {name: self._load(name, path) for name, path in self.paths.items()}
+        self._models = self._load_all()
 
     @property
     def models(self) -> Sequence[LoadedModel]:
@@ -123,6 +122,9 @@ class ModelStore:
             message = f"unknown model {name[:50]!r}; known: {', '.join(models)}"
             raise ApiError(status, "unknown_model", message, where="model" if status == 422 else "name")
         return models[name]
+
+    def _load_all(self) -> Mapping[str, LoadedModel]:
+        return {name: self._load(name, path) for name, path in self.paths.items()}
 
     def _load(self, name: str, path: Path) -> LoadedModel:
         try:
