@@ -261,8 +261,8 @@ class _Blocks(NamedTuple):
         first = self.start[block] + ((single - self.action[block]) * self.triggers[block] + nth) * valid
         number = np.arange(valid.sum()) - np.repeat(np.cumsum(valid) - valid, valid)
         allowed = self_rules[np.repeat(network.valid.start[self.pair[block]], valid) + number]
-        positions: Array = np.repeat(first, valid) + number
-        return positions[~allowed]
+        positions = np.repeat(first, valid) + number
+        return np.asarray(positions[~allowed])
 
     def candidates(self, network: NumpyNetwork, position: Array) -> tuple[Array, Array, Array]:
         """Trigger, action and number among the valid rules of the candidates at these positions."""
