@@ -39,7 +39,7 @@ def counter(service, name):
 
 
 def sockets(pid):
-    return sum(os.readlink(link).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
+    return sum(str(link.readlink()).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def runs(pid):
