@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from fedrule.models.file import SavedModel, check_weights
 from fedrule.network.options import EDGES, Supports, needs_defaults, parameters_depend_on
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
+Kind = TypeVar("Kind", np.float32, np.float64)
 
 NEEDS_DEFAULTS = needs_defaults(Supports.NUMPY)
 
@@ -43,9 +44,8 @@ class NumpyNetwork:
     valid: ValidRules
     edges: tuple[str, ...]  # that messages follow
     layers: tuple[dict[str, Matrix], dict[str, Matrix]]  # self, bias, and for each edge direction `in`, `relation_in`
-    trigger: Matrix  # [hidden, width]  A
-    action: Matrix  # [hidden, width]  B
-    hidden_bias: Matrix  # [width]
+    first: Matrix  # [hidden, 2 * width]  A and B, side by side
+    hidden_bias: Matrix  # [2 * width]  of A; 0 for B
     of_valid: Matrix  # [n_valid, width]  weights of the second layer
     weight: tuple[Matrix, ...]  # the same by ordered pair of types [width, n_valid]
     single: tuple[Scores, ...]  # the same in float32
@@ -68,9 +68,8 @@ class NumpyNetwork:
             valid,
             edges=EDGES[card.options["direction"]],
             layers=(first, second),
-            trigger=trigger,
-            action=action,
-            hidden_bias=np.append(given["phi.hidden_bias"], 1.0),
+            first=np.concatenate([trigger, action], axis=1),
+            hidden_bias=np.concatenate([given["phi.hidden_bias"], [1.0], np.zeros(rows.shape[1])]),
             of_valid=of_valid,
             weight=weight,
             single=tuple(np.ascontiguousarray(each, dtype=np.float32) for each in weight),
@@ -93,9 +92,15 @@ class NumpyNetwork:
             messages.add_mean(z, second, hidden @ second[messages.edge])
         return z
 
-    def sides(self, z: Matrix) -> tuple[Matrix, Matrix]:
-        """A z plus the bias, and B z: what each device contributes to a pair as its trigger and as its action."""
-        return z @ self.trigger + self.hidden_bias, z @ self.action
+    def sides(self, z: Matrix) -> Matrix:
+        """[n, 2 * width]: A z plus the bias, and B z: what each contributes to a pair as its trigger and its action."""
+        both = z @ self.first
+        both += self.hidden_bias
+        return both
+
+    def split(self, sides: npt.NDArray[Kind]) -> tuple[npt.NDArray[Kind], npt.NDArray[Kind]]:
+        """Both parts of sides."""
+        return sides[:, : self.width], sides[:, self.width :]
 
     def logits(self, as_trigger: Matrix, as_action: Matrix, number: Array) -> Matrix:
         """The logits of single candidates, from both sides of each and its number among the valid rules."""

@@ -29,7 +29,7 @@ from fedrule.inference.search import TopK
 Floats: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Rule: TypeAlias = tuple[float, int, int, int]  # minus its score, trigger, action and relation: sorts as lists do
 
-FINEST = 2.0**-45  # relative difference of z that makes no difference to a score in float32
+IGNORED = 7  # last bits of z: a relative difference of 2 ** -45 makes no difference to a score in float32
 # Many homes
 ROWS = 1024  # pairs whose hidden vectors are computed at a time: few enough for a cache
 # One home
@@ -65,7 +65,9 @@ class NetworkSearch:
             chosen = not_below(score, wanted, approximate.error)
             for first in range(0, len(chosen), RESCORED):  # mostly once; often where scores hardly differ
                 candidates = blocks.candidates(network, chosen[first : first + RESCORED])
-                found = [TopK.concatenate([*found, self._first_rules(states, *candidates)]).best(wanted)]
+                found.append(self._first_rules(states, *candidates))
+                if len(found) > 1:  # bounds memory where nearly all scores are equal
+                    found = [TopK.concatenate(found).best(wanted)]
         return _of_devices(found[0], states, graph, k) if found else TopK.empty()
 
     def many(self, homes: Homes, k: int) -> TopK:
@@ -96,7 +98,8 @@ class NetworkSearch:
 
     def _first_rules(self, states: _States, trigger: Array, action: Array, rule: Array) -> TopK:
         """Candidates between states, scored in float64; each as the first rule between devices that it stands for."""
-        logit = self.network.logits(states.as_trigger[trigger], states.as_action[action], rule)
+        as_trigger, as_action = self.network.split(states.sides)
+        logit = self.network.logits(as_trigger[trigger], as_action[action], rule)
         score = np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE).astype(np.float32)
         others = (trigger == action) & ~self.self_rules[rule]  # at least two devices have such a state
         trigger, action = states.device[states.start[trigger]], states.device[states.start[action] + others]
@@ -111,19 +114,18 @@ class _States(NamedTuple):
     device: Array  # [n_devices]  the devices by state, in order within each
     start: Array  # [n_states + 1]  where those of each state begin
     size: Array  # [n_states]  how many devices have it
-    as_trigger: Matrix  # [n_states, width]
-    as_action: Matrix  # [n_states, width]
+    sides: Matrix  # [n_states, 2 * width]  what each contributes to a pair as its trigger, and as its action
 
     @classmethod
     def of(cls, network: NumpyNetwork, graph: Graph) -> _States:
         """By type and z.
 
-        Relative differences of z below FINEST are ignored: a matrix product need not give equal rows the same last
-        bits. States are compared by a hash; on a collision each device is a state of its own.
+        The last bits of z are ignored: a matrix product need not give equal rows the same ones. States are compared by
+        a hash; on a collision each device is a state of its own.
         """
         kind, z = graph.device_type, network.embed(graph)
-        mantissa, power = np.frexp(z)  # relative, so that small numbers are as distinct as large ones
-        digits = np.rint(mantissa / FINEST).astype(np.int64) + (power.astype(np.int64) << 47)
+        # Relative, so that small numbers are as distinct as large ones: the last bits of a float are of its mantissa.
+        digits = (z.view(np.int64) + (1 << (IGNORED - 1))) >> IGNORED
         hashed = digits @ _odd_numbers(digits.shape[1])
         device = np.lexsort((hashed, kind))
         differs = np.ones(len(kind) + 1, dtype=bool)
@@ -135,11 +137,11 @@ class _States(NamedTuple):
         of_device = np.empty_like(device)
         of_device[device] = np.cumsum(differs[:-1]) - 1
         one = device[start[:-1]]
-        return cls(kind[one], of_device, device, start, np.diff(start), *network.sides(z[one]))
+        return cls(kind[one], of_device, device, start, np.diff(start), network.sides(z[one]))
 
 
 def _of_devices(first: TopK, states: _States, graph: Graph, k: int) -> TopK:
-    """The best rules between devices that the home does not have, from the first rule of each candidate, best first.
+    """The best rules between devices that the home does not have, from the first rule of each candidate.
 
     A candidate stands for the rules between all devices of two states, which have the same score. Those of the
     candidates are merged in order, and no more of them are made than are needed.
@@ -159,7 +161,7 @@ def _of_devices(first: TopK, states: _States, graph: Graph, k: int) -> TopK:
     columns = ((-first.score).tolist(), first.trigger.tolist(), first.action.tolist(), first.relation.tolist())
     found: list[Rule] = []
     merged: list[tuple[Rule, Iterator[Rule]]] = []  # a heap
-    for candidate in (*zip(*columns, strict=True), None):
+    for candidate in (*sorted(zip(*columns, strict=True)), None):
         while merged and len(found) < k and (candidate is None or merged[0][0] < candidate):
             rule, rest = merged[0]
             found.append(rule)
@@ -194,13 +196,12 @@ class _Approximate(NamedTuple):
         A sum of n products is off by at most n and a few roundings of the sum of their absolute values (Higham 2002,
         Accuracy and Stability of Numerical Algorithms, section 3.1).
         """
-        as_trigger, as_action = states.as_trigger, states.as_action
-        size = network.largest * sum(float(np.abs(side).max(initial=0.0)) for side in (as_trigger, as_action))
+        size = 2 * network.largest * float(np.abs(states.sides).max(initial=0.0))
+        error = 2 * (network.width + 8) * size
         if size < SAFE:
-            error = 2 * (network.width + 8) * float(np.finfo(np.float32).eps) * size
-            return cls(as_trigger.astype(np.float32), as_action.astype(np.float32), network.single, error)
-        error = 2 * (network.width + 8) * float(np.finfo(np.float64).eps) * size
-        return cls(as_trigger, as_action, network.weight, error)
+            single = network.split(states.sides.astype(np.float32))
+            return cls(*single, network.single, error * float(np.finfo(np.float32).eps))
+        return cls(*network.split(states.sides), network.weight, error * float(np.finfo(np.float64).eps))
 
 
 class _Blocks(NamedTuple):
@@ -288,12 +289,15 @@ def _block_scores(approximate: _Approximate, blocks: _Blocks) -> Floats:
             shown = trigger
         rows = buffer[action * triggers : (action + actions) * triggers]
         np.dot(rows, approximate.weight[pair], out=score[start:end].reshape(-1, valid))
+    if score.dtype == np.float64:  # large ones, which are equal once they are clipped
+        np.clip(score, -LARGEST_SCORE, LARGEST_SCORE, out=score)
     return score
 
 
 def _pair_scores(network: NumpyNetwork, graph: Graph, trigger: Array, action: Array, kind: Array) -> Scores:
     """The scores of all candidates: pair after pair, and the relations of each in order."""
     states = _States.of(network, graph)
+    as_trigger, as_action = map(np.ascontiguousarray, network.split(states.sides))
     trigger, action = states.of_device[trigger], states.of_device[action]
     _, pair, which = np.unique(trigger * len(states.type) + action, return_index=True, return_inverse=True)
     trigger, action, kind = trigger[pair], action[pair], kind[pair]
@@ -306,8 +310,8 @@ def _pair_scores(network: NumpyNetwork, graph: Graph, trigger: Array, action: Ar
     for types, (first, last) in zip(present.tolist(), pairwise(bounds.tolist()), strict=True):
         for at in range(first, last, ROWS) if network.n_valid[types] else ():
             rows = order[at : min(at + ROWS, last)]
-            hidden = states.as_trigger[trigger[rows]]
-            hidden += states.as_action[action[rows]]
+            hidden = as_trigger[trigger[rows]]
+            hidden += as_action[action[rows]]
             np.maximum(hidden, zero, out=hidden)
             logit = hidden @ network.weight[types]
             np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE, out=logit)
