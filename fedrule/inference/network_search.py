@@ -9,8 +9,8 @@ than scoring everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from heapq import heappop, heappush, heapreplace
 from itertools import pairwise
@@ -46,6 +46,14 @@ class NetworkSearch:
 
     network: NumpyNetwork
     self_rules: Mask  # [n_valid]  rules that a device may have with itself
+    never: tuple[Array, ...] = field(init=False)  # by type, of its rules with itself: those that a device may not have
+
+    def __post_init__(self) -> None:
+        valid = self.network.valid
+        pairs = np.arange(valid.n_types) * (valid.n_types + 1)
+        bounds = zip(valid.start[pairs].tolist(), valid.start[pairs + 1].tolist(), strict=True)
+        never = tuple(np.flatnonzero(~self.self_rules[first:last]) for first, last in bounds)
+        object.__setattr__(self, "never", never)
 
     def one(self, graph: Graph, k: int) -> TopK:
         """The best rules that the home does not have: first the best between states, then those of their devices.
@@ -61,7 +69,7 @@ class NetworkSearch:
         found: list[TopK] = []
         for blocks in _Blocks.of(network, states.type).chunks():
             score = _block_scores(approximate, blocks)
-            score[blocks.impossible(network, states, self.self_rules)] = -np.inf
+            _mask_self(score, blocks, states, self.never)
             chosen = not_below(score, wanted, approximate.error)
             for first in range(0, len(chosen), RESCORED):  # mostly once; often where scores hardly differ
                 candidates = blocks.candidates(network, chosen[first : first + RESCORED])
@@ -248,22 +256,9 @@ class _Blocks(NamedTuple):
             some = _Blocks(*(column[first:last] for column in self))
             yield some._replace(start=some.start - some.start[0], end=some.end - some.start[0])
 
-    def impossible(self, network: NumpyNetwork, states: _States, self_rules: Mask) -> Array:
-        """Positions of rules that only a device with itself could have, and may not."""
-        single = np.flatnonzero(states.size == 1)
-        same = np.flatnonzero(self.pair % (network.valid.n_types + 1) == 0)  # from a type to itself
-        if not len(same):
-            return same
-        block = same[np.maximum(np.searchsorted(self.trigger[same], single, side="right") - 1, 0)]
-        nth = single - self.trigger[block]
-        here = (nth >= 0) & (nth < self.triggers[block])
-        single, block, nth = single[here], block[here], nth[here]
-        valid = self.valid[block]
-        first = self.start[block] + ((single - self.action[block]) * self.triggers[block] + nth) * valid
-        number = np.arange(valid.sum()) - np.repeat(np.cumsum(valid) - valid, valid)
-        allowed = self_rules[np.repeat(network.valid.start[self.pair[block]], valid) + number]
-        positions = np.repeat(first, valid) + number
-        return np.asarray(positions[~allowed])
+    def rows(self) -> Iterable[tuple[int, ...]]:
+        """Block after block: all columns."""
+        return zip(*(column.tolist() for column in self), strict=True)
 
     def candidates(self, network: NumpyNetwork, position: Array) -> tuple[Array, Array, Array]:
         """Trigger, action and number among the valid rules of the candidates at these positions."""
@@ -274,6 +269,16 @@ class _Blocks(NamedTuple):
         return self.trigger[block] + trigger, self.action[block] + action, rule
 
 
+def _mask_self(score: Floats, blocks: _Blocks, states: _States, never: Sequence[Array]) -> None:
+    """Exclude rules that only a device with itself could have, and may not."""
+    alone, types = states.size == 1, states.type.tolist()
+    for _, trigger, triggers, action, actions, valid, start, end in blocks.rows():
+        if action <= trigger < action + actions and len(single := np.flatnonzero(alone[trigger : trigger + triggers])):
+            table = score[start:end].reshape(actions, triggers, valid)
+            single = single[:, None]
+            table[single + (trigger - action), single, never[types[trigger]]] = -np.inf
+
+
 def _block_scores(approximate: _Approximate, blocks: _Blocks) -> Floats:
     """The scores of all candidates, block after block."""
     n_states, width = approximate.as_action.shape
@@ -281,7 +286,7 @@ def _block_scores(approximate: _Approximate, blocks: _Blocks) -> Floats:
     # One buffer for all hidden vectors: allocating takes longer than filling.
     buffer = np.empty((n_states * int(blocks.triggers.max()), width), dtype=score.dtype)
     zero, shown = np.zeros(width, dtype=score.dtype), -1  # a maximum with a number takes twice as long
-    for pair, trigger, triggers, action, actions, valid, start, end in zip(*(c.tolist() for c in blocks), strict=True):
+    for pair, trigger, triggers, action, actions, valid, start, end in blocks.rows():
         if trigger != shown:  # the hidden vectors of these triggers with every action
             hidden = buffer[: n_states * triggers].reshape(n_states, triggers, width)
             np.add(approximate.as_action[:, None], approximate.as_trigger[trigger : trigger + triggers], out=hidden)
