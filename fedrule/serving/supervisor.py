@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import logging
 import mmap
@@ -23,6 +24,7 @@ import selectors
 import signal
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +48,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 SHORT_LIFE = 5.0  # seconds: a worker that dies sooner is not started again at once
 PAUSE = 1.0  # seconds before it is
 OVERTIME = 5.0  # seconds that workers have beyond the grace before they are killed
+LARGE = ("fedrule.models.restore",)  # modules that only some models need: with torch, 200 MB
 PID = struct.Struct("=q")
 
 Message: TypeAlias = dict[str, Any]
@@ -162,6 +165,8 @@ class Supervisor:
             return []
         self._report = None
         self._use_loaded(report)
+        for module in report["modules"]:  # workers share what is imported before they are forked
+            importlib.import_module(module)
         names: list[str] = report["names"]
         return names
 
@@ -313,6 +318,7 @@ class Supervisor:
                 store = ModelStore(self._options.paths, self._options.limits)
                 write_models({model.name: model for model in store.models}, file)
                 report["names"] = [model.name for model in store.models]
+                report["modules"] = [name for name in LARGE if name in sys.modules]
             except DataError as error:
                 report["error"] = str(error)
             except Exception as error:  # a bug, and still no reason to stop serving

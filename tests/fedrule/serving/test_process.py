@@ -25,7 +25,8 @@ def digest(service):
     return get(service, "/v1/model").json()["digest"]
 
 
-def test_models_are_exchanged_under_load_without_a_failed_request(tmp_path):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_models_are_exchanged_under_load_without_a_failed_request(tmp_path, workers):
     path = saved_model(tmp_path / "model.safetensors")
     good = [path.read_bytes(), saved_model(tmp_path / "other.safetensors", seed=9).read_bytes()]
     digests = {Recommender.load(tmp_path / name).digest for name in ("model.safetensors", "other.safetensors")}
@@ -38,7 +39,7 @@ def test_models_are_exchanged_under_load_without_a_failed_request(tmp_path):
                 answer = client.post(f"{url}/v1/recommend", json=home())
                 answers.append((answer.status_code, answer.json()["model"]["digest"]))
 
-    with served([path]) as service:
+    with served([path], workers=workers) as service:
         askers = [threading.Thread(target=ask, args=(service.url,)) for _ in range(4)]
         for asker in askers:
             asker.start()
