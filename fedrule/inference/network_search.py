@@ -9,7 +9,7 @@ than scoring everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from heapq import heappop, heappush, heapreplace
@@ -256,10 +256,6 @@ class _Blocks(NamedTuple):
             some = _Blocks(*(column[first:last] for column in self))
             yield some._replace(start=some.start - some.start[0], end=some.end - some.start[0])
 
-    def rows(self) -> Iterable[tuple[int, ...]]:
-        """Block after block: all columns."""
-        return zip(*(column.tolist() for column in self), strict=True)
-
     def candidates(self, network: NumpyNetwork, position: Array) -> tuple[Array, Array, Array]:
         """Trigger, action and number among the valid rules of the candidates at these positions."""
         block = np.searchsorted(self.end, position, side="right")
@@ -271,12 +267,15 @@ class _Blocks(NamedTuple):
 
 def _mask_self(score: Floats, blocks: _Blocks, states: _States, never: Sequence[Array]) -> None:
     """Exclude rules that only a device with itself could have, and may not."""
-    alone, types = states.size == 1, states.type.tolist()
-    for _, trigger, triggers, action, actions, valid, start, end in blocks.rows():
-        if action <= trigger < action + actions and len(single := np.flatnonzero(alone[trigger : trigger + triggers])):
-            table = score[start:end].reshape(actions, triggers, valid)
-            single = single[:, None]
-            table[single + (trigger - action), single, never[types[trigger]]] = -np.inf
+    alone = states.size == 1
+    same = np.flatnonzero((blocks.action <= blocks.trigger) & (blocks.trigger < blocks.action + blocks.actions))
+    columns = (states.type[blocks.trigger], *blocks[1:])
+    for kind, trigger, triggers, action, actions, valid, start, end in zip(
+        *(column[same].tolist() for column in columns), strict=True
+    ):
+        single = np.flatnonzero(alone[trigger : trigger + triggers])[:, None]
+        table = score[start:end].reshape(actions, triggers, valid)
+        table[single + (trigger - action), single, never[kind]] = -np.inf
 
 
 def _block_scores(approximate: _Approximate, blocks: _Blocks) -> Floats:
@@ -286,7 +285,7 @@ def _block_scores(approximate: _Approximate, blocks: _Blocks) -> Floats:
     # One buffer for all hidden vectors: allocating takes longer than filling.
     buffer = np.empty((n_states * int(blocks.triggers.max()), width), dtype=score.dtype)
     zero, shown = np.zeros(width, dtype=score.dtype), -1  # a maximum with a number takes twice as long
-    for pair, trigger, triggers, action, actions, valid, start, end in blocks.rows():
+    for pair, trigger, triggers, action, actions, valid, start, end in zip(*(c.tolist() for c in blocks), strict=True):
         if trigger != shown:  # the hidden vectors of these triggers with every action
             hidden = buffer[: n_states * triggers].reshape(n_states, triggers, width)
             np.add(approximate.as_action[:, None], approximate.as_trigger[trigger : trigger + triggers], out=hidden)
@@ -359,7 +358,11 @@ def best_of_each(score: Scores, start: Array, k: int) -> Array:
 def not_below(score: Floats, k: int, error: float) -> Array:
     """Positions of all scores that may be among the `k` highest, if `error` bounds the sum of two scores' errors."""
     least = max(_low(score, k) - error, float(np.finfo(score.dtype).min))  # minus infinity is never among them
-    return np.flatnonzero(score >= score.dtype.type(least))
+    kept = np.flatnonzero(score >= score.dtype.type(least))
+    if len(kept) <= k:
+        return kept
+    among = score[kept]  # all of the highest: the bound can be exact
+    return kept[among >= score.dtype.type(float(np.partition(among, len(among) - k)[len(among) - k]) - error)]
 
 
 def _low(score: Floats, k: int) -> float:
