@@ -125,7 +125,7 @@ class DenseSearch:
         """Trigger, action and relation of the best rules that the home lacks, best first."""
         kind, each = graph.device_type, np.arange(len(graph.device_type))
         as_trigger, as_action = (
-            side.astype(self.weight.dtype) for side in self.network.sides(self.network.embed(graph))
+            side.astype(self.weight.dtype) for side in self.network.split(self.network.sides(self.network.embed(graph)))
         )
         hidden = as_trigger[:, None] + as_action
         np.maximum(hidden, 0, out=hidden)

@@ -28,15 +28,29 @@ class Running(NamedTuple):
     def exit_code(self) -> int:
         return self.process.wait(HANGS)
 
+    def workers(self) -> list[int]:
+        """The ids of its worker processes; none if it serves in one process."""
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in path.read_text("ascii").split()]
+
     def processor_seconds(self) -> float:
-        """Processor time since its start: on a busy machine more telling than the clock."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Processor time of all its processes since its start: on a busy machine more telling than the clock."""
+        return sum(_processor_seconds(pid) for pid in (self.process.pid, *self.workers()))
 
     def resident_megabytes(self) -> float:
-        """Its current resident memory."""
-        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text("ascii"))
-        return int(found[1]) / 1000 if found else float("nan")
+        """Its current resident memory; memory that processes share counts once."""
+        return sum(megabytes(pid, "Pss") for pid in (self.process.pid, *self.workers()))
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def megabytes(pid: int, kind: str) -> float:
+    """Memory of a process as the kernel counts it: Rss, Pss (its part of what it shares) or Private_Dirty."""
+    found = re.search(rf"^{kind}:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text("ascii"), re.MULTILINE)
+    return int(found[1]) / 1000 if found else float("nan")
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from benchmarks.speed.measure import note_ratio, seconds
 from datasets.homes import Homes
 from fedrule.inference import HomeRequest, Recommender, RequestDevice, RequestRule, SavedModel
 from fedrule.inference.encode import Graph, HomeEncoder
+from fedrule.inference.recommender import search_of
 
 FULL = 76_218  # homes of the paper
 TRAINED_ON = 2_000  # homes; the time of a search depends on the valid rules, hardly on the weights
@@ -112,6 +113,19 @@ def test_pruned_search_against_plain_and_dense(benchmark: BenchmarkFixture) -> N
         more |= {f"milliseconds, dense, {kind}": 1e3 * dense_seconds for kind, dense_seconds in taken.items()}
         more |= {"pruning in plain Python": everything / valid_only, "milliseconds, plain": 1e3 * everything}
         note_ratio(benchmark, 1, everything, devices=COMPARED, candidates=candidates(home), **more)
+
+
+@pytest.mark.benchmark(group="searches")
+def test_the_search_of_one_home_against_the_dense_one(benchmark: BenchmarkFixture, n_devices: int) -> None:
+    """Both from a graph to its best rules; the dense one in float32, which is the fastest."""
+    saved = model("graphrule")
+    search, dense = search_of(saved), DenseSearch(saved, np.float32)
+    graph = HomeEncoder(saved.card).encode(random_home(n_devices, 0)).graph
+    found = benchmark.pedantic(search.one, args=(graph, K), rounds=200, warmup_rounds=5)
+    reference = seconds(lambda: dense.best(graph, K), repeats=50)
+    rules = set(zip(found.trigger.tolist(), found.action.tolist(), found.relation.tolist(), strict=True))
+    assert len(rules ^ set(dense.best(graph, K))) <= 2  # a near tie at the end of the list
+    note_ratio(benchmark, 1, reference, devices=n_devices)
 
 
 @pytest.mark.parametrize("method", ROUNDS)

@@ -1,7 +1,9 @@
 """The HTTP service under load, in a process of its own: wrk sends different homes over 32 connections without a pause.
 
 The reference in the same run is /healthz, which is plain HTTP: the ratio is the share of its rate that remains when
-every request is a recommendation.
+every request is a recommendation. Two workers are compared with one process, in turns. Where wrk and other programs use
+the same cores, the clock cannot show two times the rate; then the requests per processor second of the service show
+whether a worker does as much as the one process.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
 import fedrule
-from benchmarks.speed.service_process import Running, running
+from benchmarks.speed.service_process import Running, megabytes, running
 from datasets.common.files import Json
 from fedrule.inference import HomeRequest
 
@@ -66,15 +68,22 @@ QUERIED = 1_000  # different homes
 CONNECTIONS = 32
 SECONDS = {"smoke": 5, "default": 60, "paper": 60}
 REFERENCE = {"smoke": 3, "default": 10, "paper": 10}  # seconds
+WORKERS, TURN = 2, 3  # compared with one process, in turns of so many seconds: short, as other load comes and goes
+TURNS = {"smoke": 4, "default": 12, "paper": 20}
 SOAK, INTERVAL = 300, 10  # seconds: at the scale paper, and between two samples of the memory
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "graphrule.safetensors"
     homes = datasets.load("wyze-synthetic", homes=TRAINED_ON)
     fedrule.train(homes, "graphrule", options={"rounds": 5}, patience=0).save(path)
-    with running([path]) as made:
+    return path
+
+
+@pytest.fixture(scope="module")
+def service(model: Path) -> Iterator[Running]:
+    with running([model]) as made:
         yield made
 
 
@@ -105,6 +114,43 @@ def test_requests_under_load(benchmark: BenchmarkFixture, service: Running, scal
         "ratio": made.per_second / reference.per_second,
         "resident megabytes first": before,
         "resident megabytes last": service.resident_megabytes(),
+    }
+
+
+def test_two_workers_against_one_process(
+    benchmark: BenchmarkFixture, service: Running, model: Path, scale: str
+) -> None:
+    """Requests per second, by the clock and by processor time, and how much memory the second worker takes."""
+    with running([model], ["--workers", str(WORKERS)]) as several:
+        both: dict[str, Running] = {"one process": service, f"{WORKERS} workers": several}
+        loads: dict[str, list[Load]] = {name: [] for name in both}
+        computed = dict.fromkeys(both, 0.0)
+        for one in both.values():
+            load(**requests(one, 2))
+
+        def turn() -> None:
+            for name, one in both.items():
+                before = one.processor_seconds()
+                loads[name].append(load(**requests(one, TURN)))
+                computed[name] += one.processor_seconds() - before
+
+        benchmark.pedantic(turn, rounds=TURNS[scale])
+        assert not sum(made.failed for each in loads.values() for made in each)
+        by_clock = {name: max(made.per_second for made in each) for name, each in loads.items()}
+        by_processor = {name: sum(made.requests for made in each) / computed[name] for name, each in loads.items()}
+        workers = several.workers()
+        shared = {f"megabytes of a worker, {kind}": megabytes(workers[0], kind) for kind in ("Rss", "Pss")}
+        own = sum(megabytes(workers[0], f"Private_{kind}") for kind in ("Clean", "Dirty"))
+        memory = {f"megabytes, {name}": one.resident_megabytes() for name, one in both.items()}
+    alone, together = both
+    benchmark.extra_info |= {
+        **{f"requests per second, {name}": rate for name, rate in by_clock.items()},
+        **{f"requests per processor second, {name}": rate for name, rate in by_processor.items()},
+        "ratio": by_clock[together] / by_clock[alone],
+        "ratio per processor second": by_processor[together] / by_processor[alone],
+        **memory,
+        **shared,
+        "megabytes of a worker, private": own,
     }
 
 

@@ -6,6 +6,9 @@ import argparse
 import ipaddress
 import logging
 import os
+import socket
+import tempfile
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from datasets.common.errors import DataError
 from fedrule.serving.limits import Limits
 
 VARIABLE = "FEDRULE_TOKEN"
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # read when prometheus_client is imported
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--access-log", action="store_true", help="log the client, route and status of every request")
     grace = "time to finish open requests at SIGTERM (default: %(default)s)"
     parser.add_argument("--grace", type=int, default=10, metavar="SECONDS", help=grace)
+    workers = "processes that serve requests; more than 1 use more cores, and share the models (default: %(default)s)"
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help=workers)
     add_import(parser)
     for part in fields(Limits):
         option, about = f"--max-{part.name.replace('_', '-')}", f"{part.metadata['about']} (default: {part.default:,})"
@@ -39,20 +45,50 @@ def run(chosen: argparse.Namespace) -> int:
     limits = Limits(**{part.name: getattr(chosen, f"max_{part.name}") for part in fields(Limits)})
     if chosen.grace < 1:
         raise DataError(f"--grace must be at least 1, got {chosen.grace}")
+    if chosen.workers < 1:
+        raise DataError(f"--workers must be at least 1, got {chosen.workers}")
     token = _token(chosen.token_file)
     import_all(chosen.modules)
+    if chosen.workers == 1:
+        _serve(chosen, limits, token)
+    else:
+        _serve_by_workers(chosen, limits, token)
+    return 0
+
+
+def _serve(chosen: argparse.Namespace, limits: Limits, token: str | None) -> None:
+    """In this process."""
     from fedrule.serving.routes import application  # an extra
     from fedrule.serving.server import listen, serve
 
     app = application(chosen.models, limits=limits, token=token)
     listener = listen(chosen.host, chosen.port)
+    _announce([model.name for model in app.service.store.models], listener, token)
+    serve(app, listener, access_log=chosen.access_log, grace=chosen.grace)
+
+
+def _serve_by_workers(chosen: argparse.Namespace, limits: Limits, token: str | None) -> None:
+    """In processes of their own."""
+    if not (hasattr(os, "fork") and hasattr(socket, "SO_REUSEPORT")):
+        raise DataError(f"--workers {chosen.workers} needs an operating system such as Linux; use --workers 1")
+    with tempfile.TemporaryDirectory(prefix="fedrule-metrics-") as folder:
+        os.environ[METRICS_FOLDER] = folder  # before prometheus_client is imported
+        from fedrule.serving.server import listen_together  # an extra
+        from fedrule.serving.supervisor import Supervisor, WorkerOptions
+
+        options = WorkerOptions(chosen.models, limits, token, chosen.access_log, chosen.grace, Path(folder))
+        listeners = listen_together(chosen.host, chosen.port, chosen.workers)
+        supervisor = Supervisor(options, listeners)
+        if models := supervisor.load():
+            _announce(models, listeners[0], token)
+        supervisor.run()
+
+
+def _announce(models: Sequence[str], listener: socket.socket, token: str | None) -> None:
     host, port = listener.getsockname()[:2]
-    names = ", ".join(model.name for model in app.service.store.models)
-    log.info("Serving %s on http://%s:%d", names, f"[{host}]" if ":" in host else host, port)
+    log.info("Serving %s on http://%s:%d", ", ".join(models), f"[{host}]" if ":" in host else host, port)
     if token is None and not ipaddress.ip_address(host).is_loopback:
         log.warning("Anyone who can reach %s can query and reload the models; set a token, see --token-file", host)
-    serve(app, listener, access_log=chosen.access_log, grace=chosen.grace)
-    return 0
 
 
 def _token(path: Path | None) -> str | None:

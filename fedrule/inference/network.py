@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from fedrule.models.file import SavedModel, check_weights
 from fedrule.network.options import EDGES, Supports, needs_defaults, parameters_depend_on
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
+Kind = TypeVar("Kind", np.float32, np.float64)
 
 NEEDS_DEFAULTS = needs_defaults(Supports.NUMPY)
 
@@ -43,9 +44,8 @@ class NumpyNetwork:
     valid: ValidRules
     edges: tuple[str, ...]  # that messages follow
     layers: tuple[dict[str, Matrix], dict[str, Matrix]]  # self, bias, and for each edge direction `in`, `relation_in`
-    trigger: Matrix  # [hidden, width]  A
-    action: Matrix  # [hidden, width]  B
-    hidden_bias: Matrix  # [width]
+    first: Matrix  # [hidden, 2 * width]  A and B, side by side
+    hidden_bias: Matrix  # [2 * width]  of A; 0 for B
     of_valid: Matrix  # [n_valid, width]  weights of the second layer
     weight: tuple[Matrix, ...]  # the same by ordered pair of types [width, n_valid]
     single: tuple[Scores, ...]  # the same in float32
@@ -68,9 +68,8 @@ class NumpyNetwork:
             valid,
             edges=EDGES[card.options["direction"]],
             layers=(first, second),
-            trigger=trigger,
-            action=action,
-            hidden_bias=np.append(given["phi.hidden_bias"], 1.0),
+            first=np.concatenate([trigger, action], axis=1),
+            hidden_bias=np.concatenate([given["phi.hidden_bias"], [1.0], np.zeros(rows.shape[1])]),
             of_valid=of_valid,
             weight=weight,
             single=tuple(np.ascontiguousarray(each, dtype=np.float32) for each in weight),
@@ -93,21 +92,28 @@ class NumpyNetwork:
             messages.add_mean(z, second, hidden @ second[messages.edge])
         return z
 
-    def sides(self, z: Matrix) -> tuple[Matrix, Matrix]:
-        """A z plus the bias, and B z: what each device contributes to a pair as its trigger and as its action."""
-        return z @ self.trigger + self.hidden_bias, z @ self.action
+    def sides(self, z: Matrix) -> Matrix:
+        """[n, 2 * width]: A z plus the bias, and B z: what each contributes to a pair as its trigger and its action."""
+        both = z @ self.first
+        both += self.hidden_bias
+        return both
+
+    def split(self, sides: npt.NDArray[Kind]) -> tuple[npt.NDArray[Kind], npt.NDArray[Kind]]:
+        """Both parts of sides."""
+        return sides[:, : self.width], sides[:, self.width :]
 
     def logits(self, as_trigger: Matrix, as_action: Matrix, number: Array) -> Matrix:
         """The logits of single candidates, from both sides of each and its number among the valid rules."""
         hidden = np.maximum(as_trigger + as_action, 0.0)
         return np.asarray(np.einsum("ij,ij->i", hidden, self.of_valid[number]))
 
-    def place(self, graph: Graph) -> tuple[Array, Array]:
-        """For each rule: the ordered pair of its types, and its place among the valid relations there; else -1."""
-        trigger_type, action_type = graph.device_type[graph.trigger], graph.device_type[graph.action]
-        pair = trigger_type * self.valid.n_types + action_type
-        number = self.valid.number_of_cells(pair * self.valid.n_relations + graph.relation)
-        return pair, np.where(number >= 0, number - self.valid.start[pair], -1)
+    def type_pairs(self, graph: Graph) -> Array:
+        """The ordered pair of types of each rule."""
+        return graph.device_type[graph.trigger] * self.valid.n_types + graph.device_type[graph.action]
+
+    def numbers(self, graph: Graph) -> Array:
+        """The number of each rule among the valid ones; -1 if it is not valid."""
+        return self.valid.number_of_cells(self.type_pairs(graph) * self.valid.n_relations + graph.relation)
 
 
 class _Messages(NamedTuple):
@@ -126,7 +132,7 @@ class _Messages(NamedTuple):
         sender, receiver = (graph.trigger, graph.action) if edge == "in" else (graph.action, graph.trigger)
         order = np.argsort(receiver, kind="stable")
         sorted_ = receiver[order]
-        bounds = np.array([0, *(np.flatnonzero(sorted_[1:] != sorted_[:-1]) + 1).tolist(), len(order)])
+        bounds = run_bounds(sorted_)
         degree = (bounds[1:] - bounds[:-1]).astype(np.float64)[:, None]
         return cls(edge, sender[order], graph.relation[order], bounds[:-1], degree, sorted_[bounds[:-1]])
 
@@ -136,6 +142,11 @@ class _Messages(NamedTuple):
         if (relation := layer.get(f"relation_{self.edge}")) is not None:
             message += relation[self.relation]
         out[self.receiver] += np.add.reduceat(message, self.start, axis=0) / self.degree
+
+
+def run_bounds(sorted_: Array) -> Array:
+    """Where each run of equal values begins, and the end; for at least one value."""
+    return np.array([0, *(np.flatnonzero(sorted_[1:] != sorted_[:-1]) + 1).tolist(), len(sorted_)])
 
 
 def _shapes(card: Card) -> dict[str, tuple[int, ...]]:

@@ -1,16 +1,20 @@
 """The pruned search for models that are the paper's network alone, in NumPy; tested equal to a search of everything.
 
-Between all devices of one type and all of another the same relations are valid. Pairs of devices are grouped by their
-two types, and the hidden vectors of a group are multiplied by one small matrix [width, n_valid], so that only
-candidates are scored. Gathering a row of weights for each candidate would be slower than scoring everything.
+Devices of one type with the same rules around them have the same z: they are one state, and each pair of states is
+scored once for all their devices. Between all states of one type and all of another the same relations are valid.
+Pairs are grouped by their two types, and the hidden vectors of a group are multiplied by one small matrix
+[width, n_valid], so that only candidates are scored. Gathering a row of weights for each candidate would be slower
+than scoring everything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from heapq import heappop, heappush, heapreplace
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,16 +23,15 @@ from baselines.method import LARGEST_SCORE, Scores
 from datasets.candidates import Pairs
 from datasets.homes import Array, Homes, Mask, runs
 from fedrule.inference.encode import Graph
-from fedrule.inference.network import Matrix, NumpyNetwork
+from fedrule.inference.network import Matrix, NumpyNetwork, run_bounds
 from fedrule.inference.search import TopK
 
 Floats: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Rule: TypeAlias = tuple[float, int, int, int]  # minus its score, trigger, action and relation: sorts as lists do
 
-Index = TypeVar("Index", int, Array)
-
+IGNORED = 7  # last bits of z: a relative difference of 2 ** -45 makes no difference to a score in float32
 # Many homes
 ROWS = 1024  # pairs whose hidden vectors are computed at a time: few enough for a cache
-FINEST = 2.0**-45  # relative difference of z that makes no difference to a score in float32
 # One home
 CHUNK = 1 << 19  # scores kept at a time, 2 MB; larger homes are searched in parts
 CELLS = 1 << 17  # of hidden vectors at a time, 0.5 MB: few enough for a cache
@@ -43,37 +46,43 @@ class NetworkSearch:
 
     network: NumpyNetwork
     self_rules: Mask  # [n_valid]  rules that a device may have with itself
+    never: tuple[Array, ...] = field(init=False)  # by type, of its rules with itself: those that a device may not have
+
+    def __post_init__(self) -> None:
+        valid = self.network.valid
+        pairs = np.arange(valid.n_types) * (valid.n_types + 1)
+        bounds = zip(valid.start[pairs].tolist(), valid.start[pairs + 1].tolist(), strict=True)
+        never = tuple(np.flatnonzero(~self.self_rules[first:last]) for first, last in bounds)
+        object.__setattr__(self, "never", never)
 
     def one(self, graph: Graph, k: int) -> TopK:
-        """The best rules that the home does not have, grouped by device types.
+        """The best rules that the home does not have: first the best between states, then those of their devices.
 
         Everything is scored in float32 first, and what may be among the best again in float64.
         """
+        if not len(graph.device_type):
+            return TopK.empty()
         network = self.network
-        order = np.argsort(graph.device_type, kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        as_trigger, as_action = network.sides(network.embed(graph)[order])
-        pair, number = network.place(graph)
-        rules = (place[graph.trigger], place[graph.action], pair, number)
-        taken = list(zip(*(column.tolist() for column in rules), strict=True))
-        approximate = _Approximate.of(network, as_trigger, as_action)
+        states = _States.of(network, graph)
+        approximate = _Approximate.of(network, states)
+        wanted = k + len(graph.trigger)  # each rule of the home may be the first, or all, of a candidate
         found: list[TopK] = []
-        for blocks in _chunks(network, graph.device_type[order]):
+        for blocks in _Blocks.of(network, states.type).chunks():
             score = _block_scores(approximate, blocks)
-            _mask_rules(score, blocks, taken)
-            _mask_self(network, score, blocks, self.self_rules)
-            chosen = not_below(score, k, approximate.error)
-            found.append(_rescore(network, blocks, chosen, order, as_trigger, as_action))
-            if len(found) > 1:  # bounds memory where nearly all scores are equal
-                found = [TopK.concatenate(found).best(k)]
-        return found[0].best(k) if found else TopK.empty()
+            _mask_self(score, blocks, states, self.never)
+            chosen = not_below(score, wanted, approximate.error)
+            for first in range(0, len(chosen), RESCORED):  # mostly once; often where scores hardly differ
+                candidates = blocks.candidates(network, chosen[first : first + RESCORED])
+                found.append(self._first_rules(states, *candidates))
+                if len(found) > 1:  # bounds memory where nearly all scores are equal
+                    found = [TopK.concatenate(found).best(wanted)]
+        return _of_devices(found[0], states, graph, k) if found else TopK.empty()
 
     def many(self, homes: Homes, k: int) -> TopK:
         """The best rules that each home does not have.
 
-        Most homes are small and similar: devices of one type with the same rules around them have the same z, so that
-        each pair of distinct states is scored once for all homes. Each pair of devices has a run of positions for its
+        Most homes are small and similar: many have the same states, so that each pair of distinct states is scored once
+        for all homes. Each pair of devices has a run of positions for its
         candidates, in the order of homes, so that a home's scores are consecutive.
         """
         if homes.n_homes == 1:  # it may be so large that its pairs do not fit into memory
@@ -84,8 +93,9 @@ class NetworkSearch:
         kind = homes.device_type[trigger] * network.valid.n_types + homes.device_type[action]
         start = np.concatenate([[0], np.cumsum(np.diff(network.valid.start)[kind])])
         score = _pair_scores(network, graph, trigger, action, kind)
-        _, number = network.place(graph)
-        among = (number >= 0) & (pairs.self_pairs | (graph.trigger != graph.action))
+        rule = network.numbers(graph)
+        among = (rule >= 0) & (pairs.self_pairs | (graph.trigger != graph.action))
+        number = rule - network.valid.start[network.type_pairs(graph)]
         score[start[pairs.number(homes.rules.take(among))] + number[among]] = -np.inf  # rules that the homes have
         alone = np.flatnonzero(trigger == action)
         score[runs(start, alone)[~self.self_rules[runs(network.valid.start, kind[alone])]]] = -np.inf
@@ -94,33 +104,93 @@ class NetworkSearch:
         relation = network.valid.relation[network.valid.start[kind[pair]] + place - start[pair]]
         return TopK(homes.device_home[trigger[pair]], trigger[pair], action[pair], relation, score[place])
 
+    def _first_rules(self, states: _States, trigger: Array, action: Array, rule: Array) -> TopK:
+        """Candidates between states, scored in float64; each as the first rule between devices that it stands for."""
+        as_trigger, as_action = self.network.split(states.sides)
+        logit = self.network.logits(as_trigger[trigger], as_action[action], rule)
+        score = np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE).astype(np.float32)
+        others = (trigger == action) & ~self.self_rules[rule]  # at least two devices have such a state
+        trigger, action = states.device[states.start[trigger]], states.device[states.start[action] + others]
+        return TopK(np.zeros_like(trigger), trigger, action, self.network.valid.relation[rule], score)
 
-class _Run(NamedTuple):
-    """Consecutive devices of one type; devices are sorted by type."""
 
-    type: int
-    first: int
-    last: int
+class _States(NamedTuple):
+    """The distinct states of the devices of one home or many, sorted by type."""
+
+    type: Array  # [n_states]
+    of_device: Array  # [n_devices]  the state of each device
+    device: Array  # [n_devices]  the devices by state, in order within each
+    start: Array  # [n_states + 1]  where those of each state begin
+    size: Array  # [n_states]  how many devices have it
+    sides: Matrix  # [n_states, 2 * width]  what each contributes to a pair as its trigger, and as its action
+
+    @classmethod
+    def of(cls, network: NumpyNetwork, graph: Graph) -> _States:
+        """By type and z.
+
+        The last bits of z are ignored: a matrix product need not give equal rows the same ones. States are compared by
+        a hash; on a collision each device is a state of its own.
+        """
+        kind, z = graph.device_type, network.embed(graph)
+        # Relative, so that small numbers are as distinct as large ones: the last bits of a float are of its mantissa.
+        digits = (z.view(np.int64) + (1 << (IGNORED - 1))) >> IGNORED
+        hashed = digits @ _odd_numbers(digits.shape[1])
+        device = np.lexsort((hashed, kind))
+        differs = np.ones(len(kind) + 1, dtype=bool)
+        differs[1:-1] = (np.diff(hashed[device]) != 0) | (np.diff(kind[device]) != 0)
+        equal = np.flatnonzero(~differs[:-1])
+        if not np.array_equal(digits[device[equal]], digits[device[equal - 1]]):
+            differs[:] = True
+        start = np.flatnonzero(differs)
+        of_device = np.empty_like(device)
+        of_device[device] = np.cumsum(differs[:-1]) - 1
+        one = device[start[:-1]]
+        return cls(kind[one], of_device, device, start, np.diff(start), network.sides(z[one]))
 
 
-class _Block(NamedTuple):
-    """All candidates from a run of triggers to a run of actions: by action, then trigger, then relation."""
+def _of_devices(first: TopK, states: _States, graph: Graph, k: int) -> TopK:
+    """The best rules between devices that the home does not have, from the first rule of each candidate.
 
-    triggers: _Run
-    actions: _Run
-    pair: int  # of types
-    valid: int  # number of valid relations
-    start: int  # in the scores of its chunk
-    end: int
+    A candidate stands for the rules between all devices of two states, which have the same score. Those of the
+    candidates are merged in order, and no more of them are made than are needed.
+    """
+    device, start, state = states.device.tolist(), states.start.tolist(), states.of_device.tolist()
+    taken = set(zip(graph.trigger.tolist(), graph.action.tolist(), graph.relation.tolist(), strict=True))
 
-    def row(self, trigger: Index, action: Index) -> Index:
-        """The position of a pair's first score."""
-        triggers = self.triggers.last - self.triggers.first
-        return self.start + ((action - self.actions.first) * triggers + trigger - self.triggers.first) * self.valid
+    def left(candidate: Rule) -> Iterator[Rule]:
+        score, trigger, action, relation = candidate
+        triggers, actions = (device[start[state[one]] : start[state[one] + 1]] for one in (trigger, action))
+        with_itself = trigger == action
+        for one in triggers:
+            for other in actions:
+                if (one != other or with_itself) and (one, other, relation) not in taken:
+                    yield score, one, other, relation
+
+    columns = ((-first.score).tolist(), first.trigger.tolist(), first.action.tolist(), first.relation.tolist())
+    found: list[Rule] = []
+    merged: list[tuple[Rule, Iterator[Rule]]] = []  # a heap
+    for candidate in (*sorted(zip(*columns, strict=True)), None):
+        while merged and len(found) < k and (candidate is None or merged[0][0] < candidate):
+            rule, rest = merged[0]
+            found.append(rule)
+            if (following := next(rest, None)) is None:
+                heappop(merged)
+            else:
+                heapreplace(merged, (following, rest))
+        if candidate is None or len(found) == k:
+            break
+        rest = left(candidate)
+        if (begin := next(rest, None)) is not None:
+            heappush(merged, (begin, rest))
+    if not found:
+        return TopK.empty()
+    score, *rule_columns = zip(*found, strict=True)
+    trigger, action, relation = np.array(rule_columns, dtype=np.int64)
+    return TopK(np.zeros_like(trigger), trigger, action, relation, -np.array(score, dtype=np.float32))
 
 
 class _Approximate(NamedTuple):
-    """Both sides of all devices and the weights for the first scoring."""
+    """Both sides of all states and the weights for the first scoring."""
 
     as_trigger: Floats
     as_action: Floats
@@ -128,123 +198,116 @@ class _Approximate(NamedTuple):
     error: float  # bound on the sum of the errors of two scores
 
     @classmethod
-    def of(cls, network: NumpyNetwork, as_trigger: Matrix, as_action: Matrix) -> _Approximate:
+    def of(cls, network: NumpyNetwork, states: _States) -> _Approximate:
         """In float32, or in float64 if values might overflow.
 
         A sum of n products is off by at most n and a few roundings of the sum of their absolute values (Higham 2002,
         Accuracy and Stability of Numerical Algorithms, section 3.1).
         """
-        size = network.largest * sum(float(np.abs(side).max(initial=0.0)) for side in (as_trigger, as_action))
+        size = 2 * network.largest * float(np.abs(states.sides).max(initial=0.0))
+        error = 2 * (network.width + 8) * size
         if size < SAFE:
-            error = 2 * (network.width + 8) * float(np.finfo(np.float32).eps) * size
-            return cls(as_trigger.astype(np.float32), as_action.astype(np.float32), network.single, error)
-        error = 2 * (network.width + 8) * float(np.finfo(np.float64).eps) * size
-        return cls(as_trigger, as_action, network.weight, error)
+            single = network.split(states.sides.astype(np.float32))
+            return cls(*single, network.single, error * float(np.finfo(np.float32).eps))
+        return cls(*network.split(states.sides), network.weight, error * float(np.finfo(np.float64).eps))
 
 
-def _chunks(network: NumpyNetwork, by_type: Array) -> Iterator[list[_Block]]:
-    """Blocks of all candidates, in chunks of bounded size; mostly one chunk."""
-    actions = _runs(by_type)
-    at_once = max(CELLS // (network.width * max(len(by_type), 1)), 1)
-    blocks: list[_Block] = []
-    start, n_types = 0, network.valid.n_types
-    for run in actions:
-        for first in range(run.first, run.last, at_once):
-            triggers = _Run(run.type, first, min(first + at_once, run.last))
-            for other in actions:
-                pair = run.type * n_types + other.type
-                valid = network.n_valid[pair]
-                if valid:
-                    end = start + (triggers.last - first) * (other.last - other.first) * valid
-                    blocks.append(_Block(triggers, other, pair, valid, start, end))
-                    start = end
-            if start > CHUNK:
-                yield blocks
-                blocks, start = [], 0
-    if blocks:
-        yield blocks
+class _Blocks(NamedTuple):
+    """Candidates from runs of triggers to runs of actions, one block after the other; states are sorted by type.
+
+    The states of a run are of one type. In a block candidates stand by action, then trigger, then relation.
+    """
+
+    pair: Array  # [n_blocks]  of types
+    trigger: Array  # [n_blocks]  the first of the run
+    triggers: Array  # [n_blocks]  how many
+    action: Array  # [n_blocks]
+    actions: Array  # [n_blocks]
+    valid: Array  # [n_blocks]  number of valid relations
+    start: Array  # [n_blocks]  position of the first score
+    end: Array  # [n_blocks]
+
+    @classmethod
+    def of(cls, network: NumpyNetwork, kind: Array) -> _Blocks:
+        """All candidates between states of these types, of which there is at least one."""
+        bounds = run_bounds(kind)
+        at_once = max(CELLS // (network.width * len(kind)), 1)
+        parts = [at for first, last in pairwise(bounds.tolist()) for at in range(first, last, at_once)]
+        triggers, actions = np.array([*parts, len(kind)]), bounds
+        row, column = np.divmod(np.arange(len(parts) * (len(bounds) - 1)), len(bounds) - 1)
+        pair = kind[triggers[row]] * network.valid.n_types + kind[actions[column]]
+        some = np.flatnonzero(network.valid.start[pair + 1] > network.valid.start[pair])
+        row, column, pair = row[some], column[some], pair[some]
+        trigger, action = triggers[row], actions[column]
+        triggers, actions = triggers[row + 1] - trigger, actions[column + 1] - action
+        valid = network.valid.start[pair + 1] - network.valid.start[pair]
+        end = np.cumsum(size := triggers * actions * valid)
+        return cls(pair, trigger, triggers, action, actions, valid, end - size, end)
+
+    def chunks(self) -> Iterator[_Blocks]:
+        """Blocks of about CHUNK scores at a time, with all actions of each trigger."""
+        if not len(self.end):
+            return
+        if self.end[-1] <= CHUNK:  # nearly always
+            yield self
+            return
+        strip = self.start[np.searchsorted(self.trigger, self.trigger)]  # where the scores of each one's triggers begin
+        for first, last in pairwise(run_bounds(strip // CHUNK).tolist()):
+            some = _Blocks(*(column[first:last] for column in self))
+            yield some._replace(start=some.start - some.start[0], end=some.end - some.start[0])
+
+    def candidates(self, network: NumpyNetwork, position: Array) -> tuple[Array, Array, Array]:
+        """Trigger, action and number among the valid rules of the candidates at these positions."""
+        block = np.searchsorted(self.end, position, side="right")
+        row, number = np.divmod(position - self.start[block], self.valid[block])
+        action, trigger = np.divmod(row, self.triggers[block])
+        rule = network.valid.start[self.pair[block]] + number
+        return self.trigger[block] + trigger, self.action[block] + action, rule
 
 
-def _runs(by_type: Array) -> list[_Run]:
-    if not len(by_type):
-        return []
-    bounds = [0, *(np.flatnonzero(by_type[1:] != by_type[:-1]) + 1).tolist(), len(by_type)]
-    kinds = by_type[bounds[:-1]].tolist()
-    return [_Run(kind, first, last) for kind, first, last in zip(kinds, bounds[:-1], bounds[1:], strict=True)]
+def _mask_self(score: Floats, blocks: _Blocks, states: _States, never: Sequence[Array]) -> None:
+    """Exclude rules that only a device with itself could have, and may not."""
+    alone = states.size == 1
+    same = np.flatnonzero((blocks.action <= blocks.trigger) & (blocks.trigger < blocks.action + blocks.actions))
+    columns = (states.type[blocks.trigger], *blocks[1:])
+    for kind, trigger, triggers, action, actions, valid, start, end in zip(
+        *(column[same].tolist() for column in columns), strict=True
+    ):
+        single = np.flatnonzero(alone[trigger : trigger + triggers])[:, None]
+        table = score[start:end].reshape(actions, triggers, valid)
+        table[single + (trigger - action), single, never[kind]] = -np.inf
 
 
-def _block_scores(approximate: _Approximate, blocks: list[_Block]) -> Floats:
+def _block_scores(approximate: _Approximate, blocks: _Blocks) -> Floats:
     """The scores of all candidates, block after block."""
-    n_devices, width = approximate.as_action.shape
-    score = np.empty(blocks[-1].end, dtype=approximate.as_action.dtype)
+    n_states, width = approximate.as_action.shape
+    score = np.empty(blocks.end[-1], dtype=approximate.as_action.dtype)
     # One buffer for all hidden vectors: allocating takes longer than filling.
-    most = max(block.triggers.last - block.triggers.first for block in blocks)
-    buffer = np.empty((n_devices * most, width), dtype=score.dtype)
-    shown: _Run | None = None
-    for triggers, actions, pair, valid, start, end in blocks:
-        many = triggers.last - triggers.first
-        if triggers is not shown:  # the hidden vectors of these triggers with every device
-            hidden = buffer[: n_devices * many].reshape(n_devices, many, width)
-            np.add(approximate.as_action[:, None], approximate.as_trigger[triggers.first : triggers.last], out=hidden)
-            np.maximum(hidden, 0, out=hidden)
-            shown = triggers
-        rows = buffer[actions.first * many : actions.last * many]
-        np.matmul(rows, approximate.weight[pair], out=score[start:end].reshape(-1, valid))
+    buffer = np.empty((n_states * int(blocks.triggers.max()), width), dtype=score.dtype)
+    zero, shown = np.zeros(width, dtype=score.dtype), -1  # a maximum with a number takes twice as long
+    for pair, trigger, triggers, action, actions, valid, start, end in zip(*(c.tolist() for c in blocks), strict=True):
+        if trigger != shown:  # the hidden vectors of these triggers with every action
+            hidden = buffer[: n_states * triggers].reshape(n_states, triggers, width)
+            np.add(approximate.as_action[:, None], approximate.as_trigger[trigger : trigger + triggers], out=hidden)
+            np.maximum(hidden, zero, out=hidden)
+            shown = trigger
+        rows = buffer[action * triggers : (action + actions) * triggers]
+        np.dot(rows, approximate.weight[pair], out=score[start:end].reshape(-1, valid))
+    if score.dtype == np.float64:  # large ones, which are equal once they are clipped
+        np.clip(score, -LARGEST_SCORE, LARGEST_SCORE, out=score)
     return score
-
-
-def _mask_rules(score: Floats, blocks: list[_Block], taken: list[tuple[int, ...]]) -> None:
-    """Exclude the rules that the home has."""
-    of_pair: dict[int, list[_Block]] = {}
-    for block in blocks if taken else ():
-        of_pair.setdefault(block.pair, []).append(block)
-    for trigger, action, pair, number in taken:
-        for block in of_pair.get(pair, ()):
-            if number >= 0 and block.triggers.first <= trigger < block.triggers.last:
-                score[block.row(trigger, action) + number] = -np.inf
-
-
-def _mask_self(network: NumpyNetwork, score: Floats, blocks: list[_Block], self_rules: Mask) -> None:
-    """Exclude devices acting on themselves by rules for which no training home has an example."""
-    for block in blocks:
-        if block.triggers.type == block.actions.type:
-            first = int(network.valid.start[block.pair])
-            never = np.flatnonzero(~self_rules[first : first + block.valid])
-            devices = np.arange(block.triggers.first, block.triggers.last)
-            score[block.row(devices, devices)[:, None] + never] = -np.inf
-
-
-def _rescore(
-    network: NumpyNetwork, blocks: list[_Block], chosen: Array, order: Array, as_trigger: Matrix, as_action: Matrix
-) -> TopK:
-    """Positions among the scores of a chunk as rules between devices, scored again in float64."""
-    columns = [(b.start, b.pair, b.valid, b.triggers.first, b.triggers.last, b.actions.first) for b in blocks]
-    table = np.array(columns, dtype=np.int64)
-    start, pair, valid, first_trigger, last_trigger, first_action = table[
-        np.searchsorted(table[:, 0], chosen, side="right") - 1
-    ].T
-    row, number = np.divmod(chosen - start, valid)
-    action, trigger = np.divmod(row, last_trigger - first_trigger)
-    trigger, action = first_trigger + trigger, first_action + action
-    rule = network.valid.start[pair] + number
-    logit = np.empty(len(chosen))
-    for first in range(0, len(chosen), RESCORED):  # all of them, where scores hardly differ
-        some = slice(first, first + RESCORED)
-        logit[some] = network.logits(as_trigger[trigger[some]], as_action[action[some]], rule[some])
-    score = np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE).astype(np.float32)
-    return TopK(np.zeros_like(trigger), order[trigger], order[action], network.valid.relation[rule], score)
 
 
 def _pair_scores(network: NumpyNetwork, graph: Graph, trigger: Array, action: Array, kind: Array) -> Scores:
     """The scores of all candidates: pair after pair, and the relations of each in order."""
-    z = network.embed(graph)
-    device, state = _distinct_states(graph.device_type, z)
-    as_trigger, as_action = network.sides(z[device])
-    trigger, action = state[trigger], state[action]
-    _, pair, which = np.unique(trigger * len(device) + action, return_index=True, return_inverse=True)
+    states = _States.of(network, graph)
+    as_trigger, as_action = map(np.ascontiguousarray, network.split(states.sides))
+    trigger, action = states.of_device[trigger], states.of_device[action]
+    _, pair, which = np.unique(trigger * len(states.type) + action, return_index=True, return_inverse=True)
     trigger, action, kind = trigger[pair], action[pair], kind[pair]
     start = np.concatenate([[0], np.cumsum(np.diff(network.valid.start)[kind])])
     score = np.empty(start[-1], dtype=np.float32)
+    zero = np.zeros(network.width)  # a maximum with a number takes twice as long
     order = np.argsort(kind, kind="stable")
     present = np.unique(kind)
     bounds = np.append(np.searchsorted(kind[order], present), len(order))
@@ -253,27 +316,17 @@ def _pair_scores(network: NumpyNetwork, graph: Graph, trigger: Array, action: Ar
             rows = order[at : min(at + ROWS, last)]
             hidden = as_trigger[trigger[rows]]
             hidden += as_action[action[rows]]
-            np.maximum(hidden, 0.0, out=hidden)
+            np.maximum(hidden, zero, out=hidden)
             logit = hidden @ network.weight[types]
             np.clip(logit, -LARGEST_SCORE, LARGEST_SCORE, out=logit)
             score[start[rows][:, None] + np.arange(network.n_valid[types])] = logit
     return score[runs(start, which)]
 
 
-def _distinct_states(kind: Array, z: Matrix) -> tuple[Array, Array]:
-    """One device for each distinct state (type and z), and the number of each device's state.
-
-    Relative differences below FINEST are ignored: a matrix product need not give equal rows the same last bits. States
-    are compared by a hash; on a collision each device is a state of its own.
-    """
-    mantissa, power = np.frexp(z)  # relative, so that small numbers are as distinct as large ones
-    digits = np.rint(mantissa / FINEST).astype(np.int64) + (power.astype(np.int64) << 47)
-    cell = np.column_stack([digits, kind])
-    odd = np.random.default_rng(0).integers(2**62, size=cell.shape[1]) | 1
-    _, device, state = np.unique(cell @ odd, return_index=True, return_inverse=True)
-    if np.array_equal(cell[device][state], cell):
-        return device, state
-    return np.arange(len(z)), np.arange(len(z))
+@cache
+def _odd_numbers(many: int) -> Array:
+    """Random factors of a hash."""
+    return np.random.default_rng(0).integers(2**62, size=many) | 1
 
 
 def best_of_each(score: Scores, start: Array, k: int) -> Array:
@@ -305,7 +358,11 @@ def best_of_each(score: Scores, start: Array, k: int) -> Array:
 def not_below(score: Floats, k: int, error: float) -> Array:
     """Positions of all scores that may be among the `k` highest, if `error` bounds the sum of two scores' errors."""
     least = max(_low(score, k) - error, float(np.finfo(score.dtype).min))  # minus infinity is never among them
-    return np.flatnonzero(score >= score.dtype.type(least))
+    kept = np.flatnonzero(score >= score.dtype.type(least))
+    if len(kept) <= k:
+        return kept
+    among = score[kept]  # all of the highest: the bound can be exact
+    return kept[among >= score.dtype.type(float(np.partition(among, len(among) - k)[len(among) - k]) - error)]
 
 
 def _low(score: Floats, k: int) -> float:

@@ -24,10 +24,10 @@ class Limits:
     text: int = _limit(200, "characters in an id, type, name, state or action")
     body_bytes: int = _limit(1_000_000, "bytes in a request body")
     batch_body_bytes: int = _limit(8_000_000, "bytes in the body of a batch request")
-    in_flight: int = _limit(64, "requests running or queued; more get a 503")
-    held_bytes: int = _limit(256_000_000, "bytes of request bodies held in memory; more get a 503")
+    in_flight: int = _limit(64, "requests running or queued, of each worker; more get a 503")
+    held_bytes: int = _limit(256_000_000, "bytes of request bodies in memory, of each worker; more get a 503")
     work_seconds: int = _limit(10, "seconds of work per request, estimated and by the clock")
-    connections: int = _limit(1_000, "open connections; more get a 503")
+    connections: int = _limit(1_000, "open connections, of each worker; more get a 503")
     seconds: int = _limit(10, "seconds for a client to send its headers, to send its body, and to read the response")
 
     def __post_init__(self) -> None:

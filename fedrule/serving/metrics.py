@@ -1,10 +1,19 @@
-"""Metrics of the service, served to Prometheus at /metrics."""
+"""Metrics of the service, served to Prometheus at /metrics.
+
+Workers count in files that all of them map (the multiprocess mode of prometheus_client), so that each can serve the
+sums over all, those of workers that ended included.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 from fedrule.serving.model_store import ModelStore
 
@@ -13,10 +22,21 @@ SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 OTHER = "other"  # all unknown paths: a label for each would fill the memory
 
 
+class Families(Collector):
+    """Metrics that are known when they are collected."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = list(families)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
 class Metrics:
     """Counters of one service. Labels have few values: routes, status codes, model names."""
 
-    def __init__(self) -> None:
+    def __init__(self, begin: float | None = None) -> None:
+        self._begin = time.monotonic() if begin is None else begin
         self.routes: frozenset[str] = frozenset()  # paths with a label of their own
         self._registry = registry = CollectorRegistry()
         self._requests = Counter("fedrule_requests", "Requests answered.", ["route", "status"], registry=registry)
@@ -24,17 +44,13 @@ class Metrics:
             "fedrule_request_seconds", "Time to respond.", ["route"], buckets=SECONDS, registry=registry
         )
         self._counters: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-        self.in_flight = Gauge("fedrule_requests_in_flight", "Requests in flight.", registry=registry)
+        in_flight = "fedrule_requests_in_flight", "Requests in flight."
+        self.in_flight = Gauge(*in_flight, registry=registry, multiprocess_mode="livesum")
         self.homes = Counter("fedrule_homes", "Homes answered.", registry=registry)
         self.recommendations = Counter("fedrule_recommendations", "Rules recommended.", registry=registry)
         self.reloads = Counter("fedrule_reloads", "Reloads of the models.", ["result"], registry=registry)
-        self._models = Gauge("fedrule_model_info", "Models served.", ["name", "method", "digest"], registry=registry)
         for result in ("ok", "failed"):
             self.reloads.labels(result)
-        begin = time.monotonic()
-        uptime = Gauge("fedrule_uptime_seconds", "Time since the service started.", registry=registry)
-        uptime.set_function(lambda: time.monotonic() - begin)
-        ProcessCollector(registry=registry)
 
     def request(self, path: str, status: int, seconds: float) -> None:
         route = path if path in self.routes else OTHER
@@ -51,7 +67,41 @@ class Metrics:
 
     def text(self, store: ModelStore) -> bytes:
         """All metrics in the text format of Prometheus."""
-        self._models.clear()  # digests of previous models
+        models = GaugeMetricFamily("fedrule_model_info", "Models served.", labels=["name", "method", "digest"])
         for model in store.models:
-            self._models.labels(*model.summary.values()).set(1)
-        return generate_latest(self._registry)
+            models.add_metric(list(model.summary.values()), 1)
+        uptime = GaugeMetricFamily("fedrule_uptime_seconds", "Time since the service started.")
+        uptime.add_metric([], time.monotonic() - self._begin)
+        registry = CollectorRegistry()
+        registry.register(Families([*self._counted(), models, uptime, *self._processes()]))
+        return generate_latest(registry)
+
+    def _counted(self) -> Iterable[Metric]:
+        return self._registry.collect()
+
+    def _processes(self) -> Iterable[Metric]:
+        return ProcessCollector(registry=None).collect()
+
+
+class WorkerMetrics(Metrics):
+    """Counters of all workers of a service; `pids` are those of its living processes."""
+
+    def __init__(self, begin: float, folder: Path, pids: Callable[[], Sequence[int]]) -> None:
+        super().__init__(begin)
+        self._folder, self._pids = str(folder), pids
+
+    def _counted(self) -> Iterable[Metric]:
+        counted: Iterable[Metric] = MultiProcessCollector(None, self._folder).collect()  # type: ignore[no-untyped-call]
+        return counted
+
+    def _processes(self) -> Iterable[Metric]:
+        """Sums over the processes; the start is that of the first. Shared memory counts in each of them."""
+        whole: dict[str, Metric] = {}
+        for pid in self._pids():
+            for family in ProcessCollector(pid=lambda pid=pid: pid, registry=None).collect():  # type: ignore[misc]
+                first, more = whole.setdefault(family.name, family).samples[0], family.samples[0]
+                if whole[family.name] is not family:
+                    both = (first.value, more.value)
+                    value = min(both) if family.name == "process_start_time_seconds" else sum(both)
+                    whole[family.name].samples = [first._replace(value=value)]
+        return whole.values()

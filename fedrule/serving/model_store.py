@@ -20,12 +20,13 @@ from pydantic_core import to_json
 from datasets.common.errors import DataError
 from datasets.valid import ValidRules
 from fedrule.inference.recommender import Recommender
-from fedrule.inference.request import HomeRequest, RequestDevice
+from fedrule.inference.request import HomeRequest, RequestDevice, RequestRule
 from fedrule.models.file import SavedModel
 from fedrule.serving.errors import ApiError
 from fedrule.serving.limits import Limits
 
 FEWEST, MOST = 10, 320  # devices of the homes that a new model is timed with
+RULES = 3  # that act on each device there, at most
 LONG_ENOUGH = 0.05  # seconds: a home that takes this long gives a good estimate
 LEAST = 1e-9  # seconds per candidate, if there is no candidate to measure
 
@@ -35,7 +36,8 @@ class CostModel:
     """Estimates the processor time of a request for one model.
 
     A candidate is a pair of devices and a relation that is valid between their types. Candidates can be counted before
-    the search, and each takes about the same time, which is measured when the model is loaded.
+    the search, and each takes about the same time, which is measured when the model is loaded: in homes whose devices
+    differ by their rules, because a search may take those that are alike together.
     """
 
     valid: ValidRules
@@ -75,9 +77,22 @@ def _types(recommender: Recommender, devices: int) -> list[str]:
     return [types[at % len(types)] for at in range(devices)]
 
 
+def timed_home(recommender: Recommender, devices: int) -> HomeRequest:
+    """All types in turn, with random valid rules."""
+    card, valid, rng = recommender.card, recommender.valid, np.random.default_rng(devices)
+    kind = np.arange(devices) % len(card.types)
+    rules = []
+    for action, triggers in enumerate(rng.integers(devices, size=(devices, RULES)).tolist()):
+        for trigger in triggers:
+            relations = valid.relations_of(int(kind[trigger]), int(kind[action]))
+            if len(relations) and trigger != action:
+                rules.append(RequestRule(trigger, *card.relations[int(rng.choice(relations))], action))
+    return HomeRequest([RequestDevice(at, name) for at, name in enumerate(_types(recommender, devices))], rules)
+
+
 def _seconds(recommender: Recommender, devices: int) -> float:
     """Time of this thread only: requests of other threads must not make a reloaded model look slower."""
-    home = HomeRequest([RequestDevice(at, name) for at, name in enumerate(_types(recommender, devices))])
+    home = timed_home(recommender, devices)
     begin = time.thread_time()
     recommender.recommend(home, k=10)
     return time.thread_time() - begin
@@ -97,18 +112,17 @@ class LoadedModel(NamedTuple):
 class ModelStore:
     """The models by name; the first is the default."""
 
-    def __init__(self, paths: Sequence[Path], limits: Limits) -> None:
+    def __init__(self, paths: Sequence[Path], limits: Limits, models: Mapping[str, LoadedModel] | None = None) -> None:
         self.paths = {path.stem: path for path in paths}
         if len(self.paths) < len(paths):
             repeated = next(name for name, count in Counter(path.stem for path in paths).items() if count > 1)
             raise DataError(f"two models are named {repeated!r} (file name without its suffix); rename one")
         self._limits = limits
-        self._models: Mapping[str, LoadedModel] = {}
-        self.reload()
+        self._models = self._load_all() if models is None else models
 
     def reload(self) -> None:
         """Read all files again; if one is bad, raise `DataError` and keep the current models."""
-        self._models = {name: self._load(name, path) for name, path in self.paths.items()}
+        self._models = self._load_all()
 
     @property
     def models(self) -> Sequence[LoadedModel]:
@@ -123,6 +137,9 @@ class ModelStore:
             message = f"unknown model {name[:50]!r}; known: {', '.join(models)}"
             raise ApiError(status, "unknown_model", message, where="model" if status == 422 else "name")
         return models[name]
+
+    def _load_all(self) -> Mapping[str, LoadedModel]:
+        return {name: self._load(name, path) for name, path in self.paths.items()}
 
     def _load(self, name: str, path: Path) -> LoadedModel:
         try:

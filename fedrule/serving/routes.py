@@ -56,9 +56,13 @@ log = logging.getLogger(__name__)
 
 
 def application(models: Sequence[Path], *, limits: Limits | None = None, token: str | None = None) -> Middleware:
-    """The service as an ASGI application; a bad model raises `DataError`."""
+    """The service in one process as an ASGI application; a bad model raises `DataError`."""
     limits = limits or Limits()
-    service = Service(ModelStore(models, limits), limits, Metrics())
+    return application_of(Service(ModelStore(models, limits), limits, Metrics()), token=token)
+
+
+def application_of(service: Service, *, token: str | None) -> Middleware:
+    """The ASGI application of a service."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -68,7 +72,7 @@ def application(models: Sequence[Path], *, limits: Limits | None = None, token: 
     app = FastAPI(docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
     _add_routes(app, service)
     add_page(app)
-    describe(app, limits, protected=PROTECTED if token is not None else ())
+    describe(app, service.limits, protected=PROTECTED if token is not None else ())
     app.add_exception_handler(HTTPException, _routing_error)
     routes = [route for route in app.routes if isinstance(route, APIRoute)]
     service.metrics.routes = frozenset(route.path for route in routes)

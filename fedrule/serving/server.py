@@ -177,16 +177,26 @@ class Server(uvicorn.Server):
             await self._app.service.reloader.reload()
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free port."""
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A listening socket; port 0 takes a free port.
+
+    Of several shared ones on one port, each gets its part of the connections from the system.
+    """
     if not 0 <= port <= 65_535:
         raise DataError(f"--port must be in 0..65535 (0 takes a free port), got {port}")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=1024)
+        return socket.create_server((host, port), family=family, backlog=1024, reuse_port=shared)
     except OSError as error:
         reason = error.strerror.partition(" (")[0] if error.strerror else error
         raise DataError(f"--host {host} --port {port}: {reason}; choose another, or --port 0 for a free one") from None
+
+
+def listen_together(host: str, port: int, many: int) -> list[socket.socket]:
+    """Listening sockets on one port; the system gives each its part of the connections."""
+    with listen(host, port) as alone:  # fails if the port is in use, which shared ones would join
+        port = alone.getsockname()[1]
+    return [listen(host, port, shared=True) for _ in range(many)]
 
 
 def serve(app: Middleware, listener: socket.socket, *, access_log: bool, grace: int) -> None:

@@ -6,6 +6,7 @@ All limits here only guard against hanging: no test depends on how fast the mach
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import httpx
 
 from benchmarks.speed.service_process import COMMAND, Running, running
 
-__all__ = ["COMMAND", "PATIENCE", "Running", "eventually", "get", "post", "served"]
+__all__ = ["COMMAND", "PATIENCE", "Running", "accepts", "eventually", "get", "post", "served"]
 
 PATIENCE = 300.0  # seconds
 
@@ -44,6 +45,15 @@ def get(service: Running, path: str, **given: object) -> httpx.Response:
 
 def post(service: Running, path: str, json: object = None, **given: object) -> httpx.Response:
     return httpx.post(f"{service.url}{path}", json=json, timeout=PATIENCE, **given)
+
+
+def accepts(service: Running) -> bool:
+    """Whether the service accepts new connections."""
+    try:
+        socket.create_connection(("127.0.0.1", service.port), timeout=PATIENCE).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def eventually(condition: Callable[[], bool]) -> bool:

@@ -78,6 +78,18 @@ def slow_model(path: Path, *, relations: int = 1_000) -> Path:
     return path
 
 
+def slow_home(n_devices: int) -> dict[str, object]:
+    """For a slow model: devices of all types in turn, each with other rules, so that no two are searched at once."""
+    random = np.random.default_rng(0)
+    devices = [{"id": at, "type": TYPES[at % len(TYPES)]} for at in range(n_devices)]
+    rules = [
+        {"trigger": trigger, "trigger_state": "State 0", "action": "Power On", "action_device": action}
+        for action, triggers in enumerate(random.integers(n_devices, size=(n_devices, 4)).tolist())
+        for trigger in triggers
+    ]
+    return {"devices": devices, "rules": rules}
+
+
 def home(n_devices: int = 5, *, rules: int = 1) -> dict[str, object]:
     """Devices of all types in turn, and rules from the motion sensor to each lamp, as a request tells them."""
     turn = ("ContactSensor", "Light", "MotionSensor", "Plug", "Camera")

@@ -176,6 +176,30 @@ def test_weights_of_any_size_give_finite_scores_in_the_same_order(size, messages
     assert rows(by_scorer) == rows(found)
 
 
+def test_scores_beyond_the_largest_are_equal_and_stand_in_the_order_of_devices():
+    saved = random_model(TYPES, RELATIONS, valid=1.0, size=1e15, seed=3)
+    graph = graph_of([0, 1, 1, 2], [(0, 1, 2), (3, 1, 0), (1, 2, 4)])
+    expected = PlainSearch(saved).best(graph.device_type.tolist(), rules_of(graph), 5)
+    assert [score for _, score in expected] == [LARGEST_SCORE] * 5
+    assert [row[1:] for row in rows(network_search(saved).one(graph, 5))] == [rule for rule, _ in expected]
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40), st.booleans(), st.sampled_from([0.0, 0.5]))
+@settings(max_examples=60)
+def test_homes_with_many_devices_of_one_state_are_searched_as_the_plain_search_does(seed, k, ties, self_rules):
+    random = np.random.default_rng(seed)
+    step = 1.0 if ties else 0.0
+    saved = random_model(TYPES, RELATIONS[:3], valid=0.7, seed=seed % 1000, step=step, self_rules=self_rules)
+    n_devices = int(random.integers(1, 14))
+    # Twins that only differ by who they are, and rules among them: some candidates have no device pair left.
+    pairs = [(a, b, r) for a in range(n_devices) for b in range(n_devices) for r in range(3)]
+    some = random.random(len(pairs)) < random.choice([0.0, 0.05, 0.9])
+    graph = graph_of(random.integers(2, size=n_devices), [pair for pair, kept in zip(pairs, some, strict=True) if kept])
+    found = network_search(saved).one(graph, k)
+    expected = PlainSearch(saved).best(graph.device_type.tolist(), rules_of(graph), k)
+    assert [row[1:] for row in rows(found)] == [rule for rule, _ in expected]
+
+
 @pytest.mark.parametrize("small", [1e-5, 1e-12, 1e-20, 1e20])
 def test_states_are_told_apart_however_small_they_are(two, small):
     saved = random_model(two.types, two.relations, valid=1.0, seed=5, hidden=6)

@@ -7,13 +7,16 @@ import json
 import threading
 
 import httpx
+import numpy as np
 import pytest
 from fastapi import Request
 
-from fedrule.inference import Recommender
+from fedrule.inference import Recommender, SavedModel
+from fedrule.inference.encode import HomeEncoder
+from fedrule.inference.network import NumpyNetwork
 from fedrule.serving.errors import ApiError, ClientGone
 from fedrule.serving.limits import Limits
-from fedrule.serving.model_store import CostModel
+from fedrule.serving.model_store import CostModel, timed_home
 from fedrule.serving.requests import BodyReader
 from fedrule.serving.routes import application
 from fedrule.serving.service import Job, Workers
@@ -50,6 +53,14 @@ def test_the_candidates_of_a_home_are_counted_and_cost_what_was_measured(model):
     assert cost.candidates([]) == 0
     assert cost.affordable(10) == pytest.approx(10 / cost.per_candidate, abs=1)
     assert cost.per_home > 0
+
+
+def test_the_cost_is_that_of_a_home_whose_devices_are_not_alike(tmp_path):
+    # A search takes devices with the same embedding together: without rules there would be 7 of them, one of each type.
+    saved = SavedModel.load(slow_model(tmp_path / "slow.safetensors"))
+    recommender = Recommender(saved)
+    graph = HomeEncoder(saved.card).encode(timed_home(recommender, 320)).graph
+    assert len(np.unique(NumpyNetwork.of(saved).embed(graph).round(9), axis=0)) > 300
 
 
 def test_more_work_than_fits_into_the_time_is_refused_before_it_is_done(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ import pytest
 
 from fedrule.__main__ import main
 from fedrule.inference import Recommender
-from tests.support.served import COMMAND, PATIENCE, eventually, get, post, served
+from tests.support.served import COMMAND, PATIENCE, accepts, eventually, get, post, served
 from tests.support.small_model import home, saved_model
 
 JSON = {"Content-Type": "application/json"}
@@ -25,7 +25,8 @@ def digest(service):
     return get(service, "/v1/model").json()["digest"]
 
 
-def test_models_are_exchanged_under_load_without_a_failed_request(tmp_path):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_models_are_exchanged_under_load_without_a_failed_request(tmp_path, workers):
     path = saved_model(tmp_path / "model.safetensors")
     good = [path.read_bytes(), saved_model(tmp_path / "other.safetensors", seed=9).read_bytes()]
     digests = {Recommender.load(tmp_path / name).digest for name in ("model.safetensors", "other.safetensors")}
@@ -38,7 +39,7 @@ def test_models_are_exchanged_under_load_without_a_failed_request(tmp_path):
                 answer = client.post(f"{url}/v1/recommend", json=home())
                 answers.append((answer.status_code, answer.json()["model"]["digest"]))
 
-    with served([path]) as service:
+    with served([path], workers=workers) as service:
         askers = [threading.Thread(target=ask, args=(service.url,)) for _ in range(4)]
         for asker in askers:
             asker.start()
@@ -80,20 +81,12 @@ def test_what_is_being_answered_is_finished_before_the_service_ends(tmp_path):
             connection.sendall(head % len(body) + body[:100])
             assert eventually(lambda: "in_flight 2.0" in get(service, "/metrics").text)
             service.process.send_signal(signal.SIGTERM)
-            assert eventually(lambda: not _answers(service.port))
+            assert eventually(lambda: not accepts(service))
             connection.sendall(body[100:])
             answer = connection.recv(65_536)
         assert answer.startswith(b"HTTP/1.1 200 OK")
         assert service.exit_code() == 0
         assert "Traceback" not in service.log.read_text()
-
-
-def _answers(port):
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 def test_a_port_in_use_is_one_message_and_exit_code_1(tmp_path):
@@ -114,6 +107,7 @@ def test_a_port_in_use_is_one_message_and_exit_code_1(tmp_path):
         (("garbage.safetensors",), "garbage.safetensors: not a fedrule model"),
         (("model.safetensors", "--max-devices", "0"), "--max-devices must be at least 1, got 0"),
         (("model.safetensors", "--port", "65536"), "--port must be in 0..65535"),
+        (("model.safetensors", "--workers", "0"), "--workers must be at least 1, got 0"),
         (("model.safetensors", "--token-file", "missing"), "cannot read it (No such file or directory)"),
         (("model.safetensors", "--token-file", "garbage.safetensors"), "a token must be one non-empty word"),
         (("model.safetensors", "model.safetensors"), "two models are named 'model'"),

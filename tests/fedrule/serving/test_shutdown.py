@@ -16,7 +16,7 @@ import uvicorn
 from fedrule.serving.routes import application
 from fedrule.serving.server import Server
 from tests.support.served import PATIENCE, eventually, get, post, served
-from tests.support.small_model import home, saved_model, slow_model
+from tests.support.small_model import saved_model, slow_home, slow_model
 
 GRACE = 3_600  # seconds: the share of it that is meant to pass is 0 in these tests
 # The service with other shares of the grace after which batches stop and clients get an error.
@@ -56,7 +56,7 @@ def ended_during(service, path, body, begun):
 
 def test_a_long_batch_ends_with_the_homes_that_are_done(slow):
     # 200 homes that take more than a tenth of a second each
-    batch = {"homes": [home(60, rules=0)] * 200}
+    batch = {"homes": [slow_home(60)] * 200}
     command = [sys.executable, "-c", WITH_SHARES.format(0.0, 1.0)]
     with served([slow], command=command, grace=GRACE) as service:
         answer = ended_during(service, "/v1/recommend/batch", batch, r"\nfedrule_homes_total [1-9]")
@@ -71,7 +71,7 @@ def test_a_search_that_cannot_be_interrupted_does_not_delay_the_end(slow):
     # Twenty seconds and more: 500 x 500 x 1,000 candidates
     command = [sys.executable, "-c", WITH_SHARES.format(1.0, 0.0)]
     with served([slow], command=command, grace=GRACE) as service:
-        answer = ended_during(service, "/v1/recommend", home(500, rules=0), "in_flight 2.0")
+        answer = ended_during(service, "/v1/recommend", slow_home(500), "in_flight 2.0")
         assert "Shutting down during a search" in service.log.read_text()
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "shutting_down")
 
