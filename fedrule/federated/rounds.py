@@ -101,6 +101,8 @@ class Engine:
         rows = None  # that change
         if h.corrects and h.row_sparse:
             rows = clients.next_rows(work.clients, *work.rows(0, len(work.clients)))
+        if clients.packed is not None and len(state.shared):
+            clients.packed.advance(h, layout, state.shared[-1])
         chunks = [*self._train(trainer, work, clients, rows, broadcast, weight, faulty, state.round)]
         finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
         clients = clients if rows is None else clients.with_rows(rows, work.clients[~finite])
@@ -159,7 +161,7 @@ class Engine:
                 finite=np.zeros(end - first, dtype=bool),
             )
             work.train(chunk)
-            write_back(clients, rows, chunk.states, chunk.finite, number)
+            write_back(clients, rows, chunk.states, chunk.finite, number, scratch)
             return ChunkResult(chunk.update, chunk.mean_gradient, chunk.loss, chunk.finite, len(chunk.states.row))
 
         with ThreadPoolExecutor(max_workers=trainer.threads) as pool:

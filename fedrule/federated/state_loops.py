@@ -36,6 +36,7 @@ def merge_rows(
     out_start: Array,  # [n + 1]
     out_row: Array,  # long enough
     out_values: Vector,
+    is_stored: Mask,
     in_batch: Mask,
 ) -> int:
     """The rows that are stored for some clients or in their batch, sorted: which, their values or zero; how many."""
@@ -48,7 +49,7 @@ def merge_rows(
             stored = a < a_end and (b == b_end or stored_row[a] <= row[b])
             asked = b < b_end and (a == a_end or row[b] <= stored_row[a])
             out_row[n] = stored_row[a] if stored else row[b]
-            in_batch[n] = asked
+            is_stored[n], in_batch[n] = stored, asked
             if stored:
                 for k in range(width):
                     out_values[n, k] = stored_values[a, k]
@@ -63,19 +64,16 @@ def merge_rows(
 
 
 @compiled
-def keep_rows(
-    clients: Array, kept: Mask, start: Array, in_batch: Mask, values: Vector, into_start: Array, into: Vector
-) -> None:
-    """Write the rows that are in the batch of the clients that are `kept` to their places among those of all clients."""
+def keep_rows(kept: Mask, start: Array, values: Vector, into_start: Array, into: Vector) -> None:
+    """Write the rows that are `kept` [n_rows] to where into_start[i] says for client i."""
     width = values.shape[1]
-    for i in range(len(clients)):
-        if kept[i]:
-            n = into_start[clients[i]]
-            for r in range(start[i], start[i + 1]):
-                if in_batch[r]:
-                    for k in range(width):
-                        into[n, k] = values[r, k]
-                    n += 1
+    for i in range(len(start) - 1):
+        n = into_start[i]
+        for r in range(start[i], start[i + 1]):
+            if kept[r]:
+                for k in range(width):
+                    into[n, k] = values[r, k]
+                n += 1
 
 
 @compiled
@@ -92,45 +90,55 @@ def copy_rows(clients: Array, start: Array, values: Vector, into_start: Array, i
 def flag_words(vectors: Words, reference: Words, flags: Bits, counts: Array) -> None:
     """Bit i of flags[k] is set where vectors[k, i] is not reference[i]; counts[k] is how many are."""
     size = len(reference)
+    differs = np.zeros(8 * flags.shape[1], np.uint8)
+    eights = differs.view(np.uint64)
     for k in range(len(vectors)):
-        n = 0
-        for byte in range(flags.shape[1]):
-            bits = 0
-            for i in range(8 * byte, min(8 * byte + 8, size)):
-                bits |= int(vectors[k, i] != reference[i]) << (i - 8 * byte)
-            flags[k, byte] = bits
-            for i in range(8):
-                n += bits >> i & 1
-        counts[k] = n
+        for i in range(size):
+            differs[i] = vectors[k, i] != reference[i]
+        counts[k] = 0
+        for i in range(size):
+            counts[k] += differs[i]
+        for byte in range(len(eights)):  # bit i of the highest byte of the product is byte i of the number
+            flags[k, byte] = (eights[byte] * np.uint64(0x0102040810204080)) >> np.uint64(56)
 
 
 @compiled
-def pack_words(vectors: Words, flags: Bits, start: Array, values: Words) -> None:
-    """The numbers that are flagged, vector after vector."""
+def pack_words(vectors: Words, reference: Words, start: Array, tail_start: Array, tails: Words, values: Words) -> None:
+    """The numbers that differ from the reference and then the tail, vector after vector; `values` has one more."""
     for k in range(len(vectors)):
         n = start[k]
-        for byte in range(flags.shape[1]):
-            bits = flags[k, byte]
-            if bits:
-                for i in range(8):
-                    if bits >> i & 1:
-                        values[n] = vectors[k, 8 * byte + i]
-                        n += 1
+        for i in range(len(reference)):
+            values[n] = vectors[k, i]  # overwritten by the next one where it is not different
+            n += int(vectors[k, i] != reference[i])
+        for i in range(tail_start[k], tail_start[k + 1]):
+            values[n] = tails[i]
+            n += 1
 
 
 @compiled
-def unpack_words(which: Array, reference: Words, flags: Bits, start: Array, values: Words, out: Words) -> None:
-    """Some vectors again: the numbers that are flagged, and those of the reference elsewhere."""
-    size = len(reference)
+def unpack_words(
+    which: Array,
+    reference: Words,
+    flags: Bits,
+    start: Array,
+    values: Words,
+    out: Words,
+    tail_start: Array,
+    tails: Words,
+) -> None:
+    """Some vectors and their tails again; numbers that are not flagged are those of the reference."""
+    size, last = len(reference), len(values) - 1
     for j in range(len(which)):
         k = which[j]
         n = start[k]
+        if start[k + 1] == n:
+            for i in range(size):
+                out[j, i] = reference[i]
+            continue
         for i in range(size):
-            out[j, i] = reference[i]
-        for byte in range(flags.shape[1]):
-            bits = flags[k, byte]
-            if bits:
-                for i in range(8):
-                    if bits >> i & 1:
-                        out[j, 8 * byte + i] = values[n]
-                        n += 1
+            flagged = int(flags[k, i >> 3] >> (i & 7) & 1)
+            out[j, i] = (values[min(n, last)] & -flagged) | (reference[i] & (flagged - 1))
+            n += flagged
+        for i in range(tail_start[j], tail_start[j + 1]):
+            tails[i] = values[n]
+            n += 1

@@ -20,13 +20,14 @@ from datasets.common.errors import DataError
 from datasets.homes import Array, Mask, runs
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.optimizers import OptimizerState
+from fedrule.federated.packed import UNSAVED, PackedVectors, resized
 from fedrule.federated.state_loops import copy_rows, keep_rows, merge_rows
 from fedrule.federated.vectors import FlatParameters, Vector, zeros
 
 AnyArray = npt.NDArray[Any]
 
-ROOM = 16  # arrays whose length changes from round to round get this part more, so that they last
-UNSAVED = {"saved": False}  # of fields that are no part of a state
+PACK_FROM = 2**32  # bytes: larger dense parts are packed, which takes more time and a third to a half less memory
+PACKED = 0.7  # the part that is then needed; at most 0.66 was seen
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +53,8 @@ class ClientStates:
     own: ClientVectors  # own_k
     first: ClientVectors  # moments of kept-adam
     second: ClientVectors
-    spare: Vector = field(default_factory=lambda: zeros((0, 0)), metadata=UNSAVED)  # for the rows of the next round
+    packed: PackedVectors | None = None  # the numbers of own_k, which is then empty
+    spare: Vector | None = field(default=None, metadata=UNSAVED)  # memory for the rows of the next round
 
     @classmethod
     def initial(cls, rules: Array, layout: FlatParameters, h: Hyperparameters) -> ClientStates:
@@ -60,6 +62,8 @@ class ClientStates:
         n_clients, kept = len(rules), h.optimizer == "kept-adam"
         check_memory(rules, layout, h)
         all_rows = 0 if h.row_sparse else layout.n_rows
+        packs = packs_dense(n_clients, layout, h)
+        packed = PackedVectors.zeros(n_clients, layout.n_dense) if packs else None
 
         def vectors(used: bool) -> ClientVectors:
             n = n_clients if used else 0
@@ -68,7 +72,8 @@ class ClientStates:
         start = np.arange(n_clients + 1) * all_rows
         row = np.tile(np.arange(all_rows), n_clients)
         steps = np.zeros(n_clients if kept else 0, dtype=np.int64)
-        return cls(np.full(n_clients, -1), start, row, steps, vectors(h.corrects), vectors(kept), vectors(kept))
+        own = vectors(h.corrects and not packs)
+        return cls(np.full(n_clients, -1), start, row, steps, own, vectors(kept), vectors(kept), packed)
 
     def copy(self) -> ClientStates:
         return self.from_arrays({name: array.copy() for name, array in _arrays(self).items()})
@@ -76,12 +81,15 @@ class ClientStates:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> ClientStates:
         vectors = (ClientVectors(**_within(name, arrays)) for name in ("own", "first", "second"))
-        return cls(arrays["last"], arrays["row_start"], arrays["row"], arrays["steps"], *vectors)
+        packed = _within("packed", arrays)
+        again = PackedVectors.from_arrays(packed) if packed else None
+        return cls(arrays["last"], arrays["row_start"], arrays["row"], arrays["steps"], *vectors, again)
 
     @property
     def nbytes(self) -> int:
-        """Of the vectors, without the indices."""
-        return sum(array.nbytes for part in (self.own, self.first, self.second) for array in (part.dense, part.rows))
+        """Of the vectors, without the indices; those of packed ones as the clients themselves would store them."""
+        arrays = [array for part in (self.own, self.first, self.second) for array in (part.dense, part.rows)]
+        return sum(array.nbytes for array in arrays) + (0 if self.packed is None else self.packed.unpacked_bytes)
 
     def rows_of(self, clients: Array) -> tuple[Array, Array]:
         """Start [n + 1] and relation of the rows stored for some clients."""
@@ -102,11 +110,11 @@ class ClientStates:
             new_row = np.empty(new_start[-1], dtype=np.int64)
             new_row[runs(new_start, clients)] = row
             new_row[runs(new_start, others)] = self.row[runs(self.row_start, others)]
+        if self.packed is not None:
+            return NextRows(new_start, new_row, self.own.rows)
         if np.array_equal(new_start, self.row_start) and np.array_equal(new_row, self.row):
             return NextRows(self.row_start, self.row, self.own.rows, in_place=True)
-        n, width = len(new_row), self.own.rows.shape[1]
-        fits = self.spare.shape[1] == width and len(self.spare) >= n
-        values = (self.spare if fits else np.empty((n + n // ROOM, width), dtype=np.float32))[:n]
+        values = resized(zeros((0, self.own.rows.shape[1])) if self.spare is None else self.spare, len(new_row))
         copy_rows(others, self.row_start, self.own.rows, new_start, values)
         return NextRows(new_start, new_row, values)
 
@@ -120,18 +128,14 @@ class ClientStates:
             counts = np.diff(rows.start)
             counts[failed] = np.diff(self.row_start)[failed]
             start = np.concatenate([[0], np.cumsum(counts)])
-            row, values = np.empty(start[-1], dtype=np.int64), np.empty((start[-1], values.shape[1]), dtype=np.float32)
+            row = np.empty(start[-1], dtype=np.int64)
+            values = np.empty((0 if self.packed else len(row), values.shape[1]), dtype=np.float32)
             for which, of in ((others, rows), (failed, NextRows(self.row_start, self.row, self.own.rows))):
                 row[runs(start, which)] = of.row[runs(of.start, which)]
-                copy_rows(which, of.start, of.values, start, values)
-        old = self.own.rows if self.own.rows.base is None else self.own.rows.base
-        return replace(
-            self,
-            row_start=start,
-            row=row,
-            own=ClientVectors(self.own.dense, values),
-            spare=old.reshape(-1, values.shape[1]),
-        )
+                if self.packed is None:
+                    copy_rows(which, of.start, of.values, start, values)
+        own = ClientVectors(self.own.dense, values)
+        return replace(self, row_start=start, row=row, own=own, spare=self.own.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,8 +144,13 @@ class NextRows:
 
     start: Array  # [n_clients + 1]
     row: Array  # [n_stored]
-    values: Vector  # [n_stored, row_length]
+    values: Vector  # [n_stored, row_length]; empty where they are packed
     in_place: bool = False  # the same rows as before, and the same array
+
+
+def packs_dense(n_clients: int, layout: FlatParameters, h: Hyperparameters) -> bool:
+    """Whether the dense part of own_k is packed; that changes no number."""
+    return h.corrects and h.row_sparse and 4 * n_clients * layout.n_dense > PACK_FROM
 
 
 def check_memory(rules: Array, layout: FlatParameters, h: Hyperparameters) -> None:
@@ -149,7 +158,8 @@ def check_memory(rules: Array, layout: FlatParameters, h: Hyperparameters) -> No
     vectors = int(h.corrects) + 2 * int(h.optimizer == "kept-adam")
     # A rule and a non-rule touch at most two rows. While rows change, the old and the new ones exist.
     touched = 2 * np.minimum(2 * rules, layout.n_rows).sum() if h.row_sparse else len(rules) * layout.n_rows
-    needed = 4 * vectors * (len(rules) * layout.n_dense + int(touched) * layout.row_length)
+    dense = len(rules) * layout.n_dense * (PACKED if packs_dense(len(rules), layout, h) else 1)
+    needed = 4 * vectors * (int(dense) + int(touched) * layout.row_length)
     free = _free_bytes()
     if needed <= free:
         return
@@ -176,13 +186,12 @@ class Scratch(threading.local):
     """Memory that chunks use one after the other, for each thread: new memory costs more than what is done in it."""
 
     def __init__(self) -> None:
-        self._values = zeros((0, 0))
+        self._arrays: dict[str, Vector] = {}
 
-    def rows(self, n: int, width: int) -> Vector:
-        """[n, width], not cleared; valid until the next call."""
-        if self._values.shape[1] != width or len(self._values) < n:
-            self._values = np.empty((n + n // ROOM, width), dtype=np.float32)
-        return self._values[:n]
+    def array(self, name: str, n: int, width: int) -> Vector:
+        """[n, width], not cleared; valid until the next call with this name."""
+        self._arrays[name] = resized(self._arrays.get(name, zeros((0, width))), n)
+        return self._arrays[name]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -196,7 +205,14 @@ class StateView:
     first: ClientVectors
     second: ClientVectors
     steps: Array
-    in_batch: Mask | None = None  # [n_rows]  rows of the relations in this round's batch; None: the rows stay the same
+    is_stored: Mask | None = None  # [n_rows]  rows that were stored before; None: the rows stay the same
+    in_batch: Mask | None = None  # [n_rows]  rows of the relations in this round's batch; None: likewise
+
+    def kept(self, finite: Mask) -> Mask:
+        """[n_rows]: rows to store; a client that is not finite keeps its old ones."""
+        assert self.is_stored is not None
+        assert self.in_batch is not None
+        return np.where(np.repeat(finite, np.diff(self.row_start)), self.in_batch, self.is_stored)
 
 
 def view_states(
@@ -220,17 +236,26 @@ def view_states(
         return StateView(clients, start, row, own, first, second, steps)
     if rows is None:
         return StateView(clients, start, row, states.own, states.first, states.second, states.steps)
-    most = len(row) + int((states.row_start[clients + 1] - states.row_start[clients]).sum())
-    values = scratch.rows(most, states.own.rows.shape[1])
-    both_start, both, in_batch = np.empty_like(start), np.empty(most, dtype=np.int64), np.empty(most, dtype=bool)
-    n = merge_rows(
-        clients, states.row_start, states.row, states.own.rows, start, row, both_start, both, values, in_batch
-    )
-    own = ClientVectors(states.own.dense[_span(clients)], values[:n])
-    return StateView(clients, both_start, both[:n], own, states.first, states.second, states.steps, in_batch[:n])
+    stored = (clients, states.row_start, states.row, states.own.rows)
+    n_stored, width = int((states.row_start[clients + 1] - states.row_start[clients]).sum()), states.own.rows.shape[1]
+    if states.packed is None:
+        dense = states.own.dense[_span(clients)]
+    else:
+        dense = scratch.array("dense", len(clients), states.own.dense.shape[1])
+        values = scratch.array("stored", n_stored, width)
+        states.packed.unpack(clients, dense, values.reshape(-1))
+        stored = (np.arange(len(clients)), *states.rows_of(clients), values)
+    most = n_stored + len(row)
+    both_start, both, values = np.empty_like(start), np.empty(most, dtype=np.int64), scratch.array("rows", most, width)
+    is_stored, in_batch = np.empty(most, dtype=bool), np.empty(most, dtype=bool)
+    n = merge_rows(*stored, start, row, both_start, both, values, is_stored, in_batch)
+    own, unused = ClientVectors(dense, values[:n]), (states.first, states.second, states.steps)
+    return StateView(clients, both_start, both[:n], own, *unused, is_stored[:n], in_batch[:n])
 
 
-def write_back(states: ClientStates, rows: NextRows | None, view: StateView, finite: Mask, number: int) -> None:
+def write_back(
+    states: ClientStates, rows: NextRows | None, view: StateView, finite: Mask, number: int, scratch: Scratch
+) -> None:
     """Store the states of a chunk's clients after round `number`; those that are not `finite` keep their old state.
 
     All is written into `states` and `rows` at once, so that copies do not pile up; no two chunks share a client. Rows
@@ -239,13 +264,21 @@ def write_back(states: ClientStates, rows: NextRows | None, view: StateView, fin
     states.last[view.clients[finite]] = number
     if len(states.steps):
         states.steps[view.clients] = view.steps
+    if states.packed is not None:
+        kept = view.kept(finite)
+        ends = np.concatenate([[0], np.cumsum(kept)])[view.row_start]
+        tails = scratch.array("kept", int(ends[-1]), view.own.rows.shape[1])
+        keep_rows(kept, view.row_start, view.own.rows, ends[:-1], tails)
+        states.packed.pack(view.clients, view.own.dense, ends * tails.shape[1], tails.reshape(-1))
+        return
     for part, into in ((view.own, states.own), (view.first, states.first), (view.second, states.second)):
         if not part.empty and not np.shares_memory(part.dense, into.dense):
             into.dense[view.clients] = part.dense
             if view.in_batch is None:
                 into.rows[runs(states.row_start, view.clients)] = part.rows
     if rows is not None and view.in_batch is not None:
-        keep_rows(view.clients, finite, view.row_start, view.in_batch, view.own.rows, rows.start, rows.values)
+        in_batch = view.in_batch & np.repeat(finite, np.diff(view.row_start))
+        keep_rows(in_batch, view.row_start, view.own.rows, rows.start[view.clients], rows.values)
 
 
 def _span(clients: Array) -> slice | Array:
@@ -307,5 +340,8 @@ def _arrays(value: Any, prefix: str = "") -> dict[str, AnyArray]:
         if each.metadata == UNSAVED:
             continue
         inner, name = getattr(value, each.name), f"{prefix}{each.name}"
-        found |= _arrays(inner, f"{name}.") if is_dataclass(inner) else {name: np.asarray(inner)}
+        if isinstance(inner, list):
+            found |= {f"{name}.{i}": array for i, array in enumerate(inner)}
+        elif inner is not None:
+            found |= _arrays(inner, f"{name}.") if is_dataclass(inner) else {name: np.asarray(inner)}
     return found

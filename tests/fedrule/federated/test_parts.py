@@ -262,7 +262,7 @@ def test_rows_of_clients_are_brought_to_a_round_and_back(rounds, at_once):
                     chunk.own.dense[i] = 100 * number + k
                     chunk.own.rows[here] = chunk.row[here, None] + 10 * number + 1
                     expected[k] = {r: [float(r + 10 * number + 1)] * 2 for r in asked[k]}
-            write_back(states, rows, chunk, good, number)
+            write_back(states, rows, chunk, good, number, scratch)
         states = states.with_rows(rows, clients[[fails >> k & 1 == 1 for k in clients]])
         for k in range(5):
             _, kept = states.rows_of(np.array([k]))
@@ -283,7 +283,7 @@ def test_dense_states_of_clients_that_are_not_neighbours_are_written_back():
         for value, part in enumerate((chunk.own, chunk.first, chunk.second), 1):
             part.dense[:], part.rows[:] = value, value + 10
         chunk.steps[:] = clients
-        write_back(states, None, chunk, np.array([True, True]), 7)
+        write_back(states, None, chunk, np.array([True, True]), 7, Scratch())
     assert states.last.tolist() == [7] * 4
     assert states.steps.tolist() == [0, 1, 2, 3]
     for value, part in enumerate((states.own, states.first, states.second), 1):
