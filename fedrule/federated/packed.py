@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from threading import Lock
 from typing import Any
 
@@ -39,9 +40,11 @@ class PackedVectors:
     values: list[Vector]  # [n_blocks]  these numbers and the tail, client after client
     references: Vector  # [n_blocks, size]  of each block
     reference: Vector  # [size]  of blocks that are packed from now on
+    memory: list[Vector] = field(default_factory=list, metadata=UNSAVED)  # [n_blocks]  `values` are the first of these
     locks: list[Lock] = field(default_factory=list, metadata=UNSAVED)  # [n_blocks]
 
     def __post_init__(self) -> None:
+        self.memory.extend(self.values)
         self.locks.extend(Lock() for _ in self.values)
 
     @classmethod
@@ -85,9 +88,12 @@ class PackedVectors:
                 words, reference = new.view(np.int32), self.reference.view(np.int32)
                 flag_words(words, reference, self.flags[of], self.counts[of])
                 places = _starts(self.counts[of] + self.lengths[of])
-                memory = resized(self.values[block], int(places[-1]) + 1)
-                pack_words(words, reference, places, new_start, new_tails.view(np.int32), memory.view(np.int32))
-                self.values[block] = memory[:-1]
+                end = int(places[-1])
+                if len(self.memory[block]) <= end:  # as much as can be needed, tails aside
+                    self.memory[block] = reserved(new.size + 2 * int(new_start[-1] - new_start[0]) + 1)
+                memory = self.memory[block].view(np.int32)
+                pack_words(words, reference, places, new_start, new_tails.view(np.int32), memory)
+                self.values[block] = self.memory[block][:end]
 
     def _together(
         self, block: int, of: slice, which: Array, vectors: Vector, start: Array, tails: Vector
@@ -138,6 +144,11 @@ class PackedVectors:
 def _starts(lengths: Array) -> Array:
     """[n + 1]: where each of several parts begins, one after the other."""
     return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def reserved(n: int) -> Vector:
+    """Memory for n numbers; it takes only the pages that are written to, and gives them back at once."""
+    return np.frombuffer(mmap(-1, 4 * n, flags=MAP_PRIVATE | MAP_ANONYMOUS), dtype=np.float32)
 
 
 def resized(array: Vector, n: int) -> Vector:

@@ -106,13 +106,12 @@ def flag_words(vectors: Words, reference: Words, flags: Bits, counts: Array) -> 
 def pack_words(vectors: Words, reference: Words, start: Array, tail_start: Array, tails: Words, values: Words) -> None:
     """The numbers that differ from the reference and then the tail, vector after vector; `values` has one more."""
     for k in range(len(vectors)):
-        n = start[k]
+        vector, n = vectors[k], np.uint64(start[k])  # an unsigned index is not checked for being negative
         for i in range(len(reference)):
-            values[n] = vectors[k, i]  # overwritten by the next one where it is not different
-            n += int(vectors[k, i] != reference[i])
-        for i in range(tail_start[k], tail_start[k + 1]):
-            values[n] = tails[i]
-            n += 1
+            word = vector[i]
+            values[n] = word  # overwritten by the next one where it is not different
+            n += np.uint64(word != reference[i])
+        values[n : n + np.uint64(tail_start[k + 1] - tail_start[k])] = tails[tail_start[k] : tail_start[k + 1]]
 
 
 @compiled
@@ -127,18 +126,24 @@ def unpack_words(
     tails: Words,
 ) -> None:
     """Some vectors and their tails again; numbers that are not flagged are those of the reference."""
-    size, last = len(reference), len(values) - 1
+    size = len(reference)
+    whole = size // 8
     for j in range(len(which)):
         k = which[j]
-        n = start[k]
-        if start[k + 1] == n:
-            for i in range(size):
-                out[j, i] = reference[i]
+        vector, n = out[j], np.uint64(start[k])  # an unsigned index is not checked for being negative
+        vector[:] = reference
+        if start[k + 1] == start[k]:
             continue
-        for i in range(size):
-            flagged = int(flags[k, i >> 3] >> (i & 7) & 1)
-            out[j, i] = (values[min(n, last)] & -flagged) | (reference[i] & (flagged - 1))
-            n += flagged
-        for i in range(tail_start[j], tail_start[j + 1]):
-            tails[i] = values[n]
-            n += 1
+        last = np.uint64(start[k + 1] - 1)
+        for byte in range(whole):
+            bits = np.int32(flags[k, byte])
+            for i in range(8):
+                flagged = (bits >> np.int32(i)) & np.int32(1)
+                word = vector[8 * byte + i]
+                vector[8 * byte + i] = word ^ ((word ^ values[min(n, last)]) & -flagged)
+                n += np.uint64(flagged)
+        for i in range(8 * whole, size):
+            if flags[k, whole] >> (i - 8 * whole) & 1:
+                vector[i] = values[n]
+                n += np.uint64(1)
+        tails[tail_start[j] : tail_start[j + 1]] = values[n : np.uint64(start[k + 1])]
