@@ -80,10 +80,10 @@ class ClientStates:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> ClientStates:
-        vectors = (ClientVectors(**_within(name, arrays)) for name in ("own", "first", "second"))
+        own, first, second = (ClientVectors(**_within(name, arrays)) for name in ("own", "first", "second"))
         packed = _within("packed", arrays)
         again = PackedVectors.from_arrays(packed) if packed else None
-        return cls(arrays["last"], arrays["row_start"], arrays["row"], arrays["steps"], *vectors, again)
+        return cls(arrays["last"], arrays["row_start"], arrays["row"], arrays["steps"], own, first, second, again)
 
     @property
     def nbytes(self) -> int:
