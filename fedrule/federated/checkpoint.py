@@ -35,9 +35,15 @@ log = logging.getLogger(__name__)
 FORMAT = 2  # goes up when older files would be misread
 ABOUT = "about.json"
 REMEDY = "delete it to start again"
-# Arrays whose length changes from round to round; of all others the whole shape is known.
-GROW = frozenset(
-    ("shared", "shared_round", "clients.row", "clients.own.rows", "clients.first.rows", "clients.second.rows")
+# Arrays whose length changes from round to round, or how their names begin; of all others the whole shape is known.
+GROW = (
+    "shared",
+    "shared_round",
+    "clients.row",
+    "clients.own.rows",
+    "clients.first.rows",
+    "clients.second.rows",
+    "clients.packed.values.",
 )
 DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError, ValueError)
 
@@ -195,7 +201,10 @@ def _array(archive: zipfile.ZipFile, name: str, path: Path) -> AnyArray:
 
 def _like(array: AnyArray, wanted: Mapping[str, AnyArray], name: str, path: Path) -> AnyArray:
     """The array; an error where its type or shape is not that of this run."""
-    like, free = wanted[name], int(name in GROW)
+    like, free = (
+        wanted[name],
+        int(any(name == grows or (grows.endswith(".") and name.startswith(grows)) for grows in GROW)),
+    )
     if (array.dtype, array.shape[free:], array.ndim) != (like.dtype, like.shape[free:], like.ndim):
         found, expected = (f"{each.dtype} {each.shape}" for each in (array, like))
         raise DataError(f"{path}: array state.{name} is {found}, this run has {expected}; {REMEDY}")

@@ -23,7 +23,7 @@ from fedrule.federated.algorithm import Hyperparameters, server_round
 from fedrule.federated.checkpoint import Checkpoint, GuardExtra
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import Precise, ServerOptimizer
-from fedrule.federated.states import ClientStates, ServerState, StoredRows, view_states, write_back
+from fedrule.federated.states import ClientStates, NextRows, Scratch, ServerState, view_states, write_back
 from fedrule.federated.trainers.trainer import Broadcast, ClientChunk, Round, Trainer
 from fedrule.federated.vectors import LARGEST, Vector, zeros
 from fedrule.training.loop import DivergenceGuard
@@ -98,12 +98,14 @@ class Engine:
         clients = state.clients if donate else state.clients.copy()
         weight = trainer.rule_counts[work.clients].astype(float) ** POWER[self.weighting]
         broadcast = Broadcast(state.model, state.shared, self._group(state, work.clients))
-        chunks, changed_rows = [], []
-        for chunk, rows in self._train(trainer, work, clients, broadcast, weight, faulty, state.round):
-            chunks.append(chunk)
-            changed_rows += [] if rows is None else [rows]
-        clients = clients.with_rows(changed_rows)
+        rows = None  # that change
+        if h.corrects and h.row_sparse:
+            rows = clients.next_rows(work.clients, *work.rows(0, len(work.clients)))
+        if clients.packed is not None and len(state.shared):
+            clients.packed.advance(h, layout, state.shared[-1])
+        chunks = [*self._train(trainer, work, clients, rows, broadcast, weight, faulty, state.round)]
         finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
+        clients = clients if rows is None else clients.with_rows(rows, work.clients[~finite])
         faults = {"dropped": cohort.dropped, "late": cohort.late, "corrupted": int(faulty.sum())}
         report = self._report(trainer, clients, chunks, weight)._replace(**faults)
         self._log(number, report)
@@ -133,15 +135,16 @@ class Engine:
         trainer: Trainer,
         work: Round,
         clients: ClientStates,
+        rows: NextRows | None,
         broadcast: Broadcast,
         weight: Precise,
         faulty: Mask,
         number: int,
-    ) -> Iterator[tuple[ChunkResult, StoredRows | None]]:
-        """Train the round's clients, chunk by chunk; their states are stored, except for rows that changed."""
-        h, layout = self.hyperparameters, trainer.layout
+    ) -> Iterator[ChunkResult]:
+        """Train the round's clients, chunk by chunk, and store their states."""
+        h, layout, scratch = self.hyperparameters, trainer.layout, Scratch()
 
-        def train(first: int) -> tuple[ChunkResult, StoredRows | None]:
+        def train(first: int) -> ChunkResult:
             end = min(first + self.chunk_size, len(work.clients))
             chunk = ClientChunk(
                 first=first,
@@ -151,16 +154,15 @@ class Engine:
                 broadcast=broadcast,
                 weight=weight[first:end],
                 faulty=faulty[first:end],
-                states=view_states(clients, work.clients[first:end], *work.rows(first, end), h),
+                states=view_states(clients, rows, work.clients[first:end], *work.rows(first, end), h, scratch),
                 update=np.zeros(layout.size),
                 mean_gradient=np.zeros(layout.size if h.sends_mean_gradient else 0),
                 loss=np.zeros(end - first, dtype=np.float32),
                 finite=np.zeros(end - first, dtype=bool),
             )
             work.train(chunk)
-            rows = write_back(clients, chunk.states, chunk.finite, number)
-            n_rows = len(chunk.states.row)
-            return ChunkResult(chunk.update, chunk.mean_gradient, chunk.loss, chunk.finite, n_rows), rows
+            write_back(clients, rows, chunk.states, chunk.finite, number, scratch)
+            return ChunkResult(chunk.update, chunk.mean_gradient, chunk.loss, chunk.finite, len(chunk.states.row))
 
         with ThreadPoolExecutor(max_workers=trainer.threads) as pool:
             yield from pool.map(train, range(0, len(work.clients), self.chunk_size))

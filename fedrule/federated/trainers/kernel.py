@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets.common.errors import DataError
-from datasets.homes import Array, Mask
+from datasets.homes import Array, Mask, distinct
 from fedrule.federated.algorithm import FedAvg, FedGate, FedProx, FedRule, Scaffold
 from fedrule.federated.client import LocalTraining
 from fedrule.federated.optimizers import Precise
@@ -350,13 +350,13 @@ class KernelRound:
     @classmethod
     def of(cls, task: LocalTraining, examples: Examples, clients: Array) -> KernelRound:
         """Of the training examples of these clients; clients without any are left out."""
-        trained = np.unique(examples.candidates.home)
+        trained = distinct(examples.candidates.home)
         if len(trained) < len(clients):
             examples = examples.subset(trained)
         homes, candidates, n_relations = examples.context, examples.candidates, len(examples.context.relations)
         begin, rules = homes.device_start[:-1], homes.rules
         each = np.arange(len(trained) + 1)
-        touched = np.unique(candidates.home * n_relations + candidates.relation)
+        touched = distinct(candidates.home * n_relations + candidates.relation)
         batches = Clients(
             homes.device_start,
             homes.device_type,

@@ -341,6 +341,13 @@ def add_rows_of(out: Vector, vector: Vector, factor: np.float32, rows: Array, n_
 
 
 @vectorised
+def load_delta(out: Vector, dense: Vector, shared: Vector) -> None:
+    """The dense part of delta_k = own_k - shared_k."""
+    for i in range(len(dense)):
+        out[i] = dense[i] - shared[i]
+
+
+@vectorised
 def move(v: Vectors, eta: np.float32, n: int) -> None:
     """x = x_0 - eta u"""
     x, start, u = v.x, v.start, v.u
@@ -354,6 +361,25 @@ def correct(v: Vectors, eta: np.float32, lam: np.float32, mu: np.float32, n: int
     u, delta = v.u, v.delta
     for i in range(n):
         u[i] -= mu * eta * u[i] + lam * delta[i]
+
+
+@vectorised
+def move_and_correct(v: Vectors, eta: np.float32, n: int) -> None:
+    """`move`, then `correct` with lambda 1 and mu 0, in one pass."""
+    x, start, u, delta = v.x, v.start, v.u, v.delta
+    for i in range(n):
+        x[i] = start[i] - eta * u[i]
+        u[i] -= delta[i]
+
+
+@vectorised
+def finite_next_own(v: Vectors, eta: np.float32, per_step: np.float32, n: int) -> bool:
+    """own_k of the next round in place of delta_k, after plain steps; whether it and the model are finite."""
+    start, u, delta, total = v.start, v.u, v.delta, f32(0)
+    for i in range(n):
+        delta[i] += per_step * u[i]
+        total += f32(0) * (start[i] - eta * u[i]) + f32(0) * delta[i]  # NaN for infinity and NaN
+    return bool(total == f32(0))
 
 
 @vectorised
@@ -444,6 +470,7 @@ def train_clients(
     theta_rate, phi_rate, mu = f32(training.theta_rate), f32(training.phi_rate), f32(training.proximal)
     theta_lambda, phi_lambda = f32(correction.theta_lambda), f32(correction.phi_lambda)
     plain_corrects = not training.adam and (correction.used or training.proximal != 0)
+    is_whole = training.proximal == 0 and correction.theta_lambda == 1 and correction.phi_lambda == 1
     keeps_moments, by_gradients = training.adam and training.kept, training.adam and training.by_gradients
     per_step = f32(1 / training.steps)
 
@@ -456,11 +483,12 @@ def train_clients(
         group = correction.group[k] if correction.used else -1
         gather(both.start, model, rows, n_dense, width)
         clear(both.u, n)
-        if correction.used:
+        if correction.used and group >= 0:
+            load_delta(both.delta, correction.own_dense[k], correction.shared[group])
+            copy(both.delta[n_dense:n], correction.own_rows[row:row_end].reshape(-1))
+            add_rows_of(both.delta, correction.shared[group], f32(-1), rows, n_dense, width)
+        elif correction.used:
             load(both.delta, correction.own_dense, correction.own_rows, k, row, row_end)
-            if group >= 0:
-                add(both.delta, correction.shared[group], f32(-1), n_dense)
-                add_rows_of(both.delta, correction.shared[group], f32(-1), rows, n_dense, width)
         done = 0
         if training.adam:
             clear(both.total, n)
@@ -473,11 +501,15 @@ def train_clients(
 
         loss = f32(0)
         for step in range(training.steps):
-            move(theta, theta_rate, n_theta)
-            move(phi, phi_rate, n - n_theta)
-            if plain_corrects:  # added to u before the gradient is
-                correct(theta, theta_rate, theta_lambda, mu, n_theta)
-                correct(phi, phi_rate, phi_lambda, mu, n - n_theta)
+            if plain_corrects and is_whole:
+                move_and_correct(theta, theta_rate, n_theta)
+                move_and_correct(phi, phi_rate, n - n_theta)
+            else:
+                move(theta, theta_rate, n_theta)
+                move(phi, phi_rate, n - n_theta)
+                if plain_corrects:  # added to u before the gradient is
+                    correct(theta, theta_rate, theta_lambda, mu, n_theta)
+                    correct(phi, phi_rate, phi_lambda, mu, n - n_theta)
             if training.adam:
                 clear(both.gradient, n)
             found = add_gradient(gradient, x, home, buffers)
@@ -489,12 +521,16 @@ def train_clients(
         # Its next state, and whether all is finite.
         weight = shard.weight[k]
         fine = np.isfinite(loss) and np.isfinite(weight)
-        fine = fine and finite_model(theta, theta_rate, n_theta) and finite_model(phi, phi_rate, n - n_theta)
+        if correction.used and not training.adam:
+            theta_fine = finite_next_own(theta, theta_rate, per_step, n_theta)
+            fine = finite_next_own(phi, phi_rate, per_step, n - n_theta) and theta_fine and fine
+        else:
+            fine = fine and finite_model(theta, theta_rate, n_theta) and finite_model(phi, phi_rate, n - n_theta)
         if by_gradients:
             fine = fine and finite(both.total, n)
         if keeps_moments:
             fine = fine and finite(both.first, n) and finite(both.second, n)
-        if correction.used:
+        if correction.used and training.adam:
             add(both.delta, both.total if by_gradients else both.u, per_step, n)
             fine = fine and finite(both.delta, n)
         outcome.loss[k], outcome.finite[k] = loss, fine

@@ -20,7 +20,7 @@ from fedrule.federated import states as states_module
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import OptimizerState, ServerOptimizer
-from fedrule.federated.states import ClientStates, ServerState, view_states, write_back
+from fedrule.federated.states import ClientStates, Scratch, ServerState, view_states, write_back
 from fedrule.federated.vectors import STEP, FlatParameters, exact_addends
 from fedrule.network.encoders import Sizes
 from fedrule.network.network import Network
@@ -240,14 +240,18 @@ ROWS = st.lists(st.lists(st.integers(0, 3), unique=True).map(sorted), min_size=5
 def test_rows_of_clients_are_brought_to_a_round_and_back(rounds, at_once):
     """Against plain dictionaries: each round some clients are asked about some rows and write down new numbers."""
     states, expected = ClientStates.initial(one_rule_each(5), WIDE, GATE), {k: {} for k in range(5)}
+    scratch = Scratch()
+
+    def batches(clients):
+        rows = [asked[k] for k in clients]
+        return np.cumsum([0, *map(len, rows)]), np.array([*chain(*rows)], dtype=np.int64)
+
     for number, (chosen, asked, fails) in enumerate(rounds):
         clients = np.array(sorted(chosen))
-        chunks, finite = [], []
+        rows = states.next_rows(clients, *batches(clients))
         for first in range(0, len(clients), at_once):
             some = clients[first : first + at_once]
-            rows = [asked[k] for k in some]
-            start = np.cumsum([0, *map(len, rows)])
-            chunk = view_states(states, some, start, np.array([*chain(*rows)], dtype=np.int64), GATE)
+            chunk = view_states(states, rows, some, *batches(some), GATE, scratch)
             good = np.array([not fails >> k & 1 for k in some])
             for i, k in enumerate(some.tolist()):
                 here = slice(chunk.row_start[i], chunk.row_start[i + 1])
@@ -258,10 +262,8 @@ def test_rows_of_clients_are_brought_to_a_round_and_back(rounds, at_once):
                     chunk.own.dense[i] = 100 * number + k
                     chunk.own.rows[here] = chunk.row[here, None] + 10 * number + 1
                     expected[k] = {r: [float(r + 10 * number + 1)] * 2 for r in asked[k]}
-            chunks.append(chunk)
-            finite.append(good)
-        kept = [write_back(states, *each, number) for each in zip(chunks, finite, strict=True)]
-        states = states.with_rows([rows for rows in kept if rows is not None])
+            write_back(states, rows, chunk, good, number, scratch)
+        states = states.with_rows(rows, clients[[fails >> k & 1 == 1 for k in clients]])
         for k in range(5):
             _, kept = states.rows_of(np.array([k]))
             values = states.own.rows[states.row_start[k] : states.row_start[k + 1]]
@@ -275,12 +277,13 @@ def test_dense_states_of_clients_that_are_not_neighbours_are_written_back():
     h = replace(GATE, optimizer="kept-adam")
     states = ClientStates.initial(one_rule_each(4), WIDE, h)
     for clients in (np.array([0, 3]), np.array([1, 2])):  # copies, and a part of the array itself
-        chunk = view_states(states, clients, np.zeros(3, dtype=np.int64), np.zeros(0, dtype=np.int64), h)
+        none = np.zeros(3, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        chunk = view_states(states, None, clients, *none, h, Scratch())
         assert chunk.row.tolist() == [0, 1, 2, 3] * 2
         for value, part in enumerate((chunk.own, chunk.first, chunk.second), 1):
             part.dense[:], part.rows[:] = value, value + 10
         chunk.steps[:] = clients
-        assert write_back(states, chunk, np.array([True, True]), 7) is None  # no rows that changed
+        write_back(states, None, chunk, np.array([True, True]), 7, Scratch())
     assert states.last.tolist() == [7] * 4
     assert states.steps.tolist() == [0, 1, 2, 3]
     for value, part in enumerate((states.own, states.first, states.second), 1):
