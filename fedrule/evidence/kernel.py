@@ -12,8 +12,8 @@ Training needs rows of features (`candidate_features`). Scoring does not: the fi
 linear, so it is applied to each block once and added up (`score_homes`), which saves most of the work because far fewer
 blocks of each kind differ than there are candidates. Both fill the blocks by the same functions.
 
-Devices of a type that no rule uses and that have the same words are in the same state: what is scored for one of them
-holds for all.
+Most pairs of devices are connected by nothing: no rule, path or word. Then only the role of each device counts, what it
+does or what is done to it, and what is scored for one pair of roles holds for all such pairs.
 """
 
 from __future__ import annotations
@@ -607,46 +607,94 @@ def add_product(sums: Table, block: Table, first: Table, begin: int, many: int) 
 
 
 @compiled
-def rest_of_network(sums: Table, weights: Weights, second: Table) -> float:
-    """The score, given what enters the first layer."""
-    hidden = len(second)
+def rest_of_network(sums: Table, weights: Weights, second: Table, active: Array) -> float:
+    """The score, given what enters the first layer; four units at a time, of those that are not zero."""
+    hidden, width = len(sums) - 1, len(second)
+    many = 0
     for unit in range(hidden):
-        second[unit] = weights.second_bias[unit]
-    for unit in range(hidden):
-        value = sums[unit]
-        if value > 0:
-            for to in range(hidden):
-                second[to] += value * weights.second[unit, to]
+        if sums[unit] > 0:
+            active[many] = unit
+            many += 1
+    for to in range(width):
+        second[to] = weights.second_bias[to]
+    fours = many - many % 4
+    for at in range(0, fours, 4):
+        a, b, c, d = active[at], active[at + 1], active[at + 2], active[at + 3]
+        for to in range(width):
+            second[to] += (sums[a] * weights.second[a, to] + sums[b] * weights.second[b, to]) + (
+                sums[c] * weights.second[c, to] + sums[d] * weights.second[d, to]
+            )
+    for at in range(fours, many):
+        for to in range(width):
+            second[to] += sums[active[at]] * weights.second[active[at], to]
     score = sums[hidden]
-    for unit in range(hidden):
-        if second[unit] > 0:
-            score += second[unit] * weights.last[unit]
+    for to in range(width):
+        if second[to] > 0:
+            score += second[to] * weights.last[to]
     return float(score)
 
 
 @compiled
-def states(graphs: Graphs, home: Home, first: int) -> Array:
-    """[n]: the first device in the same state as each one: of its type, with its words, and neither in a rule."""
+def roles(home: Home, n_types: int) -> tuple[Array, Array]:
+    """[n] each: the first device that is the same as each one when it triggers, and when it is acted on.
+
+    When it triggers: of the same type, with rules of the same relations that act on the same types, acted on by as many
+    rules, and with as many devices of each type that share a word with it. When it is acted on: the other way round.
+    """
     n = len(home.type)
-    same = np.arange(n)
+    trigger_key, action_key = np.empty(len(home.trigger), np.int64), np.empty(len(home.trigger), np.int64)
     for device in range(n):
-        if home.trigger_start[device] < home.trigger_start[device + 1]:
-            continue
-        if home.action_start[device] < home.action_start[device + 1]:
-            continue
-        low, high = graphs.word_start[first + device], graphs.word_start[first + device + 1]
-        for other in range(device):
-            if same[other] != other or home.type[other] != home.type[device]:
+        low, high = home.trigger_start[device], home.trigger_start[device + 1]
+        for at in range(low, high):
+            rule = home.by_trigger[at]
+            trigger_key[at] = home.relation[rule] * n_types + home.type[home.action[rule]]
+        trigger_key[low:high] = np.sort(trigger_key[low:high])
+        low, high = home.action_start[device], home.action_start[device + 1]
+        for at in range(low, high):
+            rule = home.by_action[at]
+            action_key[at] = home.relation[rule] * n_types + home.type[home.trigger[rule]]
+        action_key[low:high] = np.sort(action_key[low:high])
+    one = same_role(home, home.trigger_start, trigger_key, home.action_start)
+    other = same_role(home, home.action_start, action_key, home.trigger_start)
+    return one, other
+
+
+@compiled
+def same_role(home: Home, start: Array, key: Array, others: Array) -> Array:
+    """[n]: the first device of the same type with the same keys, as many others, and the same number of near devices."""
+    n, words = len(home.type), len(home.shared) > 0
+    role = np.arange(n)
+    for device in range(n):
+        many = start[device + 1] - start[device]
+        for first in range(device):
+            if role[first] != first or home.type[first] != home.type[device]:
                 continue
-            if home.trigger_start[other] < home.trigger_start[other + 1]:
+            if start[first + 1] - start[first] != many:
                 continue
-            if home.action_start[other] < home.action_start[other + 1]:
+            if others[first + 1] - others[first] != others[device + 1] - others[device]:
                 continue
-            begin, end = graphs.word_start[first + other], graphs.word_start[first + other + 1]
-            if end - begin == high - low and np.all(graphs.word[begin:end] == graphs.word[low:high]):
-                same[device] = other
+            if words and (home.shared[first, first] > 0) != (home.shared[device, device] > 0):
+                continue
+            same = True
+            for at in range(many):
+                same = same and key[start[first] + at] == key[start[device] + at]
+            if words and same:
+                same = bool(np.all(home.near[first] == home.near[device]))
+            if same:
+                role[device] = first
                 break
-    return same
+    return role
+
+
+@compiled
+def is_plain(home: Home, rows: Table, i: int, j: int) -> bool:
+    """Whether nothing connects two devices: then their roles decide the score."""
+    if i == j or rows[7, j] > 0 or rows[9, j] > 0:
+        return False
+    for at in range(7):
+        if rows[at, j] > 0:
+            return False
+    return not (len(home.shared) and home.shared[i, j] > 0)
 
 
 @compiled
@@ -684,113 +732,78 @@ def score_home(
     home = home_of(graphs, vocabulary, h)
     n, n_types, start = len(home.type), vocabulary.n_types, vocabulary.start
     width = weights.first.shape[1]
-    same = states(graphs, home, graphs.device_start[h])
+    trigger_role, action_role = roles(home, n_types)
     known = known_items(home, vocabulary)
-    type_start, by_type = runs(home.type, n_types)
-    longest, cells = 0, 0
-    for one in range(n_types):
-        if home.of_type[one]:
-            of_trigger = 0
-            for other in range(n_types):
-                if home.of_type[other]:
-                    many = start[one * n_types + other + 1] - start[one * n_types + other]
-                    of_trigger += many
-                    longest = max(longest, many * home.of_type[other])
-            cells = max(cells, of_trigger)
-    block = np.zeros(N_TYPED, dtype=np.float32)
-    rows = np.zeros((ROWS, n), dtype=np.float32)
-    typed = np.zeros((cells, width), dtype=np.float32)
-    of_trigger_device = np.zeros((cells, width), dtype=np.float32)
-    first_cell = np.zeros(n_types + 1, dtype=np.int64)
-    sums, second = np.zeros(width, dtype=np.float32), np.zeros(width - 1, dtype=np.float32)
-    of_pair = np.zeros(width, dtype=np.float32)
-    done = np.full((n, n), -1, dtype=np.int64)  # where a pair of states has been scored
-    for one in range(n_types):
-        if not home.of_type[one]:
-            continue
-        at = 0
-        for other in range(n_types):
-            first_cell[other] = at
-            if not home.of_type[other]:
-                continue
+    owned = np.flatnonzero(home.of_type)
+    block, rows = np.zeros(N_TYPED, dtype=np.float32), np.zeros((ROWS, n), dtype=np.float32)
+    first_cell = np.zeros(n_types, dtype=np.int64)  # of each type of action, for triggers of one type
+    action_at = np.zeros(n, dtype=np.int64)
+    sums, of_pair = np.zeros(width, dtype=np.float32), np.zeros(width, dtype=np.float32)
+    second, active = np.zeros(weights.second.shape[1], dtype=np.float32), np.zeros(width, dtype=np.int64)
+    done = np.full((n, n), -1, dtype=np.int64)  # where a pair of roles has been scored
+    for one in owned:
+        cells, of_devices = 0, 0
+        for other in owned:
+            first_cell[other] = cells
+            many = start[one * n_types + other + 1] - start[one * n_types + other]
+            cells += many
+            of_devices += many * home.of_type[other]
+        # What enters the first layer by the typed rule, by the action and the rule, by the trigger and the rule.
+        typed, of_action = np.empty((cells, width), np.float32), np.zeros((of_devices, width), np.float32)
+        of_trigger = np.empty((cells, width), dtype=np.float32)
+        for other in owned:
             for item in range(start[one * n_types + other], start[one * n_types + other + 1]):
-                relation = vocabulary.relation[item]
-                typed_block(block, home, vocabulary, one, other, relation)
+                cell = first_cell[other] + item - start[one * n_types + other]
+                typed_block(block, home, vocabulary, one, other, vocabulary.relation[item])
                 block[N_HOME] = ease(known, inverse, scale, item)
-                typed[at] = weights.of_rule[item]
-                add_product(typed[at], block, weights.first, 0, N_HOME + 1)
-                at += 1
-        n_cells = at
-        first_cell[n_types] = n_cells
-        # What acts on each device of the home, for triggers of this type.
-        of_action = np.zeros((n_cells_of_actions(home, vocabulary, one), width), dtype=np.float32)
-        action_at = np.zeros(n + 1, dtype=np.int64)
+                typed[cell] = weights.of_rule[item]
+                add_product(typed[cell], block, weights.first, 0, N_HOME + 1)
         at = 0
         for j in range(n):
+            if action_role[j] != j:
+                continue
             action_at[j] = at
-            other = home.type[j]
-            for item in range(start[one * n_types + other], start[one * n_types + other + 1]):
-                if same[j] == j:
-                    action_block(block, home, vocabulary, companions, h, j, one, vocabulary.relation[item])
-                    add_product(of_action[at], block, weights.first, ACTION, N_ACTION)
+            for item in range(start[one * n_types + home.type[j]], start[one * n_types + home.type[j] + 1]):
+                action_block(block, home, vocabulary, companions, h, j, one, vocabulary.relation[item])
+                add_product(of_action[at], block, weights.first, ACTION, N_ACTION)
                 at += 1
-        for t in range(type_start[one], type_start[one + 1]):
-            i = by_type[t]
-            prepared = False
-            for j in range(n):
-                to, other = place[i, j], home.type[j]
-                many = first_cell[other + 1] - first_cell[other] if home.of_type[other] else 0
-                if to < 0 or many == 0:
+        for role in range(n):  # the triggers of this type, one role after the other
+            if home.type[role] != one or trigger_role[role] != role:
+                continue
+            for other in owned:
+                for item in range(start[one * n_types + other], start[one * n_types + other + 1]):
+                    cell = first_cell[other] + item - start[one * n_types + other]
+                    trigger_block(block, home, vocabulary, companions, h, role, other, vocabulary.relation[item])
+                    of_trigger[cell] = typed[cell]
+                    add_product(of_trigger[cell], block, weights.first, TRIGGER, N_TRIGGER)
+            for i in range(role, n):
+                if trigger_role[i] != role:
                     continue
-                a, b = same[i], same[j]
-                if a == b and i != j:  # two devices in the same state: not the pair of one with itself
-                    a, b = first_two(same, a)
-                if done[a, b] >= 0:
-                    scores[to : to + many] = scores[done[a, b] : done[a, b] + many]
-                    continue
-                done[a, b] = to
-                if not prepared:
-                    prepared = True
-                    pair_rows(rows, home, i)
-                    for kind in range(n_types):
-                        for cell in range(first_cell[kind], first_cell[kind + 1]):
-                            item = start[one * n_types + kind] + cell - first_cell[kind]
-                            of_trigger_device[cell] = typed[cell]
-                            trigger_block(block, home, vocabulary, companions, h, i, kind, vocabulary.relation[item])
-                            add_product(of_trigger_device[cell], block, weights.first, TRIGGER, N_TRIGGER)
-                of_pair[:] = 0
-                pair_block(block, home, rows, i, j)
-                add_product(of_pair, block, weights.first, PAIR, N_PAIR)
-                matches, of_j = can_match(rows, j), action_at[same[j]]
-                for r in range(many):
-                    for unit in range(width):
-                        sums[unit] = (
-                            of_trigger_device[first_cell[other] + r, unit] + of_action[of_j + r, unit] + of_pair[unit]
-                        )
-                    if matches:
-                        item = start[one * n_types + other] + r
-                        matching_block(block, home, vocabulary, companions, h, i, j, vocabulary.relation[item])
-                        add_product(sums, block, weights.first, MATCHING, N_MATCHING)
-                    scores[to + r] = rest_of_network(sums, weights, second)
-
-
-@compiled
-def n_cells_of_actions(home: Home, vocabulary: Vocabulary, one: int) -> int:
-    """Valid rules from a trigger of a type to all devices of a home."""
-    many = 0
-    for other in range(vocabulary.n_types):
-        pair = one * vocabulary.n_types + other
-        many += home.of_type[other] * (vocabulary.start[pair + 1] - vocabulary.start[pair])
-    return many
-
-
-@compiled
-def first_two(same: Array, state: int) -> tuple[int, int]:
-    """The first two devices in a state, which has two at least."""
-    for device in range(state + 1, len(same)):
-        if same[device] == state:
-            return state, device
-    return state, state
+                pair_rows(rows, home, i)
+                for j in range(n):
+                    to, other, acted = place[i, j], home.type[j], action_role[j]
+                    many = start[one * n_types + other + 1] - start[one * n_types + other]
+                    if to < 0 or many == 0:
+                        continue
+                    if is_plain(home, rows, i, j):
+                        if done[role, acted] >= 0:
+                            for r in range(many):
+                                scores[to + r] = scores[done[role, acted] + r]
+                            continue
+                        done[role, acted] = to
+                    of_pair[:] = 0
+                    pair_block(block, home, rows, i, j)
+                    add_product(of_pair, block, weights.first, PAIR, N_PAIR)
+                    matches = can_match(rows, j)
+                    for r in range(many):
+                        of_rule, of_device = of_trigger[first_cell[other] + r], of_action[action_at[acted] + r]
+                        for unit in range(width):
+                            sums[unit] = of_rule[unit] + of_device[unit] + of_pair[unit]
+                        if matches:
+                            relation = vocabulary.relation[start[one * n_types + other] + r]
+                            matching_block(block, home, vocabulary, companions, h, i, j, relation)
+                            add_product(sums, block, weights.first, MATCHING, N_MATCHING)
+                        scores[to + r] = rest_of_network(sums, weights, second, active)
 
 
 @compiled
