@@ -40,6 +40,7 @@ ROWS = 17  # numbers for each device that depend on the trigger alone
 MEAN_SCALE = 5.0  # the means along paths are small; scaled, log1p still spreads them
 COMPANION_SCALE, COMPANION_PRIOR = 20.0, 3.0  # of the share of homes in which one relation goes with another
 PAIRS, TRIGGERS, ACTIONS = range(3)  # what two relations may have in common: both devices, the trigger, the action
+RARITY_STEP = 4096.0  # the rarity of a word in steps of 1 / 4096: sums are exact, whatever the numbers of the words
 RARITY_SCALE = 1 / 3  # brings the rarity of shared words, up to 5, to the size of the other features
 
 
@@ -170,7 +171,7 @@ def shared_words(start: Array, words: Array, first: int, n: int) -> tuple[Table,
         low, word = high, mine[order[high]]
         while high < many and mine[order[high]] == word:
             high += 1
-        rarity = np.float32(math.log(n / (high - low)))
+        rarity = np.float32(round(math.log(n / (high - low)) * RARITY_STEP) / RARITY_STEP)
         for a in range(low, high):
             for b in range(low, high):
                 one, other = owner[order[a]], owner[order[b]]

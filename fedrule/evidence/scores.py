@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from datasets.homes import Array, Homes, Mask
+from datasets.homes import Array, Homes, Mask, spans
 from datasets.valid import ValidRules
 from fedrule.evidence import kernel
 from fedrule.evidence.counts import CompanionCounts
@@ -71,10 +71,13 @@ class EvidenceScores:
         pair, item = self.valid.of_pairs(homes.device_type[trigger], homes.device_type[action])
         many = self.valid.how_many(homes.device_type[trigger], homes.device_type[action])
         place = np.full(pair_start[-1], -1, dtype=np.int64)
-        place[number] = np.cumsum(many) - many
+        begin = np.cumsum(many) - many
+        place[number] = begin
         scores = np.empty(len(item), dtype=np.float32)
         known = self.vocabulary, self.companions, self.inverse, self.ease_scale, self.weights
         kernel.score_homes(scores, place, pair_start, graphs(homes, words=self.knows_words), *known)
+        if np.any(place[number] != begin):  # of a pair that comes again only the last place was written
+            scores = scores[spans(place[number], place[number] + many)]
         return CandidateScores(scores, pair, item)
 
 

@@ -36,7 +36,9 @@ class EvidenceSearch:
     def of(cls, saved: SavedModel) -> EvidenceSearch:
         """Of a model that `is_evidence_alone`; its arrays are checked, and the matrix of EASE is inverted."""
         card, valid = saved.card, saved.valid
-        hidden, words = int(card.options["evidence"]), bool(card.options["words"])
+        hidden, words = card.options["evidence"], card.options["words"]
+        if type(hidden) is not int or type(words) is not bool:
+            raise DataError(f"the card's options have evidence {hidden!r} and words {words!r}, not a number and a truth")
         check_weights(saved.weights, {f"evidence.{n}": s for n, s in network_shapes(hidden, words=words).items()}, card)
         if len(valid) > MOST_RULES:
             raise DataError(too_many_rules(len(valid)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from baselines.method import LARGEST_SCORE, Scores
 from datasets.candidates import Pairs
-from datasets.homes import Array, Homes, HomeSubset, Mask, Relation, Rules
+from datasets.homes import Array, Homes, HomeSubset, Mask, Relation, Rules, Words
 from datasets.valid import ValidRules
 from fedrule.inference.encode import Graph
 
@@ -78,9 +78,16 @@ class ScorerSearch:
     def one(self, graph: Graph, k: int) -> TopK:
         home, n_devices = np.zeros(1, dtype=np.int64), len(graph.device_type)
         rules = Rules(np.zeros(len(graph.trigger), dtype=np.int64), graph.trigger, graph.action, graph.relation)
-        everything = np.arange(n_devices)
         homes = Homes(
-            "one home", self.types, self.relations, home, np.zeros(n_devices, int), graph.device_type, everything, rules
+            "one home",
+            self.types,
+            self.relations,
+            users=home,
+            device_home=np.zeros(n_devices, dtype=np.int64),
+            device_type=graph.device_type,
+            device_ids=np.arange(n_devices),
+            rules=rules,
+            words=Words(graph.word_device, graph.word),
         )
         return self.many(homes, k)
 
