@@ -8,9 +8,10 @@ A feature belongs to one of five blocks by what it depends on, for a candidate <
     pair       devices i and j: rules between them, paths, words that they share
     matching   devices i and j and the relation; 0 for nearly all candidates
 
-Training needs rows of features (`candidate_features`). Scoring does not: the first layer of the evidence network is
-linear, so it is applied to each block once and added up (`score_homes`), which saves most of the work because far fewer
-blocks of each kind differ than there are candidates. Both fill the blocks by the same functions.
+Training needs rows of features (`candidate_features`). Scoring does not: what enters the hidden layer of the evidence
+network is linear in the features, so it is computed for each block once and added up (`score_homes`), which saves most
+of the work because far fewer blocks of each kind differ than there are candidates. Both fill the blocks by the same
+functions.
 
 Most pairs of devices are connected by nothing: no rule, path or word. Then only the role of each device counts, what it
 does or what is done to it, and what is scored for one pair of roles holds for all such pairs.
@@ -592,8 +593,6 @@ class Weights(NamedTuple):
 
     of_rule: Table  # [n_valid, hidden + 1]  what enters the first layer for each typed rule: bias and given features
     first: Table  # [n_features, hidden + 1]
-    second: Table  # [hidden, hidden]
-    second_bias: Table  # [hidden]
     last: Table  # [hidden]
 
 
@@ -608,31 +607,20 @@ def add_product(sums: Table, block: Table, first: Table, begin: int, many: int) 
 
 
 @compiled
-def rest_of_network(sums: Table, weights: Weights, second: Table, active: Array) -> float:
-    """The score, given what enters the first layer; four units at a time, of those that are not zero."""
-    hidden, width = len(sums) - 1, len(second)
-    many = 0
-    for unit in range(hidden):
-        if sums[unit] > 0:
-            active[many] = unit
-            many += 1
-    for to in range(width):
-        second[to] = weights.second_bias[to]
-    fours = many - many % 4
+def rest_of_network(typed: Table, action: Table, pair: Table, last: Table) -> float:
+    """The score, given the three parts of what enters the hidden layer; four sums that do not wait for each other."""
+    hidden = len(last)
+    zero = np.float32(0)
+    one, two, three, four = zero, zero, zero, zero
+    fours = hidden - hidden % 4
     for at in range(0, fours, 4):
-        a, b, c, d = active[at], active[at + 1], active[at + 2], active[at + 3]
-        for to in range(width):
-            second[to] += (sums[a] * weights.second[a, to] + sums[b] * weights.second[b, to]) + (
-                sums[c] * weights.second[c, to] + sums[d] * weights.second[d, to]
-            )
-    for at in range(fours, many):
-        for to in range(width):
-            second[to] += sums[active[at]] * weights.second[active[at], to]
-    score = sums[hidden]
-    for to in range(width):
-        if second[to] > 0:
-            score += second[to] * weights.last[to]
-    return float(score)
+        one += max(typed[at] + action[at] + pair[at], zero) * last[at]
+        two += max(typed[at + 1] + action[at + 1] + pair[at + 1], zero) * last[at + 1]
+        three += max(typed[at + 2] + action[at + 2] + pair[at + 2], zero) * last[at + 2]
+        four += max(typed[at + 3] + action[at + 3] + pair[at + 3], zero) * last[at + 3]
+    for at in range(fours, hidden):
+        one += max(typed[at] + action[at] + pair[at], zero) * last[at]
+    return float(typed[hidden] + action[hidden] + pair[hidden] + (one + two) + (three + four))
 
 
 @compiled
@@ -662,7 +650,7 @@ def roles(home: Home, n_types: int) -> tuple[Array, Array]:
 
 @compiled
 def same_role(home: Home, start: Array, key: Array, others: Array) -> Array:
-    """[n]: the first device of the same type with the same keys, as many others, and the same number of near devices."""
+    """[n]: the first device of the same type with the same keys, as many others, and as many near devices."""
     n, words = len(home.type), len(home.shared) > 0
     role = np.arange(n)
     for device in range(n):
@@ -735,12 +723,11 @@ def score_home(
     width = weights.first.shape[1]
     trigger_role, action_role = roles(home, n_types)
     known = known_items(home, vocabulary)
-    owned = np.flatnonzero(home.of_type)
+    owned: Array = np.flatnonzero(home.of_type)
     block, rows = np.zeros(N_TYPED, dtype=np.float32), np.zeros((ROWS, n), dtype=np.float32)
     first_cell = np.zeros(n_types, dtype=np.int64)  # of each type of action, for triggers of one type
     action_at = np.zeros(n, dtype=np.int64)
-    sums, of_pair = np.zeros(width, dtype=np.float32), np.zeros(width, dtype=np.float32)
-    second, active = np.zeros(weights.second.shape[1], dtype=np.float32), np.zeros(width, dtype=np.int64)
+    of_pair, matching = np.zeros(width, dtype=np.float32), np.zeros(width, dtype=np.float32)
     done = np.full((n, n), -1, dtype=np.int64)  # where a pair of roles has been scored
     for one in owned:
         cells, of_devices = 0, 0
@@ -798,13 +785,14 @@ def score_home(
                     matches = can_match(rows, j)
                     for r in range(many):
                         of_rule, of_device = of_trigger[first_cell[other] + r], of_action[action_at[acted] + r]
-                        for unit in range(width):
-                            sums[unit] = of_rule[unit] + of_device[unit] + of_pair[unit]
-                        if matches:
-                            relation = vocabulary.relation[start[one * n_types + other] + r]
-                            matching_block(block, home, vocabulary, companions, h, i, j, relation)
-                            add_product(sums, block, weights.first, MATCHING, N_MATCHING)
-                        scores[to + r] = rest_of_network(sums, weights, second, active)
+                        if not matches:
+                            scores[to + r] = rest_of_network(of_rule, of_device, of_pair, weights.last)
+                            continue
+                        relation = vocabulary.relation[start[one * n_types + other] + r]
+                        matching_block(block, home, vocabulary, companions, h, i, j, relation)
+                        matching[:] = of_pair
+                        add_product(matching, block, weights.first, MATCHING, N_MATCHING)
+                        scores[to + r] = rest_of_network(of_rule, of_device, matching, weights.last)
 
 
 @compiled

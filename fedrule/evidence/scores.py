@@ -93,8 +93,7 @@ def network_weights(parameters: Mapping[str, npt.NDArray[np.floating]], given: T
     both[used, :hidden], both[used, hidden] = first, direct
     bias[:hidden] = parameters["first_bias"]
     of_rule = given @ both[kernel.N_HOME : kernel.N_TYPED] + bias
-    others = (np.array(parameters[name], dtype=np.float32) for name in ("second", "second_bias", "last"))
-    return Weights(of_rule, both, *others)
+    return Weights(of_rule, both, np.array(parameters["last"], dtype=np.float32))
 
 
 def used_features(*, words: bool) -> Mask:
@@ -109,8 +108,6 @@ def network_shapes(hidden: int, *, words: bool) -> dict[str, tuple[int, ...]]:
         "direct": (n,),
         "first": (n, hidden),
         "first_bias": (hidden,),
-        "second": (hidden, hidden),
-        "second_bias": (hidden,),
         "last": (hidden,),
     }
 

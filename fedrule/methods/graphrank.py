@@ -57,7 +57,7 @@ class GraphRank(RankingOptions, GraphRule):
     }
 
     rounds: int = 80
-    learning_rate: float = 0.002
+    learning_rate: float = 0.005
     decay: bool = True
     batch_size: int = 24  # many small steps, which large homes need
     homes_per_draw: int = 2000

@@ -178,7 +178,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceNetwork:
-    """A small network on the plain graph features of a candidate: two dense layers and a direct weight per feature."""
+    """A small network on the plain graph features of a candidate: a hidden layer and a direct weight per feature."""
 
     evidence: Evidence
     hidden: int
@@ -192,8 +192,6 @@ class EvidenceNetwork:
             "direct": torch.zeros(n),
             "first": uniform(n, hidden, fan_in=n, generator=generator),
             "first_bias": uniform(hidden, fan_in=n, generator=generator),
-            "second": uniform(hidden, hidden, fan_in=hidden, generator=generator),
-            "second_bias": uniform(hidden, fan_in=hidden, generator=generator),
             "last": uniform(hidden, fan_in=hidden, generator=generator),
         }
 
@@ -203,10 +201,8 @@ class EvidenceNetwork:
 
     def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:
         features = observed["features"].to(parameters["direct"].dtype)
-        hidden = features
-        for layer in ("first", "second"):
-            hidden = relu(torch.addmm(parameters[f"{layer}_bias"], hidden, parameters[layer]))
-            hidden = dropout(hidden, self.dropout, generator)
+        hidden = relu(torch.addmm(parameters["first_bias"], features, parameters["first"]))
+        hidden = dropout(hidden, self.dropout, generator)
         return features @ parameters["direct"] + hidden @ parameters["last"]
 
     @property

@@ -3,9 +3,9 @@
 The gradients of a client are computed from products of its own matrices, so that no client depends on the others in the
 loop. With features f of its candidates and the parameters of `fedrule.network.terms`,
 
-    h1 = dropout(relu(f first + first_bias)),  h2 = dropout(relu(h1 second + second_bias)),  s = f direct + h2 last
+    h = dropout(relu(f first + first_bias)),  s = f direct + h last
 
-and backwards by the chain rule. Dropout depends on the client's seed and the position in h1 and h2.
+and backwards by the chain rule. Dropout depends on the client's seed and the position in h.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WORDS = 2.0**32  # different words
 CLIENTS_PER_CALL = 64  # 2 MB each of models, gradients and whatever else a step needs
 CACHE_BYTES = 1 << 30  # of batches that will be used again
 DRAWN_TOGETHER = 1024  # clients whose batches are drawn at once: that takes as long as drawing a few
-PARAMETERS = tuple(f"evidence.{name}" for name in ("direct", "first", "first_bias", "second", "second_bias", "last"))
+PARAMETERS = tuple(f"evidence.{name}" for name in ("direct", "first", "first_bias", "last"))
 
 
 def is_evidence(task: LocalTraining) -> bool:
@@ -175,7 +175,7 @@ def compiled(function: F) -> F:
 
 @compiled
 def gradients(
-    x: Vector,  # [n_clients, size]  direct, first, first_bias, second, second_bias and last, one after the other
+    x: Vector,  # [n_clients, size]  direct, first, first_bias and last, one after the other
     hidden: int,
     features: Vector,  # [n, n_features]  of candidates of all clients
     positive: Mask,  # [n]  which of them are rules
@@ -193,42 +193,30 @@ def gradients(
     for c in range(len(begin)):
         n = counts[c]
         f, is_rule = features[begin[c] : begin[c] + n], positive[begin[c] : begin[c] + n]
-        direct, first, first_bias, second, second_bias, last = parts(x[c], f.shape[1], hidden)
-        h1 = np.dot(f, first)
-        activate(h1, first_bias, seeds[c], 0, bar, scale)
-        h2 = np.dot(h1, second)
-        activate(h2, second_bias, seeds[c], n * hidden, bar, scale)
-        s = np.dot(f, direct) + np.dot(h2, last)
+        direct, first, first_bias, last = parts(x[c], f.shape[1], hidden)
+        h = np.dot(f, first)
+        activate(h, first_bias, seeds[c], bar, scale)
+        s = np.dot(f, direct) + np.dot(h, last)
         d_s = np.zeros(n, dtype=np.float32)  # gradient of the logits
         loss[c] = ranking_loss(s, is_rule, log_stands_for[c], d_s) if ranks else cross_entropy(s, is_rule, d_s)
 
-        d_direct, d_first, d_first_bias, d_second, d_second_bias, d_last = parts(gradient[c], f.shape[1], hidden)
+        d_direct, d_first, d_first_bias, d_last = parts(gradient[c], f.shape[1], hidden)
         d_direct[:] = np.dot(d_s, f)
-        d_last[:] = np.dot(d_s, h2)
-        activate_backward(np.outer(d_s, last), h2, d_second_bias, scale)
-        d_second[:] = np.dot(h1.T, h2)
-        activate_backward(np.dot(h2, second.T), h1, d_first_bias, scale)
-        d_first[:] = np.dot(f.T, h1)
+        d_last[:] = np.dot(d_s, h)
+        activate_backward(np.outer(d_s, last), h, d_first_bias, scale)
+        d_first[:] = np.dot(f.T, h)
 
 
 @compiled
-def parts(vector: Vector, n: int, hidden: int) -> tuple[Vector, Vector, Vector, Vector, Vector, Vector]:
+def parts(vector: Vector, n: int, hidden: int) -> tuple[Vector, Vector, Vector, Vector]:
     """The parameters in a vector, without a copy."""
-    first_bias = n + n * hidden
-    second_bias = first_bias + hidden + hidden * hidden
-    return (
-        vector[:n],
-        vector[n:first_bias].reshape(n, hidden),
-        vector[first_bias : first_bias + hidden],
-        vector[first_bias + hidden : second_bias].reshape(hidden, hidden),
-        vector[second_bias : second_bias + hidden],
-        vector[second_bias + hidden :],
-    )
+    bias = n + n * hidden
+    return vector[:n], vector[n:bias].reshape(n, hidden), vector[bias : bias + hidden], vector[bias + hidden :]
 
 
 @compiled
-def activate(h: Vector, bias: Vector, seed: np.uint64, place: int, bar: np.uint64, scale: np.float32) -> None:
-    """dropout(relu(h + bias)), written over h; the random words of dropout start at this place."""
+def activate(h: Vector, bias: Vector, seed: np.uint64, bar: np.uint64, scale: np.float32) -> None:
+    """dropout(relu(h + bias)), written over h."""
     n, width = h.shape
     for i in range(n):
         for j in range(width):
@@ -236,7 +224,7 @@ def activate(h: Vector, bias: Vector, seed: np.uint64, place: int, bar: np.uint6
             if value <= 0:  # NaN stays NaN
                 value = ZERO
             elif bar > 0:
-                value = value * scale if word(seed, np.uint64(place + i * width + j)) >= bar else ZERO
+                value = value * scale if word(seed, np.uint64(i * width + j)) >= bar else ZERO
             h[i, j] = value
 
 
