@@ -50,6 +50,11 @@ class Scorer:
     terms: tuple[ScoreTerm, ...] = ()
     answers_unseen: bool = True  # False where training never has a triple that no home has: then it gets no score
 
+    @property
+    def by_candidate(self) -> bool:
+        """Whether all that it observes is about single candidates, so that those of a batch can be taken from it."""
+        return self.network is None and all(term.by_candidate for term in self.terms)
+
     def initial(self, generator: torch.Generator) -> Parameters:
         """Initial parameters: the network's, and those of each term prefixed with its name and a dot."""
         of_terms = {f"{t.name}.{name}": value for t in self.terms for name, value in t.initial(generator).items()}

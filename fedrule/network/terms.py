@@ -34,6 +34,10 @@ class ScoreTerm(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def by_candidate(self) -> bool:
+        """Whether all that it observes has a row for each candidate."""
+
     def initial(self, generator: torch.Generator) -> Parameters:
         """Initial parameters; none for a term that has nothing to learn."""
 
@@ -74,6 +78,7 @@ class LearnedBias:
 
     valid: ValidRules
     name: ClassVar[str] = "bias"
+    by_candidate: ClassVar[bool] = True
 
     def initial(self, generator: torch.Generator) -> Parameters:  # noqa: ARG002
         return {"item": torch.zeros(len(self.valid) + 1)}
@@ -93,6 +98,7 @@ class CountBias:
     have: npt.NDArray[np.float64]  # [n_valid + 1]  homes with the typed rule; 0 for the last, all unseen ones
     could: npt.NDArray[np.float64]  # [n_types ** 2]  homes that own devices of both types
     name: ClassVar[str] = "bias"
+    by_candidate: ClassVar[bool] = True
 
     @classmethod
     def of(cls, counts: Statistics) -> CountBias:
@@ -132,6 +138,7 @@ class Context:
     valid: ValidRules
     size: int
     name: ClassVar[str] = "context"
+    by_candidate: ClassVar[bool] = False  # it observes homes
 
     def initial(self, generator: torch.Generator) -> Parameters:
         """The vectors v_m are initially zero, so that training starts from the network's own score."""
@@ -185,6 +192,7 @@ class EvidenceNetwork:
     dropout: float = 0.0
     words: bool = True  # whether it takes the features by words; where no device has one they say nothing
     name: ClassVar[str] = "evidence"
+    by_candidate: ClassVar[bool] = True
 
     def initial(self, generator: torch.Generator) -> Parameters:
         n, hidden = self.n_features, self.hidden

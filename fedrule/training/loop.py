@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from datasets.common.errors import DataError
+from datasets.homes import Array, starts
 from datasets.splits import Hidden
 from fedrule.evidence.statistics import Statistics
 from fedrule.network.encoders import Parameters
@@ -75,6 +76,59 @@ class TrainingBatch:
         weight = len(np.unique(candidates.home))
         positive, home = torch.tensor(examples.positive), torch.tensor(candidates.home)
         return cls(query, positive, home, torch.tensor(examples.stands_for), weight)
+
+    def subset(self, homes: Tensor, start: Tensor) -> TrainingBatch:
+        """The same for some homes, whose candidates are from start[h] to start[h + 1]; where no network is used."""
+        begin, many = start[homes], start[homes + 1] - start[homes]
+        home = torch.repeat_interleave(torch.arange(len(homes)), many)
+        first = torch.cumsum(many, 0) - many
+        rows = begin[home] + torch.arange(len(home)) - first[home]
+        query = self.query
+        trigger, action, relation = (c.index_select(0, rows) for c in (query.trigger, query.action, query.relation))
+        observed = tuple({key: value.index_select(0, rows) for key, value in seen.items()} for seen in query.observed)
+        part = Query(query.homes, trigger, action, relation, observed)
+        return TrainingBatch(part, self.positive[rows], home, self.stands_for[homes], len(homes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batches:
+    """The batches of one draw: homes without candidates are in none, unless there is only one batch.
+
+    Where all that the score needs is known of each candidate, other homes are together in every round; elsewhere what
+    it needs of a batch is costly, and batches stay as they are.
+    """
+
+    whole: TrainingBatch | None  # all homes, to be divided anew in every round
+    fixed: list[TrainingBatch]
+    homes: Array  # with candidates
+    start: Tensor  # [n_homes + 1]  of `whole`
+    batch_size: int
+
+    @classmethod
+    def of(cls, scorer: Scorer, examples: Examples, batch_size: int, rng: np.random.Generator) -> Batches:
+        home = examples.candidates.home
+        homes, start = np.unique(home), torch.from_numpy(starts(home, examples.full.n_homes))
+        if not len(homes):
+            return cls(None, [], homes, start, batch_size)
+        if not batch_size or batch_size >= len(homes):
+            return cls(None, [TrainingBatch.of(scorer, examples)], homes, start, batch_size)
+        if scorer.by_candidate:
+            return cls(TrainingBatch.of(scorer, examples), [], homes, start, batch_size)
+        fixed = [TrainingBatch.of(scorer, examples.subset(np.sort(part))) for part in _parts(homes, batch_size, rng)]
+        return cls(None, fixed, homes, start, batch_size)
+
+    def shuffled(self, rng: np.random.Generator) -> list[TrainingBatch]:
+        """One for each step of a round."""
+        if self.whole is None:
+            return [self.fixed[i] for i in rng.permutation(len(self.fixed))]
+        parts = _parts(self.homes, self.batch_size, rng)
+        return [self.whole.subset(torch.from_numpy(part), self.start) for part in parts]
+
+
+def _parts(homes: Array, size: int, rng: np.random.Generator) -> list[Array]:
+    """Homes in random order, so many at a time."""
+    shuffled = rng.permutation(homes)
+    return [shuffled[first : first + size] for first in range(0, len(shuffled), size)]
 
 
 @dataclass(slots=True, eq=False)
@@ -197,18 +251,18 @@ def optimize(
     stopping = EarlyStopping.of(scorer, objective, validation, patience=schedule.patience, initial=initial)
     guard = DivergenceGuard(name, schedule.rounds, {"learning_rate": schedule.learning_rate}, copied(parameters))
     good_loss = math.inf
-    draws: list[list[TrainingBatch]] = []
+    draws: list[Batches] = []
     for done in range(1, schedule.rounds + 1):
         turn = (done - 1) % (schedule.draws or schedule.rounds)
         if turn < len(draws):
-            batches = draws[turn]
+            drawn = draws[turn]
         else:
-            batches = _batches(scorer, draw(copied(parameters)), schedule.batch_size, rng)
+            drawn = Batches.of(scorer, draw(copied(parameters)), schedule.batch_size, rng)
             if schedule.draws:
-                draws.append(batches)
+                draws.append(drawn)
         before = copied(parameters)
-        shuffled = [batches[i] for i in rng.permutation(len(batches))]
-        rates = [schedule.rate((done - 1 + step / len(batches)) / schedule.rounds) for step in range(len(batches))]
+        shuffled = drawn.shuffled(rng)
+        rates = [schedule.rate((done - 1 + step / len(shuffled)) / schedule.rounds) for step in range(len(shuffled))]
         losses = _steps(batch_loss, optimizer, parameters, shuffled, rates)
         loss = sum(each * batch.weight for each, batch in zip(losses, shuffled, strict=True))
         loss /= max(sum(batch.weight for batch in shuffled), 1)
@@ -232,18 +286,6 @@ def optimize(
 def copied(parameters: Parameters) -> Parameters:
     """The same numbers in tensors of their own, without gradients."""
     return {name: value.detach().clone() for name, value in parameters.items()}
-
-
-def _batches(scorer: Scorer, examples: Examples, batch_size: int, rng: np.random.Generator) -> list[TrainingBatch]:
-    """One for each step of a round; homes without candidates are in none, unless there is only one batch."""
-    homes = np.unique(examples.candidates.home)
-    if not len(homes):
-        return []
-    if not batch_size or batch_size >= len(homes):
-        return [TrainingBatch.of(scorer, examples)]
-    shuffled = rng.permutation(homes)
-    parts = (shuffled[first : first + batch_size] for first in range(0, len(shuffled), batch_size))
-    return [TrainingBatch.of(scorer, examples.subset(np.sort(part))) for part in parts]
 
 
 def _steps(
