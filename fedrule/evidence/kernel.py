@@ -588,6 +588,33 @@ def candidate_features(
         first = last
 
 
+@compiled
+def pair_features(
+    features: Table,  # [n, N_PAIR]  written
+    graphs: Graphs,
+    vocabulary: Vocabulary,
+    home_of_candidate: Array,  # [n]  sorted
+    trigger: Array,  # [n]
+    action: Array,  # [n]
+) -> None:
+    """The block `pair` alone."""
+    first, n = 0, len(trigger)
+    while first < n:
+        h, last = home_of_candidate[first], first
+        while last < n and home_of_candidate[last] == h:
+            last += 1
+        home, begin = home_of(graphs, vocabulary, h), graphs.device_start[h]
+        rows = np.zeros((ROWS, len(home.type)), dtype=np.float32)
+        start, order = runs(trigger[first:last] - begin, len(home.type))
+        for i in range(len(home.type)):
+            if start[i] < start[i + 1]:
+                pair_rows(rows, home, i)
+            for at in range(start[i], start[i + 1]):
+                c = first + order[at]
+                pair_block(features[c], home, rows, i, action[c] - begin)
+        first = last
+
+
 class Weights(NamedTuple):
     """The evidence network; the direct weights are a column behind the hidden units of the first layer."""
 

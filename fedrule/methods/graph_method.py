@@ -38,7 +38,7 @@ from fedrule.network.encoders import Parameters, Sizes
 from fedrule.network.network import Network
 from fedrule.network.options import ModelOptions, Supports, derived, needs_defaults
 from fedrule.network.score import GraphModel, Scorer
-from fedrule.network.terms import Context, CountBias, EvidenceNetwork, LearnedBias, ScoreTerm
+from fedrule.network.terms import Context, CountBias, EvidenceNetwork, LearnedBias, Rooms, ScoreTerm
 from fedrule.training.examples import Examples, NonRules, SamplingOptions, n_non_rules
 from fedrule.training.loop import WarmStart
 from fedrule.training.losses import OBJECTIVES, Objective
@@ -152,6 +152,8 @@ class GraphMethod(ModelOptions):
             terms.append(CountBias.of(counts))
         if self.context:
             terms.append(Context(valid, self.context))
+        if self.words and not self.evidence:
+            terms.append(Rooms(valid))
         if counts is not None and self.evidence:
             terms.append(EvidenceNetwork(counts.evidence(), self.evidence, self.dropout, self.words))
         return tuple(terms)

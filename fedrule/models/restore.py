@@ -39,7 +39,7 @@ from fedrule.network.score import GraphModel, Scorer
 # What the rows of a parameter stand for, by the beginning of its name.
 ROWS = {
     "features": ("theta.self1", "theta.in1", "theta.out1"),
-    "relations": ("theta.relation_", "phi.relation"),
+    "relations": ("theta.relation_", "phi.relation", "rooms.weight"),
     "items": ("bias.item", "context.rule", "context.candidate"),
     "types": ("context.type",),
 }

@@ -20,12 +20,15 @@ from datasets.homes import Array, Homes, Mask, Relation, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence.counts import PRIOR_HAVE, PRIOR_OWN, ColumnReader
 from fedrule.evidence.evidence import Evidence
-from fedrule.evidence.features import standardized, vocabulary
+from fedrule.evidence.features import IS_WORD, graphs, standardized, vocabulary
+from fedrule.evidence.kernel import N_PAIR, PAIR, pair_features
 from fedrule.evidence.scores import EvidenceScores, used_features
 from fedrule.evidence.statistics import Statistics
 from fedrule.network.encoders import Parameters, dropout, uniform
 
 Observed: TypeAlias = dict[str, Tensor]
+
+PAIR_WORDS = IS_WORD[PAIR : PAIR + N_PAIR]  # the features of a pair by words
 
 
 class ScoreTerm(Protocol):
@@ -181,6 +184,36 @@ class Context:
         count = observed["rules"].index_select(0, home)[:, None] - known
         context = relu(others * (count + 1).to(rule.dtype).rsqrt() + types.index_select(0, home))
         return (context * parameters["candidate"].index_select(0, candidate)).sum(dim=1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rooms:
+    """What the words of trigger and action say for each relation: a weight for each feature of a pair by words.
+
+    It tells devices of one type apart for the paper's network, which knows no rooms. The evidence network has these
+    features anyway.
+    """
+
+    valid: ValidRules
+    name: ClassVar[str] = "rooms"
+    by_candidate: ClassVar[bool] = True
+
+    def initial(self, generator: torch.Generator) -> Parameters:  # noqa: ARG002
+        return {"weight": torch.zeros(self.valid.n_relations, int(PAIR_WORDS.sum()))}
+
+    def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:  # noqa: ARG002
+        features = np.zeros((len(candidates), len(PAIR_WORDS)), dtype=np.float32)
+        words = vocabulary(self.valid, ColumnReader.of(homes.types, homes.relations))
+        columns = (np.array(column) for column in (candidates.home, candidates.trigger, candidates.action))
+        pair_features(features, graphs(homes), words, *columns)
+        return {
+            "features": torch.from_numpy(np.compress(PAIR_WORDS, features, axis=1)),
+            "relation": torch.tensor(candidates.relation),
+        }
+
+    def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:  # noqa: ARG002
+        weight = parameters["weight"].index_select(0, observed["relation"])
+        return (observed["features"].to(weight.dtype) * weight).sum(dim=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
