@@ -74,6 +74,13 @@ def test_some_pairs_in_any_order_have_the_scores_that_they_have_among_all(some, 
     places = st.lists(st.integers(0, max(len(trigger) - 1, 0)), max_size=30 if len(trigger) else 0)
     chosen = np.array(data.draw(places), dtype=np.int64)
     compare(some, some, trigger[chosen], action[chosen], words=True, seed=seed)
+    term = EvidenceNetwork(Evidence.of(some), 3)
+    scores = term.scores(parameters_of(term, seed), some.types, some.relations)
+    among_all = scores.of_pairs(some, trigger, action)
+    start = np.searchsorted(among_all.pair, np.arange(len(trigger) + 1))
+    expected = [among_all.scores[start[pair] : start[pair + 1]] for pair in chosen.tolist()]
+    found = scores.of_pairs(some, trigger[chosen], action[chosen]).scores
+    assert found.tobytes() == np.concatenate([np.zeros(0, np.float32), *expected]).tobytes()
 
 
 @settings(max_examples=30)

@@ -25,6 +25,7 @@ from fedrule.inference.search import DiverseSearch, ScorerSearch  # noqa: E402
 from fedrule.models.restore import restored  # noqa: E402
 from tests.support.crowded import crowded_homes  # noqa: E402
 from tests.support.evidence_models import evidence_cases, evidence_model  # noqa: E402
+from tests.support.rooms import room_homes  # noqa: E402
 from tests.support.strategies import triples  # noqa: E402
 
 LENGTHS = st.sampled_from([1, 2, 5, 10_000])
@@ -197,13 +198,6 @@ recommender = Recommender.load(sys.argv[1])
 answer = recommender.recommend(HomeRequest.from_json(json.loads(sys.argv[2])), k=3)
 print(json.dumps([rule.text for rule in answer.rules]))
 """
-
-
-def room_homes():
-    """The planted homes; what acts on each other has a word in common."""
-    homes = planted_homes()
-    words = {(int(device), int(home)) for home, *ends, _ in triples(homes.rules) for device in ends}
-    return replace(homes, words=Words(*np.array(sorted(words)).T))
 
 
 def test_it_answers_where_neither_torch_nor_scipy_nor_pandas_is_installed(tmp_path):
