@@ -38,7 +38,9 @@ class EvidenceSearch:
         card, valid = saved.card, saved.valid
         hidden, words = card.options["evidence"], card.options["words"]
         if type(hidden) is not int or type(words) is not bool:
-            raise DataError(f"the card's options have evidence {hidden!r} and words {words!r}, not a number and a truth")
+            raise DataError(
+                f"the card's options have evidence {hidden!r} and words {words!r}, not a number and a truth"
+            )
         check_weights(saved.weights, {f"evidence.{n}": s for n, s in network_shapes(hidden, words=words).items()}, card)
         if len(valid) > MOST_RULES:
             raise DataError(too_many_rules(len(valid)))

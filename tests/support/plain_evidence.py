@@ -168,7 +168,9 @@ class PlainEvidence:
         for name, pattern in patterns.items():
             alike = [rule for rule in rules if rule.agrees(asked, pattern)]
             named, shared = ({r.home for r in alike if counts(r)} for counts in (self.is_named, self.is_shared))
-            found[f"{WORD}share of homes that keep {name} in one room"] = math.log((len(shared) + 0.5) / (len(named) + 2))
+            found[f"{WORD}share of homes that keep {name} in one room"] = math.log(
+                (len(shared) + 0.5) / (len(named) + 2)
+            )
         return found
 
 

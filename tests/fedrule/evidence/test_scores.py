@@ -53,7 +53,12 @@ def compare(train, some, trigger, action, *, words, seed, hidden=3):
     found = term.scores(parameters, train.types, train.relations).of_pairs(some, trigger, action)
     candidates, expected = by_torch(term, parameters, some, trigger, action)
     valid = term.evidence.valid
-    columns = (some.device_home[trigger[found.pair]], trigger[found.pair], action[found.pair], valid.relation[found.item])
+    columns = (
+        some.device_home[trigger[found.pair]],
+        trigger[found.pair],
+        action[found.pair],
+        valid.relation[found.item],
+    )
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == candidates
     assert found.scores.dtype == np.float32
     np.testing.assert_allclose(found.scores, expected, rtol=1e-4, atol=1e-4)
