@@ -12,7 +12,7 @@ import numpy as np
 
 from datasets import Homes
 from fedrule.evidence.counts import OF_ALL_HOMES
-from fedrule.evidence.features import WORD
+from fedrule.evidence.features import NAMES, WORD
 from tests.support.strategies import triples, words_by_device
 
 
@@ -168,7 +168,9 @@ class PlainEvidence:
         for name, pattern in patterns.items():
             alike = [rule for rule in rules if rule.agrees(asked, pattern)]
             named, shared = ({r.home for r in alike if counts(r)} for counts in (self.is_named, self.is_shared))
-            found[f"{WORD}share of homes that keep {name} in one room"] = math.log((len(shared) + 0.5) / (len(named) + 2))
+            found[f"{WORD}share of homes that keep {name} in one room"] = math.log(
+                (len(shared) + 0.5) / (len(named) + 2)
+            )
         return found
 
 
@@ -176,43 +178,14 @@ def owned(some: Homes, home: int) -> set[int]:
     return set(some.device_type[some.device_home == home].tolist())
 
 
-PATTERNS = (
-    "relation",
-    "state",
-    "act",
-    "trigger_type, state",
-    "action_type, act",
-    "trigger_type, action_type",
-    "trigger_type, relation",
-    "action_type, relation",
-    "trigger_type, action_type, state",
-    "trigger_type, action_type, act",
-    "trigger_type, action_type, relation",
-    "trigger",
-    "trigger, state",
-    "trigger, act",
-    "trigger, relation",
-    "trigger, action_type",
-    "trigger, action_type, state",
-    "trigger, action_type, relation",
-    "action",
-    "action, act",
-    "action, state",
-    "action, relation",
-    "action, trigger_type",
-    "action, trigger_type, act",
-    "action, trigger_type, relation",
-    "trigger, action",
-    "trigger, action, state",
-    "trigger, action, act",
-)
+SAME = "rules of the home, same "
+PATTERNS = [name.removeprefix(SAME) for name in NAMES if name.startswith(SAME)]
 
 
 def counts_of_home(context: Homes, known: list[Row], asked: Row) -> dict[str, float]:
     """Rules of the home that agree with the candidate, and devices."""
     counted = {
-        f"rules of the home, same {names}": sum(rule.agrees(asked, tuple(names.split(", "))) for rule in known)
-        for names in PATTERNS
+        f"{SAME}{names}": sum(rule.agrees(asked, tuple(names.split(", "))) for rule in known) for names in PATTERNS
     }
     counted |= {
         "rules of the home": len(known),
@@ -293,66 +266,33 @@ def rooms(context: Homes, known: list[Row], asked: Row) -> dict[str, float]:
 
     share = home.log_share(known)
     alike = [rule for rule in known if rule.agrees(asked, ("trigger_type", "action_type"))]
-    return named_rooms(
-        {
-            "share of the home's rules of these types in one room": home.log_share(alike),
-            "the trigger has one": float(home.named(i)),
-            "the action has one": float(home.named(j)),
-            "rarity of all that are shared": shared / 3,
-            "rarity of the rarest that is shared": max(home.common(i, j), default=0.0) / 3,
-            "cosine": home.cosine(i, j),
-            "devices of the action's type nearer to the trigger": how_near(i, asked.action_type, lambda s: s > shared),
-            "devices of the action's type as near to the trigger": how_near(
-                i, asked.action_type, lambda s: s == shared
-            ),
-            "devices of the trigger's type nearer to the action": how_near(j, asked.trigger_type, lambda s: s > shared),
-            "devices of the trigger's type as near to the action": how_near(
-                j, asked.trigger_type, lambda s: s == shared
-            ),
-            "rules of the trigger in the room of the action": many(does),
-            "largest cosine of the action and what the trigger acts on": max(
-                (home.cosine(r.action, j) for r in does), default=0.0
-            ),
-            "rules on the action from the room of the trigger": many(acted_on),
-            "largest cosine of the trigger and what acts on the action": max(
-                (home.cosine(r.trigger, i) for r in acted_on), default=0.0
-            ),
-            "share of the home's rules in one room": share,
-            "the same, where trigger and action share one": share if shared > 0 else 0.0,
-            "rules of the trigger in the room of the action, same state": many(does, "state"),
-            "rules of the trigger in the room of the action, same relation": many(does, "relation"),
-            "rules on the action from the room of the trigger, same relation": many(acted_on, "relation"),
-        }
-    )
-
-
-def named_rooms(found: dict[str, float]) -> dict[str, float]:
+    found = {
+        "share of the home's rules of these types in one room": home.log_share(alike),
+        "the trigger has one": float(home.named(i)),
+        "the action has one": float(home.named(j)),
+        "rarity of all that are shared": shared / 3,
+        "rarity of the rarest that is shared": max(home.common(i, j), default=0.0) / 3,
+        "cosine": home.cosine(i, j),
+        "devices of the action's type nearer to the trigger": how_near(i, asked.action_type, lambda s: s > shared),
+        "devices of the action's type as near to the trigger": how_near(i, asked.action_type, lambda s: s == shared),
+        "devices of the trigger's type nearer to the action": how_near(j, asked.trigger_type, lambda s: s > shared),
+        "devices of the trigger's type as near to the action": how_near(j, asked.trigger_type, lambda s: s == shared),
+        "rules of the trigger in the room of the action": many(does),
+        "largest cosine of the action and what the trigger acts on": max(
+            (home.cosine(r.action, j) for r in does), default=0.0
+        ),
+        "rules on the action from the room of the trigger": many(acted_on),
+        "largest cosine of the trigger and what acts on the action": max(
+            (home.cosine(r.trigger, i) for r in acted_on), default=0.0
+        ),
+        "share of the home's rules in one room": share,
+        "the same, where trigger and action share one": share if shared > 0 else 0.0,
+        "rules of the trigger in the room of the action, same state": many(does, "state"),
+        "rules of the trigger in the room of the action, same relation": many(does, "relation"),
+        "rules on the action from the room of the trigger, same relation": many(acted_on, "relation"),
+    }
     return {f"{WORD}{name}": value for name, value in found.items()}
 
 
-NO_ROOMS = named_rooms(
-    dict.fromkeys(
-        (
-            "share of the home's rules of these types in one room",
-            "the trigger has one",
-            "the action has one",
-            "rarity of all that are shared",
-            "rarity of the rarest that is shared",
-            "cosine",
-            "devices of the action's type nearer to the trigger",
-            "devices of the action's type as near to the trigger",
-            "devices of the trigger's type nearer to the action",
-            "devices of the trigger's type as near to the action",
-            "rules of the trigger in the room of the action",
-            "largest cosine of the action and what the trigger acts on",
-            "rules on the action from the room of the trigger",
-            "largest cosine of the trigger and what acts on the action",
-            "share of the home's rules in one room",
-            "the same, where trigger and action share one",
-            "rules of the trigger in the room of the action, same state",
-            "rules of the trigger in the room of the action, same relation",
-            "rules on the action from the room of the trigger, same relation",
-        ),
-        0.0,
-    )
-)
+# Where no device has a word; what other homes keep in one room is known all the same.
+NO_ROOMS = {name: 0.0 for name in NAMES if name.startswith(WORD) and not name.startswith(f"{WORD}share of homes")}

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from datasets import Homes, Relation, Rules
+from datasets import Homes, Relation, Rules, Words
 from datasets.valid import ValidRules
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.client import LocalTraining
@@ -26,7 +26,7 @@ HIDDEN, PREDICTOR = 4, 5  # sizes of the network
 
 
 def population(seed: int, *, n_homes: int = 5, n_types: int = 3, n_relations: int = 5, bare: bool = True) -> Homes:
-    """Homes of 1 to 5 devices, twins among them, with up to 6 rules, also of a device with itself.
+    """Homes of 1 to 5 devices, twins among them, most with a word, with up to 6 rules, also of a device with itself.
 
     With `bare` homes may have no rule; the first always has one.
     """
@@ -38,6 +38,7 @@ def population(seed: int, *, n_homes: int = 5, n_types: int = 3, n_relations: in
         for _ in range(rng.integers(0 if bare and home else 1, 7)):
             trigger, action = start[home] + rng.integers(many[home], size=2)
             rules.add((home, int(trigger), int(action), int(rng.integers(n_relations))))
+    named = np.flatnonzero(rng.random(many.sum()) < 0.7)
     return Homes(
         name="small",
         types=tuple(f"type {i}" for i in range(n_types)),
@@ -47,6 +48,7 @@ def population(seed: int, *, n_homes: int = 5, n_types: int = 3, n_relations: in
         device_type=rng.integers(n_types, size=many.sum()),
         device_ids=np.arange(many.sum()),
         rules=Rules(*np.array(sorted(rules)).T),
+        words=Words(named, rng.integers(3, size=len(named))),
     )
 
 

@@ -175,11 +175,15 @@ def test_a_home_that_switches_a_lamp_on_is_to_switch_it_off():
     # The one training home has both relations on sensor 0 and lamp 1: of 1 home with On, 1 has Off too, 1 / (1 + 3).
     evidence = Evidence.of(by_hand([0, 1], [(0, 1, 0), (0, 1, 1)]))
     asked = by_hand([0, 1, 1], [(0, 1, 0)])
-    both, trigger, action = (f"goes with a relation of {what}" for what in ("trigger and action", "the trigger", "the action"))
+    both, trigger, action = (
+        f"goes with a relation of {what}" for what in ("trigger and action", "the trigger", "the action")
+    )
     share = log1p(20 / 4)
     assert [feature(asked, name, (0, 1, 1), evidence) for name in (both, trigger, action)] == pytest.approx([share] * 3)
     # Lamp 2 has no rule yet, but its trigger has.
-    assert [feature(asked, name, (0, 2, 1), evidence) for name in (both, trigger, action)] == pytest.approx([0, share, 0])
+    assert [feature(asked, name, (0, 2, 1), evidence) for name in (both, trigger, action)] == pytest.approx(
+        [0, share, 0]
+    )
     # A relation does not go with itself.
     assert [feature(asked, name, (0, 2, 0), evidence) for name in (both, trigger, action)] == [0, 0, 0]
 

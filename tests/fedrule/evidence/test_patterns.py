@@ -20,8 +20,8 @@ def values(columns):
 
 def test_ann_and_bobs_rules_as_columns(two):
     read = reader_of(two).columns(two, two.rules)
-    # Of the relations Open -> On, Open -> Off, On -> Off the states are On (0) and Open (1), and so the acts Off (0) and
-    # On (1). Ann's sensor switches both lamps on; one of them, and Bob's, switches a lamp off.
+    # Of the relations Open -> On, Open -> Off, On -> Off states are On (0) and Open (1), acts Off (0) and On (1).
+    # Ann's sensor switches both lamps on; one of them, and Bob's, switches a lamp off.
     typed = {
         "trigger_type": [1, 1, 0, 0],
         "action_type": [0, 0, 0, 0],

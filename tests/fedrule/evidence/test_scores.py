@@ -53,7 +53,12 @@ def compare(train, some, trigger, action, *, words, seed, hidden=3):
     found = term.scores(parameters, train.types, train.relations).of_pairs(some, trigger, action)
     candidates, expected = by_torch(term, parameters, some, trigger, action)
     valid = term.evidence.valid
-    columns = (some.device_home[trigger[found.pair]], trigger[found.pair], action[found.pair], valid.relation[found.item])
+    columns = (
+        some.device_home[trigger[found.pair]],
+        trigger[found.pair],
+        action[found.pair],
+        valid.relation[found.item],
+    )
     assert list(zip(*(column.tolist() for column in columns), strict=True)) == candidates
     assert found.scores.dtype == np.float32
     np.testing.assert_allclose(found.scores, expected, rtol=1e-4, atol=1e-4)
@@ -74,6 +79,13 @@ def test_some_pairs_in_any_order_have_the_scores_that_they_have_among_all(some, 
     places = st.lists(st.integers(0, max(len(trigger) - 1, 0)), max_size=30 if len(trigger) else 0)
     chosen = np.array(data.draw(places), dtype=np.int64)
     compare(some, some, trigger[chosen], action[chosen], words=True, seed=seed)
+    term = EvidenceNetwork(Evidence.of(some), 3)
+    scores = term.scores(parameters_of(term, seed), some.types, some.relations)
+    among_all = scores.of_pairs(some, trigger, action)
+    start = np.searchsorted(among_all.pair, np.arange(len(trigger) + 1))
+    expected = [among_all.scores[start[pair] : start[pair + 1]] for pair in chosen.tolist()]
+    found = scores.of_pairs(some, trigger[chosen], action[chosen]).scores
+    assert found.tobytes() == np.concatenate([np.zeros(0, np.float32), *expected]).tobytes()
 
 
 @settings(max_examples=30)

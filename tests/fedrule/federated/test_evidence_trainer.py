@@ -20,7 +20,8 @@ import fedrule.network.terms
 from baselines.contract import ToyHome, planted_homes, toy_homes
 from datasets import Homes
 from datasets.common.random import output
-from fedrule.evidence.features import Evidence
+from fedrule.evidence.evidence import Evidence
+from fedrule.evidence.features import NAMES
 from fedrule.federated.algorithm import ClientState, Hyperparameters, client_round
 from fedrule.federated.client import LocalTraining
 from fedrule.federated.cohort import Cohorts
@@ -161,16 +162,17 @@ def test_dropout_drops_its_share_by_the_seed_of_the_client():
     # First layer: unit k of h1 is 1 for all candidates; second: h2 = h1; last: all ones. Row k of the gradient of
     # `second` is not zero where unit k of h1 is kept and any unit of h2 is, which of 8 is nearly always so: 0.7 of 3200
     # units, with a standard deviation of 0.008.
-    n, hidden = 400, 8
-    x = np.zeros((n, 53 + 53 * hidden + hidden + hidden**2 + 2 * hidden), dtype=np.float32)
-    second = slice(53 + 54 * hidden, 53 + 54 * hidden + hidden**2)
-    x[:, 53 : 53 + hidden] = x[:, -hidden:] = 1
+    n, hidden, inputs = 400, 8, len(NAMES)
+    x = np.zeros((n, inputs + inputs * hidden + hidden + hidden**2 + 2 * hidden), dtype=np.float32)
+    second = slice(inputs + (inputs + 1) * hidden, inputs + (inputs + 1) * hidden + hidden**2)
+    x[:, inputs : inputs + hidden] = x[:, -hidden:] = 1
     x[:, second] = np.eye(hidden).ravel()
-    features = np.eye(1, 53, dtype=np.float32)  # the first is 1
+    features = np.eye(1, inputs, dtype=np.float32)  # the first is 1
     one, nowhere = np.ones(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     rules, seeds = np.zeros(1, dtype=bool), np.arange(n, dtype=np.uint64) // np.uint64(2)
     loss, gradient = np.empty(n), np.empty_like(x)
-    gradients(x, hidden, features, rules, nowhere, one, seeds, 0.3, False, loss, gradient)
+    alone = np.zeros(n, dtype=np.float32)  # each non-rule stands for itself
+    gradients(x, hidden, features, rules, nowhere, one, alone, seeds, 0.3, False, loss, gradient)
     kept = gradient[:, second].reshape(n, hidden, hidden).any(axis=2)
     assert kept.mean() == pytest.approx(0.7, abs=0.04)
     assert (kept[::2] == kept[1::2]).all()  # equal seeds
@@ -231,11 +233,12 @@ def test_the_batch_of_a_client_is_the_same_whichever_clients_are_drawn_with_it(s
     clients = np.flatnonzero(np.bincount(homes.rules.home, minlength=homes.n_homes))
     model = task.layout.flat(task.scorer.initial(torch.Generator()))
     asked = {"number": 4, "model": model}
-    together = Batches.empty(homes.n_homes).with_more(task, homes, clients, **asked)
-    apart = Batches.empty(homes.n_homes)
+    nobody = Batches.empty(homes.n_homes, len(NAMES))
+    together, apart = nobody.with_more(task, homes, clients, **asked), nobody
     for client in clients[::-1]:
         apart = apart.with_more(task, homes, np.array([client]), **asked)
     assert together.trainable(clients).tolist() == apart.trainable(clients).tolist()
+    assert together.log_stands_for.tobytes() == apart.log_stands_for.tobytes()
     for client in together.trainable(clients):
         one, other = (slice(t.begin[client], t.begin[client] + t.counts[client]) for t in (together, apart))
         assert together.features[one].tobytes() == apart.features[other].tobytes()

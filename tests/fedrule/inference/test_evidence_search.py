@@ -14,18 +14,19 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch", reason="scorers are torch's")
 
-from baselines.contract import planted_homes  # noqa: E402
-from datasets import DataError, Homes, Words  # noqa: E402
-from fedrule.evidence.features import NAMES  # noqa: E402
-from fedrule.inference import HomeRequest, Recommender  # noqa: E402
-from fedrule.inference.encode import Graph, HomeEncoder  # noqa: E402
-from fedrule.inference.evidence_search import EvidenceSearch  # noqa: E402
-from fedrule.inference.recommender import search_of  # noqa: E402
-from fedrule.inference.search import DiverseSearch, ScorerSearch  # noqa: E402
-from fedrule.models.restore import restored  # noqa: E402
-from tests.support.crowded import crowded_homes  # noqa: E402
-from tests.support.evidence_models import evidence_cases, evidence_model  # noqa: E402
-from tests.support.strategies import triples  # noqa: E402
+from baselines.contract import planted_homes
+from datasets import DataError, Homes, Words
+from fedrule.evidence.features import NAMES
+from fedrule.inference import HomeRequest, Recommender
+from fedrule.inference.encode import Graph, HomeEncoder
+from fedrule.inference.evidence_search import EvidenceSearch
+from fedrule.inference.recommender import search_of
+from fedrule.inference.search import DiverseSearch, ScorerSearch
+from fedrule.models.restore import restored
+from tests.support.crowded import crowded_homes
+from tests.support.evidence_models import evidence_cases, evidence_model
+from tests.support.rooms import room_homes
+from tests.support.strategies import triples
 
 LENGTHS = st.sampled_from([1, 2, 5, 10_000])
 
@@ -114,9 +115,7 @@ def test_nothing_is_recommended_that_a_home_has_or_that_is_not_valid(case):
 @given(case=evidence_cases(), k=LENGTHS)
 def test_scores_fall_and_equal_ones_stand_in_the_order_of_devices(case, k):
     whole, found = (search_of(case.saved).many(case.homes, many) for many in (10_000, k))
-    order = [
-        (home, -score, *rest) for (home, *rest), score in zip(rows(whole), whole.score.tolist(), strict=True)
-    ]
+    order = [(home, -score, *rest) for (home, *rest), score in zip(rows(whole), whole.score.tolist(), strict=True)]
     assert order == sorted(order)
     # So a shorter list is the beginning of a longer one.
     for home in range(case.homes.n_homes):
@@ -197,13 +196,6 @@ recommender = Recommender.load(sys.argv[1])
 answer = recommender.recommend(HomeRequest.from_json(json.loads(sys.argv[2])), k=3)
 print(json.dumps([rule.text for rule in answer.rules]))
 """
-
-
-def room_homes():
-    """The planted homes; what acts on each other has a word in common."""
-    homes = planted_homes()
-    words = {(int(device), int(home)) for home, *ends, _ in triples(homes.rules) for device in ends}
-    return replace(homes, words=Words(*np.array(sorted(words)).T))
 
 
 def test_it_answers_where_neither_torch_nor_scipy_nor_pandas_is_installed(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from itertools import product
 
 import numpy as np
 import pytest
@@ -19,10 +20,12 @@ from baselines.registry import build, parameters
 from benchmarks.evaluation import evaluate
 from datasets import DataError
 from datasets.valid import ValidRules
-from fedrule.evidence.features import Evidence
+from fedrule.evidence.evidence import Evidence
+from fedrule.evidence.features import NAMES
 from fedrule.evidence.statistics import Statistics, sent_bytes
 from fedrule.methods.fedrank import FedRank
 from fedrule.methods.graphrank import GraphRank
+from tests.support.plain_evidence import PlainEvidence
 from tests.support.strategies import every_candidate, homes
 
 QUICK = {"rounds": 60, "draws": 2, "candidates": 50}
@@ -50,6 +53,9 @@ def test_the_counts_of_evidence_are_sums_of_what_each_home_adds(train):
             assert ours.tolist() == theirs.tolist()
         assert summed.together.inverse.tobytes() == expected.together.inverse.tobytes()
         assert summed.together.able.tobytes() == expected.together.able.tobytes()
+        assert summed.companions.tobytes() == expected.companions.tobytes()
+        for ours, theirs in zip(summed.rooms.columns, expected.rooms.columns, strict=True):
+            assert ours.tolist() == theirs.tolist()
         for leave_out in (None, train):
             ours, theirs = (e.features(train, candidates, leave_out=leave_out) for e in (summed, expected))
             assert ours.tobytes() == theirs.tobytes()
@@ -60,7 +66,8 @@ def test_what_a_home_adds_are_zeros_and_ones(train):
     valid = ValidRules.of(train)
     for home in range(train.n_homes):
         added = Statistics.of(train.subset(np.array([home])), valid)
-        for counts in (added.both, *added.have, added.together.toarray()):
+        rooms, companions = added.rooms.columns, added.companions.table()
+        for counts in (added.both, *added.have, added.together.toarray(), *rooms, companions, added.self_rules):
             assert set(np.unique(counts)) <= {0, 1}
 
 
@@ -75,9 +82,51 @@ def test_bytes_are_counted_with_all_zeros():
     # Open -> Power On, and from a motion sensor to a lamp, Motion -> Power On: a pair. They differ in (trigger type,
     # action type) with state, act or nothing, in (trigger type, state), (trigger type, relation), (action type,
     # relation) and (relation,), 7 patterns of 2, and agree in (action type, act), 1 of 1: 15 combinations.
+    # Rules in one room: named and shared, for 25 ordered pairs of types and for 2 typed rules, 54. Relations that go
+    # together on a pair, a trigger or an action: 3 x 4 x 4.
     rules = (("ContactSensor", 0, "Light"), ("MotionSensor", 1, "Light"))
     evidence = Evidence.of(toy_homes([ToyHome(0, ("ContactSensor", "MotionSensor", "Light"), rules)]))
-    assert sent_bytes(evidence) == 4 * (100 + 15 + 15 + 1)
+    assert sent_bytes(evidence) == 4 * (100 + 15 + 15 + 1 + 54 + 48)
+
+
+@given(train=homes(min_homes=1))
+def test_words_and_companions_are_counted_plainly(train):
+    """The sums of rules in one room and of relations that go together, home by home and rule by rule."""
+    plain, valid = PlainEvidence(train), ValidRules.of(train)
+    evidence, n_types = Evidence.of(train), len(train.types)
+    rooms = evidence.rooms
+    for counted, column, typed in (
+        (plain.is_named, rooms.named_types, False),
+        (plain.is_shared, rooms.shared_types, False),
+        (plain.is_named, rooms.named_rule, True),
+        (plain.is_shared, rooms.shared_rule, True),
+    ):
+        expected = [0] * len(column)
+        for number, home in {
+            (
+                int(valid.number(*(np.array([value]) for value in rule.typed))[0])
+                if typed
+                else rule.trigger_type * n_types + rule.action_type,
+                rule.home,
+            )
+            for rule in plain.rules
+            if counted(rule)
+        }:
+            assert 0 <= home < train.n_homes
+            expected[number] += 1
+        assert column.tolist() == expected
+    for table, columns in zip(
+        evidence.companions, (("home", "trigger", "action"), ("home", "trigger"), ("home", "action")), strict=True
+    ):
+        together = {
+            (one.relation, other.relation, one.home)
+            for one, other in product(plain.rules, plain.rules)
+            if one.agrees(other, columns)
+        }
+        expected = np.zeros_like(table)
+        for one, other, _ in together:
+            expected[one, other] += 1
+        assert table.tolist() == expected.tolist()
 
 
 # The method
@@ -85,7 +134,7 @@ def test_bytes_are_counted_with_all_zeros():
 
 def test_it_has_the_model_of_graphrank():
     ours, theirs = FedRank(), GraphRank()
-    model = ("hidden", "evidence", "dropout", "objective", "non_rules", "candidates", "draws", "hidden_rules")
+    model = ("hidden", "evidence", "words", "dropout", "objective", "non_rules", "candidates", "draws", "hidden_rules")
     assert [getattr(ours, name) for name in model] == [getattr(theirs, name) for name in model]
     assert all(parameter.meaning for parameter in parameters("fedrank"))
 
@@ -107,8 +156,9 @@ def test_the_first_round_tells_the_bytes_of_the_counts_and_every_round_those_of_
     FedRank(rounds=3).fit(train, rng=rng(), on_round=lambda *round: told.append(dict(round[-1])))
     assert [("statistics_bytes" in values) for values in told] == [True, False, False]
     assert told[0]["statistics_bytes"] == sent_bytes(Evidence.of(train))
-    # 53 direct weights, 53 x 64 and 64 x 64 with biases, 64 last ones, 4 bytes each.
-    assert {values["sent_bytes"] for values in told} == {4 * (53 + 54 * 64 + 65 * 64 + 64)}
+    # A direct weight for each feature, `first` and `second` with biases, and the last ones, 4 bytes each.
+    n, hidden = len(NAMES), FedRank().evidence
+    assert {values["sent_bytes"] for values in told} == {4 * (n + (n + 1) * hidden + (hidden + 1) * hidden + hidden)}
     assert {values["state_bytes"] for values in told} == {0}
 
 

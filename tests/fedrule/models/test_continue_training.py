@@ -12,7 +12,7 @@ import datasets
 import fedrule
 from baselines.contract import RELATIONS, TYPES, all_pairs, other_homes, planted_homes
 from baselines.registry import build
-from datasets import DataError, Homes
+from datasets import DataError, Homes, Words
 from datasets.splits import split
 from datasets.valid import ValidRules
 
@@ -29,6 +29,9 @@ from fedrule.models.restore import (  # noqa: E402
     saved_model,
     training_options,
 )
+from fedrule.network.score import GraphModel  # noqa: E402
+from tests.support.rooms import with_rooms  # noqa: E402
+from tests.support.strategies import every_candidate  # noqa: E402
 
 # The model knows three of the five types and two of the four relations, in another order than new homes have them.
 KNOWN_TYPES = ("MotionSensor", "Light", "ContactSensor")
@@ -38,6 +41,7 @@ SETTINGS = [
     ("fedrule", {}),
     ("graphrank", {"candidates": 20}),
     ("fedrank", {"candidates": 20}),
+    ("graphrank", {"candidates": 20, "words": False}),
     ("graphrule", {"encoder": "gcn", "self_loops": True, "node_embedding": 2}),
     ("graphrule", {"encoder": "gat", "heads": 2}),
     ("graphrule", {"direction": "both", "messages": "relation", "node_embedding": 3}),
@@ -60,7 +64,7 @@ def new_homes() -> Homes:
     return replace(homes, rules=rules, users=homes.users + 5000, name="new homes")
 
 
-EARLIER, NEW = earlier_homes(), new_homes()
+EARLIER, NEW = with_rooms(earlier_homes(), seed=1), with_rooms(new_homes(), seed=2)
 
 
 def learned(name="graphrule", **options):
@@ -86,12 +90,13 @@ def test_a_model_that_has_grown_scores_earlier_homes_as_before(name, options):
     nobody = homes.subset(np.zeros(0, dtype=np.int64))  # the words alone
     counts = merged_counts(saved, nobody)
     scorer = method.scorer(counts.valid, counts)
-    parameters = {key: value.double() for key, value in extended_parameters(saved, scorer, torch.Generator()).items()}
+    parameters = extended_parameters(saved, scorer, torch.Generator())
+    grown = GraphModel(name, scorer, parameters, homes.types, homes.relations)
     asked = EARLIER.with_vocabulary(homes.types, homes.relations)
     pairs = all_pairs(asked)
     before = restored(saved).score_pairs(EARLIER, *pairs)
-    after = scorer.score_pairs(parameters, asked, *pairs)
-    np.testing.assert_allclose(after[:, : len(KNOWN_RELATIONS)], before, rtol=1e-6)
+    after = grown.score_pairs(asked, *pairs)
+    np.testing.assert_allclose(after[:, : len(KNOWN_RELATIONS)], before, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["graphrank", "graphrule"])
@@ -107,8 +112,13 @@ def test_counts_are_those_of_earlier_and_new_homes_together(name):
     assert [have.tolist() for have in found.have] == [have.tolist() for have in expected.have]
     if name == "graphrank":
         assert found.together.toarray().tolist() == expected.together.toarray().tolist()
-        ours, theirs = found.evidence(), expected.evidence()
-        assert ours.together.inverse.tobytes() == theirs.together.inverse.tobytes()
+        assert found.companions.table().tolist() == expected.companions.table().tolist()
+        assert found.rooms.any
+        for ours, theirs in zip(found.rooms.columns, expected.rooms.columns, strict=True):
+            assert ours.tolist() == theirs.tolist()
+        candidates = every_candidate(both)
+        ours, theirs = (counts.evidence().features(both, candidates) for counts in (found, expected))
+        assert ours.tobytes() == theirs.tobytes()
 
 
 def together(first: Homes, second: Homes) -> Homes:
@@ -118,8 +128,10 @@ def together(first: Homes, second: Homes) -> Homes:
         name: np.concatenate([getattr(first.rules, name), getattr(second.rules, name) + by])
         for name, by in moved.items()
     }
+    word, more = first.words, second.words
     return replace(
         first,
+        words=Words(np.append(word.device, more.device + first.n_devices), np.append(word.word, more.word)),
         users=np.append(first.users, second.users),
         device_home=np.append(first.device_home, second.device_home + first.n_homes),
         device_type=np.append(first.device_type, second.device_type),
@@ -140,6 +152,19 @@ def test_new_types_and_relations_are_recommended_after_continued_training(caplog
     asked = (kinds[0] == 0) & (kinds[1] == 3)  # from a MotionSensor to a Plug
     scores = restored(model).score_pairs(homes, trigger[asked], action[asked])
     assert (scores[:, 2].mean() > scores[:, :2].mean(axis=0)).all()  # what they do and not what others do elsewhere
+
+
+@pytest.mark.parametrize("earlier", [EARLIER, EARLIER.without_words()], ids=["words", "no words"])
+def test_words_are_learned_by_a_model_of_homes_with_or_without(earlier):
+    saved = fedrule.train(earlier, "graphrank", options={"rounds": 2, "candidates": 20}, test=0.4)
+    assert counts_of(saved).rooms.any == (earlier.words is not None)
+    model = fedrule.train(NEW, continue_from=saved, test=0.4, options={"rounds": 2})
+    assert counts_of(model).rooms.any
+    homes = NEW.with_vocabulary(model.card.types, model.card.relations)
+    scores = restored(model).score_pairs(homes, *all_pairs(homes))
+    without = restored(model).score_pairs(homes.without_words(), *all_pairs(homes))
+    assert (np.isnan(scores) == np.isnan(without)).all()
+    assert np.nanmax(np.abs(scores - without)) > 0
 
 
 def test_a_lesson_is_added_and_the_first_one_stays():

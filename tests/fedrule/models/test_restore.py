@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from baselines.contract import all_pairs, other_homes, planted_homes
+from baselines.contract import all_pairs, other_homes
 from baselines.registry import build
 from datasets import DataError
 from datasets.valid import ValidRules
@@ -19,12 +19,14 @@ from datasets.valid import ValidRules
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
+from fedrule.evidence.counts import CompanionCounts  # noqa: E402
 from fedrule.evidence.statistics import Statistics  # noqa: E402
 from fedrule.models.card import Card, Scale, TrainingRun  # noqa: E402
 from fedrule.models.file import SavedModel  # noqa: E402
 from fedrule.models.restore import counts_of, restored, saved_model  # noqa: E402
+from tests.support.rooms import room_homes  # noqa: E402
 
-HOMES = planted_homes()
+HOMES = room_homes()
 TRAINING = TrainingRun("toy homes", HOMES.fingerprint, 30, 60, 0, 2, "2026-01-01T00:00:00+00:00")
 SETTINGS = [
     ("graphrule", {}),
@@ -33,6 +35,8 @@ SETTINGS = [
     ("graphrank", {"candidates": 20}),
     ("fedrank", {"candidates": 20}),
     ("graphrank", {"candidates": 20, "hidden": 4}),
+    ("graphrank", {"candidates": 20, "words": False}),
+    ("graphrule", {"evidence": 4, "words": True}),
     ("graphrule", {"encoder": "gcn", "self_loops": True}),
     ("graphrule", {"encoder": "gat", "heads": 2, "node_embedding": 3}),
     ("graphrule", {"direction": "both", "messages": "relation"}),
@@ -93,13 +97,19 @@ def test_counts_over_homes_come_back():
     assert found.both.tolist() == expected.both.tolist()
     assert [have.tolist() for have in found.have] == [have.tolist() for have in expected.have]
     assert found.together.toarray().tolist() == expected.together.toarray().tolist()
+    assert found.companions.table().tolist() == expected.companions.table().tolist()
+    assert found.rooms.any
+    assert [column.tolist() for column in found.rooms.columns] == [column.tolist() for column in expected.rooms.columns]
+
+
+EVIDENCE = ("counts.patterns", "counts.together", "counts.rooms", "counts.companions")
 
 
 def test_a_model_without_evidence_keeps_only_how_many_homes_have_a_rule():
     # The planted rule is in homes 1 to 29 with a ContactSensor (not 4, 9, 14, 19, 24, 29) and a Light (not 6, 13, 20,
     # 27): 29 - 6 - 4 = 19.
     saved = made()[1]
-    assert not [name for name in saved.arrays if name.startswith(("counts.patterns", "counts.together"))]
+    assert not [name for name in saved.arrays if name.startswith(EVIDENCE)]
     counts = counts_of(saved)
     assert counts.with_rule[counts.valid.number(0, 1, 0)] == 19
     with pytest.raises(DataError, match="evidence needs to know which rules go together"):
@@ -154,11 +164,19 @@ def test_a_parameter_of_another_shape_is_named(name):
         ("counts.together.indptr", np.array([0, 1, 2, 99])),
         ("counts.together.data", np.array([-1])),
         ("counts.patterns.1", None),
+        ("counts.rooms.named_types", np.zeros(3, dtype=np.int64)),
+        ("counts.rooms.shared_types", None),
+        ("counts.rooms.named_rule", np.array([-1, 0, 0])),
+        ("counts.companions.cell", np.array([[0]])),
+        ("counts.companions.cell", np.array([0, 0])),
+        ("counts.companions.cell", np.array([3 * 4 * 4])),
+        ("counts.companions.homes", np.array([1.5])),
+        ("counts.companions.homes", None),
     ],
 )
 def test_counts_that_do_not_fit_are_named(name, other):
     saved = made("graphrank", candidates=20)[1]
-    with pytest.raises(DataError, match="counts"):
+    with pytest.raises(DataError, match=name.rpartition(".")[0]):
         restored(changed(saved, **{name: other}))
 
 
@@ -180,10 +198,21 @@ def test_evidence_about_more_rules_than_memory_could_relate_is_refused():
         "counts.together.indptr": np.zeros(cells + 1, dtype=np.int64),
         "counts.together.indices": none,
         "counts.together.data": none,
+        "counts.rooms.named_types": np.zeros(72 * 72, dtype=np.int64),
+        "counts.rooms.shared_types": np.zeros(72 * 72, dtype=np.int64),
+        "counts.rooms.named_rule": zeros,
+        "counts.rooms.shared_rule": zeros,
     }
     arrays |= {f"counts.patterns.{at}": np.zeros(size, dtype=np.int64) for at, size in enumerate(sizes) if at}
     with pytest.raises(DataError, match=r"evidence of 20,736 valid rules, more than 20,000"):
         restored(replace(changed(saved, **arrays), card=card))
+
+
+def test_evidence_about_more_relations_than_memory_could_relate_is_refused():
+    # 8,001 relations, each with each, on a pair, a trigger or an action: 3 * 8,001 ** 2 * 4 bytes = 768 MB.
+    none = np.zeros(0, dtype=np.int64)
+    with pytest.raises(DataError, match=r"evidence of 8,001 relations, more than 8,000"):
+        CompanionCounts(none, none, 8001).table()
 
 
 class Harmful:

@@ -11,7 +11,8 @@ from datasets import Rules
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
-from fedrule.evidence.features import NAMES, Evidence  # noqa: E402
+from fedrule.evidence.evidence import Evidence  # noqa: E402
+from fedrule.evidence.features import IS_WORD, NAMES  # noqa: E402
 from fedrule.network.terms import EvidenceNetwork  # noqa: E402
 
 HOMES = planted_homes()
@@ -60,6 +61,13 @@ def test_it_observes_the_features_of_the_evidence(leave_out):
     observed = TERM.observe(HOMES, ASKED, leave_out=leave_out)
     expected = centred(TERM.evidence.features(HOMES, ASKED, leave_out=leave_out))
     assert observed["features"].numpy() == pytest.approx(expected)
+
+
+def test_without_words_it_takes_all_other_features():
+    without = EvidenceNetwork(TERM.evidence, hidden=4, words=False)
+    assert without.n_features == len(NAMES) - IS_WORD.sum() < TERM.n_features == len(NAMES)
+    expected = TERM.observe(HOMES, ASKED)["features"].numpy()[:, ~IS_WORD]
+    assert without.observe(HOMES, ASKED)["features"].numpy().tobytes() == expected.tobytes()
 
 
 def test_dropout_is_drawn_in_training_only():

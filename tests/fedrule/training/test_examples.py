@@ -169,6 +169,43 @@ def test_equal_scores_keep_any_of_what_was_looked_at() -> None:
     assert triggers[-1] > 24
 
 
+# What a drawn non-rule stands for
+
+
+def test_a_drawn_non_rule_stands_for_as_many_as_there_are_for_each_drawn() -> None:
+    # 4 lamps have 12 pairs, 9 relations: 108 feasible, of which 9 are rules; 11 of the 99 others are drawn, 9 for each.
+    some = lamps(4, 9, [(0, 1, r) for r in range(9)])
+    assert drawn(some, candidates=11).stands_for.tolist() == [9.0]
+    # With hidden rules the same 99 are there: a rule that is neither known nor asked for is no non-rule.
+    assert drawn(some, candidates=11, hidden=0.5).stands_for.tolist() == [9.0]
+    # All 99 drawn stand for themselves, and so do those of the paper and the hardest, which are not a uniform sample.
+    assert drawn(some, candidates=500).stands_for.tolist() == [1.0]
+    for kind in ("paper", "hard"):
+        assert drawn(some, kind, candidates=11).stands_for.tolist() == [1.0]
+
+
+@given(homes(max_rules=12), HIDDEN, COUNTS, SEEDS)
+def test_what_non_rules_stand_for_is_all_that_a_home_could_have(
+    some: Homes, hidden: float, count: dict[str, int], seed: int
+) -> None:
+    examples = drawn(some, hidden=hidden, seed=seed, **count)
+    valid, selves = ValidRules.of(some), bool((some.rules.trigger == some.rules.action).any())
+    taken = {rule[1:] for rule in triples(some.rules)}
+    for home, stands_for in enumerate(examples.stands_for.tolist()):
+        devices = np.flatnonzero(some.device_home == home).tolist()
+        feasible = {
+            (i, j, r)
+            for i in devices
+            for j in devices
+            for r in valid.relations_of(some.device_type[i], some.device_type[j]).tolist()
+            if selves or i != j
+        }
+        many = sum(rule[0] == home for rule in non_rules(examples))
+        if many:
+            assert stands_for * many == pytest.approx(len(feasible - taken))
+        assert stands_for >= 1
+
+
 # Randomness
 
 
@@ -218,6 +255,7 @@ def test_with_keyed_random_a_client_draws_for_itself_what_it_gets_among_all(
         assert alone.positive.tolist() == among_all.positive.tolist()
         assert triples(alone.context.rules) == triples(among_all.context.rules)
         assert triples(alone.full.rules) == triples(among_all.full.rules)
+        assert alone.stands_for.tolist() == among_all.stands_for.tolist()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -304,6 +342,7 @@ def test_a_part_holds_what_its_homes_are_targets(
     assert part.positive.tolist() == [
         bool(positive) for home in chosen for positive in examples.positive[examples.candidates.home == home]
     ]
+    assert part.stands_for.tolist() == examples.stands_for[np.array(chosen, dtype=np.int64)].tolist()
     assert part.full.fingerprint == some.subset(np.array(chosen, dtype=np.int64)).fingerprint
     assert part.context.n_homes == len(chosen)
     assert set(triples(part.context.rules)) <= set(triples(part.full.rules))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,12 +21,16 @@ CANDIDATES = st.lists(
 ).map(lambda some: sorted(some, key=lambda candidate: candidate[2]))
 
 
-def loss_of(loss, candidates: list[Candidate], *, dtype=torch.float64):
-    """The loss and its gradient by each logit."""
+ONE_EACH = (1.0,) * N_HOMES
+STANDS_FOR = st.lists(st.floats(1, 1e5), min_size=N_HOMES, max_size=N_HOMES)
+
+
+def loss_of(loss, candidates: list[Candidate], stands_for=ONE_EACH, *, dtype=torch.float64):
+    """The loss and its gradient by each logit; `stands_for` says how many non-rules a drawn one of each home is."""
     logits = torch.tensor([logit for logit, _, _ in candidates], dtype=dtype, requires_grad=True)
     positive = torch.tensor([rule for _, rule, _ in candidates], dtype=torch.bool)
     home = torch.tensor([home for _, _, home in candidates], dtype=torch.int64)
-    value = loss(logits, positive, home, N_HOMES)
+    value = loss(logits, positive, home, torch.tensor(stands_for, dtype=torch.float64))
     value.backward()
     return value.item(), logits.grad
 
@@ -40,15 +45,15 @@ def plain_bce(candidates: list[Candidate]) -> float:
     return sum(of_homes) / len(of_homes) if of_homes else 0.0
 
 
-def plain_ranking(candidates: list[Candidate]) -> float:
-    """Home by home, rule by rule: minus the log of the rule's share among itself and the non-rules."""
+def plain_ranking(candidates: list[Candidate], stands_for=ONE_EACH) -> float:
+    """Home by home, rule by rule: minus the log of the rule's share among itself and all that non-rules stand for."""
     total = weights = 0.0
     for home in range(N_HOMES):
         rules = [logit for logit, rule, where in candidates if rule and where == home]
         others = [logit for logit, rule, where in candidates if not rule and where == home]
         if not rules or not others:
             continue
-        against = sum(math.exp(logit) for logit in others)
+        against = stands_for[home] * sum(math.exp(logit) for logit in others)
         losses = [-math.log(math.exp(logit) / (math.exp(logit) + against)) for logit in rules]
         total += len(rules) ** 0.5 * sum(losses) / len(losses)
         weights += len(rules) ** 0.5
@@ -61,9 +66,41 @@ def test_bce_is_the_papers_home_by_home(candidates: list[Candidate]) -> None:
     assert loss_of(bce, candidates)[0] == pytest.approx(plain_bce(candidates), rel=1e-3, abs=1e-9)
 
 
-@given(CANDIDATES)
-def test_ranking_is_the_cross_entropy_rule_by_rule(candidates: list[Candidate]) -> None:
-    assert loss_of(ranking, candidates)[0] == pytest.approx(plain_ranking(candidates), rel=1e-9, abs=1e-8)
+@given(CANDIDATES, STANDS_FOR)
+def test_ranking_is_the_cross_entropy_rule_by_rule(candidates: list[Candidate], stands_for: list[float]) -> None:
+    expected = plain_ranking(candidates, stands_for)
+    assert loss_of(ranking, candidates, stands_for)[0] == pytest.approx(expected, rel=1e-9, abs=1e-8)
+
+
+@given(CANDIDATES, st.integers(1, 4))
+def test_a_non_rule_that_stands_for_n_counts_as_n_of_its_logit(candidates: list[Candidate], n: int) -> None:
+    copied = [candidate for candidate in candidates for _ in range(1 if candidate[1] else n)]
+    value, gradient = loss_of(ranking, candidates, [float(n)] * N_HOMES)
+    expected, of_copies = loss_of(ranking, copied)
+    assert value == pytest.approx(expected, abs=1e-12)
+    assert gradient.sum().item() == pytest.approx(of_copies.sum().item(), abs=1e-12)
+
+
+@given(CANDIDATES, STANDS_FOR)
+def test_the_papers_loss_has_as_many_non_rules_as_were_drawn(candidates: list[Candidate], stands_for) -> None:
+    assert loss_of(bce, candidates, stands_for)[0] == loss_of(bce, candidates)[0]
+
+
+@given(CANDIDATES, st.floats(1, 1e5), st.sampled_from(LOSSES))
+def test_the_compiled_copy_for_one_client_is_the_same(candidates: list[Candidate], n: float, loss) -> None:
+    pytest.importorskip("numba", reason="compiled gradients need the extra graph")
+    from fedrule.federated.trainers.evidence import cross_entropy, ranking_loss
+
+    mine = [(logit, rule, 0) for logit, rule, _ in candidates]
+    expected, slope = loss_of(loss, mine, [n] * N_HOMES)
+    logits = np.array([logit for logit, _, _ in mine], dtype=np.float32)
+    positive, found = np.array([rule for _, rule, _ in mine], dtype=bool), np.zeros(len(mine), dtype=np.float32)
+    if loss is ranking:
+        value = ranking_loss(logits, positive, math.log(n), found)
+    else:
+        value = cross_entropy(logits, positive, found) if mine else 0.0
+    assert value == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    assert found.tolist() == pytest.approx(slope.tolist(), rel=1e-5, abs=1e-7)
 
 
 def test_bce_by_hand() -> None:
@@ -87,6 +124,14 @@ def test_ranking_by_hand() -> None:
     value, gradient = loss_of(ranking, candidates)
     assert value == pytest.approx(expected)
     assert gradient[0] == gradient[-1] == 0
+
+
+def test_ranking_by_hand_where_non_rules_stand_for_many() -> None:
+    # A rule at log 6 and two non-rules at 0, each of 15: 30 at e^0 against e^(log 6), log(1 + 30 / 6) = log 6.
+    # Its slope is 5/6 down for the rule, and half of that up for each non-rule.
+    value, gradient = loss_of(ranking, [(math.log(6), True, 1), (0.0, False, 1), (0.0, False, 1)], [1, 15, 1, 1, 1])
+    assert value == pytest.approx(math.log(6))
+    assert gradient.tolist() == pytest.approx([-5 / 6, 5 / 12, 5 / 12])
 
 
 def test_other_rules_of_the_home_do_not_stand_against_a_rule() -> None:
