@@ -1,13 +1,16 @@
 """Many runs: finished ones are skipped, the others run one after the other or several at the same time.
 
-Each run has a subprocess of its own: its memory figure is its own, and a crash is a failed run and nothing more. The
-subprocess gets the homes as a file and the experiment as JSON on its standard input, stores the results itself, and
-reports its rounds, a line each, on its standard output. So an interruption loses only what is running, and a second
-process on the same folder takes what the first has not started.
+Each run has a process of its own: its memory figure is its own, and a crash is a failed run and nothing more. It gets
+the homes as a file and the experiment as JSON, stores the results itself, and reports its rounds, a line each. So an
+interruption loses only what is running, and a second process on the same folder takes what the first has not started.
+
+Importing torch and PyTorch Geometric takes longer than most small runs. So a template process imports what a method's
+module needs, once, and is forked for every run of that module; it never fits anything itself.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import logging
@@ -22,13 +25,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from threading import Lock
-from typing import IO, TypeAlias
+from typing import IO, Any, NamedTuple, Self, TypeAlias
 
 from baselines.registry import get
 from benchmarks.results.records import as_json
 from benchmarks.results.status import warning_lines
 from benchmarks.results.store import Result, Store
-from benchmarks.runs.experiment import Experiment, Source, make_experiment, refuse_bad_interval
+from benchmarks.runs.experiment import Experiment, Source, code_hash, make_experiment, refuse_bad_interval
 from benchmarks.runs.history import OnProgress, ignore_progress
 from benchmarks.runs.run import RunCheckpoints, failed, run_once
 from datasets.common.environment import set_threads, thread_variables
@@ -38,7 +41,9 @@ from datasets.storage import load_file
 
 log = logging.getLogger(__name__)
 
-TAIL = 4000  # characters of a crashed process's last output
+TAIL = 4000  # bytes of a crashed process's last output
+MOST_IDLE = 8  # template processes kept for later runs; one with torch holds 300 MB
+ENDED = "ended"  # first word of the line in which a template process reports a run's exit code
 
 _Done: TypeAlias = tuple[list[Result], list[Result]]  # finished by another process meanwhile, and made
 
@@ -74,8 +79,11 @@ def run_all(
         seen: set[str] = set()
         found = [_missing(each, store, outcome, seen) for each in experiments]
         tasks = [(each, write_homes(each.source, Path(folder))) for each in found if each.protocols]
-        workers = Workers()
-        with progress(len(tasks), "run", quiet=quiet) as bar, ThreadPoolExecutor(max(jobs, 1)) as pool:
+        with (
+            Workers() as workers,
+            progress(len(tasks), "run", quiet=quiet) as bar,
+            ThreadPoolExecutor(max(jobs, 1)) as pool,
+        ):
             futures = [pool.submit(_run, *task, workers, store, threads, checkpoints, bar) for task in tasks]
             try:
                 _collect(futures, bar, outcome)
@@ -148,13 +156,81 @@ def _collect(futures: Sequence[Future[_Done | str]], bar: Progress, outcome: Out
                 log.warning("failed: %s: %s", result.key, result.error.splitlines()[-1])
 
 
+class TemplateKey(NamedTuple):
+    """What a template process has loaded; changed code needs a new one."""
+
+    module: str
+    code: str
+    threads: int
+
+
+class Template:
+    """A process that has imported a method's module and is forked for each run of it, one at a time."""
+
+    def __init__(self, key: TemplateKey) -> None:
+        self.key = key
+        self.errors: IO[bytes] = TemporaryFile()  # noqa: SIM115 (open until `close`)
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.runs.scheduler"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env=os.environ | thread_variables(key.threads) | {"PYTHONPATH": paths, "PYTHONHASHSEED": "0"},
+            text=True,
+            start_new_session=True,  # Ctrl-C reaches only this process, which stops the others
+        )
+
+    def run(self, job: str, on_progress: OnProgress) -> tuple[int, str]:
+        """Pass on the rounds of a job; its exit code, or that of this process if it died, and the last output."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        written = os.fstat(self.errors.fileno()).st_size
+        with suppress(BrokenPipeError):  # it died before it had read; its exit code says why
+            self.process.stdin.write(f"{job}\n")
+            self.process.stdin.flush()
+        exit_code = None
+        for line in self.process.stdout:
+            done, _, of = line.partition(" ")
+            if done == ENDED:
+                exit_code = int(of)
+                break
+            on_progress(int(done), int(of))
+        if exit_code is None:
+            exit_code = self.process.wait()
+        # Not by seek: the processes write at the position that they share with this one.
+        size = os.fstat(self.errors.fileno()).st_size
+        tail = os.pread(self.errors.fileno(), TAIL, max(written, size - TAIL))
+        return exit_code, tail.decode(errors="replace")
+
+    def kill(self) -> None:
+        """End it, and the run that it was forked for."""
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it and free what it holds here."""
+        self.kill()
+        with self.errors, suppress(BrokenPipeError), self.process:
+            pass
+
+
 @dataclass(eq=False)
 class Workers:
-    """The subprocesses of runs, started from any thread, so that all of them can be stopped."""
+    """The processes of runs, started from any thread, so that all of them can be stopped."""
 
     stopped: bool = False
-    _running: set[subprocess.Popen[str]] = field(default_factory=set)
+    _running: set[Template] = field(default_factory=set)
+    _idle: list[Template] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._idle:
+            self._idle.pop().close()
 
     def run(
         self,
@@ -168,14 +244,11 @@ class Workers:
     ) -> list[Result]:
         """Run an experiment on the homes of a file and wait for it; a stopped one has no results."""
         job = _job(experiment, homes, store, threads=threads, checkpoints=checkpoints)
-        with TemporaryFile("w+", errors="replace") as errors:
-            with self._started(errors, threads) as process:
-                exit_code = _wait(process, job, on_progress)
-            if self.stopped:
-                return []
-            errors.seek(0)
-            tail = errors.read()[-TAIL:]
         keys, code = experiment.keys(experiment.source.fingerprint()).values(), experiment.code
+        with self._template(TemplateKey(get(experiment.method).__module__, code, threads)) as template:
+            exit_code, tail = template.run(job, on_progress)
+        if self.stopped:
+            return []
         if exit_code == 0:
             return [store.outcome(key, code) for key in keys]
         error = f"{_describe_exit(exit_code)}\n{tail}".strip()
@@ -185,35 +258,36 @@ class Workers:
         ]
 
     def stop(self) -> None:
-        """End every subprocess; their runs are lost."""
+        """End every process; their runs are lost."""
         with self._lock:
             self.stopped = True
-            for process in self._running:
-                process.kill()
+            for template in self._running:
+                template.kill()
 
     @contextmanager
-    def _started(self, errors: IO[str], threads: int) -> Iterator[subprocess.Popen[str]]:
-        paths = os.pathsep.join(path for path in sys.path if path)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.runs.scheduler"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=os.environ | thread_variables(threads) | {"PYTHONPATH": paths, "PYTHONHASHSEED": "0"},
-            text=True,
-            start_new_session=True,  # Ctrl-C reaches only this process, which stops the others
-        )
-        with process:
+    def _template(self, key: TemplateKey) -> Iterator[Template]:
+        """An idle template process or a new one; idle again behind it, unless it died or there are enough."""
+        with self._lock:
+            found = next((each for each in self._idle if each.key == key), None)
+            if found is not None:
+                self._idle.remove(found)
+            template = found or Template(key)
+            self._running.add(template)
+            if self.stopped:
+                template.kill()
+        kept = False
+        try:
+            yield template
+            kept = template.process.poll() is None
+        finally:
             with self._lock:
-                self._running.add(process)
-                if self.stopped:
-                    process.kill()
-            try:
-                yield process
-            finally:
-                process.kill()  # no effect if it has ended by itself
-                with self._lock:
-                    self._running.discard(process)
+                self._running.discard(template)
+                # The first ones stay: a suite goes through its methods in turn, so the longest idle one is next.
+                kept = kept and not self.stopped and len(self._idle) < MOST_IDLE
+                if kept:
+                    self._idle.append(template)
+            if not kept:
+                template.close()
 
 
 def write_homes(source: Source, folder: Path) -> Path:
@@ -225,12 +299,25 @@ def write_homes(source: Source, folder: Path) -> Path:
 
 
 def main() -> int:
-    """The subprocess: run one experiment and store its results."""
-    job = json.load(sys.stdin)
+    """The template process: is forked for each job on standard input, and reports how that ended."""
     lines = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print is not taken for rounds
-    set_threads(job["threads"])
-    importlib.import_module(job["module"])
+    for line in sys.stdin:
+        job = json.loads(line)
+        set_threads(job["threads"])
+        importlib.import_module(job["module"])
+        code_hash(get(job["experiment"]["method"]))  # every run asks for it
+        gc.freeze()  # so that a run's collector does not touch, and thereby copy, what it shares
+        run = os.fork()
+        if not run:
+            _run_job(job, lines)
+            return 0
+        lines.write(f"{ENDED} {os.waitstatus_to_exitcode(os.waitpid(run, 0)[1])}\n")
+    return 0
+
+
+def _run_job(job: dict[str, Any], lines: IO[str]) -> None:
+    """Run one experiment and store its results."""
     given = job["experiment"]
     given["options"] = given.pop("split_options")
     experiment = make_experiment(given.pop("method"), Source(**given.pop("source")), **given)
@@ -244,7 +331,6 @@ def main() -> int:
     homes, store = load_file(job["homes"]), Store(Path(job["store"]))
     threads, checkpoints = job["threads"], job["checkpoints"]
     run_once(experiment, homes, store=store, threads=threads, on_progress=report, checkpoints=checkpoints)
-    return 0
 
 
 def _job(experiment: Experiment, homes: Path, store: Store, *, threads: int, checkpoints: int) -> str:
@@ -253,19 +339,6 @@ def _job(experiment: Experiment, homes: Path, store: Store, *, threads: int, che
         raise DataError(f"{experiment.method} is defined in the script itself; move it to a module and use --import")
     job = {"experiment": as_json(asdict(experiment), experiment.method), "module": module, "homes": str(homes)}
     return json.dumps({**job, "store": str(store.folder.absolute()), "threads": threads, "checkpoints": checkpoints})
-
-
-def _wait(process: subprocess.Popen[str], job: str, on_progress: OnProgress) -> int:
-    """Send the job, pass on the rounds, and return the exit code."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with suppress(BrokenPipeError):  # it ended before it had read; its exit code says why
-        process.stdin.write(job)
-        process.stdin.close()
-    for line in process.stdout:
-        done, _, of = line.partition(" ")
-        on_progress(int(done), int(of))
-    return process.wait()
 
 
 def _describe_exit(code: int) -> str:

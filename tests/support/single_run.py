@@ -58,9 +58,9 @@ def run(
     if missing.protocols:
         RunCheckpoints.of(missing, source.fingerprint(), results, checkpoints).log_resumed(str(experiment))
         if isolate:
-            with TemporaryDirectory() as folder:
+            with TemporaryDirectory() as folder, Workers() as workers:
                 homes = write_homes(source, Path(folder))
-                made = Workers().run(missing, homes, store=results, threads=threads, checkpoints=checkpoints)
+                made = workers.run(missing, homes, store=results, threads=threads, checkpoints=checkpoints)
         else:
             set_threads(threads)
             made = run_once(missing, source.load(), store=results, threads=threads, checkpoints=checkpoints)

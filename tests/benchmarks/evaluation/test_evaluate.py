@@ -214,8 +214,9 @@ def test_calibration_changes_the_loss_only(case, seed):
 @given(cases())
 def test_calibration_is_fitted_on_validation_rules(case):
     fitted, made, _ = case
-    if not len(made.validation):
+    if not len(made.validation.rules):
         remedy = "give homes with more rules" if made.parameters["validation"] else "split with validation=True"
+        remedy = "choose a smaller min_pair_count" if len(made.validation.rare) else remedy
         with pytest.raises(DataError, match=f"hides no rule in its validation part; {remedy}"):
             calibrate(fitted, made)
         return
@@ -230,7 +231,7 @@ def test_calibration_is_fitted_on_validation_rules(case):
 @given(cases())
 def test_log_odds_keep_their_scores_and_learn_what_no_score_means(case):
     fitted, made, _ = case
-    assume(len(made.validation))
+    assume(len(made.validation.rules))
     kept, rescaled = calibrate(fitted, made, log_odds=True), calibrate(fitted, made)
     assert (kept.slope, kept.offset, kept.rescales) == (1.0, 0.0, False)
     assert kept.unanswered == rescaled.unanswered

@@ -24,7 +24,7 @@ from benchmarks.evaluation import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs import experiment
 from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options
-from benchmarks.runs.scheduler import Workers, run_all
+from benchmarks.runs.scheduler import Workers, run_all, write_homes
 from datasets.common.environment import commit, peak_megabytes, set_threads, thread_variables, versions
 from datasets.common.errors import DataError
 from datasets.registry import get as get_data
@@ -381,6 +381,39 @@ def test_a_process_that_is_killed_is_a_failed_run(tmp_path):
     results = run("toy-killed", **DATA, store=tmp_path)
     assert [result.error for result in results] == ["its process was killed by SIGKILL, perhaps out of memory"] * 2
     assert len(load_failures(tmp_path)) == 2
+
+
+@pytest.mark.usefixtures("toys")
+def test_runs_of_a_module_share_what_it_imports_and_nothing_else(tmp_path):
+    homes = write_homes(source := make_source("wyze-synthetic", **HOMES), tmp_path)
+    templates = []
+
+    def one(method, threads=1):
+        asked = make_experiment(method, source, parameters={}, options={}, protocols=["ranking"])
+        (result,) = workers.run(asked, homes, store=Store(tmp_path / "kept"), threads=threads)
+        templates.append([template.process.pid for template in workers._idle])
+        return result
+
+    with Workers() as workers:
+        small, killed, large, again = map(one, ("toy-count", "toy-killed", "toy-large", "toy-log-odds"))
+        assert (killed.status, large.status, again.status) == ("failed", "done", "done")
+        assert again.memory["fit"] < large.memory["fit"] - 180  # a fork of what was imported, not of the large run
+        assert templates == [templates[0]] * 4
+        assert len(templates[0]) == 1
+        one("toy-threads", threads=2)
+        assert len(templates[-1]) == 2
+    assert small.status == "done"
+    assert workers._idle == []
+
+
+@pytest.mark.usefixtures("toys")
+def test_more_processes_than_are_worth_keeping_are_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr("benchmarks.runs.scheduler.MOST_IDLE", 0)
+    source = make_source("wyze-synthetic", **HOMES)
+    asked = make_experiment("toy-count", source, parameters={}, options={}, protocols=["ranking"])
+    with Workers() as workers:
+        (result,) = workers.run(asked, write_homes(source, tmp_path), store=Store(tmp_path / "kept"), threads=1)
+        assert (result.status, workers._idle, workers._running) == ("done", [], set())
 
 
 @pytest.mark.usefixtures("toys")
