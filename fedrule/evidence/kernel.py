@@ -584,7 +584,7 @@ def add_product(sums: Table, block: Table, first: Table, begin: int, many: int) 
 
 @compiled
 def rest_of_network(sums: Table, weights: Weights, second: Table) -> float:
-    """The score, given what enters the first layer."""
+    """The score, given what enters the first layer; the lowest where weights are so large that it is not a number."""
     hidden = len(second)
     for unit in range(hidden):
         second[unit] = weights.second_bias[unit]
@@ -597,7 +597,7 @@ def rest_of_network(sums: Table, weights: Weights, second: Table) -> float:
     for unit in range(hidden):
         if second[unit] > 0:
             score += second[unit] * weights.last[unit]
-    return float(score)
+    return -math.inf if math.isnan(score) else float(score)
 
 
 @compiled
