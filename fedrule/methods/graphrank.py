@@ -61,3 +61,4 @@ class GraphRank(RankingOptions, GraphRule):
     decay: bool = True
     batch_size: int = 24  # many small steps, which large homes need
     homes_per_draw: int = 2000
+    least_steps: int = 900  # as many as 80 rounds of 261 homes; with 52 homes, 240 are far too few: docs/graph.md

@@ -6,6 +6,7 @@ learning rate that is too high stops training: see `fedrule.training.loop`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -46,10 +47,11 @@ class GraphRule(GraphMethod):
     decay: bool = False  # the learning rate falls to zero along half a cosine over all steps
     weight_decay: float = 0.0  # of Adam: pull of all parameters towards zero
     batch_size: int = 0  # homes in one step; 0: all in one batch
+    least_steps: int = 0  # more rounds where so few homes are trained on that they would be fewer steps; 0: never
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range(self.NAME, self, "at least 0", "homes_per_draw", "batch_size", "weight_decay")
+        check_range(self.NAME, self, "at least 0", "homes_per_draw", "batch_size", "weight_decay", "least_steps")
         check_range(self.NAME, self, "above 0", "learning_rate")
         if self.homes_per_draw and self.draws == 1:
             raise DataError(
@@ -78,11 +80,13 @@ class GraphRule(GraphMethod):
                 return examples
             return examples.subset(np.sort(rng.choice(with_candidates, self.homes_per_draw, replace=False)))
 
+        rounds = self._rounds(train)
+
         def after_round(done: int, parameters: Parameters, values: dict[str, float]) -> None:
-            on_round(done, self.rounds, prepared.model(parameters), values)
+            on_round(done, rounds, prepared.model(parameters), values)
 
         schedule = Schedule(
-            self.rounds, self.learning_rate, self.weight_decay, self.batch_size, self.draws, self.patience, self.decay
+            rounds, self.learning_rate, self.weight_decay, self.batch_size, self.draws, self.patience, self.decay
         )
         parameters = optimize(
             scorer,
@@ -96,3 +100,10 @@ class GraphRule(GraphMethod):
             initial=prepared.initial,
         )
         return prepared.model(parameters)
+
+    def _rounds(self, train: Homes) -> int:
+        """At least `rounds`: a model needs some number of steps, however few homes there are."""
+        homes = len(np.unique(train.rules.home))
+        homes = min(homes, self.homes_per_draw) if self.homes_per_draw else homes
+        steps = math.ceil(homes / self.batch_size) if self.batch_size else 1  # of a round
+        return max(self.rounds, math.ceil(self.least_steps / steps))

@@ -91,7 +91,7 @@ class Population:
         def at(x: Vector) -> tuple[float, Vector]:
             whole = torch.tensor(x, requires_grad=True)
             logits = scorer.logits_of(split(whole, layout), question)
-            loss = bce(logits, positive, torch.zeros(len(logits), dtype=torch.int64), 1)
+            loss = bce(logits, positive, torch.zeros(len(logits), dtype=torch.int64), torch.ones(1))
             (found,) = torch.autograd.grad(loss, whole)
             return loss.item(), found.numpy()
 

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 pytest.importorskip("torch", reason="scorers are torch's")
 
 from baselines.contract import planted_homes
+from baselines.method import LARGEST_SCORE
 from datasets import DataError, Homes, Words
+from fedrule.evidence import kernel
 from fedrule.evidence.features import NAMES
 from fedrule.inference import HomeRequest, Recommender
 from fedrule.inference.encode import Graph, HomeEncoder
@@ -130,6 +132,25 @@ def test_with_all_scores_equal_the_list_is_that_of_devices_and_relations():
     whole = search_of(flat).many(train, 10_000)
     assert rows(whole) == sorted(rows(whole))
     assert rows(of_home(found, 3)) == rows(of_home(whole, 3))[:7]
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-6, 1e3, 1e12, 1e20, 1e37])
+def test_weights_of_any_size_give_finite_scores_and_all_candidates(size):
+    homes = room_homes()
+    found, expected = (search_of(evidence_model(homes, seed=2, size=of)).many(homes, 10_000) for of in (size, 1.0))
+    assert sorted(rows(found)) == sorted(rows(expected))
+    assert np.isfinite(found.score).all()
+    assert np.abs(found.score).max() <= LARGEST_SCORE
+
+
+def test_a_score_beyond_all_numbers_is_the_lowest():
+    # The home's counts add up to infinity and those of the action to minus infinity.
+    homes, none = room_homes(), evidence_model(room_homes(), step=1e9)
+    direct = np.zeros(len(NAMES), dtype=np.float32)
+    direct[: kernel.N_HOME], direct[kernel.ACTION : kernel.PAIR] = 3e38, -3e38
+    found = search_of(replace(none, arrays=none.arrays | {"weights.evidence.direct": direct})).many(homes, 10_000)
+    assert sorted(rows(found)) == sorted(rows(search_of(none).many(homes, 10_000)))
+    assert np.abs(found.score).max() <= LARGEST_SCORE
 
 
 @settings(max_examples=20)
