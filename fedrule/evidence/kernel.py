@@ -634,9 +634,11 @@ def add_product(sums: Table, block: Table, first: Table, begin: int, many: int) 
 
 
 @compiled
-<<<<<<< HEAD
 def rest_of_network(typed: Table, action: Table, pair: Table, last: Table) -> float:
-    """The score, given the three parts of what enters the hidden layer; four sums that do not wait for each other."""
+    """The score, given the three parts of what enters the hidden layer; four sums that do not wait for each other.
+
+    It is the lowest where weights are so large that it is not a number.
+    """
     hidden = len(last)
     zero = np.float32(0)
     one, two, three, four = zero, zero, zero, zero
@@ -648,24 +650,8 @@ def rest_of_network(typed: Table, action: Table, pair: Table, last: Table) -> fl
         four += max(typed[at + 3] + action[at + 3] + pair[at + 3], zero) * last[at + 3]
     for at in range(fours, hidden):
         one += max(typed[at] + action[at] + pair[at], zero) * last[at]
-    return float(typed[hidden] + action[hidden] + pair[hidden] + (one + two) + (three + four))
-=======
-def rest_of_network(sums: Table, weights: Weights, second: Table) -> float:
-    """The score, given what enters the first layer; the lowest where weights are so large that it is not a number."""
-    hidden = len(second)
-    for unit in range(hidden):
-        second[unit] = weights.second_bias[unit]
-    for unit in range(hidden):
-        value = sums[unit]
-        if value > 0:
-            for to in range(hidden):
-                second[to] += value * weights.second[unit, to]
-    score = sums[hidden]
-    for unit in range(hidden):
-        if second[unit] > 0:
-            score += second[unit] * weights.last[unit]
+    score = typed[hidden] + action[hidden] + pair[hidden] + (one + two) + (three + four)
     return -math.inf if math.isnan(score) else float(score)
->>>>>>> evtests
 
 
 @compiled

@@ -3,7 +3,7 @@
 A home sends addends, of which the server uses only the sums:
 
 - once, before training, the counts over homes that evidence needs (fedrule/evidence/statistics.py), in two sums;
-- in each round in which it takes part, an update of the 9,293 weights, of which the server takes the mean.
+- in each round in which it takes part, an update of the 5,133 weights, of which the server takes the mean.
 
 Both fit secure aggregation, which is not part of this project: the server would learn how many homes have a typed rule,
 two of them together, or devices of two types, and the mean update of a cohort, but nothing of a single home. Sums over
