@@ -21,6 +21,8 @@ from benchmarks.speed.measure import note_ratio, seconds
 from datasets.homes import Homes
 from fedrule.inference import HomeRequest, Recommender, RequestDevice, RequestRule, SavedModel
 from fedrule.inference.encode import Graph, HomeEncoder
+from fedrule.inference.search import ScorerSearch
+from fedrule.models.restore import restored
 from fedrule.inference.recommender import search_of
 
 FULL = 76_218  # homes of the paper
@@ -31,10 +33,10 @@ DEVICES = {
     "default": (2, 5, 10, 20, 50, 100, 200),
     "paper": (2, 5, 10, 20, 35, 50, 75, 100, 150, 200),
 }
-HOMES = {"smoke": 500, "default": 5_000, "paper": FULL}  # requested one by one; a tenth of them for the slower model
+HOMES = {"smoke": 500, "default": 5_000, "paper": FULL}  # requested one by one
 BULK = {"smoke": 5_000, "default": FULL, "paper": FULL}
 SAMPLE = 200  # homes for the plain search: enough to have as many pairs per home as all
-REQUESTS = {"graphrule": 200, "graphrank": 20}  # for homes of one size
+REQUESTS = 200  # for homes of one size
 COMPARED = 50  # devices of the home that all searches are compared on
 K = 10
 MILLISECONDS, MEGABYTES = 5.0, 10.0  # targets for one home
@@ -70,10 +72,10 @@ def random_home(n_devices: int, seed: int) -> HomeRequest:
 @pytest.mark.benchmark(group="inference")
 def test_one_home(benchmark: BenchmarkFixture, method: str, n_devices: int) -> None:
     recommender = Recommender(model(method))
-    homes = [random_home(n_devices, seed) for seed in range(REQUESTS[method] // 10)]
+    homes = [random_home(n_devices, seed) for seed in range(REQUESTS // 10)]
     turn = iter(homes * 10)
     recommender.recommend(homes[0], K)
-    benchmark.pedantic(recommender.recommend, setup=lambda: ((next(turn), K), {}), rounds=REQUESTS[method])
+    benchmark.pedantic(recommender.recommend, setup=lambda: ((next(turn), K), {}), rounds=REQUESTS)
     if benchmark.stats is None:  # --benchmark-disable: nothing was measured
         return
     memory = [megabytes(lambda home=home: recommender.recommend(home, K)) for home in homes]  # type: ignore[misc]
@@ -133,9 +135,7 @@ def test_the_search_of_one_home_against_the_dense_one(benchmark: BenchmarkFixtur
 def test_homes_of_the_paper(benchmark: BenchmarkFixture, scale: str, method: str) -> None:
     """The share of requests that take less than 5 ms and 10 MB."""
     recommender = Recommender(model(method))
-    homes = [
-        HomeRequest.from_home(home) for home in sample_homes(HOMES[scale] * REQUESTS[method] // max(REQUESTS.values()))
-    ]
+    homes = [HomeRequest.from_home(home) for home in sample_homes(HOMES[scale])]
     turn = iter(homes)
     recommender.recommend(homes[0], K, unknown="ignore")
     request: Callable[[HomeRequest], object] = lambda home: recommender.recommend(home, K, unknown="ignore")  # noqa: E731
@@ -174,6 +174,22 @@ def test_all_homes(benchmark: BenchmarkFixture, scale: str) -> None:
     assert len(np.unique(ranked.home)) > 0.99 * homes.n_homes
     pairs = [np.mean(np.diff(some.device_start) ** 2) for some in (sample, homes)]
     note_ratio(benchmark, homes.n_homes, reference, **{"pairs per home, sample": pairs[0], "pairs per home": pairs[1]})
+
+
+@pytest.mark.benchmark(group="bulk")
+def test_all_homes_by_evidence(benchmark: BenchmarkFixture, scale: str) -> None:
+    """The lists of all homes by graphrank, against the scorer of training, which computes a row for each candidate."""
+    saved = model("graphrank")
+    recommender, homes = Recommender(saved), datasets.load("wyze-synthetic", homes=BULK[scale])
+    ranked = benchmark.pedantic(
+        recommender.recommend_many, args=(homes, K), kwargs={"unknown": "ignore", "jobs": 2}, rounds=3, warmup_rounds=1
+    )
+    sample = sample_homes(SAMPLE).with_vocabulary(saved.card.types, saved.card.relations)
+    by_rows = ScorerSearch(restored(saved), saved.valid, saved.self_rules, saved.card.types, saved.card.relations)
+    by_rows.many(sample, K)
+    reference = seconds(lambda: by_rows.many(sample, K)) / SAMPLE
+    assert len(np.unique(ranked.home)) > 0.99 * homes.n_homes
+    note_ratio(benchmark, homes.n_homes, reference, homes=homes.n_homes)
 
 
 def sample_homes(many: int) -> Homes:

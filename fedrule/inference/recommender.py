@@ -16,7 +16,7 @@ import numpy as np
 
 from baselines.method import Scores
 from datasets.candidates import Pairs
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, install_hint
 from datasets.homes import Array, Home, Homes
 from fedrule.inference.encode import (
     EncodedHome,
@@ -51,8 +51,10 @@ def search_of(saved: SavedModel) -> Search:
     if is_network_alone(card.options):
         return NetworkSearch(NumpyNetwork.of(saved), saved.self_rules)
     if is_evidence_alone(card.options):
-        from fedrule.inference.evidence_search import EvidenceSearch  # imports numba
-
+        try:
+            from fedrule.inference.evidence_search import EvidenceSearch
+        except ModuleNotFoundError as error:
+            raise DataError(f"a model of {card.method} needs {install_hint('infer')} ({error})") from None
         return EvidenceSearch.of(saved)
     from fedrule.models.restore import restored
 

@@ -18,7 +18,7 @@ from datasets.common.errors import DataError
 from datasets.common.options import read
 from datasets.homes import Relation
 
-FORMAT = 2  # increased when older files would be misread
+FORMAT = 3  # increased when older files would be misread
 
 Finite: TypeAlias = Annotated[float, Field(allow_inf_nan=False)]
 
