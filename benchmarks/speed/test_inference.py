@@ -21,9 +21,9 @@ from benchmarks.speed.measure import note_ratio, seconds
 from datasets.homes import Homes
 from fedrule.inference import HomeRequest, Recommender, RequestDevice, RequestRule, SavedModel
 from fedrule.inference.encode import Graph, HomeEncoder
+from fedrule.inference.recommender import search_of
 from fedrule.inference.search import ScorerSearch
 from fedrule.models.restore import restored
-from fedrule.inference.recommender import search_of
 
 FULL = 76_218  # homes of the paper
 TRAINED_ON = 2_000  # homes; the time of a search depends on the valid rules, hardly on the weights
