@@ -288,22 +288,27 @@ def companion(companions: Companions, h: int, what: int, known: int, relation: i
 def typed_companion(
     companions: Companions, vocabulary: Vocabulary, h: int, types: int, known: int, relation: int
 ) -> float:
-    """The same on a pair of devices, among homes with devices of such types, where there are enough of them."""
+    """The same on a pair of devices, among homes with devices of such types, where there are enough of them.
+
+    No home has a relation that is not valid for the types, so that a home left out may have been the only one.
+    """
     share = companion(companions, h, PAIRS, known, relation)
+    if known == relation:
+        return share
     low, high = vocabulary.start[types], vocabulary.start[types + 1]
-    one = np.searchsorted(vocabulary.relation[low:high], known)
-    other = np.searchsorted(vocabulary.relation[low:high], relation)
-    if one == high - low or other == high - low or known == relation:
-        return share
-    if vocabulary.relation[low + one] != known or vocabulary.relation[low + other] != relation:
-        return share
-    row = companions.typed_start[types] + one * (high - low)
-    both, have = companions.typed[row + other], companions.typed[row + one]
-    if len(companions.own_start):
-        own = companions.own[companions.own_start[h] : companions.own_start[h + 1]]
-        before = companions.together.size
-        have -= holds(own, before + row + one)
-        both -= holds(own, before + row + other)
+    valid = vocabulary.relation[low:high]
+    one, other = np.searchsorted(valid, known), np.searchsorted(valid, relation)
+    both, have = 0.0, 0.0
+    if one < len(valid) and valid[one] == known:
+        row = companions.typed_start[types] + one * len(valid)
+        is_valid = other < len(valid) and valid[other] == relation
+        have += companions.typed[row + one]
+        both += companions.typed[row + other] if is_valid else 0.0
+        if len(companions.own_start):
+            own = companions.own[companions.own_start[h] : companions.own_start[h + 1]]
+            before = companions.together.size
+            have -= holds(own, before + row + one)
+            both -= is_valid and holds(own, before + row + other)
     return float((both + COMPANION_PRIOR * share) / (have + COMPANION_PRIOR))
 
 

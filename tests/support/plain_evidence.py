@@ -209,7 +209,10 @@ def counts_of_home(context: Homes, known: list[Row], asked: Row) -> dict[str, fl
 
 
 def companions(known: list[Row], asked: Row, rules: list[Row]) -> dict[str, float]:
-    """The largest share of homes in which the relation stands beside one that the devices have already."""
+    """The largest share of homes in which the relation stands beside one that the devices have already.
+
+    Of both devices it is a share of homes with devices of such types, with that of all homes as three more of them.
+    """
     in_common = {
         "trigger": ("home", "trigger"),
         "action": ("home", "action"),
@@ -219,15 +222,26 @@ def companions(known: list[Row], asked: Row, rules: list[Row]) -> dict[str, floa
     for name, columns in in_common.items():
         best = 0.0
         for relation in {rule.relation for rule in known if rule.agrees(asked, columns)} - {asked.relation}:
-            have = {rule.home for rule in rules if rule.relation == relation}
-            both = {
-                one.home
-                for one, other in product(rules, rules)
-                if (one.relation, other.relation) == (relation, asked.relation) and one.agrees(other, columns)
-            }
-            best = max(best, len(both) / (len(have) + 3))
+            both, have = homes_with_both(rules, relation, asked.relation, columns)
+            share = both / (have + 3)
+            if name == "trigger and action":
+                alike = [rule for rule in rules if rule.agrees(asked, ("trigger_type", "action_type"))]
+                both, have = homes_with_both(alike, relation, asked.relation, columns)
+                share = (both + 3 * share) / (have + 3)
+            best = max(best, share)
         found[f"goes with a relation of {'the ' if ' ' not in name else ''}{name}"] = math.log1p(20 * best)
     return found
+
+
+def homes_with_both(rules: list[Row], known: int, relation: int, columns: tuple[str, ...]) -> tuple[int, int]:
+    """How many homes have both relations with these columns in common, and how many have the known one."""
+    have = {rule.home for rule in rules if rule.relation == known}
+    both = {
+        one.home
+        for one, other in product(rules, rules)
+        if (one.relation, other.relation) == (known, relation) and one.agrees(other, columns)
+    }
+    return len(both), len(have)
 
 
 def paths(context: Homes, known: list[Row], asked: Row) -> dict[str, float]:

@@ -178,12 +178,18 @@ def test_a_home_that_switches_a_lamp_on_is_to_switch_it_off():
     both, trigger, action = (
         f"goes with a relation of {what}" for what in ("trigger and action", "the trigger", "the action")
     )
-    share = log1p(20 / 4)
-    assert [feature(asked, name, (0, 1, 1), evidence) for name in (both, trigger, action)] == pytest.approx([share] * 3)
+    # On a pair of devices, of 1 home with On from a sensor to a lamp 1 has Off too: (1 + 3 / 4) / (1 + 3).
+    share, typed = log1p(20 / 4), log1p(20 * 1.75 / 4)
+    assert [feature(asked, name, (0, 1, 1), evidence) for name in (both, trigger, action)] == pytest.approx(
+        [typed, share, share]
+    )
     # Lamp 2 has no rule yet, but its trigger has.
     assert [feature(asked, name, (0, 2, 1), evidence) for name in (both, trigger, action)] == pytest.approx(
         [0, share, 0]
     )
+    # From lamp to lamp no home has either: only the share by relations alone is left, (0 + 3 / 4) / (0 + 3).
+    lamps = by_hand([0, 1, 1], [(1, 2, 0)])
+    assert feature(lamps, both, (1, 2, 1), evidence) == pytest.approx(share)
     # A relation does not go with itself.
     assert [feature(asked, name, (0, 2, 0), evidence) for name in (both, trigger, action)] == [0, 0, 0]
 

@@ -15,19 +15,22 @@ from datasets.valid import ValidRules
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
+from fedrule.evidence.evidence import Evidence  # noqa: E402
 from fedrule.methods.graph_method import split_validation  # noqa: E402
 from fedrule.network.encoders import Sizes  # noqa: E402
 from fedrule.network.network import Network  # noqa: E402
 from fedrule.network.score import Scorer  # noqa: E402
-from fedrule.network.terms import LearnedBias  # noqa: E402
+from fedrule.network.terms import EvidenceNetwork, LearnedBias, Rooms  # noqa: E402
 from fedrule.training import loop as training  # noqa: E402
 from fedrule.training.examples import ExampleSampler  # noqa: E402
-from fedrule.training.loop import Schedule, optimize  # noqa: E402
+from fedrule.training.loop import Batches, Schedule, TrainingBatch, optimize  # noqa: E402
 from fedrule.training.losses import bce  # noqa: E402
+from tests.support.rooms import room_homes  # noqa: E402
 
 HOMES = planted_homes()
 VALID = ValidRules.of(HOMES)
 SCORER = Scorer(Network(Sizes(len(HOMES.types), len(HOMES.relations), hidden=4)), VALID, (LearnedBias(VALID),))
+BY_CANDIDATE = Scorer(None, VALID, (LearnedBias(VALID),))
 
 PAPER = {"non_rules": "paper", "per_rule": 1, "candidates": 0}
 
@@ -43,7 +46,17 @@ class Heard(list):
         return [values["loss"] for _, _, values in self]
 
 
-def fit(rounds=20, learning_rate=0.05, *, objective=bce, validation=None, on_round=None, drawn=None, **options):
+def fit(
+    rounds=20,
+    learning_rate=0.05,
+    *,
+    scorer=SCORER,
+    objective=bce,
+    validation=None,
+    on_round=None,
+    drawn=None,
+    **options,
+):
     rng = np.random.default_rng(3)
     sampler = ExampleSampler.of(HOMES, VALID)
 
@@ -54,7 +67,7 @@ def fit(rounds=20, learning_rate=0.05, *, objective=bce, validation=None, on_rou
 
     schedule = Schedule(rounds, learning_rate, **options)
     return optimize(
-        SCORER, objective, schedule, draw, name="some method", rng=rng, validation=validation, on_round=on_round
+        scorer, objective, schedule, draw, name="some method", rng=rng, validation=validation, on_round=on_round
     )
 
 
@@ -85,16 +98,85 @@ def test_rounds_take_turns_with_so_many_draws_and_each_is_made_when_it_is_first_
     assert all(not same(drawn[0], later) for later in drawn[1:])  # given the parameters as they are
 
 
+def taken_batches(monkeypatch, **options):
+    """The batches of each of five rounds with two draws, which take turns."""
+    taken, step = [], training._steps
+    monkeypatch.setattr(training, "_steps", lambda *given: taken.append(given[3]) or step(*given))
+    fit(5, draws=2, batch_size=8, **options)
+    assert len(taken[0]) > 1
+    return taken
+
+
 def test_a_draw_comes_back_with_its_batches_when_its_turn_does(monkeypatch):
-    made, taken = [], []
-    prepare, step = training._batches, training._steps
-    monkeypatch.setattr(training, "_batches", lambda *given: made.append(prepare(*given)) or made[-1])
-    monkeypatch.setattr(training, "_steps", lambda *given: taken.append({id(x) for x in given[3]}) or step(*given))
-    fit(5, draws=2, batch_size=8)
-    assert len(made) == 2
-    assert len(made[0]) > 1
-    first, second = ({id(batch) for batch in batches} for batches in made)
-    assert taken == [first, second, first, second, first]
+    assert not SCORER.by_candidate
+    first, second, *later = ({id(batch) for batch in batches} for batches in taken_batches(monkeypatch))
+    assert not first & second
+    assert later == [first, second, first]
+
+
+def test_a_draw_is_divided_anew_in_every_round_where_no_network_looks_at_a_home(monkeypatch):
+    assert BY_CANDIDATE.by_candidate
+    taken = taken_batches(monkeypatch, scorer=BY_CANDIDATE)
+    candidates = [{row for batch in batches for row in rows(batch.query)} for batches in taken]
+    assert candidates[0] == candidates[2] == candidates[4] != candidates[1] == candidates[3]
+    divided = [
+        {frozenset(HOMES.device_home[batch.query.trigger.numpy()].tolist()) for batch in batches} for batches in taken
+    ]
+    assert len(set(map(frozenset, divided))) == 5
+
+
+def rows(query):
+    """The candidates of a query."""
+    return list(zip(query.trigger.tolist(), query.action.tolist(), query.relation.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("scorer", [SCORER, BY_CANDIDATE], ids=["network", "by candidate"])
+@pytest.mark.parametrize("batch_size", [0, 1, 8, 1000])
+def test_every_home_with_candidates_is_in_one_batch_of_a_round(monkeypatch, scorer, batch_size):
+    divided, parts = [], training._parts
+    monkeypatch.setattr(training, "_parts", lambda *given: divided.append(parts(*given)) or divided[-1])
+    rng = np.random.default_rng(1)
+    examples = ExampleSampler.of(HOMES, VALID).draw(rng)
+    homes = sorted(set(examples.candidates.home.tolist()))
+    assert len(homes) < HOMES.n_homes
+    batches = Batches.of(scorer, examples, batch_size, rng)
+    for _ in range(2):
+        found = batches.shuffled(rng)
+        together = divided[-1] if divided else [np.array(homes)]
+        assert sorted(np.concatenate(together).tolist()) == homes
+        assert sorted(batch.weight for batch in found) == sorted(len(part) for part in together)
+        assert all(len(part) <= (batch_size or len(homes)) for part in together)
+        assert sum(len(batch.positive) for batch in found) == len(examples.candidates)
+        assert sum(int(batch.positive.sum()) for batch in found) == examples.positive.sum()
+        if scorer is BY_CANDIDATE:  # devices keep their numbers
+            every = [HOMES.device_home[np.unique(batch.query.trigger.numpy())] for batch in found]
+            assert sorted(h for some in every for h in np.unique(some).tolist()) == homes
+
+
+def test_part_of_a_batch_is_the_batch_of_these_homes():
+    homes = room_homes()
+    valid = ValidRules.of(homes)
+    terms = LearnedBias(valid), Rooms(valid), EvidenceNetwork(Evidence.of(homes), hidden=4)
+    scorer = Scorer(None, valid, terms)
+    rng = np.random.default_rng(2)
+    examples = ExampleSampler.of(homes, valid, hidden=0.3, non_rules="feasible", candidates=3).draw(rng)
+    with_candidates = np.unique(examples.candidates.home)
+    whole = Batches.of(scorer, examples, 5, rng)
+    generator = torch.Generator().manual_seed(4)
+    parameters = {
+        name: torch.randn(value.shape, generator=generator) for name, value in scorer.initial(generator).items()
+    }
+    for part in (with_candidates[::3], with_candidates[[4, 1, 7]], with_candidates):
+        ours = whole.whole.subset(torch.from_numpy(part), whole.start)
+        theirs = TrainingBatch.of(scorer, examples.subset(part))
+        for name in ("positive", "home", "stands_for"):
+            assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+        assert ours.weight == theirs.weight == len(part)
+        for one, other in zip(ours.query.observed, theirs.query.observed, strict=True):
+            assert one.keys() == other.keys()
+            assert all(torch.equal(one[name], other[name]) for name in one)
+        logits = (scorer.logits_of(parameters, batch.query) for batch in (ours, theirs))
+        assert torch.equal(*logits)
 
 
 def test_the_learning_rate_falls_to_zero_along_half_a_cosine():
