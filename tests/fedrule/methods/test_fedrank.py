@@ -53,7 +53,8 @@ def test_the_counts_of_evidence_are_sums_of_what_each_home_adds(train):
             assert ours.tolist() == theirs.tolist()
         assert summed.together.inverse.tobytes() == expected.together.inverse.tobytes()
         assert summed.together.able.tobytes() == expected.together.able.tobytes()
-        assert summed.companions.tobytes() == expected.companions.tobytes()
+        for ours, theirs in zip(summed.companions.tables(), expected.companions.tables(), strict=True):
+            assert ours.tobytes() == theirs.tobytes()
         for ours, theirs in zip(summed.rooms.columns, expected.rooms.columns, strict=True):
             assert ours.tolist() == theirs.tolist()
         for leave_out in (None, train):
@@ -66,8 +67,8 @@ def test_what_a_home_adds_are_zeros_and_ones(train):
     valid = ValidRules.of(train)
     for home in range(train.n_homes):
         added = Statistics.of(train.subset(np.array([home])), valid)
-        rooms, companions = added.rooms.columns, added.companions.table()
-        for counts in (added.both, *added.have, added.together.toarray(), *rooms, companions, added.self_rules):
+        rooms, (companions, _, typed) = added.rooms.columns, added.companions.tables()
+        for counts in (added.both, *added.have, added.together.toarray(), *rooms, companions, typed, added.self_rules):
             assert set(np.unique(counts)) <= {0, 1}
 
 
@@ -83,10 +84,11 @@ def test_bytes_are_counted_with_all_zeros():
     # action type) with state, act or nothing, in (trigger type, state), (trigger type, relation), (action type,
     # relation) and (relation,), 7 patterns of 2, and agree in (action type, act), 1 of 1: 15 combinations.
     # Rules in one room: named and shared, for 25 ordered pairs of types and for 2 typed rules, 54. Relations that go
-    # together on a pair, a trigger or an action: 3 x 4 x 4.
+    # together on a pair, a trigger or an action: 3 x 4 x 4. On a pair by its types: from a sensor to a lamp one rule is
+    # valid, 1 x 1, from a motion sensor to a lamp another one, 1 x 1.
     rules = (("ContactSensor", 0, "Light"), ("MotionSensor", 1, "Light"))
     evidence = Evidence.of(toy_homes([ToyHome(0, ("ContactSensor", "MotionSensor", "Light"), rules)]))
-    assert sent_bytes(evidence) == 4 * (100 + 15 + 15 + 1 + 54 + 48)
+    assert sent_bytes(evidence) == 4 * (100 + 15 + 15 + 1 + 54 + 48 + 2)
 
 
 @given(train=homes(min_homes=1))
@@ -115,8 +117,9 @@ def test_words_and_companions_are_counted_plainly(train):
             assert 0 <= home < train.n_homes
             expected[number] += 1
         assert column.tolist() == expected
+    companions, start, typed = evidence.companions.tables()
     for table, columns in zip(
-        evidence.companions, (("home", "trigger", "action"), ("home", "trigger"), ("home", "action")), strict=True
+        companions, (("home", "trigger", "action"), ("home", "trigger"), ("home", "action")), strict=True
     ):
         together = {
             (one.relation, other.relation, one.home)
@@ -127,6 +130,17 @@ def test_words_and_companions_are_counted_plainly(train):
         for one, other, _ in together:
             expected[one, other] += 1
         assert table.tolist() == expected.tolist()
+    for pair, types in enumerate(product(range(n_types), range(n_types))):
+        alike = [rule for rule in plain.rules if (rule.trigger_type, rule.action_type) == types]
+        relations = sorted({rule.relation for rule in alike})
+        both = {
+            (one.relation, other.relation, one.home)
+            for one, other in product(alike, alike)
+            if one.agrees(other, ("home", "trigger", "action"))
+        }
+        counted = [sum((one, other) == cell[:2] for cell in both) for one, other in product(relations, relations)]
+        assert typed[start[pair] : start[pair + 1]].tolist() == counted
+    assert evidence.companions.n_cells == companions.size + len(typed)
 
 
 # The method
@@ -156,9 +170,9 @@ def test_the_first_round_tells_the_bytes_of_the_counts_and_every_round_those_of_
     FedRank(rounds=3).fit(train, rng=rng(), on_round=lambda *round: told.append(dict(round[-1])))
     assert [("statistics_bytes" in values) for values in told] == [True, False, False]
     assert told[0]["statistics_bytes"] == sent_bytes(Evidence.of(train))
-    # A direct weight for each feature, `first` and `second` with biases, and the last ones, 4 bytes each.
+    # A direct weight for each feature, `first` with its bias, and the last ones, 4 bytes each.
     n, hidden = len(NAMES), FedRank().evidence
-    assert {values["sent_bytes"] for values in told} == {4 * (n + (n + 1) * hidden + (hidden + 1) * hidden + hidden)}
+    assert {values["sent_bytes"] for values in told} == {4 * (n + (n + 1) * hidden + hidden)}
     assert {values["state_bytes"] for values in told} == {0}
 
 

@@ -99,6 +99,27 @@ def test_devices_of_one_type_are_told_apart_by_what_they_do():
     assert scores[0, 1] > scores[1, 1]  # the lamp that the sensor already switches on, not the other of its type
 
 
+@pytest.mark.parametrize(
+    ("homes", "options", "expected"),
+    [
+        (261, {}, 82),  # 261 homes in batches of 24 are 11 steps a round: 900 / 11 = 81.8
+        (52, {}, 300),  # 3 steps: 900 / 3
+        (300, {}, 80),  # 13 steps: 900 / 13 = 69.2, and 80 rounds are more
+        (3, {}, 900),  # 1 step
+        (52, {"least_steps": 0}, 80),
+        (52, {"batch_size": 0}, 900),  # all homes in 1 step
+        (300, {"homes_per_draw": 100}, 180),  # 100 homes of a draw in 5 steps: 900 / 5
+        (52, {"least_steps": 1000, "rounds": 10}, 334),  # 3 steps: 1000 / 3 = 333.3
+    ],
+)
+def test_few_homes_have_more_rounds(homes, options, expected):
+    owner = np.append(np.arange(homes), homes)  # the last home has no rule, and no step
+    one = np.arange(homes)
+    rules = Rules(one, one, one, np.zeros(homes, dtype=np.int64))
+    train = Homes("few", ("Lamp",), (("On", "Off"),), owner, owner, np.zeros_like(owner), owner, rules)
+    assert GraphRank(**options)._rounds(train) == expected
+
+
 def test_options_of_the_network_are_refused_without_one():
     with pytest.raises(DataError, match="encoder is an option of the network, and with hidden 0 there is none"):
         GraphRank(encoder="gat")

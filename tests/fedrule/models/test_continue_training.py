@@ -47,6 +47,7 @@ SETTINGS = [
     ("graphrule", {"direction": "both", "messages": "relation", "node_embedding": 3}),
     ("graphrule", {"bias": "learned", "context": 3}),
     ("graphrule", {"evidence": 4, "bias": "counts"}),
+    ("graphrule", {"words": True}),
 ]
 
 
@@ -112,7 +113,8 @@ def test_counts_are_those_of_earlier_and_new_homes_together(name):
     assert [have.tolist() for have in found.have] == [have.tolist() for have in expected.have]
     if name == "graphrank":
         assert found.together.toarray().tolist() == expected.together.toarray().tolist()
-        assert found.companions.table().tolist() == expected.companions.table().tolist()
+        for ours, theirs in zip(found.companions.tables(), expected.companions.tables(), strict=True):
+            assert ours.tolist() == theirs.tolist()
         assert found.rooms.any
         for ours, theirs in zip(found.rooms.columns, expected.rooms.columns, strict=True):
             assert ours.tolist() == theirs.tolist()
@@ -165,6 +167,24 @@ def test_words_are_learned_by_a_model_of_homes_with_or_without(earlier):
     without = restored(model).score_pairs(homes.without_words(), *all_pairs(homes))
     assert (np.isnan(scores) == np.isnan(without)).all()
     assert np.nanmax(np.abs(scores - without)) > 0
+
+
+def test_rooms_are_learned_on_for_more_relations(tmp_path):
+    saved = fedrule.train(EARLIER, options={"rounds": 3, "words": True}, test=0.4, patience=0)
+    saved.save(tmp_path / "model.safetensors")
+    counts = merged_counts(saved, align_vocabulary(saved.card, NEW))
+    scorer = build("graphrule", **training_options(saved, {})).scorer(counts.valid, counts)
+    grown = extended_parameters(saved, scorer, torch.Generator())["rooms.weight"].numpy()
+    known = saved.weights["rooms.weight"]
+    assert known.any()
+    assert (len(known), len(grown)) == (2, 3)
+    assert grown[:2].tobytes() == known.tobytes()
+    assert not grown[2].any()  # nothing is known of the new relation
+    model = fedrule.train(
+        NEW, continue_from=tmp_path / "model.safetensors", options={"rounds": 3}, test=0.4, patience=0
+    )
+    assert model.card.options["words"] is True
+    assert (model.weights["rooms.weight"] != grown).any(axis=1).all()
 
 
 def test_a_lesson_is_added_and_the_first_one_stays():
