@@ -159,8 +159,8 @@ def test_with_the_same_dropout_they_are_trained_as_by_torch(seed):
 
 
 def test_dropout_drops_its_share_by_the_seed_of_the_client():
-    # Every hidden unit is 1 for the only candidate, so that the gradient of its weight in `last` is not zero where it is
-    # kept: 0.7 of 3200 units, with a standard deviation of 0.008.
+    # Every hidden unit is 1 for the only candidate, so that the gradient of its weight in `last` is not zero where it
+    # is kept: 0.7 of 3200 units, with a standard deviation of 0.008.
     n, hidden, inputs = 400, 8, len(NAMES)
     x = np.zeros((n, inputs + inputs * hidden + 2 * hidden), dtype=np.float32)
     x[:, inputs : inputs + hidden] = x[:, -hidden:] = 1
