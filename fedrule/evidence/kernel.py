@@ -73,7 +73,7 @@ def compiled_in_any_order(function: Function) -> Function:
 def log_count(count: float) -> float:
     """log(1 + count) of a whole number."""
     at = int(count)
-    return LOG1P[at] if at < len(LOG1P) else np.float32(math.log1p(at))
+    return float(LOG1P[at]) if at < len(LOG1P) else math.log1p(at)
 
 
 class Graphs(NamedTuple):
