@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -339,7 +340,7 @@ def homes_with(number: Array, n_numbers: int, home: Array, n_homes: int) -> Arra
 MOST_RELATIONS = 8_000  # that evidence relates with each other: 768 MB
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class CompanionCounts:
     """How many homes have two relations in common: on a pair of devices, of a trigger, or of an action.
 
@@ -364,6 +365,7 @@ class CompanionCounts:
         many = np.bincount(place, np.concatenate([self.homes, other.homes]), len(cell))
         return CompanionCounts(self.valid, cell, many.astype(np.int64))
 
+    @cached_property
     def tables(self) -> tuple[npt.NDArray[np.float32], Array, npt.NDArray[np.float32]]:
         """The table [3, n_relations, n_relations]; where each pair of types begins in the other, and that one."""
         n_relations, start = self.valid.n_relations, _typed_start(self.valid)

@@ -64,7 +64,7 @@ class Evidence:
         reader = ColumnReader.of(homes.types, homes.relations)
         columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation)
         graph = graphs(homes, words=self.rooms.any)
-        companions = Companions(*self.companions.tables(), *self._own_companions(leave_out))
+        companions = Companions(*self.companions.tables, *self._own_companions(leave_out))
         words = vocabulary(self.valid, reader)
         kernel.candidate_features(features, graph, words, companions, *map(np.array, columns))
         item, typed, cell = _typed_rules(self.valid, homes, candidates)

@@ -58,7 +58,7 @@ class EvidenceScores:
     ) -> EvidenceScores:
         weights = network_weights(parameters, standardized(given, kernel.N_HOME))
         nothing = np.zeros(0, dtype=np.int64)
-        common = Companions(*companions.tables(), nothing, nothing)
+        common = Companions(*companions.tables, nothing, nothing)
         return cls(valid, vocabulary, common, inverse, ease_scale, weights, knows_words)
 
     def of_pairs(self, homes: Homes, trigger: Array, action: Array) -> CandidateScores:

@@ -53,7 +53,7 @@ def test_the_counts_of_evidence_are_sums_of_what_each_home_adds(train):
             assert ours.tolist() == theirs.tolist()
         assert summed.together.inverse.tobytes() == expected.together.inverse.tobytes()
         assert summed.together.able.tobytes() == expected.together.able.tobytes()
-        for ours, theirs in zip(summed.companions.tables(), expected.companions.tables(), strict=True):
+        for ours, theirs in zip(summed.companions.tables, expected.companions.tables, strict=True):
             assert ours.tobytes() == theirs.tobytes()
         for ours, theirs in zip(summed.rooms.columns, expected.rooms.columns, strict=True):
             assert ours.tolist() == theirs.tolist()
@@ -67,7 +67,7 @@ def test_what_a_home_adds_are_zeros_and_ones(train):
     valid = ValidRules.of(train)
     for home in range(train.n_homes):
         added = Statistics.of(train.subset(np.array([home])), valid)
-        rooms, (companions, _, typed) = added.rooms.columns, added.companions.tables()
+        rooms, (companions, _, typed) = added.rooms.columns, added.companions.tables
         for counts in (added.both, *added.have, added.together.toarray(), *rooms, companions, typed, added.self_rules):
             assert set(np.unique(counts)) <= {0, 1}
 
@@ -117,7 +117,7 @@ def test_words_and_companions_are_counted_plainly(train):
             assert 0 <= home < train.n_homes
             expected[number] += 1
         assert column.tolist() == expected
-    companions, start, typed = evidence.companions.tables()
+    companions, start, typed = evidence.companions.tables
     for table, columns in zip(
         companions, (("home", "trigger", "action"), ("home", "trigger"), ("home", "action")), strict=True
     ):

@@ -113,7 +113,7 @@ def test_counts_are_those_of_earlier_and_new_homes_together(name):
     assert [have.tolist() for have in found.have] == [have.tolist() for have in expected.have]
     if name == "graphrank":
         assert found.together.toarray().tolist() == expected.together.toarray().tolist()
-        for ours, theirs in zip(found.companions.tables(), expected.companions.tables(), strict=True):
+        for ours, theirs in zip(found.companions.tables, expected.companions.tables, strict=True):
             assert ours.tolist() == theirs.tolist()
         assert found.rooms.any
         for ours, theirs in zip(found.rooms.columns, expected.rooms.columns, strict=True):

@@ -98,7 +98,7 @@ def test_counts_over_homes_come_back():
     assert found.both.tolist() == expected.both.tolist()
     assert [have.tolist() for have in found.have] == [have.tolist() for have in expected.have]
     assert found.together.toarray().tolist() == expected.together.toarray().tolist()
-    for ours, theirs in zip(found.companions.tables(), expected.companions.tables(), strict=True):
+    for ours, theirs in zip(found.companions.tables, expected.companions.tables, strict=True):
         assert ours.tolist() == theirs.tolist()
     assert found.rooms.any
     assert [column.tolist() for column in found.rooms.columns] == [column.tolist() for column in expected.rooms.columns]
@@ -214,7 +214,7 @@ def test_evidence_about_more_relations_than_memory_could_relate_is_refused():
     # 8,001 relations, each with each, on a pair, a trigger or an action: 3 * 8,001 ** 2 * 4 bytes = 768 MB.
     none = np.zeros(0, dtype=np.int64)
     with pytest.raises(DataError, match=r"evidence of 8,001 relations, more than 8,000"):
-        CompanionCounts(ValidRules.of_cells(2, 8001, none), none, none).tables()
+        _ = CompanionCounts(ValidRules.of_cells(2, 8001, none), none, none).tables
 
 
 class Harmful:
