@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import one_hot, relu
-from torch_geometric.nn import GATConv, GCNConv
 
 from datasets.common.errors import DataError, unknown
 from fedrule.network.batch import GraphBatch
@@ -252,11 +251,14 @@ def _refuse_options(encoder: str, sizes: Sizes, *names: str) -> None:
 
 
 # Templates have no memory for values (the meta device), so that building one draws nothing from torch's own generator.
-# They are built once, since building one takes longer than a small home's messages.
+# They are built once, since building one takes longer than a small home's messages. torch-geometric is imported here and
+# not above: that takes longer than importing torch, and GraphSAGE and the methods without a network never need it.
 
 
 @cache
 def _gcn(inputs: int, hidden: int, self_loops: bool) -> nn.Module:
+    from torch_geometric.nn import GCNConv
+
     with torch.device("meta"):
         layer: nn.Module = GCNConv(inputs, hidden, normalize=self_loops)
     return layer
@@ -264,6 +266,8 @@ def _gcn(inputs: int, hidden: int, self_loops: bool) -> nn.Module:
 
 @cache
 def _gat(inputs: int, hidden: int, heads: int, self_loops: bool) -> nn.Module:
+    from torch_geometric.nn import GATConv
+
     with torch.device("meta"):
         layer: nn.Module = GATConv(inputs, hidden // heads, heads=heads, add_self_loops=self_loops)
     return layer
