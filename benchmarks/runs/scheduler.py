@@ -366,6 +366,7 @@ def main() -> int:
         job = json.loads(line)
         set_threads(job["threads"])
         importlib.import_module(job["module"])
+        _load_late_parts()
         code_hash(get(job["experiment"]["method"]))  # every run asks for it
         gc.freeze()  # so that a run's collector does not touch, and thereby copy, what it shares
         run = os.fork()
@@ -374,6 +375,24 @@ def main() -> int:
             return 0
         lines.write(f"{ENDED} {os.waitstatus_to_exitcode(os.waitpid(run, 0)[1])}\n")
     return 0
+
+
+@cache
+def _load_late_parts() -> None:
+    """Load what libraries load on first use: half of torch with an optimizer, most of numba with a compiled loop."""
+    if "torch" in sys.modules:
+        from torch import zeros
+        from torch.optim import SGD
+
+        SGD([zeros(1)])
+    if "numba" in sys.modules:
+        from numba import njit
+
+        njit(_do_nothing)()
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _run_job(job: dict[str, Any], lines: IO[str]) -> None:

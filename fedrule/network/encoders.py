@@ -251,8 +251,8 @@ def _refuse_options(encoder: str, sizes: Sizes, *names: str) -> None:
 
 
 # Templates have no memory for values (the meta device), so that building one draws nothing from torch's own generator.
-# They are built once, since building one takes longer than a small home's messages. torch-geometric is imported here and
-# not above: that takes longer than importing torch, and GraphSAGE and the methods without a network never need it.
+# They are built once, since building one takes longer than a small home's messages. torch-geometric is imported here,
+# not above: that takes longer than importing torch, and neither GraphSAGE nor methods without a network need it.
 
 
 @cache

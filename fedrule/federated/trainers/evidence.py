@@ -237,7 +237,7 @@ def add(out: Vector, values: Vector) -> None:
 
 @compiled
 def activate_backward(d_s: Vector, last: Vector, h: Vector, d_bias: Vector, scale: np.float32) -> None:
-    """The gradient of the input of `activate`, written over its output h, and that of the bias, given that of h last."""
+    """The gradient of the input of `activate`, written over its output h, and of the bias, given that of h last."""
     for j in range(len(d_bias)):
         d_bias[j] = ZERO
     for i in range(h.shape[0]):
