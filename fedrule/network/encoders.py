@@ -123,6 +123,7 @@ class Convolutions(ABC):
         if self.sizes.direction == "none":
             name = type(self).__name__.lower()
             raise DataError(f"encoder {name!r}: direction 'none' leaves a device no state; use encoder 'sage' for it")
+        self.layer(self.sizes.n_features)  # loads torch-geometric now, and not when a fit is timed
 
     @abstractmethod
     def layer(self, inputs: int) -> nn.Module:
@@ -188,9 +189,9 @@ class Gat(Convolutions):
 
     def __post_init__(self) -> None:
         _refuse_options("gat", self.sizes, "messages")
-        Convolutions.__post_init__(self)
         if self.sizes.hidden % self.sizes.heads:
             raise DataError(f"encoder 'gat': hidden {self.sizes.hidden} is not divisible by heads {self.sizes.heads}")
+        Convolutions.__post_init__(self)
 
     def layer(self, inputs: int) -> nn.Module:
         return _gat(inputs, self.sizes.hidden, self.sizes.heads, self.sizes.self_loops)
