@@ -50,7 +50,7 @@ class Cooccurrence:
     def counted(
         cls,
         items: Items,
-        together: Matrix,  # [n_items, n_items]  X^T X: homes with both rules; overwritten
+        together: Matrix,  # [n_items, n_items]  X^T X: homes with both rules
         both: Matrix,  # [n_types ** 2]  homes that own both types
         n_homes: int,
         *,

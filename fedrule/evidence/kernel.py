@@ -15,6 +15,9 @@ functions.
 
 Most pairs of devices are connected by nothing: no rule, path or word. Then only the role of each device counts, what it
 does or what is done to it, and what is scored for one pair of roles holds for all such pairs.
+
+All is in one file because numba, which keeps machine code on disk, compiles a function anew only when its own file has
+changed: with the blocks in another file it would go on with old ones.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from datasets.homes import Array
+from datasets.homes import Array, Mask
 
 Function = TypeVar("Function", bound=Callable[..., object])
 Table: TypeAlias = npt.NDArray[np.float32]
@@ -45,10 +48,32 @@ RARITY_STEP = 4096.0  # the rarity of a word in steps of 1 / 4096: sums are exac
 RARITY_SCALE = 1 / 3  # brings the rarity of shared words, up to 5, to the size of the other features
 
 
+LOG1P = np.log1p(np.arange(1024)).astype(np.float32)  # most features are logarithms of small counts
+
+
 def compiled(function: Function) -> Function:
     """A loop in machine code, kept on disk, so that it is compiled once after installation; it releases the lock."""
     made: Function = njit(cache=True, nogil=True, error_model="numpy")(function)
     return made
+
+
+def inlined(function: Function) -> Function:
+    """The same for what is called in inner loops, where handing over a home, some 200 numbers, takes longest."""
+    made: Function = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function)
+    return made
+
+
+def compiled_in_any_order(function: Function) -> Function:
+    """The same where a sum may be taken in any order, so that several numbers are added at once."""
+    made: Function = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})(function)
+    return made
+
+
+@inlined
+def log_count(count: float) -> float:
+    """log(1 + count) of a whole number."""
+    at = int(count)
+    return float(LOG1P[at]) if at < len(LOG1P) else math.log1p(at)
 
 
 class Graphs(NamedTuple):
@@ -117,8 +142,10 @@ class Home(NamedTuple):
     sources: Array
     shared: Table  # [n, n]  rarity of the words that two devices share, summed; [0, 0] where the home has no words
     rarest: Table  # [n, n]  that of the rarest one
+    has_words: Table  # [n]  1 or 0
     near: Array  # [n, n_types]  how many devices of a type share a word with a device, itself not counted
     room_share: float  # log share of its rules between devices with words whose devices share one
+    own: Array  # its cells of `Companions`, which are left out in training; nothing otherwise
 
 
 @compiled
@@ -182,7 +209,7 @@ def shared_words(start: Array, words: Array, first: int, n: int) -> tuple[Table,
 
 
 @compiled
-def home_of(graphs: Graphs, vocabulary: Vocabulary, h: int) -> Home:
+def home_of(graphs: Graphs, vocabulary: Vocabulary, own: Array, h: int) -> Home:
     """One of the homes, on its own."""
     first, last = graphs.device_start[h], graphs.device_start[h + 1]
     begin, end = graphs.rule_start[h], graphs.rule_start[h + 1]
@@ -214,7 +241,9 @@ def home_of(graphs: Graphs, vocabulary: Vocabulary, h: int) -> Home:
     sources_start, sources = neighbours(action_start, by_action, trigger)
     shared, rarest = shared_words(graphs.word_start, graphs.word, first, n)
     near = np.zeros((n if len(shared) else 0, n_types), dtype=np.int64)
+    has_words = np.zeros(n, dtype=np.float32)
     for one in range(len(shared)):
+        has_words[one] = shared[one, one] > 0
         for other in range(n):
             if other != one and shared[one, other] > 0:
                 near[one, types[other]] += 1
@@ -250,18 +279,20 @@ def home_of(graphs: Graphs, vocabulary: Vocabulary, h: int) -> Home:
         sources,
         shared,
         rarest,
+        has_words,
         near,
         room_share,
+        own,
     )
 
 
-@compiled
+@inlined
 def is_named(shared: Table, one: int, other: int) -> bool:
     """Whether two different devices both have words."""
     return bool(one != other and shared[one, one] > 0 and shared[other, other] > 0)
 
 
-@compiled
+@inlined
 def similarity(home: Home, one: int, other: int) -> float:
     """The cosine of two devices' words, weighted by rarity; 0 where they share none."""
     if not home.shared[one, other] > 0:
@@ -270,56 +301,71 @@ def similarity(home: Home, one: int, other: int) -> float:
 
 
 @compiled
-def companion(companions: Companions, h: int, what: int, known: int, relation: int) -> float:
+def own_cells(companions: Companions, h: int) -> Array:
+    """The cells that a home contributed to, if any is left out."""
+    if not len(companions.own_start):
+        return companions.own[:0]
+    return companions.own[companions.own_start[h] : companions.own_start[h + 1]]
+
+
+@inlined
+def companion(together: Table, own: Array, what: int, known: int, relation: int) -> float:
     """The share of homes with one relation that also have the other in common with it; 0 for a relation with itself."""
-    if known == relation:
-        return 0.0
-    n = companions.together.shape[1]
-    both, have = companions.together[what, known, relation], companions.together[what, known, known]
-    if len(companions.own_start):
-        own = companions.own[companions.own_start[h] : companions.own_start[h + 1]]
-        row = (what * n + known) * n
-        have -= holds(own, row + known)
-        both -= holds(own, row + relation)
-    return float(both / (have + COMPANION_PRIOR))
+    n = together.shape[1]
+    row = (what * n + known) * n
+    both = together[what, known, relation] - holds(own, row + relation)
+    have = together[what, known, known] - holds(own, row + known)
+    return 0.0 if known == relation else float(both / (have + COMPANION_PRIOR))
 
 
-@compiled
+@inlined
 def typed_companion(
-    companions: Companions, vocabulary: Vocabulary, h: int, types: int, known: int, relation: int
+    companions: Companions, vocabulary: Vocabulary, own: Array, types: int, known: int, relation: int
 ) -> float:
     """The same on a pair of devices, among homes with devices of such types, where there are enough of them.
 
     No home has a relation that is not valid for the types, so that a home left out may have been the only one.
     """
-    share = companion(companions, h, PAIRS, known, relation)
+    share = companion(companions.together, own, PAIRS, known, relation)
     if known == relation:
         return share
     low, high = vocabulary.start[types], vocabulary.start[types + 1]
     valid = vocabulary.relation[low:high]
-    one, other = np.searchsorted(valid, known), np.searchsorted(valid, relation)
+    one, other = place_of(valid, known), place_of(valid, relation)
     both, have = 0.0, 0.0
     if one < len(valid) and valid[one] == known:
         row = companions.typed_start[types] + one * len(valid)
         is_valid = other < len(valid) and valid[other] == relation
         have += companions.typed[row + one]
         both += companions.typed[row + other] if is_valid else 0.0
-        if len(companions.own_start):
-            own = companions.own[companions.own_start[h] : companions.own_start[h + 1]]
+        if len(own):
             before = companions.together.size
             have -= holds(own, before + row + one)
             both -= is_valid and holds(own, before + row + other)
     return float((both + COMPANION_PRIOR * share) / (have + COMPANION_PRIOR))
 
 
-@compiled
+@inlined
 def holds(ordered: Array, value: int) -> bool:
     """Whether a sorted array has a value."""
-    at = np.searchsorted(ordered, value)
+    at = place_of(ordered, value)
     return bool(at < len(ordered) and ordered[at] == value)
 
 
-@compiled
+@inlined
+def place_of(ordered: Array, value: int) -> int:
+    """The first place of a sorted array with at least a value; np.searchsorted keeps counting references, 0.2 us."""
+    low, high = 0, len(ordered)
+    while low < high:
+        middle = (low + high) // 2
+        if ordered[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inlined
 def typed_block(block: Table, home: Home, vocabulary: Vocabulary, one: int, other: int, relation: int) -> None:
     """The first N_HOME features; `one` and `other` are the types."""
     state, act = vocabulary.state[relation], vocabulary.act[relation]
@@ -342,18 +388,18 @@ def typed_block(block: Table, home: Home, vocabulary: Vocabulary, one: int, othe
         rule = home.by_action_type[at]
         on_act += home.act[rule] == act
         on_relation += home.relation[rule] == relation
-    block[0] = math.log1p(len(home.relation))
-    block[1] = math.log1p(home.of_relation[relation])
-    block[2] = math.log1p(home.of_state[state])
-    block[3] = math.log1p(home.of_act[act])
-    block[4] = math.log1p(of_state)
-    block[5] = math.log1p(on_act)
-    block[6] = math.log1p(both)
-    block[7] = math.log1p(of_relation)
-    block[8] = math.log1p(on_relation)
-    block[9] = math.log1p(both_state)
-    block[10] = math.log1p(both_act)
-    block[11] = math.log1p(both_relation)
+    block[0] = log_count(len(home.relation))
+    block[1] = log_count(home.of_relation[relation])
+    block[2] = log_count(home.of_state[state])
+    block[3] = log_count(home.of_act[act])
+    block[4] = log_count(of_state)
+    block[5] = log_count(on_act)
+    block[6] = log_count(both)
+    block[7] = log_count(of_relation)
+    block[8] = log_count(on_relation)
+    block[9] = log_count(both_state)
+    block[10] = log_count(both_act)
+    block[11] = log_count(both_relation)
     block[12] = math.log(max(len(home.type), 1))
     block[13] = math.log(max(home.of_type[one], 1))
     block[14] = math.log(max(home.of_type[other], 1))
@@ -362,9 +408,9 @@ def typed_block(block: Table, home: Home, vocabulary: Vocabulary, one: int, othe
 
 # The next two are alike but for the role of the device. One loop for both, which takes the columns as arguments, was
 # measured to make scoring a quarter slower.
-@compiled
+@inlined
 def trigger_block(
-    block: Table, home: Home, vocabulary: Vocabulary, companions: Companions, h: int, i: int, other: int, relation: int
+    block: Table, home: Home, vocabulary: Vocabulary, together: Table, i: int, other: int, relation: int
 ) -> None:
     """What device i does already; `other` is the action's type."""
     state, act = vocabulary.state[relation], vocabulary.act[relation]
@@ -372,7 +418,7 @@ def trigger_block(
     states, acts, relations, typed, typed_state, typed_relation, share = 0, 0, 0, 0, 0, 0, 0.0
     for at in range(first, last):
         rule = home.by_trigger[at]
-        share = max(share, companion(companions, h, TRIGGERS, home.relation[rule], relation))
+        share = max(share, companion(together, home.own, TRIGGERS, home.relation[rule], relation))
         same_state, same_relation = home.state[rule] == state, home.relation[rule] == relation
         states += same_state
         acts += home.act[rule] == act
@@ -381,21 +427,21 @@ def trigger_block(
             typed += 1
             typed_state += same_state
             typed_relation += same_relation
-    block[0] = math.log1p(last - first)
-    block[1] = math.log1p(states)
-    block[2] = math.log1p(acts)
-    block[3] = math.log1p(relations)
-    block[4] = math.log1p(typed)
-    block[5] = math.log1p(typed_state)
-    block[6] = math.log1p(typed_relation)
-    block[7] = math.log1p(home.action_start[i + 1] - home.action_start[i])
-    block[8] = 1.0 if len(home.shared) and home.shared[i, i] > 0 else 0.0
+    block[0] = log_count(last - first)
+    block[1] = log_count(states)
+    block[2] = log_count(acts)
+    block[3] = log_count(relations)
+    block[4] = log_count(typed)
+    block[5] = log_count(typed_state)
+    block[6] = log_count(typed_relation)
+    block[7] = log_count(home.action_start[i + 1] - home.action_start[i])
+    block[8] = home.has_words[i]
     block[9] = math.log1p(COMPANION_SCALE * share)
 
 
-@compiled
+@inlined
 def action_block(
-    block: Table, home: Home, vocabulary: Vocabulary, companions: Companions, h: int, j: int, one: int, relation: int
+    block: Table, home: Home, vocabulary: Vocabulary, together: Table, j: int, one: int, relation: int
 ) -> None:
     """What already acts on device j; `one` is the trigger's type."""
     state, act = vocabulary.state[relation], vocabulary.act[relation]
@@ -403,7 +449,7 @@ def action_block(
     states, acts, relations, typed, typed_act, typed_relation, share = 0, 0, 0, 0, 0, 0, 0.0
     for at in range(first, last):
         rule = home.by_action[at]
-        share = max(share, companion(companions, h, ACTIONS, home.relation[rule], relation))
+        share = max(share, companion(together, home.own, ACTIONS, home.relation[rule], relation))
         same_act, same_relation = home.act[rule] == act, home.relation[rule] == relation
         states += home.state[rule] == state
         acts += same_act
@@ -412,19 +458,19 @@ def action_block(
             typed += 1
             typed_act += same_act
             typed_relation += same_relation
-    block[0] = math.log1p(last - first)
-    block[1] = math.log1p(acts)
-    block[2] = math.log1p(states)
-    block[3] = math.log1p(relations)
-    block[4] = math.log1p(typed)
-    block[5] = math.log1p(typed_act)
-    block[6] = math.log1p(typed_relation)
-    block[7] = math.log1p(home.trigger_start[j + 1] - home.trigger_start[j])
-    block[8] = 1.0 if len(home.shared) and home.shared[j, j] > 0 else 0.0
+    block[0] = log_count(last - first)
+    block[1] = log_count(acts)
+    block[2] = log_count(states)
+    block[3] = log_count(relations)
+    block[4] = log_count(typed)
+    block[5] = log_count(typed_act)
+    block[6] = log_count(typed_relation)
+    block[7] = log_count(home.trigger_start[j + 1] - home.trigger_start[j])
+    block[8] = home.has_words[j]
     block[9] = math.log1p(COMPANION_SCALE * share)
 
 
-@compiled
+@inlined
 def pair_rows(rows: Table, home: Home, i: int) -> None:
     """[ROWS, n]: for trigger i and every device j the numbers that `pair_block` takes logarithms of."""
     rows[:] = 0
@@ -475,7 +521,7 @@ def pair_rows(rows: Table, home: Home, i: int) -> None:
             rows[16, j] = similarity(home, i, j)
 
 
-@compiled
+@inlined
 def nearer(home: Home, device: int, end: int, kind: int, near: float) -> tuple[int, int]:
     """How many other devices of a type share rarer words with a device than `end` does, and how many equally rare."""
     others = home.of_type[kind] - (home.type[device] == kind) - (end != device and home.type[end] == kind)
@@ -490,43 +536,47 @@ def nearer(home: Home, device: int, end: int, kind: int, near: float) -> tuple[i
     return above, tied
 
 
-@compiled
+@inlined
 def pair_block(block: Table, home: Home, rows: Table, i: int, j: int) -> None:
     """What holds for a pair of devices whatever the relation."""
     for at in range(4):
-        block[at] = math.log1p(rows[at, j])
+        block[at] = log_count(rows[at, j])
     block[4] = math.log1p(MEAN_SCALE * rows[4, j])
-    block[5] = math.log1p(rows[5, j])
-    block[6] = math.log1p(rows[6, j])
+    block[5] = log_count(rows[5, j])
+    block[6] = log_count(rows[6, j])
     block[7] = 1.0 if i == j else 0.0
-    if not len(home.shared):
-        for at in range(8, N_PAIR):
-            block[at] = 0.0
-        return
+    block[8:N_PAIR] = 0
+    if len(home.shared):
+        word_features(block, home, rows, i, j)
+
+
+@inlined
+def word_features(block: Table, home: Home, rows: Table, i: int, j: int) -> None:
+    """Those of a pair by the words of the devices."""
     block[8] = home.shared[i, j] * RARITY_SCALE
     block[9] = rows[15, j] * RARITY_SCALE
     block[10] = rows[16, j]
-    block[11] = math.log1p(rows[11, j])
-    block[12] = math.log1p(rows[12, j])
-    block[13] = math.log1p(rows[13, j])
-    block[14] = math.log1p(rows[14, j])
-    block[15] = math.log1p(rows[7, j])
+    block[11] = log_count(rows[11, j])
+    block[12] = log_count(rows[12, j])
+    block[13] = log_count(rows[13, j])
+    block[14] = log_count(rows[14, j])
+    block[15] = log_count(rows[7, j])
     block[16] = rows[8, j]
-    block[17] = math.log1p(rows[9, j])
+    block[17] = log_count(rows[9, j])
     block[18] = rows[10, j]
     block[19] = home.room_share
     block[20] = home.room_share if home.shared[i, j] > 0 else 0.0
 
 
-@compiled
+@inlined
 def can_match(rows: Table, j: int) -> bool:
     """Whether `matching_block` may be other than zeros."""
     return bool(rows[5, j] > 0 or rows[7, j] > 0 or rows[9, j] > 0)
 
 
-@compiled
+@inlined
 def matching_block(
-    block: Table, home: Home, vocabulary: Vocabulary, companions: Companions, h: int, i: int, j: int, relation: int
+    block: Table, home: Home, vocabulary: Vocabulary, companions: Companions, i: int, j: int, relation: int
 ) -> None:
     """Rules of these very devices, or in their rooms, that agree with the candidate."""
     state, act = vocabulary.state[relation], vocabulary.act[relation]
@@ -538,7 +588,7 @@ def matching_block(
         if target == j:
             states += home.state[rule] == state
             acts += home.act[rule] == act
-            share = max(share, typed_companion(companions, vocabulary, h, types, home.relation[rule], relation))
+            share = max(share, typed_companion(companions, vocabulary, home.own, types, home.relation[rule], relation))
         elif words and home.shared[target, j] > 0:
             room_states += home.state[rule] == state
             room_relations += home.relation[rule] == relation
@@ -548,11 +598,11 @@ def matching_block(
             source = home.trigger[rule]
             if source != i and home.shared[source, i] > 0:
                 source_relations += home.relation[rule] == relation
-    block[0] = math.log1p(states)
-    block[1] = math.log1p(acts)
-    block[2] = math.log1p(room_states)
-    block[3] = math.log1p(room_relations)
-    block[4] = math.log1p(source_relations)
+    block[0] = log_count(states)
+    block[1] = log_count(acts)
+    block[2] = log_count(room_states)
+    block[3] = log_count(room_relations)
+    block[4] = log_count(source_relations)
     block[5] = math.log1p(COMPANION_SCALE * share)
 
 
@@ -573,7 +623,7 @@ def candidate_features(
         h, last = home_of_candidate[first], first
         while last < n and home_of_candidate[last] == h:
             last += 1
-        home, begin = home_of(graphs, vocabulary, h), graphs.device_start[h]
+        home, begin = home_of(graphs, vocabulary, own_cells(companions, h), h), graphs.device_start[h]
         many = len(home.type)
         rows = np.zeros((ROWS, many), dtype=np.float32)
         start, order = runs(trigger[first:last] - begin, many)
@@ -585,11 +635,11 @@ def candidate_features(
                 j, r, row = action[c] - begin, relation[c], features[c]
                 one, other = home.type[i], home.type[j]
                 typed_block(row, home, vocabulary, one, other, r)
-                trigger_block(row[TRIGGER:], home, vocabulary, companions, h, i, other, r)
-                action_block(row[ACTION:], home, vocabulary, companions, h, j, one, r)
+                trigger_block(row[TRIGGER:], home, vocabulary, companions.together, i, other, r)
+                action_block(row[ACTION:], home, vocabulary, companions.together, j, one, r)
                 pair_block(row[PAIR:], home, rows, i, j)
                 if can_match(rows, j):
-                    matching_block(row[MATCHING:], home, vocabulary, companions, h, i, j, r)
+                    matching_block(row[MATCHING:], home, vocabulary, companions, i, j, r)
                 else:
                     row[MATCHING:] = 0
         first = last
@@ -605,12 +655,12 @@ def pair_features(
     action: Array,  # [n]
 ) -> None:
     """The block `pair` alone."""
-    first, n = 0, len(trigger)
+    first, n, nothing = 0, len(trigger), np.zeros(0, dtype=np.int64)
     while first < n:
         h, last = home_of_candidate[first], first
         while last < n and home_of_candidate[last] == h:
             last += 1
-        home, begin = home_of(graphs, vocabulary, h), graphs.device_start[h]
+        home, begin = home_of(graphs, vocabulary, nothing, h), graphs.device_start[h]
         rows = np.zeros((ROWS, len(home.type)), dtype=np.float32)
         start, order = runs(trigger[first:last] - begin, len(home.type))
         for i in range(len(home.type)):
@@ -630,35 +680,32 @@ class Weights(NamedTuple):
     last: Table  # [hidden]
 
 
-@compiled
-def add_product(sums: Table, block: Table, first: Table, begin: int, many: int) -> None:
+@inlined
+def add_product(sums: Table, row: int, block: Table, first: Table, begin: int, many: int) -> None:
     """Add what a block of features adds to the first layer; most features are zero."""
     for at in range(many):
         value = block[at]
         if value != 0:
-            for unit in range(len(sums)):
-                sums[unit] += value * first[begin + at, unit]
+            for unit in range(sums.shape[1]):
+                sums[row, unit] += value * first[begin + at, unit]
 
 
-@compiled
-def rest_of_network(typed: Table, action: Table, pair: Table, last: Table) -> float:
-    """The score, given the three parts of what enters the hidden layer; four sums that do not wait for each other.
+@compiled_in_any_order
+def rest_of_network(
+    scores: Table, to: int, many: int, typed: Table, rule: int, action: Table, device: int, pair: Table, last: Table
+) -> None:
+    """The scores of successive relations, given the three parts of what enters the hidden layer.
 
-    It is the lowest where weights are so large that it is not a number.
+    `rule` and `device` are the rows of the first one. A score is the lowest where weights are so large that it is not a
+    number.
     """
-    hidden = len(last)
-    zero = np.float32(0)
-    one, two, three, four = zero, zero, zero, zero
-    fours = hidden - hidden % 4
-    for at in range(0, fours, 4):
-        one += max(typed[at] + action[at] + pair[at], zero) * last[at]
-        two += max(typed[at + 1] + action[at + 1] + pair[at + 1], zero) * last[at + 1]
-        three += max(typed[at + 2] + action[at + 2] + pair[at + 2], zero) * last[at + 2]
-        four += max(typed[at + 3] + action[at + 3] + pair[at + 3], zero) * last[at + 3]
-    for at in range(fours, hidden):
-        one += max(typed[at] + action[at] + pair[at], zero) * last[at]
-    score = typed[hidden] + action[hidden] + pair[hidden] + (one + two) + (three + four)
-    return -math.inf if math.isnan(score) else float(score)
+    hidden, zero = len(last), np.float32(0)
+    for r in range(many):
+        total = typed[rule + r, hidden] + action[device + r, hidden] + pair[0, hidden]
+        for at in range(hidden):
+            enters = typed[rule + r, at] + action[device + r, at] + pair[0, at]
+            total += (enters if enters > 0 else zero) * last[at]
+        scores[to + r] = -np.inf if math.isnan(total) else total
 
 
 @compiled
@@ -714,14 +761,17 @@ def same_role(home: Home, start: Array, key: Array, others: Array) -> Array:
 
 
 @compiled
-def is_plain(home: Home, rows: Table, i: int, j: int) -> bool:
-    """Whether nothing connects two devices: then their roles decide the score."""
-    if i == j or rows[7, j] > 0 or rows[9, j] > 0:
-        return False
+def find_connected(connected: Mask, home: Home, rows: Table, i: int) -> None:
+    """[n]: the devices that anything connects with device i. For others their roles decide the score."""
+    n = len(connected)
+    for j in range(n):
+        connected[j] = i == j or rows[7, j] > 0 or rows[9, j] > 0
     for at in range(7):
-        if rows[at, j] > 0:
-            return False
-    return not (len(home.shared) and home.shared[i, j] > 0)
+        for j in range(n):
+            connected[j] |= rows[at, j] > 0
+    if len(home.shared):
+        for j in range(n):
+            connected[j] |= home.shared[i, j] > 0
 
 
 @compiled
@@ -756,16 +806,17 @@ def score_home(
     h: int,
 ) -> None:
     """Those of one home, trigger type by trigger type."""
-    home = home_of(graphs, vocabulary, h)
+    home = home_of(graphs, vocabulary, own_cells(companions, h), h)
     n, n_types, start = len(home.type), vocabulary.n_types, vocabulary.start
     width = weights.first.shape[1]
     trigger_role, action_role = roles(home, n_types)
-    known = known_items(home, vocabulary)
+    known, together = known_items(home, vocabulary), companions.together
     owned: Array = np.flatnonzero(home.of_type)
     block, rows = np.zeros(N_TYPED, dtype=np.float32), np.zeros((ROWS, n), dtype=np.float32)
+    connected = np.zeros(n, dtype=np.bool_)
     first_cell = np.zeros(n_types, dtype=np.int64)  # of each type of action, for triggers of one type
     action_at = np.zeros(n, dtype=np.int64)
-    of_pair, matching = np.zeros(width, dtype=np.float32), np.zeros(width, dtype=np.float32)
+    of_pair, matching = np.zeros((1, width), dtype=np.float32), np.zeros((1, width), dtype=np.float32)
     done = np.full((n, n), -1, dtype=np.int64)  # where a pair of roles has been scored
     for one in owned:
         cells, of_devices = 0, 0
@@ -783,15 +834,15 @@ def score_home(
                 typed_block(block, home, vocabulary, one, other, vocabulary.relation[item])
                 block[N_HOME] = ease(known, inverse, scale, item)
                 typed[cell] = weights.of_rule[item]
-                add_product(typed[cell], block, weights.first, 0, N_HOME + 1)
+                add_product(typed, cell, block, weights.first, 0, N_HOME + 1)
         at = 0
         for j in range(n):
             if action_role[j] != j:
                 continue
             action_at[j] = at
             for item in range(start[one * n_types + home.type[j]], start[one * n_types + home.type[j] + 1]):
-                action_block(block, home, vocabulary, companions, h, j, one, vocabulary.relation[item])
-                add_product(of_action[at], block, weights.first, ACTION, N_ACTION)
+                action_block(block, home, vocabulary, together, j, one, vocabulary.relation[item])
+                add_product(of_action, at, block, weights.first, ACTION, N_ACTION)
                 at += 1
         for role in range(n):  # the triggers of this type, one role after the other
             if home.type[role] != one or trigger_role[role] != role:
@@ -799,19 +850,20 @@ def score_home(
             for other in owned:
                 for item in range(start[one * n_types + other], start[one * n_types + other + 1]):
                     cell = first_cell[other] + item - start[one * n_types + other]
-                    trigger_block(block, home, vocabulary, companions, h, role, other, vocabulary.relation[item])
+                    trigger_block(block, home, vocabulary, together, role, other, vocabulary.relation[item])
                     of_trigger[cell] = typed[cell]
-                    add_product(of_trigger[cell], block, weights.first, TRIGGER, N_TRIGGER)
+                    add_product(of_trigger, cell, block, weights.first, TRIGGER, N_TRIGGER)
             for i in range(role, n):
                 if trigger_role[i] != role:
                     continue
                 pair_rows(rows, home, i)
+                find_connected(connected, home, rows, i)
                 for j in range(n):
                     to, other, acted = place[i, j], home.type[j], action_role[j]
                     many = start[one * n_types + other + 1] - start[one * n_types + other]
                     if to < 0 or many == 0:
                         continue
-                    if is_plain(home, rows, i, j):
+                    if not connected[j]:
                         if done[role, acted] >= 0:
                             for r in range(many):
                                 scores[to + r] = scores[done[role, acted] + r]
@@ -819,18 +871,19 @@ def score_home(
                         done[role, acted] = to
                     of_pair[:] = 0
                     pair_block(block, home, rows, i, j)
-                    add_product(of_pair, block, weights.first, PAIR, N_PAIR)
-                    matches = can_match(rows, j)
+                    add_product(of_pair, 0, block, weights.first, PAIR, N_PAIR)
+                    cell, at = first_cell[other], action_at[acted]
+                    if not can_match(rows, j):
+                        rest_of_network(scores, to, many, of_trigger, cell, of_action, at, of_pair, weights.last)
+                        continue
                     for r in range(many):
-                        of_rule, of_device = of_trigger[first_cell[other] + r], of_action[action_at[acted] + r]
-                        if not matches:
-                            scores[to + r] = rest_of_network(of_rule, of_device, of_pair, weights.last)
-                            continue
                         relation = vocabulary.relation[start[one * n_types + other] + r]
-                        matching_block(block, home, vocabulary, companions, h, i, j, relation)
+                        matching_block(block, home, vocabulary, companions, i, j, relation)
                         matching[:] = of_pair
-                        add_product(matching, block, weights.first, MATCHING, N_MATCHING)
-                        scores[to + r] = rest_of_network(of_rule, of_device, matching, weights.last)
+                        add_product(matching, 0, block, weights.first, MATCHING, N_MATCHING)
+                        rest_of_network(
+                            scores, to + r, 1, of_trigger, cell + r, of_action, at + r, matching, weights.last
+                        )
 
 
 @compiled
@@ -853,7 +906,7 @@ def known_items(home: Home, vocabulary: Vocabulary) -> Array:
     return ordered[:kept]
 
 
-@compiled
+@inlined
 def ease(known: Array, inverse: npt.NDArray[np.float64], scale: npt.NDArray[np.float64], item: int) -> float:
     """The score of a typed rule given the others that a home has (`baselines.ease.Cooccurrence`)."""
     total, has = 0.0, 0.0

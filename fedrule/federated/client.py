@@ -17,6 +17,7 @@ from fedrule.federated.algorithm import ClientState, ClientUpdate, Gradients, Hy
 from fedrule.federated.cohort import Purpose
 from fedrule.federated.optimizers import Precise
 from fedrule.federated.vectors import FlatParameters, Vector
+from fedrule.network.encoders import Dropout
 from fedrule.network.score import Scorer
 from fedrule.training.examples import ExampleSampler, SamplingOptions, Score
 from fedrule.training.loop import BatchLoss, TrainingBatch
@@ -103,7 +104,7 @@ def gradients(task: LocalTraining, batch: TrainingBatch, key: ClientKey) -> Grad
     seeds = task.dropout_seeds(key.round, np.array([key.client]))
 
     def at(x: Vector, step: int) -> tuple[Precise, Vector]:
-        dropout = torch.Generator().manual_seed(int(seeds[step, 0]))
+        dropout = Dropout(int(seeds[step, 0]))
         parameters = {name: value.requires_grad_() for name, value in task.layout.parameters(x[0]).items()}
         loss = BatchLoss(task.scorer, task.objective, dropout)(parameters, batch)
         torch.autograd.backward(loss)

@@ -2,24 +2,53 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Protocol, TypeAlias, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import one_hot, relu
 
 from datasets.common.errors import DataError, unknown
+from datasets.common.random import output
 from fedrule.network.batch import GraphBatch
 from fedrule.network.options import EDGES, Direction, Messages
 
 Parameters: TypeAlias = dict[str, Tensor]
 
 MAX_PLACES = 32  # devices of one type in a home that a node embedding distinguishes; all further ones share the last
+DRAWN = 2**16  # different numbers that dropout draws
+
+
+@dataclass(slots=True, eq=False)
+class Dropout:
+    """Drops units at random, the same ones for the same seed, in whatever way the rest is computed.
+
+    Each unit has 16 of the bits that SplitMix64 gives for the seed, and is kept where they are not below the rate.
+    """
+
+    seed: int
+    drawn: int = 0  # numbers of 64 bits so far
+
+    def __call__(self, hidden: Tensor, rate: float) -> Tensor:
+        kept = self.kept(tuple(hidden.shape), rate)
+        return hidden if kept is None else hidden * kept / (1 - rate)
+
+    def kept(self, shape: tuple[int, ...], rate: float) -> Tensor | None:
+        """Which units are kept; None: all."""
+        if not rate:
+            return None
+        units = math.prod(shape)
+        numbers = np.arange(self.drawn, self.drawn + (units + 3) // 4, dtype=np.uint64)
+        self.drawn += len(numbers)
+        bits = output(np.array([self.seed], dtype=np.uint64), numbers).view("<u2")[:units]
+        return torch.from_numpy(bits >= math.ceil(rate * DRAWN)).reshape(shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +88,7 @@ class Encoder(Protocol):
 
     def initial(self, generator: torch.Generator) -> Parameters: ...
 
-    def embed(self, theta: Parameters, homes: GraphBatch, generator: torch.Generator | None) -> Tensor:
+    def embed(self, theta: Parameters, homes: GraphBatch, dropout: Dropout | None) -> Tensor:
         """[n_devices, hidden]."""
 
 
@@ -91,10 +120,10 @@ class Sage:
                     theta[f"relation_{way}{layer}"] = uniform(*shape, fan_in=fan_in, generator=generator)
         return theta | _initial_places(sizes, generator)
 
-    def embed(self, theta: Parameters, homes: GraphBatch, generator: torch.Generator | None) -> Tensor:
+    def embed(self, theta: Parameters, homes: GraphBatch, dropout: Dropout | None) -> Tensor:
         """h_v^1 = ReLU(theta^1 [h_v^0 ; mean of h_n^0 over N(v)]), z_v = theta^2 [h_v^1 ; mean of h_n^1 over N(v)]."""
         hidden = self._layer(theta, 1, homes, lambda matrix: _first_product(theta, matrix, homes, self.sizes.n_types))
-        hidden = relu(dropout(hidden, self.sizes.dropout, generator))
+        hidden = relu(hidden if dropout is None else dropout(hidden, self.sizes.dropout))
         return self._layer(theta, 2, homes, lambda matrix: hidden @ matrix)
 
     def _layer(self, theta: Parameters, layer: int, homes: GraphBatch, times: Callable[[Tensor], Tensor]) -> Tensor:
@@ -142,11 +171,11 @@ class Convolutions(ABC):
                 theta[f"layer{number}.{name}"] = uniform(*value.shape, fan_in=fan_in, generator=generator)
         return theta | _initial_places(self.sizes, generator)
 
-    def embed(self, theta: Parameters, homes: GraphBatch, generator: torch.Generator | None) -> Tensor:
+    def embed(self, theta: Parameters, homes: GraphBatch, dropout: Dropout | None) -> Tensor:
         edges = message_edges(homes, self.sizes.direction)
         weight = self.edge_weight(edges, homes.n_devices)
         hidden = self._convolve(theta, 1, _inputs(theta, homes, self.sizes.n_types), edges, weight)
-        hidden = relu(dropout(hidden, self.sizes.dropout, generator))
+        hidden = relu(hidden if dropout is None else dropout(hidden, self.sizes.dropout))
         return self._convolve(theta, 2, hidden, edges, weight)
 
     def _convolve(self, theta: Parameters, number: int, x: Tensor, edges: Tensor, weight: Tensor | None) -> Tensor:
@@ -201,14 +230,6 @@ def uniform(*shape: int, fan_in: int, generator: torch.Generator) -> Tensor:
     """Uniform in +-1 / sqrt(fan_in), the usual initial weights of a fully connected layer with so many inputs."""
     bound = max(fan_in, 1) ** -0.5
     return torch.rand(*shape, generator=generator).mul_(2).sub_(1).mul_(bound)
-
-
-def dropout(hidden: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
-    """Dropout from a generator of its own, so that it repeats; none without a generator."""
-    if generator is None or not rate:
-        return hidden
-    kept = torch.rand(hidden.shape, generator=generator) >= rate
-    return hidden * kept / (1 - rate)
 
 
 def message_edges(homes: GraphBatch, direction: Direction) -> Tensor:

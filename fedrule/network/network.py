@@ -23,7 +23,7 @@ from torch.nn.functional import relu
 
 from datasets.common.errors import DataError, unknown
 from fedrule.network.batch import GraphBatch
-from fedrule.network.encoders import Encoder, Gat, Gcn, Parameters, Sage, Sizes, uniform
+from fedrule.network.encoders import Dropout, Encoder, Gat, Gcn, Parameters, Sage, Sizes, uniform
 
 CELLS = 1 << 18  # triples times hidden units at a time: 1 MB of float32, in the cache with what is made of it
 
@@ -70,10 +70,10 @@ class Network:
             "phi.relation_bias": uniform(relations, fan_in=hidden, generator=generator),
         }
 
-    def embed(self, parameters: Parameters, homes: GraphBatch, generator: torch.Generator | None = None) -> Tensor:
-        """z [n_devices, hidden]; `generator` is for dropout in training, without it nothing is dropped."""
+    def embed(self, parameters: Parameters, homes: GraphBatch, dropout: Dropout | None = None) -> Tensor:
+        """z [n_devices, hidden]; `dropout` is for training, without it nothing is dropped."""
         theta = {name.removeprefix("theta."): v for name, v in parameters.items() if name.startswith("theta.")}
-        return self._encoder.embed(theta, homes, generator)
+        return self._encoder.embed(theta, homes, dropout)
 
     def logits(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor) -> Tensor:
         """[n_pairs, n_relations].

@@ -19,7 +19,7 @@ from datasets.homes import Array, Homes, HomeSubset, Mask, Relation, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence.scores import EvidenceScores
 from fedrule.network.batch import GraphBatch
-from fedrule.network.encoders import Parameters
+from fedrule.network.encoders import Dropout, Parameters
 from fedrule.network.network import Network
 from fedrule.network.terms import EvidenceNetwork, Observed, ScoreTerm
 
@@ -67,13 +67,13 @@ class Scorer:
         observed = self._observe(homes, candidates, leave_out=leave_out)
         return Query(GraphBatch.of(homes), trigger, action, relation, observed)
 
-    def logits_of(self, parameters: Parameters, query: Query, generator: torch.Generator | None = None) -> Tensor:
-        """[n]; `generator` is for dropout in training, without it nothing is dropped."""
+    def logits_of(self, parameters: Parameters, query: Query, dropout: Dropout | None = None) -> Tensor:
+        """[n]; `dropout` is for training, without it nothing is dropped."""
         logits = next(iter(parameters.values())).new_zeros(len(query.trigger))
         if self.network:
-            z = self.network.embed(parameters, query.homes, generator)
+            z = self.network.embed(parameters, query.homes, dropout)
             logits = self.network.logits_of(parameters, z, query.trigger, query.action, query.relation)
-        return self._add_terms(logits, parameters, query.observed, generator)
+        return self._add_terms(logits, parameters, query.observed, dropout)
 
     def score_pairs(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array) -> Scores:
         """[n_pairs, n_relations]; NaN for what it does not answer.
@@ -111,12 +111,12 @@ class Scorer:
         return logits + of_all
 
     def _add_terms(
-        self, logits: Tensor, parameters: Parameters, seen: tuple[Observed, ...], generator: torch.Generator | None
+        self, logits: Tensor, parameters: Parameters, seen: tuple[Observed, ...], dropout: Dropout | None
     ) -> Tensor:
         for term, observed in zip(self.terms, seen, strict=True):
             prefix = f"{term.name}."
             own = {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
-            logits = logits + term.logits_of(own, observed, generator)
+            logits = logits + term.logits_of(own, observed, dropout)
         return logits
 
     def _observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> tuple[Observed, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.autograd.function import FunctionCtx
 from torch.nn.functional import relu
 
 from datasets.homes import Array, Homes, Mask, Relation, Rules
@@ -24,7 +25,7 @@ from fedrule.evidence.features import IS_WORD, graphs, standardized, vocabulary
 from fedrule.evidence.kernel import N_PAIR, PAIR, pair_features
 from fedrule.evidence.scores import EvidenceScores, used_features
 from fedrule.evidence.statistics import Statistics
-from fedrule.network.encoders import Parameters, dropout, uniform
+from fedrule.network.encoders import Dropout, Parameters, uniform
 
 Observed: TypeAlias = dict[str, Tensor]
 
@@ -51,8 +52,8 @@ class ScoreTerm(Protocol):
         leave out each home's own contribution, which would give the answer away.
         """
 
-    def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:
-        """[n]: what to add to each candidate's logit; `generator` is for dropout in training."""
+    def logits_of(self, parameters: Parameters, observed: Observed, dropout: Dropout | None) -> Tensor:
+        """[n]: what to add to each candidate's logit; `dropout` is for training."""
 
 
 def items(valid: ValidRules, homes: Homes, rules: Rules) -> Array:
@@ -89,7 +90,7 @@ class LearnedBias:
     def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:  # noqa: ARG002
         return {"item": torch.from_numpy(items(self.valid, homes, candidates))}
 
-    def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:  # noqa: ARG002
+    def logits_of(self, parameters: Parameters, observed: Observed, dropout: Dropout | None) -> Tensor:  # noqa: ARG002
         return parameters["item"].index_select(0, observed["item"])
 
 
@@ -120,7 +121,7 @@ class CountBias:
             could = could - 1  # every home with the candidate owns both types
         return {"log_frequency": torch.from_numpy(np.log((have + PRIOR_HAVE) / (could + PRIOR_OWN)))}
 
-    def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:  # noqa: ARG002
+    def logits_of(self, parameters: Parameters, observed: Observed, dropout: Dropout | None) -> Tensor:  # noqa: ARG002
         scale = parameters["scale"]
         return scale * observed["log_frequency"].to(scale.dtype)
 
@@ -172,7 +173,7 @@ class Context:
         }
         return {name: torch.tensor(column) for name, column in columns.items()}
 
-    def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:  # noqa: ARG002
+    def logits_of(self, parameters: Parameters, observed: Observed, dropout: Dropout | None) -> Tensor:  # noqa: ARG002
         home, candidate = observed["home"], observed["candidate"]
         rule, kind = parameters["rule"], parameters["type"]
         none = rule.new_zeros(len(observed["rules"]), self.size)
@@ -211,9 +212,42 @@ class Rooms:
             "relation": torch.tensor(candidates.relation),
         }
 
-    def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:  # noqa: ARG002
+    def logits_of(self, parameters: Parameters, observed: Observed, dropout: Dropout | None) -> Tensor:  # noqa: ARG002
         weight = parameters["weight"].index_select(0, observed["relation"])
         return (observed["features"].to(weight.dtype) * weight).sum(dim=1)
+
+
+class HiddenLayer(torch.autograd.Function):
+    """f direct + dropout(relu(f first + first_bias)) last, with the gradients of all but the features f.
+
+    Written out, it passes over the hidden layer half as often as autograd does.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx,
+        features: Tensor,  # [n, n_features]
+        direct: Tensor,  # [n_features]
+        first: Tensor,  # [n_features, hidden]
+        first_bias: Tensor,  # [hidden]
+        last: Tensor,  # [hidden]
+        kept: Tensor | None,  # [n, hidden]  by dropout; None: all
+        share: float,  # of units that are kept
+    ) -> Tensor:
+        hidden = torch.addmm(first_bias, features, first).relu_()
+        if kept is not None:
+            hidden.mul_(kept)
+        ctx.save_for_backward(features, hidden, last)
+        ctx.share = share  # type: ignore[attr-defined]
+        return torch.addmv(features @ direct, hidden, last, alpha=1 / share)
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, d_logits: Tensor) -> tuple[Tensor | None, ...]:
+        features, hidden, last = ctx.saved_tensors  # type: ignore[attr-defined]
+        share: float = ctx.share  # type: ignore[attr-defined]
+        d_hidden = torch.outer(d_logits, last / share).mul_(hidden > 0)
+        d_last = d_logits @ hidden / share
+        return None, d_logits @ features, features.T @ d_hidden, d_hidden.sum(0), d_last, None, None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,11 +274,13 @@ class EvidenceNetwork:
         features = self.evidence.features(homes, candidates, leave_out=leave_out)
         return {"features": torch.from_numpy(np.compress(self.used, standardized(features), axis=1))}
 
-    def logits_of(self, parameters: Parameters, observed: Observed, generator: torch.Generator | None) -> Tensor:
+    def logits_of(self, parameters: Parameters, observed: Observed, dropout: Dropout | None) -> Tensor:
         features = observed["features"].to(parameters["direct"].dtype)
-        hidden = relu(torch.addmm(parameters["first_bias"], features, parameters["first"]))
-        hidden = dropout(hidden, self.dropout, generator)
-        return features @ parameters["direct"] + hidden @ parameters["last"]
+        kept = None if dropout is None else dropout.kept((len(features), self.hidden), self.dropout)
+        weights = (parameters[name] for name in ("direct", "first", "first_bias", "last"))
+        share = 1.0 if kept is None else 1 - self.dropout
+        logits: Tensor = HiddenLayer.apply(features, *weights, kept, share)  # type: ignore[no-untyped-call]
+        return logits
 
     @property
     def used(self) -> Mask:

@@ -19,7 +19,7 @@ from datasets.common.errors import DataError
 from datasets.homes import Array, starts
 from datasets.splits import Hidden
 from fedrule.evidence.statistics import Statistics
-from fedrule.network.encoders import Parameters
+from fedrule.network.encoders import Dropout, Parameters
 from fedrule.network.score import Query, Scorer
 from fedrule.training.examples import Examples
 from fedrule.training.losses import Objective
@@ -137,10 +137,10 @@ class BatchLoss:
 
     scorer: Scorer
     objective: Objective
-    generator: torch.Generator | None = None  # of dropout
+    dropout: Dropout | None = None
 
     def __call__(self, parameters: Parameters, batch: TrainingBatch) -> Tensor:
-        logits = self.scorer.logits_of(parameters, batch.query, self.generator)
+        logits = self.scorer.logits_of(parameters, batch.query, self.dropout)
         return self.objective(logits, batch.positive, batch.home, batch.stands_for)
 
 
@@ -243,7 +243,7 @@ def optimize(
 ) -> Parameters:
     """The parameters after the last round, with patience of the best one, on divergence the last good ones."""
     generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
-    batch_loss = BatchLoss(scorer, objective, generator)
+    batch_loss = BatchLoss(scorer, objective, Dropout(int(rng.integers(2**63))))
     parameters = {key: value.requires_grad_() for key, value in (initial or scorer.initial(generator)).items()}
     optimizer = torch.optim.Adam(
         parameters.values(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay, fused=True

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import baselines.ease
 from baselines.contract import planted_homes
+from baselines.cooccurrence import regularized_inverse
 from baselines.ease import Cooccurrence, Ease
 from tests.support.strategies import homes
 
@@ -23,6 +24,19 @@ def every_item(together, some):
 
 def some_rules(some, seed):
     return some.with_rules(np.random.default_rng(seed).random(some.n_rules) < 0.5)
+
+
+@given(seed=st.integers(0, 99), n_homes=st.integers(1, 6), noise=st.booleans())
+def test_the_inverse_is_that_of_the_whole_matrix(seed, n_homes, noise):
+    """Of few homes many rules have the same ones; with noise on the counts no two rules do."""
+    rng = np.random.default_rng(seed)
+    have = (rng.random((n_homes, 20)) < 0.3).astype(np.float64)
+    together = have.T @ have
+    if noise:
+        together += np.diag(rng.random(20))
+    expected = np.linalg.inv(together + np.diag(0.2 / 0.8 * np.diagonal(together)) + 3 * np.eye(20))
+    found = regularized_inverse(together, regularization=3.0, dropout=0.2)
+    np.testing.assert_allclose(found, expected, **CLOSE)
 
 
 @given(some=homes(min_homes=1), seed=st.integers(0, 9))

@@ -19,7 +19,6 @@ import fedrule.federated.trainers.evidence
 import fedrule.network.terms
 from baselines.contract import ToyHome, planted_homes, toy_homes
 from datasets import Homes
-from datasets.common.random import output
 from fedrule.evidence.evidence import Evidence
 from fedrule.evidence.features import NAMES
 from fedrule.federated.algorithm import ClientState, Hyperparameters, client_round
@@ -137,24 +136,10 @@ def test_many_clients_in_one_call_are_single_clients_bit_by_bit_where_gradients_
 
 @settings(max_examples=10)
 @given(seed=SEEDS)
-def test_with_the_same_dropout_they_are_trained_as_by_torch(seed):
-    """TorchTrainer draws what it drops from torch; here it is given the words of the compiled loop."""
+def test_with_dropout_they_are_trained_as_by_torch(seed):
     homes, h = population(seed), Hyperparameters(2, **RATES)
     task = task_of(homes, h, dropout=0.4)
-    many = played(EvidenceTrainer(homes, task), Engine(h))
-    used = {}  # how many words a generator has given so far, by the generator
-
-    def dropout(hidden, rate, generator):
-        n, (_, first) = hidden.numel(), used.get(id(generator), (generator, 0))
-        used[id(generator)] = (generator, first + n)
-        seed = np.array([generator.initial_seed()], dtype=np.uint64)
-        words = output(seed, np.arange(first, first + n, dtype=np.uint64)) >> np.uint64(32)
-        kept = words >= np.uint64(np.ceil(rate * 2**32))
-        return hidden * torch.from_numpy(kept.reshape(hidden.shape)) / (1 - rate)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedrule.network.terms, "dropout", dropout)
-        alone = played(TorchTrainer(homes, task), Engine(h))
+    many, alone = (played(trainer(homes, task), Engine(h)) for trainer in (EvidenceTrainer, TorchTrainer))
     assert_alike(many, alone, bitwise=False)
 
 

@@ -21,6 +21,7 @@ geometric = pytest.importorskip("torch_geometric.nn", reason="the graph formulat
 
 from fedrule.network.batch import GraphBatch  # noqa: E402
 from fedrule.network.encoders import (  # noqa: E402
+    Dropout,
     Gat,
     Gcn,
     Sizes,
@@ -155,11 +156,11 @@ def test_a_node_embedding_tells_devices_of_one_type_apart(kind):
 
 
 @pytest.mark.parametrize("kind", [Gcn, Gat])
-def test_dropout_repeats_with_its_generator_and_is_off_without_one(two, kind):
+def test_dropout_repeats_with_its_seed_and_is_off_without_one(two, kind):
     encoder = kind(sizes_of(two, dropout=0.5, self_loops=True))
     theta = start(encoder)
-    np.testing.assert_array_equal(embed(encoder, theta, two, generator(1)), embed(encoder, theta, two, generator(1)))
-    assert not np.allclose(embed(encoder, theta, two, generator(1)), embed(encoder, theta, two, generator(2)))
+    np.testing.assert_array_equal(embed(encoder, theta, two, Dropout(1)), embed(encoder, theta, two, Dropout(1)))
+    assert not np.allclose(embed(encoder, theta, two, Dropout(1)), embed(encoder, theta, two, Dropout(2)))
     undropped = kind(sizes_of(two, self_loops=True))
     np.testing.assert_array_equal(embed(encoder, theta, two), embed(undropped, theta, two))
 

@@ -13,7 +13,8 @@ pytest.importorskip("torch_geometric", reason="the graph formulation needs the e
 
 from fedrule.evidence.evidence import Evidence  # noqa: E402
 from fedrule.evidence.features import IS_WORD, NAMES  # noqa: E402
-from fedrule.network.terms import EvidenceNetwork  # noqa: E402
+from fedrule.network.encoders import Dropout  # noqa: E402
+from fedrule.network.terms import EvidenceNetwork, HiddenLayer  # noqa: E402
 
 HOMES = planted_homes()
 TRIGGER, ACTION = all_pairs(HOMES)
@@ -73,9 +74,19 @@ def test_dropout_is_drawn_in_training_only():
     answers = [term.logits_of(parameters, observed, None) for _ in range(2)]
     assert torch.equal(*answers)
     assert torch.equal(answers[0], TERM.logits_of(parameters, observed, None))
-    drawn = [term.logits_of(parameters, observed, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)]
+    drawn = [term.logits_of(parameters, observed, Dropout(seed)) for seed in (0, 0, 1)]
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_gradients_are_those_of_finite_differences(dropout):
+    generator = torch.Generator().manual_seed(3)
+    features = torch.randn(7, 5, generator=generator, dtype=torch.float64)
+    shapes = ((5,), (5, 4), (4,), (4,))  # direct, first, first_bias, last
+    weights = [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    kept = Dropout(1).kept((7, 4), dropout)
+    assert torch.autograd.gradcheck(HiddenLayer.apply, (features, *weights, kept, 1 - dropout))
 
 
 def test_scores_follow_the_type_of_the_parameters():

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="the graph formulation needs the ext
 pytest.importorskip("torch_geometric", reason="the graph formulation needs the extra graph")
 
 from fedrule.network.batch import GraphBatch  # noqa: E402
-from fedrule.network.encoders import Sizes  # noqa: E402
+from fedrule.network.encoders import Dropout, Sizes  # noqa: E402
 from fedrule.network.network import ENCODERS, Network  # noqa: E402
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
@@ -128,13 +128,13 @@ def test_no_number_comes_from_torchs_own_generator(encoder, others):
     network = network_of(homes, encoder, dropout=0.3, **others)
     state = torch.get_rng_state()
     parameters = network.initial(generator())
-    first = network.embed(parameters, GraphBatch.of(homes), generator(1))
+    first = network.embed(parameters, GraphBatch.of(homes), Dropout(1))
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(12345)
     again = network.initial(generator())
     assert list(again) == list(parameters)
     assert all(torch.equal(again[name], parameters[name]) for name in parameters)
-    assert torch.equal(network.embed(again, GraphBatch.of(homes), generator(1)), first)
+    assert torch.equal(network.embed(again, GraphBatch.of(homes), Dropout(1)), first)
     torch.set_rng_state(state)
 
 

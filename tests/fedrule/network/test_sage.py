@@ -18,9 +18,9 @@ geometric = pytest.importorskip("torch_geometric.nn", reason="the graph formulat
 from fedrule.network.batch import GraphBatch  # noqa: E402
 from fedrule.network.encoders import (  # noqa: E402
     MAX_PLACES,
+    Dropout,
     Sage,
     Sizes,
-    dropout,
 )
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
@@ -202,17 +202,17 @@ def test_further_devices_of_a_type_share_the_last_place():
     assert not np.allclose(z[MAX_PLACES - 2], z[-1])
 
 
-def test_dropout_repeats_with_its_generator_and_is_off_without_one(two):
+def test_dropout_repeats_with_its_seed_and_is_off_without_one(two):
     sage = Sage(sizes_of(two, dropout=0.5))
     theta = start(sage)
-    np.testing.assert_array_equal(embed(sage, theta, two, generator(1)), embed(sage, theta, two, generator(1)))
-    assert not np.allclose(embed(sage, theta, two, generator(1)), embed(sage, theta, two, generator(2)))
+    np.testing.assert_array_equal(embed(sage, theta, two, Dropout(1)), embed(sage, theta, two, Dropout(1)))
+    assert not np.allclose(embed(sage, theta, two, Dropout(1)), embed(sage, theta, two, Dropout(2)))
     np.testing.assert_array_equal(embed(sage, theta, two), embed(Sage(sizes_of(two)), theta, two))
 
 
 def test_dropout_keeps_the_expected_value():
     hidden = torch.full((200, 100), 3.0)
-    found = dropout(hidden, 0.25, generator())
+    found = Dropout(0)(hidden, 0.25)
     assert set(found.unique().tolist()) == {0.0, 4.0}  # 3 / (1 - 0.25)
     # 20,000 draws of 4 with generator 3/4: standard error 4 sqrt(3/16) / sqrt(20,000) = 0.012.
     assert found.mean().item() == pytest.approx(3, abs=0.05)
