@@ -185,10 +185,14 @@ def build(name: str, **parameters: object) -> Method:
     return method(**read_options(method, parameters, where=name))
 
 
+def packages_of(name: str) -> frozenset[str]:
+    """The packages that a method of ours imports; none are known of others."""
+    return listed()[name].packages if name in listed() else frozenset()
+
+
 def missing_extra(name: str) -> str:
     """The extra that a method needs and that is not installed; empty if it can run."""
-    packages = listed()[name].packages if name in listed() else frozenset()
-    absent = [EXTRAS[p] for p in packages if p in EXTRAS and importlib.util.find_spec(p) is None]
+    absent = [EXTRAS[p] for p in packages_of(name) if p in EXTRAS and importlib.util.find_spec(p) is None]
     return min(absent, default="")
 
 

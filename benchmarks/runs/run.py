@@ -113,9 +113,8 @@ def run_once(
     saved = RunCheckpoints.of(experiment, homes.fingerprint, store, checkpoints)
     try:
         parts = split_homes(experiment, homes)
-        curves = None
+        curves, log_odds = None, has_log_odds(experiment)  # builds the method, which loads what its options need
         if experiment.curves:
-            log_odds = has_log_odds(experiment)
             curves = Curves.of(parts, every=experiment.curves, seed=experiment.seed, log_odds=log_odds)
         memory = {"before": peak_megabytes()}
         recorder = HistoryRecorder(on_progress, curves)

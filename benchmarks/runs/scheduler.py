@@ -4,8 +4,11 @@ Each run has a process of its own: its memory figure is its own, and a crash is 
 the homes as a file and the experiment as JSON, stores the results itself, and reports its rounds, a line each. So an
 interruption loses only what is running, and a second process on the same folder takes what the first has not started.
 
-Importing torch and PyTorch Geometric takes longer than most small runs. So a template process imports what a method's
-module needs, once, and is forked for every run of that module; it never fits anything itself.
+Importing torch takes longer than most small runs. So a template process imports what a method's module needs, once, and
+is forked for every run of methods that need the same libraries; it never fits anything itself.
+
+Compiling takes longer still. numba keeps what it has compiled on disk, but two processes that start at the same time
+compile the same loops. So the first runs of methods with compiled loops come one after the other, see `Turns`.
 """
 
 from __future__ import annotations
@@ -22,18 +25,20 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from threading import Lock
 from typing import IO, Any, NamedTuple, Self, TypeAlias
 
-from baselines.registry import get
+from baselines.registry import get, packages_of
 from benchmarks.results.records import as_json
 from benchmarks.results.status import warning_lines
 from benchmarks.results.store import Result, Store
 from benchmarks.runs.experiment import Experiment, Source, code_hash, make_experiment, refuse_bad_interval
 from benchmarks.runs.history import OnProgress, ignore_progress
 from benchmarks.runs.run import RunCheckpoints, failed, run_once
+from datasets.common.cli import EXTRAS
 from datasets.common.environment import set_threads, thread_variables
 from datasets.common.errors import DataError
 from datasets.common.progress import Progress, progress
@@ -46,6 +51,7 @@ MOST_IDLE = 8  # template processes kept for later runs; one with torch holds 30
 ENDED = "ended"  # first word of the line in which a template process reports a run's exit code
 
 _Done: TypeAlias = tuple[list[Result], list[Result]]  # finished by another process meanwhile, and made
+_Task: TypeAlias = tuple[Experiment, Path]  # and the file of its homes
 
 
 @dataclass(slots=True)
@@ -84,7 +90,8 @@ def run_all(
             progress(len(tasks), "run", quiet=quiet) as bar,
             ThreadPoolExecutor(max(jobs, 1)) as pool,
         ):
-            futures = [pool.submit(_run, *task, workers, store, threads, checkpoints, bar) for task in tasks]
+            turns = Turns(tasks)
+            futures = [pool.submit(_run_next, turns, workers, store, threads, checkpoints, bar) for _ in tasks]
             try:
                 _collect(futures, bar, outcome)
             except BaseException:
@@ -108,6 +115,47 @@ def _missing(experiment: Experiment, store: Store, outcome: Outcome, seen: set[s
         else:
             outcome.finished.append(found)
     return experiment.only(missing)
+
+
+class Turns:
+    """Who runs next: tasks in their order, except that only one of the first runs of compiled methods is under way.
+
+    Others that might compile the same are passed over meanwhile, unless nothing else is left: nobody waits.
+    """
+
+    def __init__(self, tasks: Sequence[_Task]) -> None:
+        self._waiting = list(tasks)
+        methods = {experiment.method: experiment for experiment, _ in tasks}
+        # Modules that may compile; those of methods of which a run has ended are removed.
+        self._uncompiled = {_module(each) for each in methods.values() if "numba" in _libraries(each.method)}
+        self._compiling = False
+        self._lock = Lock()
+
+    @contextmanager
+    def take(self) -> Iterator[_Task]:
+        """The next task, until it has ended."""
+        with self._lock:
+            ready = (task for task in self._waiting if not (self._compiling and self._compiles(task)))
+            task = next(ready, self._waiting[0])
+            self._waiting.remove(task)
+            first = not self._compiling and self._compiles(task)
+            self._compiling |= first
+        try:
+            yield task
+        finally:
+            with self._lock:
+                self._uncompiled.discard(_module(task[0]))
+                self._compiling &= not first
+
+    def _compiles(self, task: _Task) -> bool:
+        return _module(task[0]) in self._uncompiled
+
+
+def _run_next(
+    turns: Turns, workers: Workers, store: Store, threads: int, checkpoints: int, bar: Progress
+) -> _Done | str:
+    with turns.take() as (experiment, homes):
+        return _run(experiment, homes, workers, store, threads, checkpoints, bar)
 
 
 def _run(
@@ -157,18 +205,25 @@ def _collect(futures: Sequence[Future[_Done | str]], bar: Progress, outcome: Out
 
 
 class TemplateKey(NamedTuple):
-    """What a template process has loaded; changed code needs a new one."""
+    """What the runs of a template process have in common."""
 
-    module: str
-    code: str
+    libraries: frozenset[str]
     threads: int
 
 
+@cache  # reading a method's files takes longer than some runs
+def _libraries(method: str) -> frozenset[str]:
+    """The optional packages of a method of ours; those of another are not known, so its module stands for them."""
+    packages = packages_of(method)
+    return packages & EXTRAS.keys() if packages else frozenset([get(method).__module__])
+
+
 class Template:
-    """A process that has imported a method's module and is forked for each run of it, one at a time."""
+    """A process that has imported modules of methods and is forked for each run of them, one at a time."""
 
     def __init__(self, key: TemplateKey) -> None:
         self.key = key
+        self.codes: dict[str, str] = {}  # method -> hash of the code that was imported
         self.errors: IO[bytes] = TemporaryFile()  # noqa: SIM115 (open until `close`)
         paths = os.pathsep.join(path for path in sys.path if path)
         self.process = subprocess.Popen(
@@ -180,6 +235,10 @@ class Template:
             text=True,
             start_new_session=True,  # Ctrl-C reaches only this process, which stops the others
         )
+
+    def is_current(self) -> bool:
+        """Whether all code that it has imported is that of now."""
+        return all(code_hash(get(method)) == code for method, code in self.codes.items())
 
     def run(self, job: str, on_progress: OnProgress) -> tuple[int, str]:
         """Pass on the rounds of a job; its exit code, or that of this process if it died, and the last output."""
@@ -245,7 +304,8 @@ class Workers:
         """Run an experiment on the homes of a file and wait for it; a stopped one has no results."""
         job = _job(experiment, homes, store, threads=threads, checkpoints=checkpoints)
         keys, code = experiment.keys(experiment.source.fingerprint()).values(), experiment.code
-        with self._template(TemplateKey(get(experiment.method).__module__, code, threads)) as template:
+        with self._template(TemplateKey(_libraries(experiment.method), threads)) as template:
+            template.codes.setdefault(experiment.method, code)
             exit_code, tail = template.run(job, on_progress)
         if self.stopped:
             return []
@@ -268,7 +328,7 @@ class Workers:
     def _template(self, key: TemplateKey) -> Iterator[Template]:
         """An idle template process or a new one; idle again behind it, unless it died or there are enough."""
         with self._lock:
-            found = next((each for each in self._idle if each.key == key), None)
+            found = next((each for each in self._idle if each.key == key and each.is_current()), None)
             if found is not None:
                 self._idle.remove(found)
             template = found or Template(key)
@@ -306,6 +366,7 @@ def main() -> int:
         job = json.loads(line)
         set_threads(job["threads"])
         importlib.import_module(job["module"])
+        _load_late_parts()
         code_hash(get(job["experiment"]["method"]))  # every run asks for it
         gc.freeze()  # so that a run's collector does not touch, and thereby copy, what it shares
         run = os.fork()
@@ -314,6 +375,24 @@ def main() -> int:
             return 0
         lines.write(f"{ENDED} {os.waitstatus_to_exitcode(os.waitpid(run, 0)[1])}\n")
     return 0
+
+
+@cache
+def _load_late_parts() -> None:
+    """Load what libraries load on first use: half of torch with an optimizer, most of numba with a compiled loop."""
+    if "torch" in sys.modules:
+        from torch import zeros
+        from torch.optim import SGD
+
+        SGD([zeros(1)])
+    if "numba" in sys.modules:
+        from numba import njit
+
+        njit(_do_nothing)()
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _run_job(job: dict[str, Any], lines: IO[str]) -> None:
@@ -333,8 +412,12 @@ def _run_job(job: dict[str, Any], lines: IO[str]) -> None:
     run_once(experiment, homes, store=store, threads=threads, on_progress=report, checkpoints=checkpoints)
 
 
+def _module(experiment: Experiment) -> str:
+    return get(experiment.method).__module__
+
+
 def _job(experiment: Experiment, homes: Path, store: Store, *, threads: int, checkpoints: int) -> str:
-    module = get(experiment.method).__module__
+    module = _module(experiment)
     if module == "__main__":
         raise DataError(f"{experiment.method} is defined in the script itself; move it to a module and use --import")
     job = {"experiment": as_json(asdict(experiment), experiment.method), "module": module, "homes": str(homes)}

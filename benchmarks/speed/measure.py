@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 import datasets
-from baselines.registry import build
+from baselines.registry import build, get
 from datasets.common.random import Stream, generator
 
 if TYPE_CHECKING:
@@ -63,11 +63,20 @@ def note_growth(benchmark: BenchmarkFixture, measured: Measured, first: int, siz
         benchmark.extra_info[f"{what} per 10x"] = (many[what] / few[what]) ** (1 / tenfold)
 
 
+# Parameters by which a fit stops as soon as it has called all that it will and holds all the memory that it ever will.
+FEW = {"rounds": 4, "epochs": 4, "least_steps": 4}
+
+
+def few_rounds(method: str) -> dict[str, int]:
+    """Those of these parameters that a method has."""
+    return {name: value for name, value in FEW.items() if hasattr(get(method), name)}
+
+
 @cache
 def warm_up(method: str) -> None:
     """Fit 20 homes, once in a process: what is timed behind that is neither loading nor compiling."""
     homes = datasets.load("wyze-synthetic", homes=20).merged_types()
-    build(method).fit(homes, rng=generator(Stream.FITTING, 0))
+    build(method, **few_rounds(method)).fit(homes, rng=generator(Stream.FITTING, 0))
 
 
 def peak_megabytes(program: str) -> float:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import datasets
-from baselines.registry import build, get, missing_extra, names
+from baselines.registry import build, missing_extra, names
 from benchmarks.conftest import Peak, SavedHomes
-from benchmarks.speed.measure import Measured, note_growth, warm_up
+from benchmarks.speed.measure import Measured, few_rounds, note_growth, warm_up
 from datasets.common.errors import install_hint
 from datasets.homes import Homes
 
@@ -19,7 +17,6 @@ from datasets.homes import Homes
 SIZES = {"smoke": (50, 200), "default": (100, 1_000), "paper": (1_000, 10_000, 76_218)}
 # Seconds; a method that would need more at a size, by its last one, is not run there.
 TOO_LONG = {"smoke": 30.0, "default": 60.0, "paper": 120.0}
-FEW = 4  # rounds after which memory has been asked for all that it will be
 
 PROGRAM = """
 import numpy as np
@@ -67,8 +64,3 @@ def test_fit(
 
 def fit(name: str, homes: Homes) -> None:
     build(name).fit(homes, rng=np.random.default_rng(0))
-
-
-def few_rounds(name: str) -> dict[str, int]:
-    """Parameters by which a method stops as soon as it holds all the memory that it ever will."""
-    return {field.name: FEW for field in dataclasses.fields(get(name)) if field.name == "rounds"}  # type: ignore[arg-type]

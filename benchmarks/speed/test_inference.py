@@ -48,16 +48,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @cache
+def training_homes() -> Homes:
+    return datasets.load("wyze-synthetic", homes=TRAINED_ON)
+
+
+@cache
 def model(method: str) -> SavedModel:
-    homes = datasets.load("wyze-synthetic", homes=TRAINED_ON)
-    return fedrule.train(homes, method, options={"rounds": ROUNDS[method]}, patience=0)
+    return fedrule.train(training_homes(), method, options={"rounds": ROUNDS[method]}, patience=0)
 
 
 def random_home(n_devices: int, seed: int) -> HomeRequest:
     """A home of this size: types as frequent as in the data, and two valid rules for every three devices."""
     saved, rng = model("graphrule"), np.random.default_rng([n_devices, seed])
     card, valid = saved.card, saved.valid
-    kinds = rng.choice(datasets.load("wyze-synthetic", homes=TRAINED_ON).device_type, n_devices)
+    kinds = rng.choice(training_homes().device_type, n_devices)
     devices = [RequestDevice(f"device {at}", card.types[kind]) for at, kind in enumerate(kinds.tolist())]
     rules = []
     for trigger, action in rng.integers(n_devices, size=(2 * n_devices // 3, 2)).tolist():
@@ -192,6 +196,7 @@ def test_all_homes_by_evidence(benchmark: BenchmarkFixture, scale: str) -> None:
     note_ratio(benchmark, homes.n_homes, reference, homes=homes.n_homes)
 
 
+@cache
 def sample_homes(many: int) -> Homes:
     """A fixed random sample of the paper's homes."""
     homes = datasets.load("wyze-synthetic")

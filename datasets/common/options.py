@@ -67,7 +67,7 @@ def read_options(
     """The given options of a function, or parameters of a dataclass, as declared; those in `without` are unknown."""
     known = options_of(target)
     for name in given:
-        _refuse_unknown_option(target, name, where, without)
+        _refuse_unknown_option(target, name, where, known.keys() - set(without))
     return {
         name: read(known[name].annotation, value, where=_place(target, where) + name) for name, value in given.items()
     }
@@ -96,7 +96,7 @@ def read_assignments(target: Target, assignments: Iterable[str], *, where: str) 
         if not equals:
             raise DataError(f"{assignment!r}: write KEY=VALUE, e.g. seed=1")
         name, dot, entry = key.partition(".")
-        _refuse_unknown_option(target, name, where)
+        _refuse_unknown_option(target, name, where, known)
         place = _place(target, where) + key
         if dot and not _takes_mapping(known[name].annotation):
             raise DataError(f"{place}: {name} has no entries; write {name}=VALUE")
@@ -131,8 +131,7 @@ def _place(target: Target, where: str) -> str:
     return f"{where}." if dataclasses.is_dataclass(target) else f"{where} "
 
 
-def _refuse_unknown_option(target: Target, name: str, where: str, without: Iterable[str] = ()) -> None:
-    known = options_of(target).keys() - set(without)
+def _refuse_unknown_option(target: Target, name: str, where: str, known: Iterable[str]) -> None:
     if name not in known:
         raise unknown(f"{'parameter' if dataclasses.is_dataclass(target) else 'option'} of {where}", name, known)
 

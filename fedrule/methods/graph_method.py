@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import ClassVar, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -65,9 +66,9 @@ class GraphMethod(ModelOptions):
     patience: int = 0  # rounds without a better validation loss before it stops and returns to the best; 0: never
 
     def __post_init__(self) -> None:
-        for name, hint in get_type_hints(GraphMethod).items():
-            if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
-                raise unknown(f"{name} of {self.NAME}", getattr(self, name), get_args(hint))
+        for name, choices in _choices().items():
+            if getattr(self, name) not in choices:
+                raise unknown(f"{name} of {self.NAME}", getattr(self, name), choices)
         self.complete()
         check_range(self.NAME, self, "at least 1", "rounds", "per_rule")
         check_range(self.NAME, self, "at least 0", "candidates", "context", "draws", "evidence", "patience")
@@ -157,6 +158,13 @@ class GraphMethod(ModelOptions):
         if counts is not None and self.evidence:
             terms.append(EvidenceNetwork(counts.evidence(), self.evidence, self.dropout, self.words))
         return tuple(terms)
+
+
+@cache  # evaluating annotations takes longer than all other checks of an option
+def _choices() -> dict[str, tuple[str, ...]]:
+    """What the options that have named choices may be."""
+    hints = get_type_hints(GraphMethod).items()
+    return {name: get_args(hint) for name, hint in hints if get_origin(hint) is Literal}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

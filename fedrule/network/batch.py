@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.utils import scatter
 
 from datasets.homes import Array, Homes, Rules
 
@@ -33,9 +32,9 @@ class Edges:
 
     def mean(self, message: Tensor) -> Tensor:
         """[n_devices, dim]: the mean of the messages [n_rules, dim] to each device; zeros where there are none."""
-        weight = self.weight.to(message.dtype)
-        mean: Tensor = scatter(message * weight, self.receiver, dim=0, dim_size=self.n_devices, reduce="sum")
-        return mean
+        weighted = message * self.weight.to(message.dtype)
+        receiver = self.receiver[:, None].expand_as(weighted)
+        return weighted.new_zeros(self.n_devices, weighted.shape[1]).scatter_add_(0, receiver, weighted)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import one_hot, relu
-from torch_geometric.nn import GATConv, GCNConv
 
 from datasets.common.errors import DataError, unknown
 from datasets.common.random import output
@@ -153,6 +152,7 @@ class Convolutions(ABC):
         if self.sizes.direction == "none":
             name = type(self).__name__.lower()
             raise DataError(f"encoder {name!r}: direction 'none' leaves a device no state; use encoder 'sage' for it")
+        self.layer(self.sizes.n_features)  # loads torch-geometric now, and not when a fit is timed
 
     @abstractmethod
     def layer(self, inputs: int) -> nn.Module:
@@ -218,9 +218,9 @@ class Gat(Convolutions):
 
     def __post_init__(self) -> None:
         _refuse_options("gat", self.sizes, "messages")
-        Convolutions.__post_init__(self)
         if self.sizes.hidden % self.sizes.heads:
             raise DataError(f"encoder 'gat': hidden {self.sizes.hidden} is not divisible by heads {self.sizes.heads}")
+        Convolutions.__post_init__(self)
 
     def layer(self, inputs: int) -> nn.Module:
         return _gat(inputs, self.sizes.hidden, self.sizes.heads, self.sizes.self_loops)
@@ -273,11 +273,14 @@ def _refuse_options(encoder: str, sizes: Sizes, *names: str) -> None:
 
 
 # Templates have no memory for values (the meta device), so that building one draws nothing from torch's own generator.
-# They are built once, since building one takes longer than a small home's messages.
+# They are built once, since building one takes longer than a small home's messages. torch-geometric is imported here,
+# not above: that takes longer than importing torch, and neither GraphSAGE nor methods without a network need it.
 
 
 @cache
 def _gcn(inputs: int, hidden: int, self_loops: bool) -> nn.Module:
+    from torch_geometric.nn import GCNConv
+
     with torch.device("meta"):
         layer: nn.Module = GCNConv(inputs, hidden, normalize=self_loops)
     return layer
@@ -285,6 +288,8 @@ def _gcn(inputs: int, hidden: int, self_loops: bool) -> nn.Module:
 
 @cache
 def _gat(inputs: int, hidden: int, heads: int, self_loops: bool) -> nn.Module:
+    from torch_geometric.nn import GATConv
+
     with torch.device("meta"):
         layer: nn.Module = GATConv(inputs, hidden // heads, heads=heads, add_self_loops=self_loops)
     return layer

@@ -7,6 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from benchmarks.evaluation import evaluate
 from benchmarks.results.store import Store, load_failures, load_results
 from benchmarks.runs import experiment
 from benchmarks.runs.experiment import code_hash, data_options, make_experiment, make_source, split_options
-from benchmarks.runs.scheduler import Workers, run_all, write_homes
+from benchmarks.runs.scheduler import Turns, Workers, run_all, write_homes
 from datasets.common.environment import commit, peak_megabytes, set_threads, thread_variables, versions
 from datasets.common.errors import DataError
 from datasets.registry import get as get_data
@@ -404,6 +405,38 @@ def test_runs_of_a_module_share_what_it_imports_and_nothing_else(tmp_path):
         assert len(templates[-1]) == 2
     assert small.status == "done"
     assert workers._idle == []
+
+
+def test_methods_that_need_the_same_libraries_share_a_process_until_its_code_is_edited(tmp_path, edited, monkeypatch):
+    homes = write_homes(source := make_source("wyze-synthetic", **HOMES), tmp_path)
+    monkeypatch.setattr("benchmarks.runs.scheduler._libraries", lambda _: frozenset())
+
+    def process_of(method):
+        asked = make_experiment(method, source, parameters={}, options={}, protocols=["ranking"])
+        (result,) = workers.run(asked, homes, store=Store(tmp_path / "kept"), threads=1)
+        assert result.status == "done"
+        return workers._idle[-1].process.pid
+
+    with Workers() as workers:
+        both = {process_of(method) for method in ("popularity", "edited")}
+        edited("'edited'")
+        assert len(both) == 1
+        assert process_of("popularity") not in both
+
+
+def test_methods_with_compiled_loops_take_turns_in_their_first_runs_and_nobody_waits():
+    pytest.importorskip("numba", reason="compiled methods need the extra graph")
+    source = make_source("wyze-synthetic", **HOMES)
+    methods = ("fedrule", "fedgnn", "ease", "graphrank", "fedrule")
+    asked = [make_experiment(name, source, parameters={}, options={}, seed=n) for n, name in enumerate(methods)]
+    turns = Turns([(each, Path()) for each in asked])
+
+    with ExitStack() as second:
+        with turns.take() as (one, _), turns.take() as (other, _):
+            assert (one, other) == (asked[0], asked[2])  # fedgnn would compile what fedrule is compiling
+            assert second.enter_context(turns.take())[0] == asked[1]  # unless nothing else is left
+        with turns.take() as (after, _), turns.take() as (last, _):
+            assert (after, last) == (asked[3], asked[4])  # what fedrule needs has been compiled
 
 
 @pytest.mark.usefixtures("toys")

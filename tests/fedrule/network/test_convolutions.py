@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import datasets
 from baselines.contract import ToyHome, toy_homes
+from baselines.registry import build
 from datasets import DataError, Rules
 from tests.support.strategies import homes as random_homes
 
@@ -175,3 +179,30 @@ def test_dropout_repeats_with_its_seed_and_is_off_without_one(two, kind):
 def test_what_it_has_no_use_for_is_refused(two, kind, wrong, message):
     with pytest.raises(DataError, match=message):
         kind(sizes_of(two, **wrong))
+
+
+ONLY_CONVOLUTIONS = """
+import sys
+import numpy as np
+import datasets
+from baselines.registry import build, listed
+homes = datasets.load("wyze-synthetic", homes=10).merged_types()
+ours = [build(name) for name, at in listed().items() if at.module.startswith("fedrule.")]
+for encoder in ("sage", "gcn"):
+    build("graphrule", rounds=1, encoder=encoder).fit(homes, rng=np.random.default_rng(0))
+    print("torch_geometric" in sys.modules)
+"""
+
+
+def test_torch_geometric_is_imported_for_its_own_layers_and_for_nothing_else():
+    done = subprocess.run([sys.executable, "-c", ONLY_CONVOLUTIONS], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
+
+
+@pytest.mark.parametrize("method", ["graphrank", "fedrank", "fedrule"])
+def test_methods_without_its_layers_are_fitted_without_torch_geometric(monkeypatch, method):
+    few = build(method, rounds=1, **({"least_steps": 0} if method == "graphrank" else {}))
+    homes = datasets.load("wyze-synthetic", homes=10).merged_types()
+    monkeypatch.setitem(sys.modules, "torch_geometric", None)  # to import it is an error
+    fitted = few.fit(homes, rng=np.random.default_rng(0))
+    assert np.isfinite(fitted.score_pairs(homes, homes.rules.trigger, homes.rules.action)).any()
