@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 
 import pytest
 from hypothesis import settings
@@ -14,6 +16,10 @@ from tests.support.two_homes import two_homes
 
 # A shell starts background jobs with Ctrl-C ignored, and so would be the processes that tests stop by it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Where the environment asks for no bytecode (containers often do), each of the hundreds of processes that tests start
+# would compile all our sources again, and pytest all test modules in each of its workers.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 set_threads(1)  # as reported runs do; several threads on a busy machine take many times as long
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
