@@ -25,6 +25,17 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Workers of `-n` begin with long runs of neighbouring tests and later take from each other's ends.
+
+    By turns, as is the default, each of them would make what the tests of one module share.
+    """
+    from xdist.scheduler import WorkStealingScheduling  # only where it is installed
+
+    return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
+
+
 @pytest.fixture
 def two() -> Homes:
     """Ann's and Bob's homes."""
