@@ -167,7 +167,7 @@ def own_ranking(fitted, homes, number, k):
 @pytest.mark.parametrize(
     ("method", "options"),
     [
-        ("graphrank", {"rounds": 2}),
+        ("graphrank", {"rounds": 2, "least_steps": 0}),
         ("fedrank", {"rounds": 2}),
         ("graphrule", {"rounds": 2, "encoder": "gcn"}),
         ("graphrule", {"rounds": 2, "node_embedding": 2}),
