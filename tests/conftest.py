@@ -21,7 +21,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 set_threads(1)  # as reported runs do; several threads on a busy machine take many times as long
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=30)
+settings.register_profile("thorough", settings.get_profile("repeatable"), max_examples=150)  # `tox -e slow`
 settings.load_profile("repeatable")
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import datasets
 from baselines.registry import build
@@ -85,7 +85,6 @@ def test_probabilities_are_the_scores_on_the_cards_scale(recommender):
 
 
 @given(cases(bare=False))
-@settings(max_examples=40)
 def test_probabilities_fall_with_the_rank(case):
     recommender = Recommender(case.saved)
     for one in case.homes:
