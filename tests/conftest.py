@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -35,6 +36,21 @@ def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import WorkStealingScheduling  # only where it is installed
 
     return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
+
+
+LIGHT = tuple(str(Path(__file__).with_name(folder)) + os.sep for folder in ("datasets", "reports"))
+
+
+def pytest_collection_modifyitems(config, items):
+    """The first worker begins with methods, for which kernels are compiled; the second one with what needs none.
+
+    It finds them compiled later. In a new checkout both would compile all of them at once.
+    """
+    if hasattr(config, "workerinput"):
+        light = [item for item in items if str(item.path).startswith(LIGHT)]
+        others = [item for item in items if not str(item.path).startswith(LIGHT)]
+        half = len(items) // 2
+        items[:] = others[:half] + light + others[half:]
 
 
 @pytest.fixture
