@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from contextlib import closing, redirect_stderr, redirect_stdout
+from contextlib import chdir, closing, redirect_stderr, redirect_stdout
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -28,7 +28,7 @@ from fedrule.federated import algorithm
 from fedrule.inference import HomeRequest
 from reports.inputs import Inputs
 from reports.outputs import Missing, Table
-from tests.support.made_runs import run
+from tests.support.made_runs import run as made_run
 
 ROOT = Path(__file__).parents[1]
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
@@ -52,6 +52,14 @@ def run_python(code: str, folder: Path) -> str:
     return done.stdout
 
 
+def run_here(code: str, folder: Path) -> str:
+    """The same without a process of its own, which would import torch anew; nothing but its imports is shared."""
+    printed = io.StringIO()
+    with chdir(folder), redirect_stdout(printed):
+        exec(code, {"__name__": "__main__"})
+    return printed.getvalue()
+
+
 def test_every_python_block_is_run_by_a_test_of_this_file():
     found = {page: len(blocks(page, "python")) for page in PAGES if blocks(page, "python")}
     assert found == {
@@ -71,19 +79,19 @@ def test_the_tour_of_the_data_runs(tmp_path):
 
 
 def test_the_federated_method_trains_and_resumes(tmp_path):
-    for _ in range(2):  # the second fit starts where the first one ended
-        run_python(only_block("docs/federated.md", "python") + "\nassert Path('run.npz').is_file()", tmp_path)
+    for run in (run_python, run_here):  # the second fit starts where the first one ended
+        run(only_block("docs/federated.md", "python") + "\nassert Path('run.npz').is_file()", tmp_path)
 
 
 def test_the_graph_method_scores_pairs(tmp_path):
     code = only_block("docs/graph.md", "python")
     checks = "\nassert scores.shape == (2, len(homes.relations))\nassert not np.isnan(scores).all()"
-    run_python(code + checks, tmp_path)
+    run_here(code + checks, tmp_path)
 
 
 def test_a_model_is_trained_saved_used_and_trained_further(tmp_path):
     code = only_block("docs/models.md", "python") + "\nassert set(lists['user']) <= set(homes.users.tolist())"
-    assert run_python(code, tmp_path).count("When *") == 3
+    assert run_here(code, tmp_path).count("When *") == 3
 
 
 def test_the_home_of_the_page_on_models_is_a_home():
@@ -91,7 +99,7 @@ def test_the_home_of_the_page_on_models_is_a_home():
     assert [device.display_name for device in home.devices] == ["Front door", "Hall light"]
 
 
-def test_the_pipeline_reads_the_databases_that_its_file_describes(tmp_path):
+def test_the_pipeline_reads_the_databases_that_its_file_describes(tmp_path, monkeypatch):
     settings = only_block("docs/pipeline.md", "toml")
     (tmp_path / "homes.toml").write_text(settings)
     described = tomllib.loads(settings)
@@ -109,9 +117,9 @@ def test_the_pipeline_reads_the_databases_that_its_file_describes(tmp_path):
             values = [(*row, "2026-06-01") for row in rows[part]]
             database.executemany(f"insert into {described[part]['table']} values ({marks})", values)
             database.commit()
-    environment = f"import os\nos.environ['DEVICES_URL'] = {str(tmp_path / 'devices.db')!r}\n"
+    monkeypatch.setenv("DEVICES_URL", str(tmp_path / "devices.db"))
     checks = "\nassert (homes.n_rules, some.n_rules, new.n_rules, part.n_rules, pipeline.n_users()) == (1, 1, 1, 1, 1)"
-    run_python(environment + only_block("docs/pipeline.md", "python") + checks, tmp_path)
+    run_here(only_block("docs/pipeline.md", "python") + checks, tmp_path)
 
 
 @pytest.fixture
@@ -154,7 +162,9 @@ def test_the_algorithm_of_the_contributing_page_trains(registered):
 def test_the_table_of_the_contributing_page_is_made_from_runs():
     module: dict[str, Callable[[Inputs], Table]] = {}
     exec(blocks("CONTRIBUTING.md", "python")[0], module)
-    table = module["fit_seconds"](Inputs((run("ease", seconds={"fit": 2.0}), run("mf", seconds={"fit": 0.5}))))
+    table = module["fit_seconds"](
+        Inputs((made_run("ease", seconds={"fit": 2.0}), made_run("mf", seconds={"fit": 0.5})))
+    )
     assert [[cell.text for cell in row] for row in table.rows] == [["ease", "2.0"], ["mf", "0.5"]]
     assert table.about.caption == "ease took 2.0 s."
     with pytest.raises(Missing, match="no finished run"):

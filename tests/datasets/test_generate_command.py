@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import datasets
 from datasets import DataError, Provenance
@@ -84,7 +84,6 @@ def test_a_write_that_fails_does_not_show_the_temporary_name(tmp_path, monkeypat
     assert str(error.value) == f"{path}: cannot be written (no space left for {path})"
 
 
-@settings(max_examples=60, deadline=None)
 @given(drawn=random_homes(bare=False, min_homes=1))
 def test_tables_that_are_written_are_read_back_the_same(tmp_path_factory, drawn):
     numbers = drawn.users.dtype.kind == "i"

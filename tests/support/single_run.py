@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,9 @@ from benchmarks.runs.experiment import make_experiment, make_source, refuse_bad_
 from benchmarks.runs.run import RunCheckpoints, run_once
 from benchmarks.runs.scheduler import Workers, write_homes
 from datasets.common.environment import set_threads
+
+WORKERS = Workers()  # of all tests: a template process for each of them would import the same again
+atexit.register(WORKERS.__exit__)
 
 
 def run(
@@ -58,9 +62,9 @@ def run(
     if missing.protocols:
         RunCheckpoints.of(missing, source.fingerprint(), results, checkpoints).log_resumed(str(experiment))
         if isolate:
-            with TemporaryDirectory() as folder, Workers() as workers:
+            with TemporaryDirectory() as folder:
                 homes = write_homes(source, Path(folder))
-                made = workers.run(missing, homes, store=results, threads=threads, checkpoints=checkpoints)
+                made = WORKERS.run(missing, homes, store=results, threads=threads, checkpoints=checkpoints)
         else:
             set_threads(threads)
             made = run_once(missing, source.load(), store=results, threads=threads, checkpoints=checkpoints)

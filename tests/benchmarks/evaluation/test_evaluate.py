@@ -26,7 +26,7 @@ from tests.support.strategies import homes, triples
 
 VALUES = st.lists(st.sampled_from([-1.5, 0.0, 0.25, 2.0, float("nan")]), min_size=1, max_size=13)
 CHUNKS = st.sampled_from([1, 5, 40, 10**6])
-FEWER = settings(max_examples=30, deadline=None)  # an example is a whole evaluation
+FEWER = settings(max_examples=settings.default.max_examples // 2, deadline=None)  # an example is a whole evaluation
 
 
 @dataclass(frozen=True)

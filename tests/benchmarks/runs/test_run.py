@@ -273,14 +273,11 @@ def edited(tmp_path, monkeypatch, own_registry):  # noqa: ARG001
     del sys.modules["edited_method"]
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-def test_an_edited_method_is_run_again_and_says_so(tmp_path, edited, caplog, at_once):
+def test_an_edited_method_is_run_again_and_says_so(tmp_path, edited, caplog):
     homes = make_source("wyze-synthetic", **HOMES)
     asked = make_experiment("edited", homes, parameters={}, options={}, protocols=["ranking"])
 
     def result():
-        if not at_once:
-            return run("edited", **DATA, protocols=["ranking"], store=tmp_path / "kept")[0]
         outcome = run_all([asked], store=Store(tmp_path / "kept"), quiet=True)
         return [*outcome.finished, *outcome.failed][0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import datasets
@@ -168,7 +168,6 @@ def frames(draw: st.DrawFn) -> tuple[pd.DataFrame, pd.DataFrame]:
     return devices, rules
 
 
-@settings(max_examples=60, deadline=None)
 @given(tables=frames())
 def test_tables_in_order_are_read_whole_and_survive_saving(tmp_path_factory, tables):
     devices, rules = tables

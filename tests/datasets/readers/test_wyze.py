@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import datasets
 from datasets.common.errors import DataError
@@ -116,7 +116,6 @@ def test_a_folder_with_another_part_says_how_that_is_asked_for(tmp_path):
         datasets.load("wyze", path=tmp_path)
 
 
-@settings(max_examples=60, deadline=None)
 @given(drawn=random_homes(text_ids=False, bare=False, min_homes=1))
 def test_what_is_written_in_the_layout_is_read_back_the_same(tmp_path_factory, drawn):
     named = replace(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.common.errors import DataError
@@ -71,7 +71,6 @@ def test_the_full_size_repeats(paper: Homes) -> None:
     assert wyze_synthetic(preset="paper", homes=76_218, seed=0).fingerprint == paper.fingerprint
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(PRESETS)), st.integers(1, 60), st.integers(0, 2**40))
 def test_any_number_of_homes_keeps_proportions_and_vocabularies(preset: str, n_homes: int, seed: int) -> None:
     homes = wyze_synthetic(preset=preset, homes=n_homes, seed=seed)

@@ -154,11 +154,13 @@ class OwnRule(GraphRule):
 """
 
 
-def test_a_method_of_ones_own_is_trained_by_importing_its_module(tmp_path):
+@pytest.mark.usefixtures("own_registry")
+def test_a_method_of_ones_own_is_trained_by_importing_its_module(tmp_path, monkeypatch):
     (tmp_path / "own_rules.py").write_text(OWN_METHOD)
-    command = [sys.executable, "-m", "fedrule", "train", "--data", DATA, "--import", "own_rules"]
-    command += ["--method", "own-rule", "--set", "hidden=4", "--out", "model.safetensors"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # as `python -m` does with the current folder
+    own = ["--import", "own_rules", "--method", "own-rule", "--set", "hidden=4"]
+    assert train("--data", DATA, *own, "--out", "model.safetensors") == 0
     card = SavedModel.load(tmp_path / "model.safetensors").card
     assert (card.method, card.options["rounds"], card.options["hidden"]) == ("own-rule", 2, 4)
 

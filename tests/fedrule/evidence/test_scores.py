@@ -64,14 +64,12 @@ def compare(train, some, trigger, action, *, words, seed, hidden=3):
     np.testing.assert_allclose(found.scores, expected, rtol=1e-4, atol=1e-4)
 
 
-@settings(max_examples=60)
 @given(some=crowded_homes(), words=st.booleans(), seed=SEEDS)
 def test_scores_are_those_of_the_network_on_the_features(some, words, seed):
     context = some.with_rules(np.random.default_rng(seed).random(some.n_rules) < 0.6)
     compare(some, context, *every_pair(some), words=words, seed=seed)
 
 
-@settings(max_examples=40)
 @given(some=crowded_homes(min_homes=1), data=st.data(), seed=SEEDS)
 def test_some_pairs_in_any_order_have_the_scores_that_they_have_among_all(some, data, seed):
     """Also where the device of a state whose scores are shared is not asked for, and where a pair comes twice."""

@@ -211,7 +211,6 @@ class Plain:
         return losses[0], x0 - x, p
 
 
-@settings(max_examples=40)
 @given(population=populations(), seed=st.integers(0, 2**32))
 def test_one_step_is_the_gradient_of_autograd(population: Population, seed: int) -> None:
     # With lambda = 0 and no state own_k becomes p_k, which after one plain step is the gradient of each client.
@@ -228,7 +227,6 @@ def test_one_step_is_the_gradient_of_autograd(population: Population, seed: int)
         close(whole(correction.own_dense, correction.own_rows, clients, k, shape), expected)
 
 
-@settings(max_examples=50)
 @given(
     population=populations(),
     seed=st.integers(0, 2**32),

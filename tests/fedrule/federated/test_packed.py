@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="the federated engine needs the extra graph"
 pytest.importorskip("torch_geometric", reason="the federated engine needs the extra graph")
 pytest.importorskip("numba", reason="the federated engine needs the extra graph")
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.common.errors import DataError
@@ -46,7 +46,6 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(states_module, "PACK_FROM", -1)
 
 
-@settings(max_examples=60)
 @given(st.lists(change, max_size=4))
 def test_vectors_and_tails_come_back_bit_for_bit(changes):
     """Against a plain dictionary: clients are packed in turn, each time with another reference."""

@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="the federated engine needs the extra graph"
 pytest.importorskip("torch_geometric", reason="the federated engine needs the extra graph")
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import DataError
@@ -233,7 +233,6 @@ def test_before_the_first_round_all_states_are_zero():
 ROWS = st.lists(st.lists(st.integers(0, 3), unique=True).map(sorted), min_size=5, max_size=5)
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.sets(st.integers(0, 4), min_size=1), ROWS, st.integers(0, 31)), max_size=4), st.integers(1, 5)
 )

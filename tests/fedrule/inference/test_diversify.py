@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import DataError, Relation
@@ -30,7 +30,6 @@ def plainly(search, graph, k, max_similar):
 
 
 @given(cases(max_devices=8), st.integers(1, 4), st.sampled_from([1, 2, 5]))
-@settings(max_examples=60)
 def test_the_list_is_the_plain_one_without_what_is_too_much(case, max_similar, k):
     saved, homes = case
     search = search_of(saved)

@@ -70,7 +70,6 @@ def assert_alike(found, whole, k):
             assert row == rows(whole)[at]
 
 
-@settings(max_examples=50)
 @given(case=evidence_cases(), k=LENGTHS)
 def test_it_finds_what_the_scorer_of_training_finds(case, k):
     search, whole = search_of(case.saved), scorer_search(case.saved).many(case.homes, 10_000)
@@ -91,7 +90,6 @@ def test_the_scorer_finds_in_one_home_what_it_finds_among_many(case):
         assert rows(alone) == rows(of_home(many, home))
 
 
-@settings(max_examples=50)
 @given(case=evidence_cases())
 def test_nothing_is_recommended_that_a_home_has_or_that_is_not_valid(case):
     saved, homes = case
@@ -113,7 +111,6 @@ def test_nothing_is_recommended_that_a_home_has_or_that_is_not_valid(case):
     assert set(rows(found)) == expected
 
 
-@settings(max_examples=50)
 @given(case=evidence_cases(), k=LENGTHS)
 def test_scores_fall_and_equal_ones_stand_in_the_order_of_devices(case, k):
     whole, found = (search_of(case.saved).many(case.homes, many) for many in (10_000, k))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import datasets
@@ -66,7 +66,6 @@ def recommender(two):
 
 
 @given(cases(min_homes=0, max_homes=5, max_devices=4), st.integers(1, 12), st.integers(1, 40))
-@settings(max_examples=50)
 def test_many_homes_are_answered_as_one_after_the_other(case, k, at_once):
     recommender = Recommender(case.saved)
     expected = home_by_home(recommender, case.homes, k, "refuse")
@@ -78,7 +77,6 @@ def test_many_homes_are_answered_as_one_after_the_other(case, k, at_once):
 
 
 @given(cases(min_homes=0, max_homes=5, max_devices=4), st.integers(1, 12), st.integers(1, 5), st.integers(1, 8))
-@settings(max_examples=40)
 def test_so_they_are_where_the_model_does_not_know_all_their_words(case, k, types, relations):
     recommender = Recommender(narrowed(case.saved, types, relations))
     expected = home_by_home(recommender, case.homes, k, "ignore")

@@ -83,7 +83,6 @@ def assert_plain(found, expected):
 
 
 @given(cases(), LENGTHS)
-@settings(max_examples=100)
 def test_the_pruned_search_finds_what_the_plain_one_finds(case, k):
     search, expected = network_search(case.saved), plain_lists(*case, k)
     assert_plain(one_after_the_other(search, case.homes, k), expected)
@@ -91,7 +90,6 @@ def test_the_pruned_search_finds_what_the_plain_one_finds(case, k):
 
 
 @given(cases(max_homes=3), LENGTHS)
-@settings(max_examples=40)
 def test_so_does_the_search_by_the_scorer_of_training(case, k):
     search, expected = scorer_search(case.saved), plain_lists(*case, k)
     assert_plain(one_after_the_other(search, case.homes, k), expected)
@@ -99,7 +97,6 @@ def test_so_does_the_search_by_the_scorer_of_training(case, k):
 
 
 @given(cases(max_devices=8), LENGTHS, st.integers(1, 40))
-@settings(max_examples=60)
 def test_it_does_not_matter_how_much_is_searched_at_once(case, k, at_once):
     search = network_search(case.saved)
     expected = one_after_the_other(search, case.homes, k)
@@ -122,7 +119,6 @@ def test_nor_for_the_scorer(case, k, at_once):
 
 
 @given(cases())
-@settings(max_examples=60)
 def test_nothing_is_recommended_that_a_home_has_or_that_is_not_valid(case):
     saved, homes = case
     found = network_search(saved).many(homes, 1000)
@@ -141,7 +137,6 @@ def test_nothing_is_recommended_that_a_home_has_or_that_is_not_valid(case):
 
 
 @given(cases())
-@settings(max_examples=60)
 def test_scores_fall_and_equal_ones_stand_in_the_order_of_devices(case):
     found = network_search(case.saved).many(case.homes, 50)
     order = [
@@ -185,7 +180,6 @@ def test_scores_beyond_the_largest_are_equal_and_stand_in_the_order_of_devices()
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40), st.booleans(), st.sampled_from([0.0, 0.5]))
-@settings(max_examples=60)
 def test_homes_with_many_devices_of_one_state_are_searched_as_the_plain_search_does(seed, k, ties, self_rules):
     random = np.random.default_rng(seed)
     step = 1.0 if ties else 0.0

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 pytest.importorskip("torch", reason="fedrank needs the extra graph")
 pytest.importorskip("torch_geometric", reason="fedrank needs the extra graph")
@@ -38,7 +38,6 @@ def rng(seed=3):
 # What is counted over homes
 
 
-@settings(max_examples=40)
 @given(train=homes(min_homes=1))
 def test_the_counts_of_evidence_are_sums_of_what_each_home_adds(train):
     valid = ValidRules.of(train)

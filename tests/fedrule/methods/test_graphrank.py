@@ -20,6 +20,7 @@ from fedrule.methods.graphrank import GraphRank
 from fedrule.methods.graphrule import GraphRule
 
 QUICK = {"rounds": 10, "draws": 2, "candidates": 50}
+BRIEF = {"rounds": 4, "least_steps": 0}  # where nothing has to be learned well
 
 
 @pytest.fixture(scope="module")
@@ -59,16 +60,15 @@ def test_it_finds_hidden_rules_better_than_popularity(parts):
 
 
 def test_the_network_can_be_brought_back(parts):
-    with_network = fitted(parts.train, hidden=16, direction="both", messages="relation", predictor_hidden=8)
+    with_network = fitted(parts.train, **BRIEF, hidden=16, direction="both", messages="relation", predictor_hidden=8)
     assert any(name.startswith("theta.") for name in with_network.parameters)
-    assert not any(name.startswith(("theta.", "phi.")) for name in fitted(parts.train).parameters)
+    assert not any(name.startswith(("theta.", "phi.")) for name in fitted(parts.train, **BRIEF).parameters)
 
 
 def test_a_draw_asks_no_more_homes_than_it_may(parts):
-    few, all_homes = fitted(parts.train, homes_per_draw=30), fitted(parts.train, homes_per_draw=0)
+    few, all_homes, again = (fitted(parts.train, **BRIEF, homes_per_draw=n) for n in (30, 0, 30))
     changed = any((few.parameters[name] != all_homes.parameters[name]).any() for name in few.parameters)
     assert changed
-    again = fitted(parts.train, homes_per_draw=30)
     assert all((few.parameters[name] == again.parameters[name]).all() for name in few.parameters)
 
 

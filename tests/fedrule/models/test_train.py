@@ -34,7 +34,7 @@ from fedrule.training.loop import WarmStart
 
 HOMES = datasets.load("wyze-synthetic", homes=200, seed=4)
 QUICK = {"rounds": 12, "hidden": 4, "predictor_hidden": 8}
-EVIDENCE = {"rounds": 2, "candidates": 20, "homes_per_draw": 40}
+EVIDENCE = {"rounds": 2, "least_steps": 0, "candidates": 20, "homes_per_draw": 40}
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def test_without_patience_it_trains_all_rounds_and_keeps_the_last():
 
 
 def test_a_rate_that_falls_to_zero_is_never_stopped_and_the_best_round_is_kept():
-    losses, model = told_rounds(method="graphrank", options={**EVIDENCE, "rounds": 5, "least_steps": 0})
+    losses, model = told_rounds(method="graphrank", options={**EVIDENCE, "rounds": 5})
     assert len(losses) == 5
     assert model.card.trainings[0].rounds == int(np.argmin(losses)) + 1
     assert model.card.scale.slope != 1  # a ranking's scores are no log-odds

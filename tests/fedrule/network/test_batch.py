@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from datasets import Rules
 from tests.support.strategies import homes as random_homes
@@ -41,7 +41,6 @@ def test_two_rules_between_the_same_devices_are_two_messages():
 
 
 @given(random_homes())
-@settings(max_examples=40)
 def test_means_are_exact_in_double_precision(homes):
     packed = GraphBatch.of(homes)
     state = torch.rand(homes.n_devices, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -56,7 +55,6 @@ def test_means_are_exact_in_double_precision(homes):
 
 
 @given(random_homes(twins=True))
-@settings(max_examples=40)
 def test_devices_of_a_type_are_numbered_within_their_home(homes):
     seen: dict[tuple[int, int], int] = {}
     expected = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from datasets.valid import ValidRules
 from tests.support.strategies import every_candidate, homes
@@ -46,7 +46,6 @@ def some_parameters(term):
     return {name: torch.randn(value.shape, generator=generator) for name, value in term.initial(generator).items()}
 
 
-@settings(max_examples=50)
 @given(homes(max_homes=3, max_devices=3, max_relations=3))
 def test_the_context_is_all_other_typed_rules_and_the_types_of_the_home(some):
     half = some.with_rules(np.arange(0, some.n_rules, 2))  # the rules in between are never seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("torch", reason="the network needs the extra graph")
@@ -44,7 +44,6 @@ def gradients(logits: Tensor, predictor: Predictor) -> tuple[Tensor, ...]:
     return torch.autograd.grad((logits * weight).sum(), predictor)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(0, 60),

@@ -61,7 +61,6 @@ def plain(theta, homes):
 
 
 @given(random_homes())
-@settings(max_examples=50)
 def test_it_is_algorithm_1(homes):
     sage = Sage(sizes_of(homes))
     theta = start(sage)
