@@ -182,27 +182,37 @@ def neighbours(start: Array, order: Array, ends: Array) -> tuple[Array, Array]:
 
 
 @compiled
+def sort(values: Array, low: int, high: int) -> None:
+    """Sort a few numbers in place; what numba has for sorting takes seconds to compile."""
+    for at in range(low + 1, high):
+        value, to = values[at], at
+        while to > low and values[to - 1] > value:
+            values[to] = values[to - 1]
+            to -= 1
+        values[to] = value
+
+
+@compiled
 def shared_words(start: Array, words: Array, first: int, n: int) -> tuple[Table, Table]:
     """The rarity of shared words, summed, and that of the rarest: log(devices / devices with the word)."""
     many = start[first + n] - start[first]
     if many == 0:
         return np.zeros((0, 0), dtype=np.float32), np.zeros((0, 0), dtype=np.float32)
     shared, rarest = np.zeros((n, n), dtype=np.float32), np.zeros((n, n), dtype=np.float32)
-    mine = words[start[first] : start[first + n]]
-    owner = np.empty(many, dtype=np.int64)
+    entries = np.empty(many, dtype=np.int64)  # sorted by word, then by device
     for device in range(n):
         for at in range(start[first + device], start[first + device + 1]):
-            owner[at - start[first]] = device
-    order = np.argsort(mine, kind="mergesort")
+            entries[at - start[first]] = words[at] * n + device
+    sort(entries, 0, many)
     high = 0
     while high < many:
-        low, word = high, mine[order[high]]
-        while high < many and mine[order[high]] == word:
+        low, word = high, entries[high] // n
+        while high < many and entries[high] // n == word:
             high += 1
         rarity = np.float32(round(math.log(n / (high - low)) * RARITY_STEP) / RARITY_STEP)
         for a in range(low, high):
             for b in range(low, high):
-                one, other = owner[order[a]], owner[order[b]]
+                one, other = entries[a] % n, entries[b] % n
                 shared[one, other] += rarity
                 rarest[one, other] = max(rarest[one, other], rarity)
     return shared, rarest
@@ -292,7 +302,7 @@ def is_named(shared: Table, one: int, other: int) -> bool:
     return bool(one != other and shared[one, one] > 0 and shared[other, other] > 0)
 
 
-@inlined
+@compiled
 def similarity(home: Home, one: int, other: int) -> float:
     """The cosine of two devices' words, weighted by rarity; 0 where they share none."""
     if not home.shared[one, other] > 0:
@@ -318,7 +328,7 @@ def companion(together: Table, own: Array, what: int, known: int, relation: int)
     return 0.0 if known == relation else float(both / (have + COMPANION_PRIOR))
 
 
-@inlined
+@compiled
 def typed_companion(
     companions: Companions, vocabulary: Vocabulary, own: Array, types: int, known: int, relation: int
 ) -> float:
@@ -354,7 +364,7 @@ def holds(ordered: Array, value: int) -> bool:
 
 @inlined
 def place_of(ordered: Array, value: int) -> int:
-    """The first place of a sorted array with at least a value; np.searchsorted keeps counting references, 0.2 us."""
+    """The first place of a sorted array with at least a value; np.searchsorted is slower here, and slow to compile."""
     low, high = 0, len(ordered)
     while low < high:
         middle = (low + high) // 2
@@ -365,7 +375,7 @@ def place_of(ordered: Array, value: int) -> int:
     return low
 
 
-@inlined
+@compiled
 def typed_block(block: Table, home: Home, vocabulary: Vocabulary, one: int, other: int, relation: int) -> None:
     """The first N_HOME features; `one` and `other` are the types."""
     state, act = vocabulary.state[relation], vocabulary.act[relation]
@@ -470,7 +480,7 @@ def action_block(
     block[9] = math.log1p(COMPANION_SCALE * share)
 
 
-@inlined
+@compiled
 def pair_rows(rows: Table, home: Home, i: int) -> None:
     """[ROWS, n]: for trigger i and every device j the numbers that `pair_block` takes logarithms of."""
     rows[:] = 0
@@ -521,7 +531,7 @@ def pair_rows(rows: Table, home: Home, i: int) -> None:
             rows[16, j] = similarity(home, i, j)
 
 
-@inlined
+@compiled
 def nearer(home: Home, device: int, end: int, kind: int, near: float) -> tuple[int, int]:
     """How many other devices of a type share rarer words with a device than `end` does, and how many equally rare."""
     others = home.of_type[kind] - (home.type[device] == kind) - (end != device and home.type[end] == kind)
@@ -550,7 +560,7 @@ def pair_block(block: Table, home: Home, rows: Table, i: int, j: int) -> None:
         word_features(block, home, rows, i, j)
 
 
-@inlined
+@compiled
 def word_features(block: Table, home: Home, rows: Table, i: int, j: int) -> None:
     """Those of a pair by the words of the devices."""
     block[8] = home.shared[i, j] * RARITY_SCALE
@@ -574,7 +584,7 @@ def can_match(rows: Table, j: int) -> bool:
     return bool(rows[5, j] > 0 or rows[7, j] > 0 or rows[9, j] > 0)
 
 
-@inlined
+@compiled
 def matching_block(
     block: Table, home: Home, vocabulary: Vocabulary, companions: Companions, i: int, j: int, relation: int
 ) -> None:
@@ -722,12 +732,12 @@ def roles(home: Home, n_types: int) -> tuple[Array, Array]:
         for at in range(low, high):
             rule = home.by_trigger[at]
             trigger_key[at] = home.relation[rule] * n_types + home.type[home.action[rule]]
-        trigger_key[low:high] = np.sort(trigger_key[low:high])
+        sort(trigger_key, low, high)
         low, high = home.action_start[device], home.action_start[device + 1]
         for at in range(low, high):
             rule = home.by_action[at]
             action_key[at] = home.relation[rule] * n_types + home.type[home.trigger[rule]]
-        action_key[low:high] = np.sort(action_key[low:high])
+        sort(action_key, low, high)
     one = same_role(home, home.trigger_start, trigger_key, home.action_start)
     other = same_role(home, home.action_start, action_key, home.trigger_start)
     return one, other
@@ -753,7 +763,8 @@ def same_role(home: Home, start: Array, key: Array, others: Array) -> Array:
             for at in range(many):
                 same = same and key[start[first] + at] == key[start[device] + at]
             if words and same:
-                same = bool(np.all(home.near[first] == home.near[device]))
+                for kind in range(home.near.shape[1]):
+                    same = same and home.near[first, kind] == home.near[device, kind]
             if same:
                 role[device] = first
                 break
@@ -893,20 +904,20 @@ def known_items(home: Home, vocabulary: Vocabulary) -> Array:
     for rule in range(len(home.relation)):
         pair = home.type[home.trigger[rule]] * vocabulary.n_types + home.type[home.action[rule]]
         low, high = vocabulary.start[pair], vocabulary.start[pair + 1]
-        item = low + np.searchsorted(vocabulary.relation[low:high], home.relation[rule])
+        item = low + place_of(vocabulary.relation[low:high], home.relation[rule])
         if item < high and vocabulary.relation[item] == home.relation[rule]:
             found[many] = item
             many += 1
-    ordered = np.sort(found[:many])
+    sort(found, 0, many)
     kept = 0
     for at in range(many):
-        if at == 0 or ordered[at] != ordered[at - 1]:
-            ordered[kept] = ordered[at]
+        if at == 0 or found[at] != found[at - 1]:
+            found[kept] = found[at]
             kept += 1
-    return ordered[:kept]
+    return found[:kept]
 
 
-@inlined
+@compiled
 def ease(known: Array, inverse: npt.NDArray[np.float64], scale: npt.NDArray[np.float64], item: int) -> float:
     """The score of a typed rule given the others that a home has (`baselines.ease.Cooccurrence`)."""
     total, has = 0.0, 0.0
@@ -956,7 +967,7 @@ def best_of_homes(
             i, j = graphs.trigger[rule] - first, graphs.action[rule] - first
             pair = kind[i] * vocabulary.n_types + kind[j]
             low, high = vocabulary.start[pair], vocabulary.start[pair + 1]
-            item = low + np.searchsorted(vocabulary.relation[low:high], graphs.relation[rule])
+            item = low + place_of(vocabulary.relation[low:high], graphs.relation[rule])
             if item < high and vocabulary.relation[item] == graphs.relation[rule]:
                 scores[place[i * n + j] + item - low] = np.nan
         for i in range(n):
