@@ -52,6 +52,8 @@ class Calibration:
         many, few = np.count_nonzero(positive), np.count_nonzero(~positive)
         target = np.where(positive, (many + 1) / (many + 2), 1 / (few + 2))
         center, spread = float(np.mean(score)), float(np.std(score)) or 1.0
+        if score.min() == score.max():  # their mean is rounded, and they may differ from it
+            center, spread = float(score[0]), 1.0
         features = np.stack([(score - center) / spread, np.ones(len(score))])  # standardized, for Newton's sake
         weights = _newton(features, target)
         slope = float(weights[0]) / spread

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import rankdata
@@ -170,7 +170,6 @@ def test_means_by_group_average_what_is_there(examples):
     assert mean(np.array([1.0, np.nan, 3.0])) == 2.0
 
 
-@settings(max_examples=100)
 @given(st.lists(st.tuples(st.floats(-50, 50), st.booleans()), min_size=1, max_size=30))
 def test_calibration_is_the_optimum_that_scipy_finds(examples):
     score, positive = (np.array(column) for column in zip(*examples, strict=True))
@@ -196,7 +195,6 @@ def test_calibration_brings_scaled_log_odds_back():
     assert found.offset == pytest.approx(-5 / 3, rel=0.02)
 
 
-@pytest.mark.xfail(strict=True, reason="the mean of equal scores is rounded, and their spread is then not 0 but 7e-18")
 def test_calibration_of_equal_scores_has_no_slope_also_where_their_mean_is_rounded():
     assert Calibration.of(np.full(3, 0.05), np.zeros(3, dtype=np.bool_)).slope == 0.0
 
