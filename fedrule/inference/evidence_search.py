@@ -1,12 +1,14 @@
 """The search of a model that scores by evidence alone, such as `graphrank` and `fedrank`: compiled, without torch.
 
-It needs NumPy and numba, but neither torch nor SciPy nor pandas. The loops are compiled once after installation and
-kept on disk.
+It needs NumPy and numba, but neither torch nor SciPy nor pandas. The loops are compiled once after an installation,
+when the first model is loaded, and kept on disk.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from threading import Timer
 
 import numpy as np
 
@@ -19,10 +21,14 @@ from fedrule.evidence.counts import PATTERNS, ColumnReader, HomeFrequencies, Pat
 from fedrule.evidence.features import ease_scale, given_features, graphs, vocabulary
 from fedrule.evidence.kernel import Best, Graphs
 from fedrule.evidence.scores import MOST_RULES, EvidenceScores, network_shapes, too_many_rules
-from fedrule.inference.encode import Graph
+from fedrule.inference.encode import NOTHING, Graph
 from fedrule.inference.search import TopK
 from fedrule.models.counts import companion_counts, pairs_of_rules, pattern_counts, room_counts
 from fedrule.models.file import SavedModel, check_weights
+
+log = logging.getLogger(__name__)
+
+QUIET = 2.0  # seconds; loading what is compiled takes less
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +70,22 @@ class EvidenceSearch:
             {name.removeprefix("evidence."): value for name, value in saved.weights.items()},
             knows_words=rooms.any,
         )
-        return cls(scores, saved.self_rules)
+        search = cls(scores, saved.self_rules)
+        search.load_loops()
+        return search
+
+    def load_loops(self) -> None:
+        """Load the compiled loops, so that the first request takes no longer than others.
+
+        Where they were never used they are compiled first, and whoever waits is told.
+        """
+        told = Timer(QUIET, log.info, ["compiling the search, once after an installation: about half a minute"])
+        told.daemon = True
+        told.start()
+        try:
+            self.one(Graph(NOTHING, np.zeros(2, dtype=np.int64), NOTHING, NOTHING, NOTHING), 1)
+        finally:
+            told.cancel()
 
     def one(self, graph: Graph, k: int) -> TopK:
         words = self.scores.knows_words

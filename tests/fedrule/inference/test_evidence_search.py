@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from baselines.method import LARGEST_SCORE
 from datasets import DataError, Homes, Words
 from fedrule.evidence import kernel
 from fedrule.evidence.features import NAMES
-from fedrule.inference import HomeRequest, Recommender
+from fedrule.inference import HomeRequest, Recommender, evidence_search
 from fedrule.inference.encode import Graph, HomeEncoder
 from fedrule.inference.evidence_search import EvidenceSearch
 from fedrule.inference.recommender import search_of
@@ -68,6 +69,25 @@ def assert_alike(found, whole, k):
         others = np.delete(whole.score, at)
         if not np.any(np.abs(others - whole.score[at]) <= 2 * near[at]):
             assert row == rows(whole)[at]
+
+
+def test_whoever_waits_for_the_compiler_is_told(monkeypatch):
+    saved, compiled = evidence_model(planted_homes()), kernel.best_of_homes
+
+    def slow(*arguments):
+        told.wait(60)
+        compiled(*arguments)
+
+    def hear(message):
+        heard.append(message)
+        told.set()
+
+    heard, told = [], threading.Event()
+    monkeypatch.setattr(evidence_search.log, "info", hear)
+    monkeypatch.setattr(evidence_search, "QUIET", 0.0)
+    monkeypatch.setattr(kernel, "best_of_homes", slow)
+    EvidenceSearch.of(saved)
+    assert heard == ["compiling the search, once after an installation: about half a minute"]
 
 
 @given(case=evidence_cases(), k=LENGTHS)
