@@ -328,7 +328,11 @@ class Workers:
     def _template(self, key: TemplateKey) -> Iterator[Template]:
         """An idle template process or a new one; idle again behind it, unless it died or there are enough."""
         with self._lock:
-            found = next((each for each in self._idle if each.key == key and each.is_current()), None)
+            for each in list(self._idle):  # also one that the system has ended for its memory
+                if each.process.poll() is not None or not each.is_current():
+                    self._idle.remove(each)
+                    each.close()
+            found = next((each for each in self._idle if each.key == key), None)
             if found is not None:
                 self._idle.remove(found)
             template = found or Template(key)

@@ -221,10 +221,6 @@ class TextTable:
         columns = {role: column.filter(pa.array(mask)) for role, column in self.columns.items()}
         return replace(self, columns=columns, record=self.record[mask])
 
-    def without(self, roles: Sequence[str]) -> Self:
-        """The same rows without these columns."""
-        return replace(self, columns={role: column for role, column in self.columns.items() if role not in roles})
-
     def lines(self, rows: Array) -> list[int]:
         """The line on which each of these rows begins, counted as an editor does."""
         if self.text is None:
@@ -375,19 +371,23 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def whole_numbers(table: TextTable, role: str, bad_rows: BadRows) -> tuple[Array, Mask]:
-    """A column of whole numbers, and which rows have one; the others are reported and 0."""
+def whole_numbers(
+    table: TextTable, role: str, bad_rows: BadRows, *, called: str = "ids", shown: bool = True
+) -> tuple[Array, Mask]:
+    """A column of whole numbers, and which rows have one; the others are reported, unless `shown` is off without their
+    values, and 0.
+    """
     column, name = table[role], table.names[role]
     numbers = _as_numbers(column)
     if numbers is not None:
         return numbers, np.ones(len(table), dtype=bool)
     whole, fits = _is_whole(column)
     absent = as_mask(column.is_null())
-    remedy = "write ids as whole numbers, without decimals"
+    remedy, show = f"write {called} as whole numbers, without decimals", role if shown else ""
     good = refuse_missing(table, role, bad_rows)
-    good &= table.refuse(~whole & ~absent, f"{name} is not a whole number", remedy, bad_rows=bad_rows, show=role)
-    remedy = "renumber the ids, or use the `tables` data set, where ids may be any text"
-    good &= table.refuse(good & ~fits, f"{name} does not fit into 64 bits", remedy, bad_rows=bad_rows, show=role)
+    good &= table.refuse(~whole & ~absent, f"{name} is not a whole number", remedy, bad_rows=bad_rows, show=show)
+    remedy = f"renumber the {called}, or use the `tables` data set, where {called} may be any text"
+    good &= table.refuse(good & ~fits, f"{name} does not fit into 64 bits", remedy, bad_rows=bad_rows, show=show)
     return parse_numbers(pc.if_else(pa.array(good), column, "0"))[0], good
 
 

@@ -358,7 +358,7 @@ class _Tables:
             key, place = np.unique(home * len(texts) + code, return_inverse=True)
             number[self.word_ok] = place - np.searchsorted(key, home * len(texts))
             return number
-        word, ok = whole_numbers(words, "word", self.bad_rows)
+        word, ok = whole_numbers(words, "word", self.bad_rows, called="words", shown=False)  # a word may be a name
         outside = ok & ((word < 0) | (word >= WORDS))
         what, remedy = f"the number of a word must be in 0..{WORDS - 1}", "number the words of each home from 0 on"
         self.word_ok &= ok & words.refuse(outside, what, remedy, bad_rows=self.bad_rows, show="word")

@@ -5,7 +5,7 @@ Also which data set reads a file or folder, detected from its content.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -95,10 +95,9 @@ def from_tables(
             raise unknown("column role", role, known.union(PER_TABLE) if "." in role else known)
     bad_rows = BadRows(on_error)
     sources = {"devices": devices, "rules": rules} | ({} if words is None else {"words": words})
-    given = {table: _read(table, source, called, bad_rows) for table, source in sources.items()}
+    roles = dict(ROLES) if names and words is None else ROLES | {"devices": DEVICES}
+    given = {table: _read(table, source, roles[table], called, bad_rows) for table, source in sources.items()}
     device_table, rule_table = given["devices"], given["rules"]
-    if words is not None or not names:
-        device_table = device_table.without(NAMES)
     group, usable = whole_numbers(rule_table, "group", bad_rows) if "group" in rule_table else (None, None)
     return join(
         name,
@@ -113,9 +112,9 @@ def from_tables(
     )
 
 
-def _read(table: str, source: Source, called: Mapping[str, str], bad_rows: BadRows) -> TextTable:
+def _read(table: str, source: Source, roles: Sequence[str], called: Mapping[str, str], bad_rows: BadRows) -> TextTable:
     """A table by the roles of its columns; a name for this table overrides one for all."""
-    columns = {role: called.get(f"{table}.{role}", called.get(role, role)) for role in ROLES[table]}
+    columns = {role: called.get(f"{table}.{role}", called.get(role, role)) for role in roles}
     # A column that is named must be there.
     optional = [role for role in OPTIONAL + NAMES if not {role, f"{table}.{role}"} & called.keys()]
     return read_table(source, columns, bad_rows=bad_rows, optional=optional, label=table)
@@ -170,7 +169,8 @@ def write_tables(homes: Homes, folder: Path | str) -> None:
     if homes.words is not None and len(homes.words):
         write_delimited(folder / "words.csv", word_columns(homes))
     else:  # words of earlier files do not belong to these devices
-        (folder / "words.csv").unlink(missing_ok=True)
+        for file in _tables_of(folder, "words"):
+            file.unlink()
 
 
 def _refuse_unreadable(name: str, what: str, texts: Ids) -> None:

@@ -13,7 +13,7 @@ among those that occur.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets.common.errors import DataError
-from datasets.homes import Array, Homes, Mask, Relation, Rules, distinct
+from datasets.homes import WORDS, Array, Homes, Mask, Relation, Rules, Words, distinct
 from datasets.valid import ValidRules, typed_cells
 
 DENSE = 1 << 19  # up to so many combinations numbers are in a table; beyond, they are searched for
@@ -325,7 +325,15 @@ def _log_share(*counted: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 
 
 def _named_and_shared(homes: Homes) -> tuple[Mask, Mask]:
-    """Which rules are between two different devices that have words, and which of these share one."""
+    """Which rules are between two different devices that have words, and which of these share one.
+
+    A word of all devices of the home says nothing and does not count.
+    """
+    if homes.words is not None:
+        words, home = homes.words, homes.device_home[homes.words.device]
+        _, place, many = np.unique(home * WORDS + words.word, return_inverse=True, return_counts=True)
+        some = many[place] < np.diff(homes.device_start)[home]
+        homes = replace(homes, words=Words(words.device[some], words.word[some]))
     rules, has = homes.rules, np.diff(homes.word_start) > 0
     named = has[rules.trigger] & has[rules.action] & (rules.trigger != rules.action)
     return named, named & homes.share_word(rules.trigger, rules.action)

@@ -800,8 +800,12 @@ def score_homes(
     """The scores of all valid candidates of the wanted pairs."""
     for h in range(len(pair_start) - 1):
         n = graphs.device_start[h + 1] - graphs.device_start[h]
-        pairs = place[pair_start[h] : pair_start[h + 1]].reshape(n, n)
-        score_home(scores, pairs, graphs, vocabulary, companions, inverse, scale, weights, h)
+        pairs = place[pair_start[h] : pair_start[h + 1]]
+        wanted = False
+        for at in range(len(pairs)):
+            wanted = wanted or pairs[at] >= 0
+        if wanted:
+            score_home(scores, pairs.reshape(n, n), graphs, vocabulary, companions, inverse, scale, weights, h)
 
 
 @compiled

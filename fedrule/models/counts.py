@@ -46,6 +46,9 @@ def pairs_of_rules(saved: SavedModel) -> tuple[Array, Array, Array]:
     many = _counted(saved, "counts.together.data", item.shape)
     if start[0] != 0 or start[-1] != len(item) or np.any(np.diff(start) < 0) or np.any(item >= n_items):
         raise DataError("counts.together.indices has typed rules that the model does not have")
+    row = np.repeat(np.arange(n_items), np.diff(start))
+    if np.any(np.diff(row * n_items + item) <= 0):
+        raise DataError("counts.together.indices has typed rules twice or out of order")
     return many, item, start
 
 

@@ -163,7 +163,7 @@ class GraphModel:
         relations: tuple[Relation, ...],
     ) -> None:
         self.name, self.scorer, self.types, self.relations = name, scorer, types, relations
-        # Scores are computed in float64: rounded to float32 they do not depend on which homes share a product.
+        # Scores with a network are computed in float64: in float32 they do not depend on which homes share a product.
         self.parameters = {key: value.double() for key, value in parameters.items()}
 
     @cached_property

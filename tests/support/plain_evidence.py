@@ -88,7 +88,7 @@ class PlainEvidence:
 
     def __init__(self, train: Homes) -> None:
         self.train, self.rules = train, rows(train)
-        self.words = words_by_device(train)
+        self.rooms = [Rooms(train, home) for home in range(train.n_homes)]
 
     def features(self, context: Homes, candidate: tuple[int, int, int, int], *, left_out: bool) -> dict[str, float]:
         """With `left_out` no count over homes has the candidate's own."""
@@ -151,12 +151,11 @@ class PlainEvidence:
         return any(self.is_named(rule) for rule in self.rules)
 
     def is_named(self, rule: Row) -> bool:
-        words = self.words
-        return words is not None and rule.trigger != rule.action and all(words[d] for d in (rule.trigger, rule.action))
+        named = self.rooms[rule.home].named
+        return rule.trigger != rule.action and named(rule.trigger) and named(rule.action)
 
     def is_shared(self, rule: Row) -> bool:
-        words = self.words
-        return words is not None and self.is_named(rule) and bool(set(words[rule.trigger]) & set(words[rule.action]))
+        return self.is_named(rule) and self.rooms[rule.home].shared(rule.trigger, rule.action) > 0
 
     def room_shares(self, asked: Row, rules: list[Row]) -> dict[str, float]:
         """Of the homes with such a rule between devices that have words, how many have one in one room."""

@@ -157,11 +157,12 @@ class EvidenceRound:
         begin, counts = batches.begin[clients], batches.counts[clients]
         log_stands_for = batches.log_stands_for[clients]
         seeds = self.task.dropout_seeds(self.number, clients)
+        drop = np.uint64(math.ceil(term.dropout * DRAWN)), np.float32(1 / (1 - term.dropout))
 
         def at(x: Vector, step: int) -> tuple[Precise, Vector]:
             loss, gradient = np.empty(len(clients)), np.empty_like(x)
             table = batches.features, batches.positive, begin, counts, log_stands_for
-            gradients(x, term.hidden, *table, seeds[step].view(np.uint64), term.dropout, ranks, loss, gradient)
+            gradients(x, term.hidden, *table, seeds[step].view(np.uint64), *drop, ranks, loss, gradient)
             return loss, gradient
 
         return at
@@ -183,13 +184,13 @@ def gradients(
     counts: Array,  # [n_clients]  how many it has, at least one
     log_stands_for: Vector,  # [n_clients]  log of how many non-rules each drawn one stands for
     seeds: Bits,  # [n_clients]  of dropout
-    rate: float,  # of dropout
+    bar: np.uint64,  # a unit is kept where its 16 bits are not below
+    scale: np.float32,  # of the units that are kept
     ranks: bool,  # ranking loss; otherwise cross entropy
     loss: npt.NDArray[np.float64],  # [n_clients]  written
     gradient: Vector,  # [n_clients, size]  written
 ) -> None:
     """Write the loss of every client and its gradient at the client's model."""
-    bar, scale = np.uint64(math.ceil(rate * DRAWN)), np.float32(1 / (1 - rate))
     for c in range(len(begin)):
         n = counts[c]
         f, is_rule = features[begin[c] : begin[c] + n], positive[begin[c] : begin[c] + n]
@@ -229,7 +230,7 @@ def kept_units(seed: np.uint64, n: int, bar: np.uint64) -> Mask:
 
 @compiled
 def activate(h: Vector, bias: Vector, kept: Mask, scale: np.float32) -> None:
-    """dropout(relu(h + bias)), written over h; NaN stays NaN."""
+    """dropout(relu(h + bias)), written over h; NaN of a kept unit stays NaN."""
     n, width = h.shape
     for i in range(n):
         for j in range(width):

@@ -208,8 +208,7 @@ def test_a_bad_line_of_words_is_named_and_can_be_skipped(tmp_path):
     assert str(error.value).splitlines() == [
         f"device_word.csv line 2: {foreign} (device_id '2'); add the device there, or delete the line",
         f"device_word.csv line 3: {foreign} (device_id '1'); add the device there, or delete the line",
-        "device_word.csv line 4: word is not a whole number (word 'kitchen'); "
-        "write ids as whole numbers, without decimals",
+        "device_word.csv line 4: word is not a whole number; write words as whole numbers, without decimals",
         "device_word.csv line 5: the number of a word must be in 0..2147483647 (word '-1'); "
         "number the words of each home from 0 on",
         "device_word.csv line 6: device_id is missing; fill it in or delete the line",

@@ -154,7 +154,8 @@ def test_dropout_drops_its_share_by_the_seed_of_the_client():
     rules, seeds = np.zeros(1, dtype=bool), np.arange(n, dtype=np.uint64) // np.uint64(2)
     loss, gradient = np.empty(n), np.empty_like(x)
     alone = np.zeros(n, dtype=np.float32)  # each non-rule stands for itself
-    gradients(x, hidden, features, rules, nowhere, one, alone, seeds, 0.3, False, loss, gradient)
+    drop = np.uint64(np.ceil(0.3 * 2**16)), np.float32(1 / 0.7)
+    gradients(x, hidden, features, rules, nowhere, one, alone, seeds, *drop, False, loss, gradient)
     kept = gradient[:, -hidden:] != 0
     assert kept.mean() == pytest.approx(0.7, abs=0.04)
     assert (kept[::2] == kept[1::2]).all()  # equal seeds
