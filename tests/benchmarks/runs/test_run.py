@@ -400,6 +400,11 @@ def test_runs_of_a_module_share_what_it_imports_and_nothing_else(tmp_path):
         assert len(templates[0]) == 1
         one("toy-threads", threads=2)
         assert len(templates[-1]) == 2
+        dead = workers._idle[0].process
+        dead.kill()  # as the system does when memory is short
+        dead.wait()
+        assert one("toy-count").status == "done"
+        assert dead.pid not in templates[-1]
     assert small.status == "done"
     assert workers._idle == []
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import datasets
 from datasets.common.errors import DataError
-from datasets.readers.tables import from_tables
+from datasets.readers.tables import from_tables, write_tables
 from tests.support.strategies import words_by_device
 
 DEVICES = pd.DataFrame(
@@ -265,3 +265,18 @@ def test_a_table_of_words_goes_before_names(tmp_path):
     words.to_csv(tmp_path / "words.csv", index=False)
     with pytest.raises(DataError, match=r"expected one file words\.csv .* found words\.csv and words\.tsv"):
         datasets.load("tables", path=tmp_path)
+
+
+def test_names_that_are_not_used_are_not_read(tmp_path):
+    DEVICES.assign(name="bath").to_csv(tmp_path / "devices.csv", index=False)
+    RULES.to_csv(tmp_path / "rules.csv", index=False)
+    (tmp_path / "devices.csv").write_bytes((tmp_path / "devices.csv").read_bytes().replace(b"bath", b"b\xe4d", 1))
+    with pytest.raises(DataError, match="UTF-8"):
+        datasets.load("tables", path=tmp_path)
+    assert datasets.load("tables", path=tmp_path, words=False).fingerprint == from_tables(DEVICES, RULES).fingerprint
+
+
+def test_words_of_earlier_files_do_not_stay_beside_other_devices(tmp_path):
+    (tmp_path / "words.tsv").write_text("user\tdevice\tword\nann\td1\t0\n")
+    write_tables(from_tables(DEVICES, RULES), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["devices.csv", "rules.csv"]
