@@ -127,6 +127,22 @@ def test_the_loops_are_compiled_once_for_a_home_for_many_and_for_models_in_share
     assert taken["best_of_homes"][0][3:9] == taken["score_homes"][0][3:9]
 
 
+def test_where_compiled_loops_cannot_be_kept_the_error_says_what_to_set(tmp_path):
+    evidence_model(planted_homes()).save(path := tmp_path / "model.safetensors")
+    code = f"""
+from numba.core import caching
+caching._CacheImpl._locator_classes = []  # as where no folder can be written to
+from fedrule.inference import Recommender
+try:
+    Recommender.load({str(path)!r})
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"DataError {path}: a model of graphrank")
+    assert "NUMBA_CACHE_DIR" in done.stdout
+
+
 @given(case=evidence_cases(), k=LENGTHS)
 def test_it_finds_what_the_scorer_of_training_finds(case, k):
     search, whole = search_of(case.saved), scorer_search(case.saved).many(case.homes, 10_000)

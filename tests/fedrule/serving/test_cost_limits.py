@@ -71,7 +71,7 @@ def test_the_cost_is_that_of_a_home_whose_devices_are_in_rooms(model):
         10,
         10,
         10,
-    ]  # a word of more than half of the devices would not count
+    ]  # devices of each room
 
 
 def test_more_work_than_fits_into_the_time_is_refused_before_it_is_done(tmp_path, monkeypatch):
