@@ -131,7 +131,7 @@ def test_where_compiled_loops_cannot_be_kept_the_error_says_what_to_set(tmp_path
     evidence_model(planted_homes()).save(path := tmp_path / "model.safetensors")
     code = f"""
 from numba.core import caching
-caching._CacheImpl._locator_classes = []  # as where no folder can be written to
+caching.CacheImpl._locator_classes = []  # as where no folder can be written to
 from fedrule.inference import Recommender
 try:
     Recommender.load({str(path)!r})
