@@ -150,7 +150,7 @@ def limited_connection(limits: Limits, metrics: Metrics) -> type[Connection]:
 class Server(uvicorn.Server):
     """uvicorn's server with a staged shutdown, and a reload of the models at SIGHUP."""
 
-    def __init__(self, config: uvicorn.Config, app: Middleware, on_ready: Callable[[], object]) -> None:
+    def __init__(self, config: uvicorn.Config, app: Middleware, on_ready: Callable[[], object] = lambda: None) -> None:
         super().__init__(config)
         self._app, self._on_ready = app, on_ready
         self._reloads: set[asyncio.Task[None]] = set()
