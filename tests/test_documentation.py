@@ -94,9 +94,18 @@ def test_a_model_is_trained_saved_used_and_trained_further(tmp_path):
     assert run_here(code, tmp_path).count("When *") == 3
 
 
-def test_the_home_of_the_page_on_models_is_a_home():
-    home = HomeRequest.from_json(json.loads(only_block("docs/models.md", "json")))
-    assert [device.display_name for device in home.devices] == ["Front door", "Hall light"]
+def test_the_homes_of_the_pages_have_rooms_that_tell_devices_apart():
+    request = re.search(r"-d '(\{.*?\})'", (ROOT / "docs/serving.md").read_text("utf-8"), re.DOTALL)
+    asked = json.loads(request[1])
+    assert asked.pop("k") == 3
+    for example in (json.loads(only_block("docs/models.md", "json")), asked):
+        home = HomeRequest.from_json(example)
+        names = [device.display_name for device in home.devices]
+        assert names == ["Front door", "Hall light", "Back door", "Kitchen light"]
+        front, hall, back, kitchen = map(set, home.device_words())
+        assert front & hall
+        assert back & kitchen
+        assert not (front | hall) & (back | kitchen)
 
 
 def test_the_pipeline_reads_the_databases_that_its_file_describes(tmp_path, monkeypatch):

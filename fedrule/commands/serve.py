@@ -48,7 +48,6 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.workers < 1:
         raise DataError(f"--workers must be at least 1, got {chosen.workers}")
     token = _token(chosen.token_file)
-    import_all(chosen.modules)
     if chosen.workers == 1:
         _serve(chosen, limits, token)
     else:
@@ -58,6 +57,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _serve(chosen: argparse.Namespace, limits: Limits, token: str | None) -> None:
     """In this process."""
+    import_all(chosen.modules)
     from fedrule.serving.routes import application  # an extra
     from fedrule.serving.server import listen, serve
 
@@ -72,7 +72,8 @@ def _serve_by_workers(chosen: argparse.Namespace, limits: Limits, token: str | N
     if not (hasattr(os, "fork") and hasattr(socket, "SO_REUSEPORT")):
         raise DataError(f"--workers {chosen.workers} needs an operating system such as Linux; use --workers 1")
     with tempfile.TemporaryDirectory(prefix="fedrule-metrics-") as folder:
-        os.environ[METRICS_FOLDER] = folder  # before prometheus_client is imported
+        os.environ[METRICS_FOLDER] = folder  # before prometheus_client is imported, here or by one of the modules
+        import_all(chosen.modules)
         from fedrule.serving.server import listen_together  # an extra
         from fedrule.serving.supervisor import Supervisor, WorkerOptions
 

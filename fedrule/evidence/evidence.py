@@ -10,6 +10,7 @@ import numpy.typing as npt
 from baselines.ease import Cooccurrence
 from datasets.homes import Array, Homes, Rules, starts
 from datasets.valid import ValidRules
+from fedrule.arrays import read_only
 from fedrule.evidence import counts, kernel
 from fedrule.evidence.counts import (
     ColumnReader,
@@ -25,12 +26,13 @@ from fedrule.evidence.features import (
     NAMES,
     ROOMS,
     Features,
+    companion_tables,
     ease_scale,
     given_features,
     graphs,
     vocabulary,
 )
-from fedrule.evidence.kernel import Companions, Table
+from fedrule.evidence.kernel import Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,9 +66,9 @@ class Evidence:
         reader = ColumnReader.of(homes.types, homes.relations)
         columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation)
         graph = graphs(homes, words=self.rooms.any)
-        companions = Companions(*self.companions.tables, *self._own_companions(leave_out))
+        companions = companion_tables(self.companions, *self._own_companions(leave_out))
         words = vocabulary(self.valid, reader)
-        kernel.candidate_features(features, graph, words, companions, *map(np.array, columns))
+        kernel.candidate_features(features, graph, words, companions, *map(read_only, columns))
         item, typed, cell = _typed_rules(self.valid, homes, candidates)
         score = self.together.scores(homes, candidates.home, item, leave_out=leave_out)
         features[:, EASE] = np.append(self.ease_scale, 0.0)[item] * score

@@ -25,11 +25,12 @@ from __future__ import annotations
 import numpy as np
 
 from baselines.cooccurrence import OWNERSHIP, Matrix
-from datasets.homes import Homes
+from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
+from fedrule.arrays import read_only
 from fedrule.evidence import counts, kernel
-from fedrule.evidence.counts import ColumnReader, HomeFrequencies, RoomCounts
-from fedrule.evidence.kernel import Graphs, Table, Vocabulary
+from fedrule.evidence.counts import ColumnReader, CompanionCounts, HomeFrequencies, RoomCounts
+from fedrule.evidence.kernel import Companions, Graphs, Table, Vocabulary
 
 EASE_SCALE = 5.0  # brings the scores of EASE, mostly below 0.3, to the size of the other features
 WORD = "word: "  # what the names of features by words begin with
@@ -150,22 +151,27 @@ def standardized(features: Features, first: int = 0) -> Features:
 
 
 def graphs(homes: Homes, *, words: bool = True) -> Graphs:
-    """Homes as the compiled loops take them, without words if so asked; copies, since homes are read-only."""
+    """Homes as the compiled loops take them, without words if so asked."""
     rules = homes.rules
     word_start, word = np.zeros(homes.n_devices + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
     if words and homes.words is not None:
-        word_start, word = homes.word_start, np.array(homes.words.word)
-    types, trigger, action = (np.array(column) for column in (homes.device_type, rules.trigger, rules.action))
-    relation = np.array(rules.relation)
-    return Graphs(homes.device_start, types, homes.rule_start, trigger, action, relation, word_start, word)
+        word_start, word = homes.word_start, homes.words.word
+    ends = rules.trigger, rules.action, rules.relation
+    return Graphs(*map(read_only, (homes.device_start, homes.device_type, homes.rule_start, *ends, word_start, word)))
 
 
 def vocabulary(valid: ValidRules, reader: ColumnReader) -> Vocabulary:
     """Valid rules and the halves of relations as the compiled loops take them."""
     state, act = reader.state, reader.act
-    return Vocabulary(
-        valid.n_types, state.size, act.size, np.array(valid.start), np.array(valid.relation), state.values, act.values
-    )
+    arrays = map(read_only, (valid.start, valid.relation, state.values, act.values))
+    return Vocabulary(valid.n_types, state.size, act.size, *arrays)
+
+
+def companion_tables(counted: CompanionCounts, own_start: Array, own: Array) -> Companions:
+    """Counts of relations in common as the compiled loops take them, with the cells that homes leave out."""
+    together, typed_start, typed = counted.tables
+    tables = read_only(together), read_only(typed_start), read_only(typed)
+    return Companions(*tables, read_only(own_start), read_only(own))
 
 
 def given_features(valid: ValidRules, reader: ColumnReader, frequencies: HomeFrequencies, rooms: RoomCounts) -> Table:

@@ -665,7 +665,7 @@ def pair_features(
     action: Array,  # [n]
 ) -> None:
     """The block `pair` alone."""
-    first, n, nothing = 0, len(trigger), np.zeros(0, dtype=np.int64)
+    first, n, nothing = 0, len(trigger), graphs.word[:0]  # read-only, as the cells that a home leaves out are
     while first < n:
         h, last = home_of_candidate[first], first
         while last < n and home_of_candidate[last] == h:

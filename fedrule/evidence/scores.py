@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from datasets.homes import Array, Homes, Mask, spans
 from datasets.valid import ValidRules
+from fedrule.arrays import read_only
 from fedrule.evidence import kernel
 from fedrule.evidence.counts import CompanionCounts
-from fedrule.evidence.features import IS_WORD, NAMES, graphs, standardized
+from fedrule.evidence.features import IS_WORD, NAMES, companion_tables, graphs, standardized
 from fedrule.evidence.kernel import Companions, Table, Vocabulary, Weights
 
 MOST_RULES = 20_000  # valid rules that evidence relates with each other: 3.2 GB for each matrix
@@ -33,7 +34,7 @@ class CandidateScores(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceScores:
-    """A trained evidence network and what it knows of all homes."""
+    """A trained evidence network and what it knows of all homes; arrays are read-only, as in memory that is shared."""
 
     valid: ValidRules
     vocabulary: Vocabulary
@@ -58,8 +59,8 @@ class EvidenceScores:
     ) -> EvidenceScores:
         weights = network_weights(parameters, standardized(given, kernel.N_HOME))
         nothing = np.zeros(0, dtype=np.int64)
-        common = Companions(*companions.tables, nothing, nothing)
-        return cls(valid, vocabulary, common, inverse, ease_scale, weights, knows_words)
+        common = companion_tables(companions, nothing, nothing)
+        return cls(valid, vocabulary, common, read_only(inverse), read_only(ease_scale), weights, knows_words)
 
     def of_pairs(self, homes: Homes, trigger: Array, action: Array) -> CandidateScores:
         """Those of these device pairs; a pair twice is scored once."""
@@ -93,7 +94,7 @@ def network_weights(parameters: Mapping[str, npt.NDArray[np.floating]], given: T
     both[used, :hidden], both[used, hidden] = first, direct
     bias[:hidden] = parameters["first_bias"]
     of_rule = given @ both[kernel.N_HOME : kernel.N_TYPED] + bias
-    return Weights(of_rule, both, np.array(parameters["last"], dtype=np.float32))
+    return Weights(*map(read_only, (of_rule, both, np.array(parameters["last"], dtype=np.float32))))
 
 
 def used_features(*, words: bool) -> Mask:

@@ -16,6 +16,7 @@ from baselines.cooccurrence import regularized_inverse, share_able
 from baselines.method import LARGEST_SCORE
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask
+from fedrule.arrays import read_only
 from fedrule.evidence import kernel
 from fedrule.evidence.counts import PATTERNS, ColumnReader, HomeFrequencies, PatternCounts
 from fedrule.evidence.features import ease_scale, given_features, graphs, vocabulary
@@ -70,7 +71,7 @@ class EvidenceSearch:
             {name.removeprefix("evidence."): value for name, value in saved.weights.items()},
             knows_words=rooms.any,
         )
-        search = cls(scores, saved.self_rules)
+        search = cls(scores, read_only(saved.self_rules))
         search.load_loops()
         return search
 
@@ -88,16 +89,11 @@ class EvidenceSearch:
             told.cancel()
 
     def one(self, graph: Graph, k: int) -> TopK:
-        words = self.scores.knows_words
-        no_word = np.zeros(0, dtype=np.int64)
-        columns = (graph.device_type, graph.trigger, graph.action, graph.relation)
-        types, trigger, action, relation = (np.array(column, dtype=np.int64) for column in columns)
-        word_device, word = (graph.word_device, np.array(graph.word)) if words else (no_word, no_word)
-        word_start = np.searchsorted(word_device, np.arange(len(types) + 1))
-        rule_start = np.array([0, len(trigger)])
-        return self._best(
-            Graphs(np.array(graph.device_start), types, rule_start, trigger, action, relation, word_start, word), k
-        )
+        word_device, word = (graph.word_device, graph.word) if self.scores.knows_words else (NOTHING, NOTHING)
+        word_start = np.searchsorted(word_device, np.arange(len(graph.device_type) + 1))
+        devices, rule_start = (graph.device_start, graph.device_type), np.array([0, len(graph.trigger)])
+        rules = rule_start, graph.trigger, graph.action, graph.relation
+        return self._best(Graphs(*map(read_only, (*devices, *rules, word_start, word))), k)
 
     def many(self, homes: Homes, k: int) -> TopK:
         return self._best(graphs(homes, words=self.scores.knows_words), k)

@@ -55,6 +55,13 @@ def search_of(saved: SavedModel) -> Search:
             from fedrule.inference.evidence_search import EvidenceSearch
         except ModuleNotFoundError as error:
             raise DataError(f"a model of {card.method} needs {install_hint('infer')} ({error})") from None
+        except RuntimeError as error:
+            if "cannot cache" not in str(error):
+                raise
+            raise DataError(
+                f"a model of {card.method} has compiled loops, and there is no folder that they can be kept in; "
+                "set NUMBA_CACHE_DIR to one that can be written to"
+            ) from None
         return EvidenceSearch.of(saved)
     from fedrule.models.restore import restored
 

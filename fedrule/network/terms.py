@@ -19,6 +19,7 @@ from torch.nn.functional import relu
 
 from datasets.homes import Array, Homes, Mask, Relation, Rules
 from datasets.valid import ValidRules
+from fedrule.arrays import read_only
 from fedrule.evidence.counts import PRIOR_HAVE, PRIOR_OWN, ColumnReader
 from fedrule.evidence.evidence import Evidence
 from fedrule.evidence.features import IS_WORD, graphs, standardized, vocabulary
@@ -205,7 +206,7 @@ class Rooms:
     def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:  # noqa: ARG002
         features = np.zeros((len(candidates), len(PAIR_WORDS)), dtype=np.float32)
         words = vocabulary(self.valid, ColumnReader.of(homes.types, homes.relations))
-        columns = (np.array(column) for column in (candidates.home, candidates.trigger, candidates.action))
+        columns = (read_only(column) for column in (candidates.home, candidates.trigger, candidates.action))
         pair_features(features, graphs(homes), words, *columns)
         return {
             "features": torch.from_numpy(np.compress(PAIR_WORDS, features, axis=1)),

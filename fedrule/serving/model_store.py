@@ -27,6 +27,7 @@ from fedrule.serving.limits import Limits
 
 FEWEST, MOST = 10, 320  # devices of the homes that a new model is timed with
 RULES = 3  # that act on each device there, at most
+ROOMS = 4  # that they are in, for models that know words
 LONG_ENOUGH = 0.05  # seconds: a home that takes this long gives a good estimate
 LEAST = 1e-9  # seconds per candidate, if there is no candidate to measure
 
@@ -78,7 +79,7 @@ def _types(recommender: Recommender, devices: int) -> list[str]:
 
 
 def timed_home(recommender: Recommender, devices: int) -> HomeRequest:
-    """All types in turn, with random valid rules."""
+    """All types in turn, in four rooms, with random valid rules."""
     card, valid, rng = recommender.card, recommender.valid, np.random.default_rng(devices)
     kind = np.arange(devices) % len(card.types)
     rules = []
@@ -87,7 +88,8 @@ def timed_home(recommender: Recommender, devices: int) -> HomeRequest:
             relations = valid.relations_of(int(kind[trigger]), int(kind[action]))
             if len(relations) and trigger != action:
                 rules.append(RequestRule(trigger, *card.relations[int(rng.choice(relations))], action))
-    return HomeRequest([RequestDevice(at, name) for at, name in enumerate(_types(recommender, devices))], rules)
+    types = enumerate(_types(recommender, devices))
+    return HomeRequest([RequestDevice(at, name, room=f"room {at % ROOMS}") for at, name in types], rules)
 
 
 def _seconds(recommender: Recommender, devices: int) -> float:

@@ -150,9 +150,9 @@ def limited_connection(limits: Limits, metrics: Metrics) -> type[Connection]:
 class Server(uvicorn.Server):
     """uvicorn's server with a staged shutdown, and a reload of the models at SIGHUP."""
 
-    def __init__(self, config: uvicorn.Config, app: Middleware) -> None:
+    def __init__(self, config: uvicorn.Config, app: Middleware, on_ready: Callable[[], object] = lambda: None) -> None:
         super().__init__(config)
-        self._app = app
+        self._app, self._on_ready = app, on_ready
         self._reloads: set[asyncio.Task[None]] = set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -166,6 +166,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets=sockets)
         if hasattr(signal, "SIGHUP"):
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_hangup)
+        self._on_ready()
 
     def _on_hangup(self) -> None:
         task = asyncio.get_running_loop().create_task(self._reload())
@@ -199,7 +200,14 @@ def listen_together(host: str, port: int, many: int) -> list[socket.socket]:
     return [listen(host, port, shared=True) for _ in range(many)]
 
 
-def serve(app: Middleware, listener: socket.socket, *, access_log: bool, grace: int) -> None:
+def serve(
+    app: Middleware,
+    listener: socket.socket,
+    *,
+    access_log: bool,
+    grace: int,
+    on_ready: Callable[[], object] = lambda: None,  # called once requests and signals are handled
+) -> None:
     """Serve until SIGTERM or SIGINT; open requests then have `grace` seconds to finish."""
     config = uvicorn.Config(
         app,
@@ -217,7 +225,7 @@ def serve(app: Middleware, listener: socket.socket, *, access_log: bool, grace: 
     sys.setswitchinterval(0.001)  # seconds: a large batch in a thread hardly delays other requests
     gc.collect()
     gc.freeze()  # loaded models stay: the collector need not scan them during requests
-    server = Server(config, app)
+    server = Server(config, app, on_ready)
 
     def on_signal(_: int, __: FrameType | None) -> None:
         """Until uvicorn installs its handlers; it raises its signal again after a clean shutdown."""

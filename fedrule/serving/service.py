@@ -103,6 +103,8 @@ class Reloader:
         return to_json({"models": models})
 
     def _error(self, error: Exception) -> ApiError:
+        if isinstance(error, ApiError):  # the models have not been read: the service is shutting down
+            return error
         if not isinstance(error, DataError):  # a bug, and still no reason to stop serving
             log.error("Reload failed; the current models stay in use", exc_info=error)
             return ApiError(422, "bad_model", "the models cannot be loaded; see the log of the service")

@@ -6,13 +6,14 @@ with the limits of one, on a socket of its own: the system spreads connections o
 holds these sockets too, so that connections wait for a worker that is being started again.
 
 Over a socket pair with each child go lines of JSON. From the loader: what it has loaded, or why not. From a worker:
-`reload`, and `using` a generation of the models. To a worker: `models`, with the descriptor of the shared memory, and
-`reloaded`, once all workers use what was loaded.
+`ready` to serve, `reload`, and `using` a generation of the models. To a worker: `models`, with the descriptor of the
+shared memory, and `reloaded`, once all workers use what was loaded, or `ending`, if they never will.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -27,7 +28,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -41,14 +42,15 @@ from fedrule.serving.metrics import WorkerMetrics
 from fedrule.serving.model_store import ModelStore
 from fedrule.serving.routes import application_of
 from fedrule.serving.server import serve
-from fedrule.serving.service import Service
+from fedrule.serving.service import Service, shutting_down
 from fedrule.serving.shared_models import read_models, shared_file, write_models
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 SHORT_LIFE = 5.0  # seconds: a worker that dies sooner is not started again at once
 PAUSE = 1.0  # seconds before it is
 OVERTIME = 5.0  # seconds that workers have beyond the grace before they are killed
-LARGE = ("fedrule.models.restore",)  # modules that only some models need: with torch, 200 MB
+# Modules that only some models need: with torch, 200 MB, and with numba.
+LARGE = ("fedrule.models.restore", "fedrule.inference.evidence_search")
 PID = struct.Struct("=q")
 
 Message: TypeAlias = dict[str, Any]
@@ -103,6 +105,8 @@ class Child:
     channel: Channel
     begin: float = field(default_factory=time.monotonic)
     generation: int = 0  # of the models that a worker uses
+    ready: bool = False  # whether a worker handles requests and SIGHUP
+    hung_up: bool = False  # whether it was sent SIGHUP and has not reloaded since
 
 
 class SharedStore(ModelStore):
@@ -119,6 +123,9 @@ class SharedStore(ModelStore):
         """Have the files read again, and return when all workers use them; if one is bad, raise as it was raised."""
         self._channel.send({"kind": "reload"})
         reply = self._replies.get()
+        if reply["kind"] == "ending":
+            self._replies.put(reply)  # for whoever asks after this
+            raise shutting_down()
         if reply["error"] is not None:
             raise DataError(reply["error"]) if reply["expected"] else RuntimeError(reply["error"])
 
@@ -132,6 +139,7 @@ class SharedStore(ModelStore):
                     self._channel.send({"kind": "using", "generation": message["generation"]})
                 else:
                     self._replies.put(message)
+        self._replies.put({"kind": "ending"})
         os.kill(os.getpid(), signal.SIGTERM)  # nobody is left who would start, reload and end this worker
 
 
@@ -182,9 +190,10 @@ class Supervisor:
             paused = [at - now for at, worker in zip(self._not_before, self._workers, strict=True) if worker is None]
             self._wait(max(min(paused), 0.0) if paused else None)
             self._reap()
-            if self._hung_up and (living := self._living_workers()):
-                self._hung_up = False
-                os.kill(living[0].pid, signal.SIGHUP)  # it asks for a reload, counts it and logs it
+            ready = [worker for worker in self._living_workers() if worker.ready]
+            if self._hung_up and ready:  # others ignore the signal
+                self._hung_up, ready[0].hung_up = False, True
+                os.kill(ready[0].pid, signal.SIGHUP)  # it asks for a reload, counts it and logs it
             self._go_on_reloading()
         self._end()
 
@@ -201,6 +210,8 @@ class Supervisor:
         for worker in self._living_workers():
             os.kill(worker.pid, signal.SIGTERM)
         while self._living_workers() and time.monotonic() < deadline:
+            self._reloading, self._queued = [*self._reloading, *self._queued], []
+            self._reply({"kind": "ending"})
             self._wait(deadline - time.monotonic())
             self._reap()
         for worker in self._living_workers():
@@ -241,6 +252,8 @@ class Supervisor:
             self._queued.append(child)
         elif message["kind"] == "using":
             child.generation = message["generation"]
+        elif message["kind"] == "ready":
+            child.ready = True
 
     def _reap(self) -> None:
         """Notice children that have ended."""
@@ -255,6 +268,7 @@ class Supervisor:
                 continue
             self._drain(worker)
             self._workers[slot] = None
+            self._hung_up |= worker.hung_up  # another has to reload
             _forget_gauges(worker.pid, str(self._options.metrics))
             self._write_pids()
             short = time.monotonic() - worker.begin < SHORT_LIFE
@@ -286,16 +300,17 @@ class Supervisor:
                 for worker in living:
                     worker.channel.send({"kind": "models", "generation": self._generation}, [self._file])
             if report["error"] is not None:
-                self._reply(report)
+                self._reply({**report, "kind": "reloaded"})
         if self._reloading and all(worker.generation == self._generation for worker in living):
-            self._reply({"error": None})
+            self._reply({"kind": "reloaded", "error": None})
         if self._queued and not self._reloading:
             self._reloading, self._queued = self._queued, []
             self._start_loader()
 
-    def _reply(self, result: Mapping[str, Any]) -> None:
+    def _reply(self, message: Message) -> None:
         for worker in self._reloading:
-            worker.channel.send({"kind": "reloaded", "error": result["error"], "expected": result.get("expected")})
+            worker.channel.send(message)
+            worker.hung_up = False
         self._reloading = []
 
     def _use_loaded(self, report: Message) -> None:
@@ -335,10 +350,13 @@ class Supervisor:
             for other in self._listeners:
                 if other is not listener:
                     other.close()
+            if self._loading is not None:  # a reload is under way
+                os.close(self._loading)
             metrics = WorkerMetrics(self._begin, options.metrics, self._living)
             service = Service(SharedStore(options, channel, file), options.limits, metrics)
             app = application_of(service, token=options.token)
-            serve(app, listener, access_log=options.access_log, grace=options.grace)
+            ready = functools.partial(channel.send, {"kind": "ready"})
+            serve(app, listener, access_log=options.access_log, grace=options.grace, on_ready=ready)
 
         self._workers[slot] = worker = self._fork(work)
         worker.generation = self._generation

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from datasets.common.errors import DataError
 from datasets.homes import Array, Mask, distinct
+from fedrule.arrays import read_only
 from fedrule.federated.algorithm import FedAvg, FedGate, FedProx, FedRule, Scaffold
 from fedrule.federated.client import LocalTraining
 from fedrule.federated.optimizers import Precise
@@ -193,13 +194,6 @@ def _distinct(start: Array, first: Array, device: Array) -> tuple[Array, Array, 
     before = np.cumsum(used) - used
     found = np.flatnonzero(used) - np.repeat(start[:-1], np.diff(before[start]))
     return before[start], found, before[first + device] - before[first]
-
-
-def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A contiguous read-only view: one type of array for compiled code."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 def check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import typeof
 
 pytest.importorskip("torch", reason="scorers are torch's")
 
@@ -26,6 +28,7 @@ from fedrule.inference.evidence_search import EvidenceSearch
 from fedrule.inference.recommender import search_of
 from fedrule.inference.search import DiverseSearch, ScorerSearch
 from fedrule.models.restore import restored
+from fedrule.serving.shared_models import read_models, shared_file, write_models
 from tests.support.crowded import crowded_homes
 from tests.support.evidence_models import evidence_cases, evidence_model
 from tests.support.rooms import room_homes
@@ -88,6 +91,56 @@ def test_whoever_waits_for_the_compiler_is_told(monkeypatch):
     monkeypatch.setattr(kernel, "best_of_homes", slow)
     EvidenceSearch.of(saved)
     assert heard == ["compiling the search, once after an installation: about half a minute"]
+
+
+def test_the_loops_are_compiled_once_for_a_home_for_many_and_for_models_in_shared_memory(monkeypatch):
+    def record(name):
+        loop = getattr(kernel, name)
+
+        def recorded(*arguments):
+            taken[name].append([str(typeof(argument)) for argument in arguments])
+            loop(*arguments)
+
+        monkeypatch.setattr(kernel, name, recorded)
+
+    taken = {"best_of_homes": [], "score_homes": []}
+    for name in taken:
+        record(name)
+    for homes in (planted_homes(), room_homes()):
+        saved = evidence_model(homes)
+        original, file = Recommender(saved), shared_file()
+        write_models({"model": original}, file)
+        shared = read_models(file)["model"]
+        os.close(file)
+        devices = [{"id": number, "type": homes.types[0], "room": f"{number % 2}"} for number in range(4)]
+        lists = [model.recommend({"devices": devices}) for model in (original, shared)]
+        assert lists[0] == lists[1]
+        found = [model.recommend_many(homes) for model in (original, shared)]
+        assert found[0].probability.tobytes() == found[1].probability.tobytes()
+        restored(saved).score_pairs(homes, homes.rules.trigger, homes.rules.action)
+        for model in (original, shared):
+            model._search.scores.of_pairs(homes, homes.rules.trigger, homes.rules.action)
+    assert [len(taken[name]) for name in taken] == [10, 6]  # per model: its loading, 2 homes, 2 times many; 3 scorers
+    for kinds in taken.values():
+        assert all(each == kinds[0] for each in kinds)
+    # What both take is of one kind too, so that the loops that they call are compiled once.
+    assert taken["best_of_homes"][0][3:9] == taken["score_homes"][0][3:9]
+
+
+def test_where_compiled_loops_cannot_be_kept_the_error_says_what_to_set(tmp_path):
+    evidence_model(planted_homes()).save(path := tmp_path / "model.safetensors")
+    code = f"""
+from numba.core import caching
+caching.CacheImpl._locator_classes = []  # as where no folder can be written to
+from fedrule.inference import Recommender
+try:
+    Recommender.load({str(path)!r})
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"DataError {path}: a model of graphrank")
+    assert "NUMBA_CACHE_DIR" in done.stdout
 
 
 @given(case=evidence_cases(), k=LENGTHS)

@@ -63,6 +63,17 @@ def test_the_cost_is_that_of_a_home_whose_devices_are_not_alike(tmp_path):
     assert len(np.unique(NumpyNetwork.of(saved).embed(graph).round(9), axis=0)) > 300
 
 
+def test_the_cost_is_that_of_a_home_whose_devices_are_in_rooms(model):
+    recommender = Recommender.load(model)
+    graph = HomeEncoder(recommender.card).encode(timed_home(recommender, 40)).graph
+    assert np.bincount(graph.word).tolist() == [
+        10,
+        10,
+        10,
+        10,
+    ]  # devices of each room
+
+
 def test_more_work_than_fits_into_the_time_is_refused_before_it_is_done(tmp_path, monkeypatch):
     def cost(recommender):
         types = {name: index for index, name in enumerate(recommender.card.types)}

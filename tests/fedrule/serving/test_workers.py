@@ -8,16 +8,24 @@ import re
 import signal
 import socket
 import subprocess
-from contextlib import ExitStack
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from baselines.contract import planted_homes
 from fedrule.inference import HomeRequest, Recommender
+from fedrule.serving.errors import ApiError
 from fedrule.serving.limits import Limits
 from fedrule.serving.model_store import ModelStore
 from fedrule.serving.shared_models import read_models, shared_file, write_models
+from fedrule.serving.supervisor import Channel, SharedStore, WorkerOptions
+from tests.support.evidence_models import evidence_model
 from tests.support.served import COMMAND, PATIENCE, accepts, eventually, get, post, served
 from tests.support.small_model import home, saved_model
 
@@ -28,6 +36,50 @@ MANY = 32  # new connections: the chance that one of two workers gets none of th
 @pytest.fixture
 def path(tmp_path):
     return saved_model(tmp_path / "model.safetensors")
+
+
+@dataclass(frozen=True)
+class HeldLoader:
+    """A module for the service with which reading a model waits as long as a file is there."""
+
+    folder: Path
+    options: ClassVar = {"import": "held_loader"}
+    code: ClassVar = """
+import os, time
+from pathlib import Path
+from fedrule.models.file import SavedModel
+
+hold, waits, load = Path(__file__).with_name("hold"), Path(__file__).with_name("waits"), SavedModel.load
+
+def held(path):
+    while hold.exists():
+        waits.write_text(str(os.getpid()))
+        time.sleep(0.01)
+    return load(path)
+
+SavedModel.load = held
+"""
+
+    @contextmanager
+    def holding(self):
+        (self.folder / "hold").touch()
+        try:
+            yield
+        finally:
+            (self.folder / "hold").unlink()
+
+    def waits(self):
+        return (self.folder / "waits").exists()
+
+    def pid(self):
+        return int((self.folder / "waits").read_text())
+
+
+@pytest.fixture
+def held_loader(tmp_path, monkeypatch):
+    (tmp_path / "held_loader.py").write_text(HeldLoader.code)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    return HeldLoader(tmp_path)
 
 
 def digests(service):
@@ -43,8 +95,9 @@ def settled(service):
     return eventually(lambda: counter(service, "fedrule_requests_in_flight") == 1)
 
 
-def sockets(pid):
-    return sum(str(link.readlink()).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir())
+def opened(pid, kind):
+    """How many files of a kind a process has open; `realpath` bears one that it closes meanwhile."""
+    return sum(kind in os.path.realpath(link) for link in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def runs(pid):
@@ -57,13 +110,13 @@ def runs(pid):
 def test_connections_are_spread_over_the_workers_and_counted_together(path):
     with served([path], workers=2) as service, ExitStack() as connections:
         assert len(digests(service)) == 1  # both have started
-        before = [sockets(pid) for pid in service.workers()]
+        before = [opened(pid, "socket:") for pid in service.workers()]
         assert len(before) == 2
         for _ in range(MANY):
             connection = connections.enter_context(socket.create_connection(("127.0.0.1", service.port), PATIENCE))
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert connection.recv(65_536).startswith(b"HTTP/1.1 200 OK")
-        after = [sockets(pid) for pid in service.workers()]
+        after = [opened(pid, "socket:") for pid in service.workers()]
         # One more may be the last of those before, which was not closed yet.
         assert all(one > other + 1 for one, other in zip(after, before, strict=True))
         assert settled(service)
@@ -85,6 +138,15 @@ def test_the_arrays_of_the_models_are_in_memory_once(path):
         ((permissions, _),) = mapped[0]
         assert permissions == "r--s"  # nobody can write to it
         assert mapped[0] == mapped[1]  # the same inode
+
+
+def test_the_compiler_of_evidence_models_is_imported_before_workers_are_forked(tmp_path):
+    homes = planted_homes()
+    evidence_model(homes).save(path := tmp_path / "model.safetensors")
+    with served([path], workers=2) as service:
+        asked = {"devices": [{"id": at, "type": name} for at, name in enumerate(homes.types)]}
+        assert post(service, "/v1/recommend", asked).json()["model"]["method"] == "graphrank"
+        assert "llvmlite" in Path(f"/proc/{service.process.pid}/maps").read_text()
 
 
 def test_a_reload_reaches_all_workers_before_it_is_answered(path):
@@ -116,6 +178,81 @@ def test_so_does_a_hang_up(path):
         service.process.send_signal(signal.SIGHUP)
         expected = Recommender.load(path).digest
         assert eventually(lambda: digests(service) == {expected})
+
+
+def test_a_hang_up_while_workers_start_reaches_them_later(path):
+    with served([path], workers=2) as service:  # from now on it has models, but no worker yet
+        for seed in (1, 2):
+            saved_model(path, seed=seed)
+            service.process.send_signal(signal.SIGHUP)
+            expected = Recommender.load(path).digest
+            assert eventually(lambda expected=expected: digests(service) == {expected})
+            for pid in service.workers():
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_a_reload_that_the_end_interrupts_is_answered(path, held_loader):
+    with served([path], **held_loader.options, workers=2) as service, ThreadPoolExecutor(1) as pool:
+        digests(service)
+        with held_loader.holding():
+            answer = pool.submit(post, service, "/v1/model/reload", headers=JSON)
+            assert eventually(held_loader.waits)
+            service.process.send_signal(signal.SIGTERM)
+            refused = answer.result(PATIENCE)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
+        assert service.exit_code() == 0
+        assert "Traceback" not in service.log.read_text()
+
+
+def test_a_worker_that_asks_for_a_reload_is_answered_when_its_supervisor_is_gone(path):
+    def refused(worker):
+        try:
+            worker.reload()
+        except ApiError as error:
+            codes.append(error.code)
+
+    codes = []
+    ours, theirs = socket.socketpair()
+    file, ended = shared_file(), threading.Event()
+    store = ModelStore([path], Limits())
+    write_models({model.name: model for model in store.models}, file)
+    before = signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    try:
+        options = WorkerOptions([path], Limits(), None, access_log=False, grace=1, metrics=path.parent)
+        worker = SharedStore(options, Channel(theirs), file)
+        ours.close()
+        for _ in range(2):
+            asked = threading.Thread(target=refused, args=[worker], daemon=True)
+            asked.start()
+            asked.join(PATIENCE)
+        assert codes == ["shutting_down", "shutting_down"]
+        assert eventually(ended.is_set)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        theirs.close()
+
+
+def test_a_worker_that_starts_during_a_reload_keeps_nothing_of_it_open(path, held_loader):
+    with served([path], **held_loader.options, workers=2) as service:
+        digests(service)
+        first = service.workers()
+        with held_loader.holding():
+            service.process.send_signal(signal.SIGHUP)
+            assert eventually(held_loader.waits)
+            os.kill(first[0], signal.SIGKILL)
+            assert eventually(lambda: len(service.workers()) == 3 and first[0] not in service.workers())
+            (started,) = {*service.workers()} - {*first, held_loader.pid()}
+            assert eventually(lambda: opened(started, "/memfd:fedrule-models") == 1)  # what it uses
+
+
+def test_workers_count_together_though_a_module_imports_the_counters_first(path, tmp_path, monkeypatch):
+    (tmp_path / "counting.py").write_text("import prometheus_client\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    with served([path], **{"import": "counting"}, workers=2) as service:
+        for _ in range(MANY):
+            assert post(service, "/v1/recommend", home()).status_code == 200
+        assert settled(service)
+        assert counter(service, "fedrule_homes_total") == MANY
 
 
 def test_a_worker_that_dies_is_started_again_and_its_counts_stay(path):
