@@ -30,7 +30,7 @@ from fedrule.inference.encode import (
 from fedrule.inference.network import Matrix, NumpyNetwork, is_network_alone
 from fedrule.inference.network_search import NetworkSearch
 from fedrule.inference.output import RankedLists, Recommendation, Recommendations, Support
-from fedrule.inference.request import HomeRequest
+from fedrule.inference.request import HomeRequest, RequestDevice, display_names
 from fedrule.inference.search import DiverseSearch, ScorerSearch, Search, TopK
 from fedrule.inference.sentences import sentence
 from fedrule.models.card import Card
@@ -115,6 +115,10 @@ class Recommender:
         found = search.one(encoded.graph, k) if encoded.devices else TopK.empty()
         return Recommendations(tuple(self._in_words(encoded, found)), encoded.ignored)
 
+    def warm_up(self) -> None:
+        """Answer for a home of one device: loads what a process that has the model from another one lacks."""
+        self.recommend(HomeRequest([RequestDevice(0, name) for name in self.card.types[:1]]), 1)
+
     def recommend_many(
         self,
         homes: Homes,
@@ -190,6 +194,7 @@ class Recommender:
         have, both = self._support(trigger_type, action_type, found.relation)
         numbers = (found.trigger, found.action, found.relation, trigger_type, action_type, have, both)
         rows = zip(*(column.tolist() for column in numbers), self._probability(found.score).tolist(), strict=True)
+        names = display_names(home.devices)
         for rank, (trigger, action, relation, kind, other, rule, could, probability) in enumerate(rows, start=1):
             device, acts, (state, act) = home.devices[trigger], home.devices[action], self.card.relations[relation]
             yield Recommendation(
@@ -199,6 +204,6 @@ class Recommender:
                 act,
                 acts.id,
                 probability,
-                sentence(device.display_name, state, act, acts.display_name),
+                sentence(names[trigger], state, act, names[action]),
                 Support(rule, could, types[kind], types[other]),
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -104,6 +105,19 @@ class RequestDevice(NamedTuple):
     def display_name(self) -> str:
         """Its name, or its id if it has none."""
         return self.name or str(self.id)
+
+    @property
+    def display_name_in_room(self) -> str:
+        return f"{self.display_name} ({self.room})" if self.room else self.display_name
+
+
+def display_names(devices: Sequence[RequestDevice]) -> list[str]:
+    """What to call each device of a home: where two have the same name the room is added, or else the id."""
+    names = [device.display_name for device in devices]
+    shared = Counter(names)
+    names = [d.display_name_in_room if shared[name] > 1 else name for d, name in zip(devices, names, strict=True)]
+    shared = Counter(names)
+    return [f"{d.display_name} ({d.id})" if shared[name] > 1 else name for d, name in zip(devices, names, strict=True)]
 
 
 class RequestRule(NamedTuple):

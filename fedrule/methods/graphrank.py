@@ -24,7 +24,7 @@ from fedrule.training.examples import NonRules
 class RankingOptions(GraphMethod):
     """The options of `graphrank`, and of `fedrank`, which is trained in the homes."""
 
-    hidden: int = 0  # no network; 16 is the paper's
+    hidden: int = 0  # size of the paper's network, e.g. 16; 0: none
     dropout: float = derived(lambda self: 0.3 if self.hidden or self.evidence else 0.0)  # 200 homes are few
     objective: Objectives = "ranking"
     non_rules: NonRules = "feasible"
@@ -56,9 +56,9 @@ class GraphRank(RankingOptions, GraphRule):
         "candidates": ("choice", 100, 300, 1000),
     }
 
-    rounds: int = 80
+    rounds: int = 80  # passes over all homes, more where these would be fewer steps than `least_steps`
     learning_rate: float = 0.005
     decay: bool = True
     batch_size: int = 24  # many small steps, which large homes need
     homes_per_draw: int = 2000
-    least_steps: int = 900  # as many as 80 rounds of 261 homes; with 52 homes, 240 are far too few: docs/graph.md
+    least_steps: int = 900  # more rounds where few homes would have fewer steps; 0: never. See docs/graph.md

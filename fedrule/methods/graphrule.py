@@ -6,6 +6,7 @@ learning rate that is too high stops training: see `fedrule.training.loop`.
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,6 +26,8 @@ from fedrule.network.options import derived
 from fedrule.network.score import GraphModel
 from fedrule.training.examples import Examples, ExampleSampler
 from fedrule.training.loop import Schedule, WarmStart, optimize
+
+log = logging.getLogger(__name__)
 
 
 @register("graphrule")
@@ -85,8 +88,10 @@ class GraphRule(GraphMethod):
         def after_round(done: int, parameters: Parameters, values: dict[str, float]) -> None:
             on_round(done, rounds, prepared.model(parameters), values)
 
+        # A patience of all rounds never stops training, however many these become.
+        patience = rounds if self.patience >= self.rounds else self.patience
         schedule = Schedule(
-            rounds, self.learning_rate, self.weight_decay, self.batch_size, self.draws, self.patience, self.decay
+            rounds, self.learning_rate, self.weight_decay, self.batch_size, self.draws, patience, self.decay
         )
         parameters = optimize(
             scorer,
@@ -106,4 +111,7 @@ class GraphRule(GraphMethod):
         homes = len(np.unique(train.rules.home))
         homes = min(homes, self.homes_per_draw) if self.homes_per_draw else homes
         steps = math.ceil(homes / self.batch_size) if self.batch_size else 1  # of a round
-        return max(self.rounds, math.ceil(self.least_steps / steps))
+        rounds = max(self.rounds, math.ceil(self.least_steps / steps))
+        if rounds > self.rounds:
+            log.info("%s: %d rounds, to reach %d steps (least_steps)", self.NAME, rounds, self.least_steps)
+        return rounds

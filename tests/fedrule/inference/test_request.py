@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from datasets import DataError
 from fedrule.inference import BadHome, HomeRequest, Recommender, RequestDevice, RequestRule
 from fedrule.inference.encode import HomeEncoder
-from fedrule.inference.request import HomeLimits
+from fedrule.inference.request import HomeLimits, display_names
 from tests.support.small_model import small_model
 
 DOOR, LAMP = {"id": "door", "type": "ContactSensor"}, {"id": "lamp", "type": "Light"}
@@ -312,3 +312,12 @@ def test_names_in_any_script_stand_in_the_sentence(recommender):
     assert {(rule.trigger, rule.action_device) for rule in answer.rules} == {("дверь", "灯")}
     opened = next(rule for rule in answer.rules if rule.trigger_state == "Open")
     assert opened.text == "When *Входная дверь 🚪* opens, turn on *灯*"
+
+
+def test_devices_of_one_name_are_told_apart_by_their_rooms_and_else_by_their_ids(recommender):
+    rooms = ("hall", "kitchen", "bath", "bath", "")
+    lamps = [RequestDevice(f"l{at}", "Light", "Lamp", room) for at, room in enumerate(rooms)]
+    alone = RequestDevice("d", "ContactSensor", "Door", "hall")
+    assert display_names([alone, *lamps]) == ["Door", "Lamp (hall)", "Lamp (kitchen)", "Lamp (l2)", "Lamp (l3)", "Lamp"]
+    texts = {rule.text for rule in recommender.recommend(HomeRequest([alone, *lamps[:2]]), 1_000).rules}
+    assert {f"When *Door* opens, turn on *Lamp ({room})*" for room in ("hall", "kitchen")} <= texts

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import datasets
+from baselines.contract import planted_homes
 from baselines.registry import build, parameters
 from benchmarks.evaluation import evaluate
 from datasets.common.errors import DataError
@@ -118,6 +119,16 @@ def test_few_homes_have_more_rounds(homes, options, expected):
     rules = Rules(one, one, one, np.zeros(homes, dtype=np.int64))
     train = Homes("few", ("Lamp",), (("On", "Off"),), owner, owner, np.zeros_like(owner), owner, rules)
     assert GraphRank(**options)._rounds(train) == expected
+
+
+def test_a_patience_of_all_rounds_never_stops_however_many_rounds_few_homes_have(caplog):
+    caplog.set_level("INFO")
+    done = []
+    options = {"rounds": 2, "least_steps": 9, "batch_size": 0, "learning_rate": 0.5, "decay": False}
+    method = GraphRank(**options, validation=0.3, patience=2)
+    method.fit(planted_homes(), rng=np.random.default_rng(0), on_round=lambda at, of, *_: done.append((at, of)))
+    assert done == [(at, 9) for at in range(1, 10)]
+    assert "graphrank: 9 rounds, to reach 9 steps (least_steps)" in caplog.messages
 
 
 def test_options_of_the_network_are_refused_without_one():
