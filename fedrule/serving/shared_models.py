@@ -54,6 +54,4 @@ def read_models(file: int) -> dict[str, LoadedModel]:
     places = [PLACE.unpack_from(whole, COUNT.size + PLACE.size * at) for at in range(many)]
     content, *arrays = (whole[begin : begin + size] for begin, size in places)
     models: dict[str, LoadedModel] = pickle.loads(content, buffers=arrays)
-    for model in models.values():
-        model.recommender.warm_up()
     return models

@@ -39,7 +39,7 @@ from prometheus_client.multiprocess import mark_process_dead
 from datasets.common.errors import DataError
 from fedrule.serving.limits import Limits
 from fedrule.serving.metrics import WorkerMetrics
-from fedrule.serving.model_store import ModelStore
+from fedrule.serving.model_store import LoadedModel, ModelStore
 from fedrule.serving.routes import application_of
 from fedrule.serving.server import serve
 from fedrule.serving.service import Service, shutting_down
@@ -109,11 +109,19 @@ class Child:
     hung_up: bool = False  # whether it was sent SIGHUP and has not reloaded since
 
 
+def _warm_models(file: int) -> dict[str, LoadedModel]:
+    """The models of shared memory, each after its first answer, for which a process loads compiled loops."""
+    models = read_models(file)
+    for model in models.values():
+        model.recommender.warm_up()
+    return models
+
+
 class SharedStore(ModelStore):
     """The models of a worker; a reload asks the supervisor, which reaches all workers."""
 
     def __init__(self, options: WorkerOptions, channel: Channel, file: int) -> None:
-        super().__init__(options.paths, options.limits, read_models(file))
+        super().__init__(options.paths, options.limits, _warm_models(file))
         os.close(file)
         self._channel = channel
         self._replies: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -134,7 +142,7 @@ class SharedStore(ModelStore):
         while (messages := self._channel.receive()) is not None:
             for message in messages:
                 if message["kind"] == "models":
-                    self._models = read_models(file := self._channel.files.pop(0))
+                    self._models = _warm_models(file := self._channel.files.pop(0))
                     os.close(file)
                     self._channel.send({"kind": "using", "generation": message["generation"]})
                 else:

@@ -52,8 +52,11 @@ from fedrule.models.file import SavedModel
 hold, waits, load = Path(__file__).with_name("hold"), Path(__file__).with_name("waits"), SavedModel.load
 
 def held(path):
+    if hold.exists():
+        written = waits.with_suffix(".new")
+        written.write_text(str(os.getpid()))
+        written.rename(waits)  # whoever reads it finds all of it
     while hold.exists():
-        waits.write_text(str(os.getpid()))
         time.sleep(0.01)
     return load(path)
 
