@@ -62,6 +62,8 @@ def accepts(service: Running) -> bool:
 def eventually(condition: Callable[[], bool]) -> bool:
     """Wait until the condition holds."""
     deadline = time.monotonic() + PATIENCE
-    while not condition() and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        if condition():
+            return True
         time.sleep(0.02)
     return condition()
