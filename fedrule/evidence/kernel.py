@@ -416,8 +416,8 @@ def typed_block(block: Table, home: Home, vocabulary: Vocabulary, one: int, othe
     block[15] = math.log((together + 0.5) / (between + 1.5)) if len(home.shared) else 0.0
 
 
-# The next two are alike but for the role of the device. One loop for both, which takes the columns as arguments, was
-# measured to make scoring a quarter slower.
+# The loops of the next two are alike but for the role of the device. One loop for both, which takes the columns as
+# arguments, was measured to make scoring a quarter slower.
 @inlined
 def trigger_block(
     block: Table, home: Home, vocabulary: Vocabulary, together: Table, i: int, other: int, relation: int
@@ -437,16 +437,8 @@ def trigger_block(
             typed += 1
             typed_state += same_state
             typed_relation += same_relation
-    block[0] = log_count(last - first)
-    block[1] = log_count(states)
-    block[2] = log_count(acts)
-    block[3] = log_count(relations)
-    block[4] = log_count(typed)
-    block[5] = log_count(typed_state)
-    block[6] = log_count(typed_relation)
-    block[7] = log_count(home.action_start[i + 1] - home.action_start[i])
-    block[8] = home.has_words[i]
-    block[9] = math.log1p(COMPANION_SCALE * share)
+    counted = last - first, states, acts, relations, typed, typed_state, typed_relation
+    write_device(block, counted, home.action_start[i + 1] - home.action_start[i], home.has_words[i], share)
 
 
 @inlined
@@ -468,15 +460,17 @@ def action_block(
             typed += 1
             typed_act += same_act
             typed_relation += same_relation
-    block[0] = log_count(last - first)
-    block[1] = log_count(acts)
-    block[2] = log_count(states)
-    block[3] = log_count(relations)
-    block[4] = log_count(typed)
-    block[5] = log_count(typed_act)
-    block[6] = log_count(typed_relation)
-    block[7] = log_count(home.trigger_start[j + 1] - home.trigger_start[j])
-    block[8] = home.has_words[j]
+    counted = last - first, acts, states, relations, typed, typed_act, typed_relation
+    write_device(block, counted, home.trigger_start[j + 1] - home.trigger_start[j], home.has_words[j], share)
+
+
+@inlined
+def write_device(block: Table, counted: tuple[int, ...], other_role: int, has_words: float, share: float) -> None:
+    """The features of a device in one role: its rules in it, how many it has in the other one, and companions."""
+    for at in range(7):
+        block[at] = log_count(counted[at])
+    block[7] = log_count(other_role)
+    block[8] = has_words
     block[9] = math.log1p(COMPANION_SCALE * share)
 
 
