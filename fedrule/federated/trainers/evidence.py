@@ -90,7 +90,8 @@ class Batches:
         self, task: LocalTraining, homes: Homes, clients: Array, *, key: KeyedRandom, model: Vector
     ) -> Batches:
         """With the batches of these clients, drawn with their `key`; each depends on its own client only."""
-        examples = task.sampler(homes.subset(clients)).draw(key, score=task.score(model))
+        drawn = task.sampler(homes.subset(clients)).draw(key, score=task.score(model))
+        examples = task.labelled(drawn, key.client)
         (observed,) = TrainingBatch.of(task.scorer, examples).query.observed
         counts = np.bincount(examples.candidates.home, minlength=len(clients))
         all_begin, all_counts, log_stands_for = self.begin.copy(), self.counts.copy(), self.log_stands_for.copy()
