@@ -202,10 +202,10 @@ def with_rule(homes: Homes, rule: TypedRule, chosen: Mask) -> Homes:
         last = np.full(homes.n_homes, -1)
         np.maximum.at(last, rules.home, rules.group)
         group = np.concatenate([rules.group, last[added.home] + 1])
-    columns = (
-        np.concatenate([getattr(rules, c), getattr(added, c)]) for c in ("home", "trigger", "action", "relation")
-    )
-    return replace(homes, rules=Rules(*columns, group).by_home(), provenance=homes.provenance.derived())
+    names = ("home", "trigger", "action", "relation")
+    home, trigger, action, relation = (np.concatenate([getattr(rules, n), getattr(added, n)]) for n in names)
+    joined = Rules(home, trigger, action, relation, group).by_home()
+    return replace(homes, rules=joined, provenance=homes.provenance.derived())
 
 
 def promoted_rank(model: Fitted, homes: Homes, valid: ValidRules, attackers: Attackers) -> float:
