@@ -8,20 +8,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from baselines.method import LARGEST_SCORE, Scores
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, HomeSubset, Mask, Relation, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence.scores import EvidenceScores
+from fedrule.lazy import torch
 from fedrule.network.batch import GraphBatch
 from fedrule.network.encoders import Dropout, Parameters
 from fedrule.network.network import Network
 from fedrule.network.terms import EvidenceNetwork, Observed, ScoreTerm
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CELLS_AT_ONCE = 1 << 20  # scores computed at a time, 8 MB each in the predictor's two layers
 
@@ -85,11 +88,11 @@ class Scorer:
         at_once = max(CELLS_AT_ONCE // max(len(homes.relations), 1), 1)
         for first in range(0, len(order), at_once):
             some = order[first : first + at_once]
-            block = self._block(parameters, *homes_of_pairs(homes, trigger[some], action[some]))
+            with torch.no_grad():
+                block = self._block(parameters, *homes_of_pairs(homes, trigger[some], action[some]))
             scores[some] = np.clip(block.numpy(), -LARGEST_SCORE, LARGEST_SCORE)  # a score is never infinite
         return scores
 
-    @torch.no_grad()
     def _block(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array) -> Tensor:
         """[n_pairs, n_relations] for pairs in the order of homes."""
         logits = next(iter(parameters.values())).new_zeros(len(trigger), len(homes.relations))
