@@ -1,9 +1,9 @@
 """What server and nodes send each other: a header in JSON and arrays, without code; and how many bytes that are.
 
 A sum over the clients of a node consists of multiples of 2^-30 (`fedrule.federated.vectors`). It is sent in the
-narrowest type that holds it exactly, of the rows of relations only those that a client has touched, with their numbers.
-The header says who sends it and what it belongs to. Whoever receives a message of another format, version, vocabulary or
-run, or of a machine whose clock is wrong, answers with a refusal in words instead of numbers that look right.
+narrowest type that holds it exactly, of the rows of relations only those that a client has touched, with their
+numbers (`FlatParameters.sent_bytes` says how many bytes). The header says who sends it and what it belongs to. Whoever
+receives a message of another format, version or vocabulary, or of a machine whose clock is wrong, refuses it in words.
 """
 
 from __future__ import annotations
@@ -16,26 +16,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from datasets.common.errors import DataError
 from datasets.common.files import Json
+from fedrule.federated.rounds import RoundSum
+from fedrule.federated.vectors import STEP, FlatParameters
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Precise: TypeAlias = npt.NDArray[np.float64]
-Array: TypeAlias = npt.NDArray[np.integer]
 
 FORMAT = 1  # goes up when messages of earlier versions would be misread
-STEP = 2.0**-30  # of fedrule.federated.vectors, which is tested to be equal
 CLOCK_TOLERANCE = 120.0  # seconds
 CLOCK_REMEDY = "set it (NTP): a wrong clock breaks the validity of certificates and the time limits of rounds"
-
-
-class Refusal(DataError):
-    """A request that a node does not answer, or an answer that the server does not take; the message says why."""
 
 
 class Kind(StrEnum):
@@ -48,6 +44,14 @@ class Kind(StrEnum):
     ROUND = "round"  # train the clients of a cohort
     END = "end"  # the last round counted
     REFUSED = "refused"
+
+
+class Refusal(DataError):
+    """A request that a node does not answer, or an answer that the server does not take; the message says why."""
+
+    def __init__(self, message: str, *, needs: Kind | None = None) -> None:
+        super().__init__(message)
+        self.needs = needs  # the request that has to come before
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,26 +165,14 @@ def check_clock(sent: float, *, earliest: float, latest: float, whose: str, tole
 def refusal(request: Message, error: Exception) -> Message:
     """The answer to a request that is refused."""
     header = {"format": FORMAT, "version": package_version(), "time": time.time(), "reason": str(error)}
-    return Message(Kind.REFUSED, {**header, "request": str(request.kind)})
+    needs = error.needs if isinstance(error, Refusal) else None
+    return Message(Kind.REFUSED, {**header, "request": str(request.kind), "needs": needs and str(needs)})
 
 
 def vocabulary_fingerprint(types: Sequence[str], relations: Sequence[tuple[str, str]]) -> str:
     """Of names in their order."""
     names = json.dumps([[*types], [[*pair] for pair in relations]], ensure_ascii=False)
     return hashlib.sha256(names.encode()).hexdigest()[:16]
-
-
-class Layout(Protocol):
-    """What is needed of `fedrule.federated.vectors.FlatParameters`."""
-
-    @property
-    def n_dense(self) -> int: ...
-
-    @property
-    def n_rows(self) -> int: ...
-
-    @property
-    def row_length(self) -> int: ...
 
 
 def narrowest(values: Precise) -> AnyArray:
@@ -208,48 +200,62 @@ def restored(array: AnyArray) -> Precise:
     raise Refusal(f"a sum of type {array.dtype}; known are int32, float32 and float64")
 
 
-def pack_vector(name: str, vector: Precise, layout: Layout) -> dict[str, AnyArray]:
-    """A sum of vectors as arrays: the dense part, and the rows that are not zero with their numbers."""
-    if not len(vector):
-        return {}
-    arrays = {f"{name}.dense": narrowest(vector[: layout.n_dense])}
-    if layout.n_rows:
-        rows = vector[layout.n_dense :].reshape(layout.n_rows, layout.row_length)
-        touched = np.flatnonzero(rows.any(axis=1))
-        arrays |= {f"{name}.row": touched.astype(np.int32), f"{name}.rows": narrowest(rows[touched])}
-    return arrays
+def pack_sums(sums: RoundSum, layout: FlatParameters) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+    """The sums of a node's clients as header and arrays: all numbers in one type, of the rows those that are not zero.
 
-
-def unpack_vector(name: str, arrays: Mapping[str, AnyArray], layout: Layout) -> Precise:
-    """The sum of vectors in some arrays; empty where none was sent, refused where it does not fit the model."""
-    if f"{name}.dense" not in arrays:
-        return np.zeros(0)
-    dense = restored(arrays[f"{name}.dense"])
-    vector = np.zeros(layout.n_dense + layout.n_rows * layout.row_length)
-    if dense.shape != (layout.n_dense,):
-        raise Refusal(f"{name}: {dense.shape} numbers, the model has {layout.n_dense}; the sender has another model")
-    vector[: layout.n_dense] = dense
-    if layout.n_rows:
-        row, rows = arrays.get(f"{name}.row"), arrays.get(f"{name}.rows")
-        if row is None or rows is None or rows.shape != (len(row), layout.row_length):
-            raise Refusal(f"{name}: rows do not fit the model; the sender has another model")
-        if len(row) and not (0 <= row.min() and row.max() < layout.n_rows and (np.diff(row) > 0).all()):
-            raise Refusal(f"{name}: numbers of rows must be ascending and below {layout.n_rows}")
-        vector[layout.n_dense :].reshape(layout.n_rows, layout.row_length)[row] = restored(rows)
-    return vector
-
-
-def sum_bytes(layout: Layout, *, rows: int, vectors: int = 1, dense_width: int = 4, row_width: int = 4) -> int:
-    """Payload of the sum of a node's clients, which touch `rows` different rows; widths are bytes of a number.
-
-    For a node with one home it is `RoundReport.sent_bytes`, as long as four bytes hold the numbers.
+    A row of relations is zero where no client of the node has touched it, and, rarely, where their updates are.
     """
-    return vectors * (dense_width * layout.n_dense + rows * (row_width * layout.row_length + 4))
+    vectors = [vector for vector in (sums.update, sums.mean_gradient) if len(vector)]
+    rows = [vector[layout.n_dense :].reshape(layout.n_rows, -1 if layout.n_rows else 0) for vector in vectors]
+    touched = np.flatnonzero(np.logical_or.reduce([part.any(axis=1) for part in rows]))
+    parts = [(vector[: layout.n_dense], part[touched].reshape(-1)) for vector, part in zip(vectors, rows, strict=True)]
+    header: dict[str, Json] = {
+        "weight": sums.weight,
+        "loss": sums.loss,
+        "base_weight": sums.base_weight.tolist(),
+        "clients": sums.clients,
+        "refused": sums.refused,
+        "rows": sums.rows,
+        "state_bytes": sums.state_bytes,
+    }
+    numbers = narrowest(np.concatenate([each for part in parts for each in part]))
+    return header, {"numbers": numbers, "row": touched.astype(np.int32)}
 
 
-def broadcast_bytes(layout: Layout, *, shared: int) -> int:
+def unpack_sums(answer: Message, layout: FlatParameters, *, vectors: int, n_shared: int) -> RoundSum:
+    """The sums in an answer; refused where they do not fit the model."""
+    row, numbers = answer.array("row"), restored(answer.array("numbers"))
+    if len(row) and not (row.min() >= 0 and row.max() < layout.n_rows and (np.diff(row) > 0).all()):
+        raise Refusal(f"numbers of rows must be ascending and below {layout.n_rows}; the sender has another model")
+    length = layout.n_dense + len(row) * layout.row_length
+    if numbers.shape != (vectors * length,) or not np.isfinite(numbers).all():
+        raise Refusal(f"{numbers.size} finite numbers expected of {vectors * length}; the sender has another model")
+    found = []
+    for part in numbers.reshape(vectors, length):
+        vector = np.zeros(layout.size)
+        vector[: layout.n_dense] = part[: layout.n_dense]
+        if len(row):
+            vector[layout.in_rows(row)] = part[layout.n_dense :].reshape(len(row), layout.row_length)
+        found.append(vector)
+    base = answer.value("base_weight")
+    if not isinstance(base, list) or len(base) not in (0, n_shared):
+        raise Refusal(f"weights of {base} shared vectors, {n_shared} were sent")
+    return RoundSum(
+        update=found[0],
+        mean_gradient=found[1] if vectors == 2 else np.zeros(0),
+        base_weight=np.array(base, dtype=np.float64),
+        weight=answer.real("weight"),
+        loss=answer.real("loss"),
+        clients=answer.number("clients"),
+        refused=answer.number("refused"),
+        rows=answer.number("rows"),
+        state_bytes=answer.number("state_bytes"),
+    )
+
+
+def broadcast_bytes(layout: FlatParameters, *, shared: int) -> int:
     """Payload of a request of a round: the model, and the shared vectors that the node's clients need."""
-    return 4 * (1 + shared) * (layout.n_dense + layout.n_rows * layout.row_length)
+    return 4 * (1 + shared) * layout.size
 
 
 def pack_mask(mask: npt.NDArray[np.bool_]) -> AnyArray:

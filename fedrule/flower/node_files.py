@@ -12,14 +12,17 @@ are named by their run: a new run begins with new ones, and those of old runs ma
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from datasets.common.errors import DataError
+from datasets.common.files import write_json
 from datasets.homes import Array, Homes, Relation, Rules, Words
 from fedrule.federated.array_file import AnyArray, read_arrays, write_arrays
 from fedrule.federated.states import ClientStates
@@ -39,7 +42,41 @@ class NodeFolder:
     def __post_init__(self) -> None:
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)  # homes lie in it
 
+    @property
+    def name(self) -> str:
+        """Of the node, drawn when the folder is new: the server knows it again by this after a restart."""
+        path = self.path / "node.json"
+        if not path.exists():
+            write_json(path, {"format": FORMAT, "node": secrets.token_hex(8)})
+        try:
+            content = json.loads(path.read_text("utf-8"))
+            return str(content["node"])
+        except (ValueError, LookupError, TypeError):
+            raise DataError(
+                f"{path}: damaged; restore it from a copy, or empty the folder and start a new run"
+            ) from None
+
+    @contextmanager
+    def lock(self, *, seconds: float) -> Iterator[None]:
+        """The folder for this process alone, waiting for another one that answers an earlier request."""
+        import fcntl  # not on every system, and neither is Flower's node
+
+        with (self.path / ".lock").open("w") as file:
+            end = time.monotonic() + seconds
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if time.monotonic() > end:
+                        message = "another process uses this node's folder; give every node its own (state=)"
+                        raise Refusal(f"{self.path}: {message}") from None
+                    time.sleep(0.1)
+            yield
+
     def file(self, run: str, what: str) -> Path:
+        if not run.isalnum():
+            raise Refusal(f"run {run!r}: expected letters and digits; the server has another version of fedrule")
         return self.path / f"{run}.{what}"
 
     def read(self, run: str, what: str) -> tuple[dict[str, object], dict[str, AnyArray]] | None:
@@ -55,8 +92,8 @@ class NodeFolder:
             )
         if about.get("run") != run:
             raise DataError(
-                f"{path}: of run {about.get('run')}, not of run {run} which the server trains; give this node the folder "
-                "of that run (state= in its node-config), or delete the file to begin anew with a new run"
+                f"{path}: of run {about.get('run')}, not of {run}, which the server trains; give this node the folder "
+                "of that run (state= in its node-config), or delete the file and start a new run"
             )
         return about, arrays
 
@@ -125,10 +162,10 @@ class NodeFolder:
             current = replace(initial, last=last.copy())
         else:
             lost = int((current.last != last).sum())
+            what = "no such file" if found is None else "not the states of the last rounds"
             raise Refusal(
-                f"{self.file(run, 'states')}: {'no such file' if found is None else 'not the states of the last rounds'}, "
-                f"but the server counts on the states of {lost} clients of this node; restore the file from a copy, or "
-                "start a new run"
+                f"{self.file(run, 'states')}: {what}, but the server counts on the states of {lost} clients of this "
+                "node; restore the file from a copy, or start a new run"
             )
         return current
 
@@ -147,16 +184,3 @@ def _states(arrays: Mapping[str, AnyArray], prefix: str) -> ClientStates:
 def _keeps_nothing(states: ClientStates) -> bool:
     vectors = states.own.empty and states.first.empty and states.second.empty and states.packed is None
     return vectors and not len(states.steps)
-
-
-def lock(folder: Path) -> int:
-    """Take the folder for this process: two nodes that share one would overwrite each other's states."""
-    import fcntl  # not on every system, and neither is Flower's node
-
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise Refusal(f"{folder}: another process uses this node's folder; give every node its own (state=)") from None
-    return descriptor

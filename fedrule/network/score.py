@@ -125,11 +125,15 @@ class Scorer:
     def _observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> tuple[Observed, ...]:
         if not self.terms:
             return ()
+        similar = self.similar(homes, candidates)
+        return tuple(term.observe(homes, similar, leave_out=leave_out) for term in self.terms)
+
+    def similar(self, homes: Homes, candidates: Rules) -> Rules:
+        """The candidates as terms observe them: instead of a relation never seen of a pair the first such one."""
         trigger_type, relation, action_type = homes.typed(candidates)
         seen = self.valid.contains(trigger_type, action_type, relation)
         relation = np.where(seen, relation, self._first_unseen[trigger_type * self.valid.n_types + action_type])
-        similar = Rules(candidates.home, candidates.trigger, candidates.action, relation)
-        return tuple(term.observe(homes, similar, leave_out=leave_out) for term in self.terms)
+        return Rules(candidates.home, candidates.trigger, candidates.action, relation)
 
     @cached_property
     def _first_unseen(self) -> Array:

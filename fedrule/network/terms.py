@@ -239,8 +239,12 @@ class EvidenceNetwork:
         }
 
     def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:
+        return {"features": torch.from_numpy(self.features(homes, candidates, leave_out=leave_out))}
+
+    def features(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> npt.NDArray[np.float32]:
+        """[n, n_features]: those that it takes, standardized."""
         features = self.evidence.features(homes, candidates, leave_out=leave_out)
-        return {"features": torch.from_numpy(np.compress(self.used, standardized(features), axis=1))}
+        return np.compress(self.used, standardized(features), axis=1)
 
     def logits_of(self, parameters: Parameters, observed: Observed, dropout: Dropout | None) -> Tensor:
         from fedrule.network.hidden_layer import HiddenLayer  # defines a function of torch: not above

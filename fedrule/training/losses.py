@@ -14,9 +14,7 @@ from fedrule.lazy import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-Objective: TypeAlias = (
-    "Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]"  # logits, positive, home, stands_for
-)
+Objective: TypeAlias = "Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]"  # logits, positive, home, stands_for
 
 
 def bce(logits: Tensor, positive: Tensor, home: Tensor, stands_for: Tensor) -> Tensor:
