@@ -40,8 +40,7 @@ class Kind(StrEnum):
     JOIN = "join"  # how many homes a node holds, and which of them have rules
     RULES = "rules"  # in how many homes each typed rule occurs: what is not zero are the valid rules
     COUNTS = "counts"  # what else is counted over homes (fedrule.evidence.statistics)
-    SETUP = "setup"  # what all clients have to know before the first round
-    ROUND = "round"  # train the clients of a cohort
+    ROUND = "round"  # train the clients of a cohort; the first one brings what all clients have to know
     END = "end"  # the last round counted
     REFUSED = "refused"
 

@@ -10,11 +10,12 @@ import importlib
 import json
 import logging
 import math
+import resource
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -44,10 +45,12 @@ from fedrule.flower.node_homes import Unknown, read_homes
 from fedrule.flower.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from baselines.method import Method
     from fedrule.methods.federated import Federated
 
 log = logging.getLogger(__name__)
 
+SETUP = "setup."  # how the names of arrays begin that are kept for all rounds
 OWN_METHODS = ("fedrule.methods.federated", "fedrule.methods.fedrank")  # modules
 
 
@@ -96,7 +99,6 @@ class Node:
                     Kind.JOIN: self._join,
                     Kind.RULES: self._rules,
                     Kind.COUNTS: self._counts,
-                    Kind.SETUP: self._setup,
                     Kind.ROUND: self._round,
                     Kind.END: self._end,
                 }
@@ -141,17 +143,13 @@ class Node:
         arrays = counts.arrays(all_patterns=all_patterns)
         return {}, {name: array.astype(np.int32) for name, array in arrays.items()}
 
-    def _setup(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
-        """Keep what all clients have to know."""
-        self._homes(request, folder)
-        names = ("method", "seed", "first", "self_pairs", "layout")
-        folder.write(request.text("run"), "setup", request.arrays, **{name: request.value(name) for name in names})
-        return {}, {}
-
     def _round(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """Train those of the node's clients that are in the cohort; their states are pending until the next request."""
         run, homes = request.text("run"), self._homes(request, folder)
+        if request.header.get("setup") is not None:
+            self._keep_setup(request, folder)
         engine, trainer = self._trainer(request, folder, homes)
+        ready: list[Json] = [round(time.process_time(), 3), _peak_megabytes()]
         last = request.array("last").astype(np.int64)
         initial = ClientStates.initial(trainer.rule_counts, trainer.layout, engine.hyperparameters)
         current = folder.states(run, initial, last)
@@ -170,7 +168,8 @@ class Node:
         header, arrays = pack_sums(trained.sums, trainer.layout)
         counted = np.zeros(homes.n_homes, dtype=bool)
         counted[trained.counted] = True
-        return {**header, "corrupted": trained.corrupted}, {**arrays, "counted": pack_mask(counted)}
+        header |= {"corrupted": trained.corrupted, "ready": ready, "seconds": round(time.process_time(), 3)}
+        return header, {**arrays, "counted": pack_mask(counted)}
 
     def _end(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """The states after the last round."""
@@ -179,6 +178,15 @@ class Node:
         initial = ClientStates.initial(trainer.rule_counts, trainer.layout, engine.hyperparameters)
         folder.save_states(run, folder.states(run, initial, request.array("last").astype(np.int64)), None)
         return {}, {}
+
+    @staticmethod
+    def _keep_setup(request: Message, folder: NodeFolder) -> None:
+        """Keep what all clients have to know, which the first request of a round brings."""
+        setup = request.value("setup")
+        if not isinstance(setup, dict):
+            raise Refusal("the setup of this run is no object; the server has another version of fedrule")
+        arrays = {name.removeprefix(SETUP): a for name, a in request.arrays.items() if name.startswith(SETUP)}
+        folder.write(request.text("run"), "setup", arrays, method=request.text("method"), **setup)
 
     def _homes(self, request: Message, folder: NodeFolder) -> Homes:
         homes = folder.homes(request.text("run"))
@@ -191,7 +199,7 @@ class Node:
 
         found = folder.read(request.text("run"), "setup")
         if found is None:
-            raise Refusal("this node was not sent the setup of the run; its folder is new", needs=Kind.SETUP)
+            raise Refusal("this node was not sent the setup of the run; its folder is new", needs=Kind.ROUND)
         about, arrays = found
         if about["method"] != request.text("method"):
             raise Refusal("the setup of this node is of other parameters; they may not change during a run")
@@ -223,19 +231,27 @@ def federated_method(text: str) -> Federated:
     from baselines.registry import build
 
     content = json.loads(text)
-    for module in OWN_METHODS:  # imported by name: a node need not have all packages of the extra that they belong to
-        importlib.import_module(module)
-    from fedrule.methods.federated import Federated
-
-    method = build(content["name"], **content["parameters"])
-    if not isinstance(method, Federated):
-        raise DataError(f"{content['name']} is not trained in the homes; federated are fedrank, fedgnn, fedrule, ...")
+    federated_class(content["name"])
+    method = cast("Federated", build(content["name"], **content["parameters"]))
     if method.validation:
         raise DataError(
             f"{method.NAME}: validation {method.validation} needs rules that no home may show; set it to 0 and choose "
             "the number of rounds in a simulation"
         )
     return method
+
+
+def federated_class(name: str) -> type[Method]:
+    """The class of a federated method."""
+    for module in OWN_METHODS:  # imported by name: a node need not have all packages of the extra that they belong to
+        importlib.import_module(module)
+    from baselines.registry import get
+    from fedrule.methods.federated import Federated
+
+    found = get(name)
+    if not issubclass(found, Federated):
+        raise DataError(f"{name} is not trained in the homes; deploy a federated method: fedrank, fedgnn, fedrule, ...")
+    return found
 
 
 def method_text(name: str, parameters: Mapping[str, object]) -> str:
@@ -267,6 +283,11 @@ def layout_of(content: object) -> FlatParameters:
 
 def valid_rules(vocabulary: Vocabulary, cell: AnyArray) -> ValidRules:
     return ValidRules.of_cells(len(vocabulary.types), len(vocabulary.relations), cell.astype(np.int64))
+
+
+def _peak_megabytes() -> int:
+    """The most memory that this process had so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def _rule_counts(homes: Homes) -> Array:

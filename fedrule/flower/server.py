@@ -46,6 +46,7 @@ from fedrule.flower.messages import (
     unpack_mask,
     unpack_sums,
 )
+from fedrule.flower.node import SETUP as PREFIX
 from fedrule.flower.node import federated_method, layout_text, method_text, valid_rules
 from fedrule.flower.vocabulary import Vocabulary
 from fedrule.lazy import torch
@@ -56,6 +57,7 @@ log = logging.getLogger(__name__)
 
 FORMAT = 1  # of the server's files
 RUN, SETUP, CHECKPOINT, ROUNDS, WEIGHTS = "run.json", "setup.npz", "checkpoint.npz", "rounds.jsonl", "weights.npz"
+END_SECONDS = 60.0  # for nodes to hear that the run is over; those that do not lose nothing
 REMEDY = "restore it from a copy, or empty the folder and start a new run"
 
 
@@ -108,9 +110,13 @@ class RoundTraffic:
     sent: dict[str, int]  # bytes of the sum, by node
     received: dict[str, int]  # bytes of the model and the shared vectors, by node
     missing: tuple[int, ...]  # clients whose node did not answer
+    rows: dict[str, int]  # of relations in the sum, by node
+    shared: dict[str, int]  # vectors, by node
+    ready: dict[str, Json]  # processor seconds and megabytes of a node's process before it trains
+    seconds: dict[str, Json]  # processor time of a node's process in all
 
     def as_json(self) -> dict[str, Json]:
-        return {"sent": dict(self.sent), "received": dict(self.received), "missing": [*self.missing]}
+        return cast("dict[str, Json]", asdict(self) | {"missing": [*self.missing]})
 
 
 OnRound = Callable[[int, RoundReport, RoundTraffic], None]
@@ -127,6 +133,7 @@ class Federation:
     identity: Identity = field(init=False)
     members: list[Member] = field(init=False, default_factory=list)
     connected: dict[str, int] = field(init=False, default_factory=dict)  # Flower's number of a node, by its name
+    joined: dict[str, Message] = field(init=False, default_factory=dict)  # their answers
     refused: dict[int, str] = field(init=False, default_factory=dict)  # why nodes are not in the run
     with_rules: AnyArray = field(init=False)  # [n_clients]  bool
 
@@ -146,7 +153,7 @@ class Federation:
         seed = int(rng.integers(2**62))  # as `Federated.fit` draws it
         initial = scorer.initial(torch.Generator().manual_seed(seed))
         layout = FlatParameters.of(initial)
-        setup = self._setup_message(cell, self_pairs, counts, layout, seed)
+        setup = self._setup_of_nodes(cell, self_pairs, counts, layout, seed)
         engine = self.method.engine()
         rounds = _Rounds(self, engine, layout, seed, setup)
         state = engine.begin_server(layout, layout.flat(initial), len(self.with_rules))
@@ -160,13 +167,13 @@ class Federation:
             return False
 
         model = run_rounds(rounds.step, self.method.schedule(seed), state, after_round, checkpoint)
-        rounds.end()
         fitted = GraphModel(
             self.method.NAME, scorer, layout.parameters(model), self.vocabulary.types, self.vocabulary.relations
         )
         arrays = {name: value.numpy() for name, value in fitted.parameters.items()}
         about = {"format": FORMAT, "method": self.identity.method, "run": self.identity.run}
         write_arrays(self.options.folder / WEIGHTS, about, {**arrays, "valid.cell": cell})
+        rounds.end()
         return fitted
 
     def missing(self) -> dict[int, Array]:
@@ -176,7 +183,7 @@ class Federation:
     # Before the first round.
 
     def _setup(self) -> tuple[Array, bool, Statistics | None]:
-        """Valid rules, whether a device acts on itself, and the counts over homes; from the folder if they are there."""
+        """Valid rules, whether a device acts on itself, and counts over homes; from the folder if they are there."""
         path = self.options.folder / SETUP
         if path.exists():
             about, arrays = read_arrays(path, what="setup of a federation", remedy=REMEDY)
@@ -187,7 +194,7 @@ class Federation:
             self._connect(wait=True)
             return cell, self_pairs, self._statistics(cell, [arrays]) if self.method.counts_homes else None
         self._connect(wait=True)
-        joined = self._ask({name: self._request(Kind.JOIN) for name in self.connected}, all_of_them=True)
+        joined = self.joined
         self.members = assign_numbers(
             [
                 (name, answer.number("homes"), cast("int | None", answer.value("first")))
@@ -231,19 +238,15 @@ class Federation:
             total = total + nobody.with_arrays({name: array.astype(np.int64) for name, array in arrays.items()})
         return total
 
-    def _setup_message(
+    def _setup_of_nodes(
         self, cell: Array, self_pairs: bool, counts: Statistics | None, layout: FlatParameters, seed: int
-    ) -> Callable[[Member], Message]:
-        arrays: dict[str, AnyArray] = {"cell": cell}
+    ) -> Message:
+        """What all clients have to know, but the number of a node's first one."""
+        arrays: dict[str, AnyArray] = {f"{PREFIX}cell": cell}
         if counts is not None:
             sums = counts.arrays(all_patterns=self.method.evidence > 0)
-            arrays |= {name: array.astype(np.int32) for name, array in sums.items()}
-        common: dict[str, Json] = {"seed": seed, "self_pairs": self_pairs, "layout": layout_text(layout)}
-
-        def request(member: Member) -> Message:
-            return self._request(Kind.SETUP, arrays, first=member.first, **common)
-
-        return request
+            arrays |= {f"{PREFIX}{name}": array.astype(np.int32) for name, array in sums.items()}
+        return Message(Kind.ROUND, {"seed": seed, "self_pairs": self_pairs, "layout": layout_text(layout)}, arrays)
 
     def _connect(self, *, wait: bool = False) -> None:
         """Learn which nodes are there and which of the run's members they are; with `wait` until enough are."""
@@ -262,7 +265,7 @@ class Federation:
                         name = self._checked(answer).text("node")
                         if needed and name not in needed:
                             raise Refusal(f"node {name} is not a member of this run; it can join the next one")
-                        self.connected[name] = node
+                        self.connected[name], self.joined[name] = node, answer
                     except DataError as error:
                         self.refused[node] = str(error)
                         log.warning("node %d is left out: %s", node, error)
@@ -285,7 +288,9 @@ class Federation:
         common = {"limit": self.options.limit, "clock": self.options.clock}
         return Message(kind, self.identity.header(**common, **header), arrays or {})
 
-    def _ask(self, requests: Mapping[str, Message], *, all_of_them: bool = False) -> dict[str, Message]:
+    def _ask(
+        self, requests: Mapping[str, Message], *, all_of_them: bool = False, seconds: float | None = None
+    ) -> dict[str, Message]:
         """The answers of nodes by name; those that do not answer, or refuse, are left out, with a warning.
 
         With `all_of_them` that is an error: a sum without a node would define another model.
@@ -294,7 +299,7 @@ class Federation:
         begin = time.time()
         places = {self.connected[name]: name for name in requests if name in self.connected}
         answers = self.transport.exchange(
-            {node: requests[name] for node, name in places.items()}, seconds=self.options.limit
+            {node: requests[name] for node, name in places.items()}, seconds=seconds or self.options.limit
         )
         problems = dict.fromkeys(requests, "no answer")
         for node, answer in answers.items():
@@ -385,8 +390,8 @@ class _Rounds:
     engine: Engine
     layout: FlatParameters
     seed: int
-    setup: Callable[[Member], Message]
-    traffic: RoundTraffic = field(default_factory=lambda: RoundTraffic({}, {}, ()))
+    setup: Message  # what nodes are sent with their first round
+    traffic: RoundTraffic = field(default_factory=lambda: RoundTraffic({}, {}, (), {}, {}, {}, {}))
     has_setup: set[str] = field(default_factory=set)  # nodes that were sent it since the server started
     state_bytes: dict[str, int] = field(default_factory=dict)
     after: ServerState | None = None  # the last round
@@ -425,6 +430,10 @@ class _Rounds:
             {name: sum_payload(answer) for name, answer in answers.items()},
             {name: broadcast_payload(requests[name]) for name in answers},
             tuple(missing.tolist()),
+            {name: len(answer.array("row")) for name, answer in answers.items()},
+            {name: len(requests[name].array("shared")) for name in answers},
+            {name: answer.header.get("ready") for name, answer in answers.items()},
+            {name: answer.header.get("seconds") for name, answer in answers.items()},
         )
         self.after = after
         return after, report
@@ -437,20 +446,27 @@ class _Rounds:
         for member in self.federation.members:
             last = state.clients.last[member.clients].astype(np.int32)
             requests[member.node] = self.federation._request(Kind.END, {"last": last}, round=state.round)
-        self._answers(requests, {member.node: member for member in self.federation.members})
+        self.federation._ask(requests, seconds=min(END_SECONDS, self.federation.options.limit))
 
     def _answers(self, requests: Mapping[str, Message], members: Mapping[str, Member]) -> dict[str, Message]:
         """The nodes' answers; a node that lacks the setup, because it or its folder is new, is sent it first."""
-        new = [name for name in requests if name not in self.has_setup]
-        if new:
-            self.has_setup |= set(self.federation._ask({name: self.setup(members[name]) for name in new}))
-        found = self.federation._ask(requests)
+        found = self.federation._ask(
+            {
+                name: request if name in self.has_setup else self._with_setup(request, members[name])
+                for name, request in requests.items()
+            }
+        )
         lacking = [name for name, answer in found.items() if answer.kind == Kind.REFUSED]
         if lacking:
             self.federation._ask({name: self.federation._request(Kind.JOIN) for name in lacking})
-            self.federation._ask({name: self.setup(members[name]) for name in lacking})
-            found |= self.federation._ask({name: requests[name] for name in lacking})
+            again = {name: self._with_setup(requests[name], members[name]) for name in lacking}
+            found |= self.federation._ask(again)
+        self.has_setup |= {name for name, answer in found.items() if answer.kind != Kind.REFUSED}
         return {name: answer for name, answer in found.items() if answer.kind != Kind.REFUSED}
+
+    def _with_setup(self, request: Message, member: Member) -> Message:
+        setup: Json = {**self.setup.header, "first": member.first}
+        return Message(request.kind, {**request.header, "setup": setup}, {**request.arrays, **self.setup.arrays})
 
     def _request(self, state: ServerState, member: Member, present: Array, faulty: Array) -> tuple[Message, Array]:
         """The request of a round for one node, and which of the shared vectors its clients need: they are in it."""
