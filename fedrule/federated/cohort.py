@@ -32,6 +32,12 @@ class Cohort:
     dropped: int  # dropped out during the round
     late: int  # sent after the round
 
+    def without(self, missing: Array) -> Cohort:
+        """The same where these clients, which may be others too, dropped out as well."""
+        there = ~np.isin(self.present, missing)
+        dropped = self.dropped + int((~there).sum())
+        return Cohort(self.present[there], self.corrupted[there], dropped, self.late)
+
 
 @dataclass(frozen=True, slots=True)
 class Cohorts:

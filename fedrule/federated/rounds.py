@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple, TypeAlias, get_args
@@ -24,7 +24,7 @@ from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Mask
 from fedrule.federated.algorithm import Hyperparameters, server_round
 from fedrule.federated.checkpoint import Checkpoint, GuardExtra
-from fedrule.federated.cohort import Cohorts
+from fedrule.federated.cohort import Cohort, Cohorts
 from fedrule.federated.optimizers import Precise, ServerOptimizer
 from fedrule.federated.states import Broadcast, ClientStates, NextRows, Scratch, ServerState, view_states, write_back
 from fedrule.federated.trainers.trainer import ClientChunk, Round, Trainer
@@ -118,6 +118,8 @@ class Engine:
     weighting: Weighting = "clients"  # all updates count the same, or by the client's number of rules or its root
     chunk_size: int = CHUNK_SIZE  # clients
     name: str = "federated"  # of the method, for messages
+    # Clients that dropped out, by the number of rounds done before: to compute again what happened in a deployment.
+    missing: Mapping[int, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.weighting not in get_args(Weighting):
@@ -147,14 +149,14 @@ class Engine:
         """
         with_rules = np.flatnonzero(trainer.rule_counts)
         cohort = self.cohorts.of(with_rules, seed=seed, number=state.round)
+        if state.round in self.missing:
+            cohort = cohort.without(self.missing[state.round])
         states = state.clients if donate else state.clients.copy()
         trained = self.train_clients(trainer, states, state.broadcast(), cohort.present, faulty=cohort.corrupted)
         after, report = self.finish_round(
             replace(state, clients=trained.states), trained.sums, trainer.layout, n_clients=len(with_rules), rate=rate
         )
-        report = report._replace(dropped=cohort.dropped, late=cohort.late, corrupted=trained.corrupted)
-        self._log(after.round, report)
-        return after, report
+        return after, self.log_faults(after.round, report, cohort, corrupted=trained.corrupted)
 
     def train_clients(
         self,
@@ -272,8 +274,9 @@ class Engine:
         with ThreadPoolExecutor(max_workers=trainer.threads) as pool:
             yield from pool.map(train, range(0, len(work.clients), self.chunk_size))
 
-    def _log(self, number: int, report: RoundReport) -> None:
-        """Which clients are missing in a round."""
+    def log_faults(self, number: int, report: RoundReport, cohort: Cohort, *, corrupted: int) -> RoundReport:
+        """Say which clients are missing in a round; the report with their numbers."""
+        report = report._replace(dropped=cohort.dropped, late=cohort.late, corrupted=corrupted)
         if not report.clients:
             none = "%s: round %d: no update (%d clients dropped out, %d late, %d NaN or infinite); the model stays"
             log.warning(none, self.name, number, report.dropped, report.late, report.refused)
@@ -283,6 +286,7 @@ class Engine:
         if report.dropped or report.late:
             missing = "%s: round %d continues without %d clients that dropped out and %d that were late"
             log.info(missing, self.name, number, report.dropped, report.late)
+        return report
 
     def _report(self, sums: RoundSum, layout: FlatParameters, n_clients: int) -> RoundReport:
         h, trained = self.hyperparameters, sums.clients + sums.refused
@@ -296,6 +300,8 @@ class Engine:
         )
 
 
+# One more round with this rate of the server's optimizer: in a simulation, or by way of nodes.
+Step: TypeAlias = Callable[[ServerState, float], tuple[ServerState, RoundReport]]
 OnServerRound: TypeAlias = Callable[[int, Vector, RoundReport], bool]  # round, model and report; whether to stop
 
 
@@ -323,6 +329,21 @@ def train(
     on_round: OnServerRound,
     checkpoint: Checkpoint | None = None,
 ) -> Vector:
+    """The model after the last round of a simulation: `run_rounds`."""
+
+    def step(state: ServerState, rate: float) -> tuple[ServerState, RoundReport]:
+        return engine.step(trainer, state, seed=schedule.seed, rate=rate, donate=True)
+
+    return run_rounds(step, schedule, state, on_round, checkpoint)
+
+
+def run_rounds(
+    step: Step,
+    schedule: ServerSchedule,
+    state: ServerState,
+    on_round: OnServerRound,
+    checkpoint: Checkpoint | None = None,
+) -> Vector:
     """The model after the last round; `on_round` is called after each and may stop.
 
     Training that diverges, or in which most clients send NaN or infinite numbers, stops with a warning and returns the
@@ -337,9 +358,7 @@ def train(
             log.info("%s: resumes after round %d", schedule.name, state.round)
     while state.round < schedule.rounds:
         before = state.model
-        state, report = engine.step(
-            trainer, state, seed=schedule.seed, rate=schedule.rate_after(state.round), donate=True
-        )
+        state, report = step(state, schedule.rate_after(state.round))
         losses = [report.loss] if report.clients else []
         if report.refused - report.corrupted > report.clients:  # most are NaN or infinite, simulated faults aside
             losses = [math.nan]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, get_args
 
 import numpy as np
-import torch
 
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
@@ -26,9 +26,10 @@ from fedrule.federated.trainers.evidence import EvidenceTrainer, is_evidence
 from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
 from fedrule.federated.trainers.trainer import TorchTrainer, Trainer
 from fedrule.federated.vectors import FlatParameters, Vector
+from fedrule.lazy import torch
 from fedrule.methods.graph_method import GraphMethod, TrainingSetup
 from fedrule.network.options import derived
-from fedrule.network.score import GraphModel
+from fedrule.network.score import GraphModel, Scorer
 from fedrule.training.loop import EarlyStopping, WarmStart
 
 log = logging.getLogger(__name__)
@@ -126,6 +127,7 @@ class Federated(GraphMethod):
         on_round: OnRound = ignore,
         checkpoint: Checkpoint | None = None,
         warm_start: WarmStart | None = None,
+        missing: Mapping[int, Array] | None = None,  # clients that dropped out, by rounds done before
     ) -> GraphModel:
         """All randomness comes from `rng`, by way of one seed; `checkpoint` saves states and resumes from the last."""
         prepared = self.prepare(train, rng, warm_start=warm_start)
@@ -135,6 +137,7 @@ class Federated(GraphMethod):
         initial = prepared.initial or prepared.scorer.initial(torch.Generator().manual_seed(seed))
         task = self.task(prepared, FlatParameters.of(initial), seed)
         engine, layout, statistics = self.engine(), task.layout, self.sent_before(prepared)
+        engine = replace(engine, missing=missing or {})
         trainer = trainer_of(prepared.train, task)
         stopping = EarlyStopping.of(
             prepared.scorer,
@@ -156,26 +159,39 @@ class Federated(GraphMethod):
             configuration = {"method": self.NAME, "parameters": asdict(self), "homes": train.fingerprint, "seed": seed}
             extras = {} if stopping.batch is None else {"validation": ValidationExtra(stopping)}
             checkpoint = checkpoint.extended(configuration, extras)
-        schedule = ServerSchedule(
+        state = engine.begin(trainer, layout.flat(initial))
+        model = layout.parameters(train_rounds(engine, trainer, self.schedule(seed), state, after_round, checkpoint))
+        return prepared.model(stopping.select(model))
+
+    def schedule(self, seed: int) -> ServerSchedule:
+        return ServerSchedule(
             self.NAME, self.rounds, seed, self.server_rate, self.decay, client_rate=self.learning_rate
         )
-        state = engine.begin(trainer, layout.flat(initial))
-        model = layout.parameters(train_rounds(engine, trainer, schedule, state, after_round, checkpoint))
-        return prepared.model(stopping.select(model))
 
     def sent_before(self, prepared: TrainingSetup) -> dict[str, float]:  # noqa: ARG002  others use it
         """What a home sends before the first round, in bytes by the name of its history column; mostly nothing."""
         return {}
 
     def task(self, prepared: TrainingSetup, layout: FlatParameters, seed: int) -> LocalTraining:
+        """What the homes of a simulation are sent once."""
+        return self.local_training(prepared.scorer, layout, seed, self_pairs=has_self_rules(prepared.train.rules))
+
+    def local_training(
+        self,
+        scorer: Scorer,
+        layout: FlatParameters,
+        seed: int,
+        *,
+        self_pairs: bool,  # whether a device acts on itself in any home
+    ) -> LocalTraining:
         return LocalTraining(
-            scorer=prepared.scorer,
+            scorer=scorer,
             objective=self.objective_function,
             hyperparameters=self.hyperparameters(),
             layout=layout,
             sampling_options=self.sampling_options,
             hidden=self.hidden_rules,
-            self_pairs=has_self_rules(prepared.train.rules),
+            self_pairs=self_pairs,
             seed=seed,
             draws=self.draws,
         )

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import torch
 
+from datasets.common.environment import thread_count
 from datasets.homes import Array, Homes, Mask
 from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparameters
 from fedrule.federated.client import ClientKey, LocalTraining, draw_batch, train_client
@@ -175,7 +175,7 @@ class Population:
 
     @property
     def threads(self) -> int:
-        return torch.get_num_threads()
+        return thread_count()
 
 
 @dataclass(frozen=True, eq=False)
