@@ -103,8 +103,10 @@ class BoundedSums:
             "rooms": lambda: _bounded(_rooms(homes, valid), "rooms"),
             "self_rules": lambda: _bounded(_self_rules(homes, valid), "self_rules"),
         }
-        wanted = tables if all_patterns else {name: tables[name] for name in ("types", "self_rules")}
-        return cls({name: table() for name, table in wanted.items()})
+        wanted = [*tables] if all_patterns else ["types", "self_rules"]
+        if homes.words is None:  # as all homes of the data have none, which is not a secret
+            wanted = [name for name in wanted if name != "rooms"]
+        return cls({name: tables[name]() for name in wanted})
 
     def __add__(self, other: BoundedSums) -> BoundedSums:
         return BoundedSums({name: part + other.parts[name] for name, part in self.parts.items()})

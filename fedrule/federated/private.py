@@ -298,7 +298,7 @@ class Privacy:
         return self.epsilon > 0 or self.noise_multiplier > 0
 
     def account(self, n_clients: int, sampling_rate: float) -> Account:
-        """Of the run, with so many homes that have rules, which is taken as known to everybody."""
+        """Of the run, with so many homes, with rules or without, which is taken as known to everybody."""
         delta = self.delta or gaussian_mechanism.default_delta(n_clients)
         if self.noise_multiplier:
             return Account(delta, self.noise_multiplier, sampling_rate, self.rounds)

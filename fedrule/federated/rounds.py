@@ -162,14 +162,15 @@ class Engine:
         halves the memory of a large population.
         """
         with_rules = np.flatnonzero(trainer.rule_counts)
-        cohort = self.cohorts.of(with_rules, seed=seed, number=state.round)
+        n_clients = self.n_clients(trainer.rule_counts)
+        cohort = self.cohorts.of(with_rules, seed=seed, number=state.round, n_clients=n_clients)
         states = state.clients if donate else state.clients.copy()
         trained = self.train_clients(trainer, states, state.broadcast(), cohort.present, faulty=cohort.corrupted)
         after, report = self.finish_round(
             replace(state, clients=trained.states),
             trained.sums,
             trainer.layout,
-            n_clients=len(with_rules),
+            n_clients=n_clients,
             rate=rate,
             seed=seed,
         )
@@ -221,6 +222,13 @@ class Engine:
         )
         return TrainedClients(sums, states, clients[finite], int(faults.sum()))
 
+    def n_clients(self, rule_counts: Array) -> int:
+        """How many clients a federation with so many rules has: those with rules.
+
+        In private runs all, since how many have rules is a secret; those without take part by adding nothing.
+        """
+        return len(rule_counts) if self.privacy.noisy else int((rule_counts > 0).sum())
+
     def weights(self, rule_counts: Array) -> Precise:
         """Of the updates of clients with so many rules; in private runs at most 1, from MOST_RULES on."""
         counts = rule_counts.astype(float)
@@ -234,7 +242,7 @@ class Engine:
         sums: RoundSum,
         layout: FlatParameters,
         *,
-        n_clients: int,  # of the whole federation that have rules
+        n_clients: int,  # of the whole federation: see `n_clients`
         rate: float = 1.0,  # of the server's optimizer
         seed: int | None = None,  # of the noise of private runs, in simulations; None: nobody can predict the noise
     ) -> tuple[ServerState, RoundReport]:

@@ -149,8 +149,7 @@ class Federated(GraphMethod):
         if not self.counts_share:
             every = np.arange(len(train.types) ** 2 * len(train.relations))
             return ValidRules.of_cells(len(train.types), len(train.relations), every), None
-        n_clients = len(np.unique(train.rules.home))
-        account = self.privacy.account(n_clients, self.engine().cohorts.fraction(n_clients))
+        account = self.privacy.account(train.n_homes, self.engine().cohorts.fraction(train.n_homes))
         normals = normals_of(int(rng.integers(2**62)), Purpose.COUNTS)
         counts = private_statistics(train, multiplier=account.counts, normals=normals, all_patterns=self.evidence > 0)
         log.info(
@@ -170,7 +169,14 @@ class Federated(GraphMethod):
                     f"{self.NAME}: counts and validation rules of earlier homes are outside of the account of privacy; "
                     "train without them"
                 )
-        return super().prepare(train, rng, warm_start=warm_start)
+        prepared = super().prepare(train, rng, warm_start=warm_start)
+        if not self.privacy.noisy:
+            return prepared
+        # A home learns from rules of enough homes only. Non-rules are drawn among these; beside them a rule of few
+        # homes would teach that what nobody has is what everybody wants.
+        trigger_type, relation, action_type = train.typed()
+        known = prepared.scorer.valid.contains(trigger_type, action_type, relation)
+        return replace(prepared, train=train.with_rules(known))
 
     def hyperparameters(self) -> Hyperparameters:
         """Of the clients."""
