@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     SAMPLING = 100
     FAULTS = 101
     DROPOUT = 102
+    ATTACKERS = 120
 
 
 @dataclass(frozen=True, slots=True, eq=False)
