@@ -54,7 +54,8 @@ def consistent(
     """The secret that `accept` confirms, and the points whose shares were found wrong on the way to it.
 
     The first `threshold` shares are tried first; if they give something else, subsets with one of the first
-    threshold + 1 left out, then two of threshold + 2, and so on, SUBSETS in all. None if no subset is confirmed.
+    threshold + 1 left out, then two of threshold + 2, and so on, SUBSETS in all. None if no subset is confirmed. The
+    secret is certain; wrong shares that were made to cancel each other out can put the blame on right ones.
     """
     points = tuple(shares)
     for kept in islice(_subsets(points, threshold), SUBSETS):
