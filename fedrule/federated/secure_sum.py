@@ -145,7 +145,7 @@ def mask(secrets: Secrets, inbox: Inbox, *, vector: Integers) -> tuple[Secrets, 
         raise _refusal(secrets, "got shares that are for another participant, or from one that is not in the key list")
     _require(session, senders, what="sent shares")
     roster = Roster(session.digest, secrets.public)
-    context = context_of(roster, senders)
+    listed, context = roster.digest, context_of(roster, senders)
     cipher_key = X25519PrivateKey.from_private_bytes(secrets.cipher_key)
     masking_key = X25519PrivateKey.from_private_bytes(secrets.masking_key)
     key_shares, seed_shares = dict(secrets.key_shares), dict(secrets.seed_shares)
@@ -154,7 +154,7 @@ def mask(secrets: Secrets, inbox: Inbox, *, vector: Integers) -> tuple[Secrets, 
     for peer, sealed in inbox.sealed.items():
         public = secrets.public[peer]
         secret = agreed_secret(cipher_key, public.cipher, peer=peer)
-        cipher, header = share_cipher(secret, roster.digest, sender=peer, recipient=own)
+        cipher, header = share_cipher(secret, listed, sender=peer, recipient=own)
         try:
             plain = cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], header)
         except (InvalidTag, ValueError):  # the latter if not even the nonce is there

@@ -140,7 +140,7 @@ def test_under_every_pattern_of_dropouts_the_sum_is_exact_or_given_up_below_the_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "threshold"), [(4, 4), (5, 3), (5, 4)])
+@pytest.mark.parametrize(("n", "threshold"), [(4, 4), (5, 3)])
 def test_under_every_pattern_of_more_dropouts_too(n, threshold):
     for fates in product(FATES, repeat=n):
         check_pattern(fates, threshold)
