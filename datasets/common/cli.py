@@ -19,6 +19,7 @@ _PACKAGES = {  # the optional packages that each extra of this project installs
     "serve": "fastapi uvicorn httptools prometheus_client",
     "pipeline": "sqlalchemy psycopg",
     "private": "opacus",
+    "secure": "cryptography",
     "learn": "sklearn",
     "tune": "optuna",
     "report": "matplotlib jinja2",

@@ -11,12 +11,12 @@ pytest.importorskip("torch", reason="the federated methods need the extra graph"
 pytest.importorskip("torch_geometric", reason="the federated methods need the extra graph")
 pytest.importorskip("numba", reason="the federated methods need the extra graph")
 
-from baselines.registry import build  # noqa: E402
-from datasets import Homes  # noqa: E402
-from fedrule.methods.federated import Federated  # noqa: E402
-from fedrule.network.score import GraphModel  # noqa: E402
-from tests.support.federation import federation, in_process  # noqa: E402
-from tests.support.small_populations import population  # noqa: E402
+from baselines.registry import build
+from datasets import Homes
+from fedrule.methods.federated import Federated
+from fedrule.network.score import GraphModel
+from tests.support.federation import federation, in_process
+from tests.support.small_populations import population
 
 SIZES = (1, 3, 2)  # homes of the nodes
 METHODS: dict[str, dict[str, object]] = {
