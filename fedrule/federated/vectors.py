@@ -54,6 +54,13 @@ class FlatParameters:
     def size(self) -> int:
         return self.n_dense + self.n_rows * self.row_length
 
+    def sent_bytes(self, rows: float, *, vectors: int = 1, number_bytes: int = 4) -> float:
+        """Bytes of an update of the dense part and so many rows, each with its number.
+
+        A number is a multiple of STEP: 4 bytes hold those between -2 and 2, which all but a diverging home sends.
+        """
+        return float(number_bytes * vectors * (self.n_dense + rows * self.row_length) + 4 * rows)
+
     def flat(self, parameters: Parameters) -> Vector:
         parts = [parameters[name].detach().reshape(-1) for name in self.names]
         if self.n_rows:

@@ -14,7 +14,7 @@ from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.candidates import has_self_rules
 from datasets.common.errors import DataError, unknown
-from datasets.homes import Homes
+from datasets.homes import Array, Homes
 from fedrule.federated.algorithm import ClientOptimizer, Control, Hyperparameters
 from fedrule.federated.checkpoint import Checkpoint, ValidationExtra
 from fedrule.federated.client import LocalTraining
@@ -181,18 +181,18 @@ class Federated(GraphMethod):
         )
 
 
-def trainer_of(homes: Homes, task: LocalTraining) -> Trainer:
-    """The fastest trainer that computes the task."""
+def trainer_of(homes: Homes, task: LocalTraining, numbers: Array | None = None) -> Trainer:
+    """The fastest trainer that computes the task, for homes that have these numbers in the federation; see there."""
     if is_evidence(task):
-        return EvidenceTrainer(homes, task)
+        return EvidenceTrainer(homes, task, numbers)
     if fits_kernel(task):
-        return KernelTrainer(homes, task)
+        return KernelTrainer(homes, task, numbers)
     log.info(
         "%d homes are trained one by one, a few hundred a second: there are kernels for the paper's GraphSAGE and loss "
         "without dropout or other terms, and for evidence alone",
         homes.n_homes,
     )
-    return TorchTrainer(homes, task)
+    return TorchTrainer(homes, task, numbers)
 
 
 SPACE: dict[str, tuple[object, ...]] = {

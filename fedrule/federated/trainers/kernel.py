@@ -321,12 +321,13 @@ class KernelTrainer(Population):
     def begin(self, number: int, clients: Array, model: Vector) -> KernelRound:
         task, turn = self.task, self.task.turn(number)
         if len(clients) < int((self.rule_counts > 0).sum()):
-            examples = task.sampler(self.homes.subset(clients)).draw(task.key(number, clients), score=task.score(model))
+            key = task.key(number, self.numbers_of(clients))
+            examples = task.sampler(self.homes.subset(clients)).draw(key, score=task.score(model))
             return KernelRound.of(task, examples, clients)
         if turn is not None and turn in self.cache:
             return self.cache[turn]
         everybody = np.arange(self.homes.n_homes)
-        examples = self._sampler.draw(task.key(number, everybody), score=task.score(model))
+        examples = self._sampler.draw(task.key(number, self.numbers_of(everybody)), score=task.score(model))
         made = KernelRound.of(task, examples, everybody)
         if turn is not None:
             self.cache[turn] = made
@@ -401,7 +402,7 @@ class KernelRound:
                 states.own.dense,
                 states.own.rows,
                 broadcast.shared,
-                broadcast.group[chunk.first : chunk.end],
+                chunk.group,
             ),
             moments=Moments(first.dense, first.rows, second.dense, second.rows, states.steps),
         )
