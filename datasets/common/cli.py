@@ -18,6 +18,7 @@ _PACKAGES = {  # the optional packages that each extra of this project installs
     "infer": "safetensors",
     "serve": "fastapi uvicorn httptools prometheus_client",
     "pipeline": "sqlalchemy psycopg",
+    "private": "opacus",
     "learn": "sklearn",
     "tune": "optuna",
     "report": "matplotlib jinja2",
