@@ -17,12 +17,14 @@ The attacker needs the number of devices of each type, since the mean over non-r
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.optimize import nnls
 
 from datasets.common.errors import DataError
 from datasets.homes import Array, Rules
-from fedrule.audit.view import Guess, UpdateView, guess_of, log_odds
+from fedrule.audit.view import Guess, Public, UpdateView, guess_of, log_odds
 from fedrule.federated.optimizers import Precise
 from fedrule.network.terms import EvidenceNetwork
 
@@ -79,19 +81,24 @@ def typed_features(view: UpdateView, rules: Array) -> tuple[Precise, Precise]:
 
     The home has the target's devices; the rule is between the first two that it can be between.
     """
-    public, devices = view.public, view.devices
-    assert devices is not None
+    assert view.devices is not None
+    features = _features(view.public, tuple(view.devices.tolist()), tuple(rules.tolist()))
+    weights = {name: value.numpy() for name, value in view.public.layout.parameters(view.model).items()}
+    hidden = np.maximum(features @ weights["evidence.first"] + weights["evidence.first_bias"], 0)
+    return features, features @ weights["evidence.direct"] + hidden @ weights["evidence.last"]
+
+
+@lru_cache(maxsize=256)  # many views are of one home, and features do not depend on the model
+def _features(public: Public, devices: tuple[int, ...], rules: tuple[int, ...]) -> Precise:
     (term,) = public.scorer.terms
     assert isinstance(term, EvidenceNetwork)
-    trigger, action, relation = (column[rules] for column in public.valid.typed())
+    trigger, action, relation = (column[np.array(rules)] for column in public.valid.typed())
     device_type = np.repeat(np.arange(len(devices)), devices)
     home, begin = np.arange(len(rules)), np.arange(len(rules)) * len(device_type)
+    twins = (trigger == action) & (np.array(devices)[action] > 1)
     first = np.searchsorted(device_type, trigger) + begin
-    second = np.searchsorted(device_type, action) + ((trigger == action) & (devices[action] > 1)) + begin
+    second = np.searchsorted(device_type, action) + twins + begin
     own, nothing = Rules(home, first, second, relation), np.zeros(0, dtype=np.int64)
     bare = public.homes(device_type, Rules(*[nothing] * 4), len(rules))
     full = public.homes(device_type, own, len(rules))
-    features = term.observe(bare, own, leave_out=full)["features"].numpy().astype(np.float64)
-    weights = {name: value.numpy() for name, value in public.layout.parameters(view.model).items()}
-    hidden = np.maximum(features @ weights["evidence.first"] + weights["evidence.first_bias"], 0)
-    return features, features @ weights["evidence.direct"] + hidden @ weights["evidence.last"]
+    return term.observe(bare, own, leave_out=full)["features"].numpy().astype(np.float64)

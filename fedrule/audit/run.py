@@ -254,7 +254,7 @@ def audit_members(homes: Homes, name: str, plan: Plan, *, seed: int) -> Iterator
 
 
 def _members(homes: Homes, method: Federated, plan: Plan, defence: Defence, *, seed: int) -> Iterator[Finding]:
-    member = half_of_models(plan.shadows, homes.n_homes, seed)
+    member = random_halves(plan.shadows, homes.n_homes, seed)
     examples = training_examples(homes, method, seed=seed)
     prepared = method.prepare(homes, np.random.default_rng(seed)).scorer
     loss: dict[str, list[Precise]] = {}
@@ -286,11 +286,12 @@ def _members(homes: Homes, method: Federated, plan: Plan, defence: Defence, *, s
         )
 
 
-def half_of_models(n_models: int, n_homes: int, seed: int) -> Mask:
-    """[n_models, n_homes]: every home is in half of the models, and every model has about half of the homes."""
-    rng = np.random.default_rng(seed)
-    order = np.argsort(rng.random((n_models, n_homes)), axis=0)
-    member: Mask = np.argsort(order, axis=0) < n_models // 2
+def random_halves(n_models: int, n_homes: int, seed: int) -> Mask:
+    """[n_models, n_homes]: each home is in each model with probability 1/2, independently.
+
+    With just half of the models for each home, membership in the others would tell of membership in this one.
+    """
+    member: Mask = np.random.default_rng(seed).random((n_models, n_homes)) < 0.5
     return member
 
 
@@ -433,7 +434,7 @@ def audit_count_members(homes: Homes, plan: Plan, *, seed: int) -> Iterator[Find
         "all sums": csr_array(hstack([t for t in tables.values() if t.shape[1]], format="csr")),
     }.items():
         for defence in (Defence(n // 2), *(Defence(n // 2, e, multiplier_for(e, delta)) for e in plan.epsilons)):
-            member, scores = half_of_models(2, n, seed), []
+            member, scores = random_halves(2, n, seed), []
             for which, inside in enumerate(member):
                 total, deviation = summed_counts(table[inside], defence, key=(seed, which))
                 population = np.asarray(table.sum(axis=0)).ravel()
