@@ -90,15 +90,19 @@ def shared(multiplier: float, shares: Iterable[float]) -> list[float]:
     return [multiplier * math.sqrt(total / part) for part in parts]
 
 
-def bounded_rows(table: csr_array, bound: float) -> csr_array:
-    """Rows, a home's addend each, scaled down to an L2 norm of at most `bound`, as multiples of GRID.
+def bounding_factors(norm: Cells, bound: float) -> Cells:
+    """What to multiply addends of these L2 norms by so that none exceeds `bound`: at most 1, multiples of GRID.
 
-    Rows within the bound stay as they are, but for the grid. Rounding is towards zero, so that the norm stays bounded.
+    Rounded down, so that the bound holds also after rounding.
     """
-    size = np.sqrt(np.asarray(table.multiply(table).sum(axis=1)).ravel())
-    factor = np.minimum(1.0, bound / np.maximum(size, 1e-300))
-    data = table.data * np.repeat(factor, np.diff(table.indptr))
-    return csr_array((np.trunc(data / GRID) * GRID, table.indices, table.indptr), shape=table.shape)
+    return np.floor(np.minimum(1.0, bound / np.maximum(norm, 1e-300)) / GRID) * GRID
+
+
+def bounded_rows(table: csr_array, bound: float) -> csr_array:
+    """Rows of zeros and ones, a home's addend each, scaled down to an L2 norm of at most `bound`."""
+    count = np.diff(table.indptr)
+    factor = bounding_factors(np.sqrt(count), bound)
+    return csr_array((np.repeat(factor, count), table.indices, table.indptr), shape=table.shape)
 
 
 def seeded_normals(*key: int) -> Normals:

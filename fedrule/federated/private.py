@@ -19,6 +19,7 @@ import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,16 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import brentq
 
 from baselines import gaussian_mechanism
-from baselines.gaussian_mechanism import Cells, Normals, disclosed_epsilon, multiplier_for, noise, together
+from baselines.gaussian_mechanism import (
+    Cells,
+    Normals,
+    disclosed_epsilon,
+    multiplier_for,
+    noise,
+    secret_normals,
+    seeded_normals,
+    together,
+)
 from datasets.common.errors import DataError, install_hint
 
 if TYPE_CHECKING:
@@ -245,6 +255,81 @@ def _least_multiplier(epsilon: float, delta: float, sampling_rate: float, rounds
     while spent(multiplier) > epsilon:
         multiplier *= 1.0005
     return multiplier
+
+
+@dataclass(frozen=True, slots=True)
+class Privacy:
+    """How the rounds of a run are private; the default is not at all.
+
+    A home multiplies its weighted update by a factor that keeps its L2 norm within `clip`, and the server adds noise to
+    the sum before its optimizer uses it. The sum is divided by the expected number of homes of a round, not by those
+    that came, which would be one more thing to hide.
+    """
+
+    clip: float = 0.0  # L2 norm of what a home adds to the sum; 0: unbounded
+    epsilon: float = 0.0  # of the whole run; 0: by noise_multiplier
+    noise_multiplier: float = 0.0  # of each round; 0: by epsilon, or no noise
+    delta: float = 0.0  # 0: 1 / homes^1.1
+    counts_share: float = 0.0  # of epsilon, for counts before training
+    rounds: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("clip", "epsilon", "noise_multiplier"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise DataError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
+        if self.epsilon and self.noise_multiplier:
+            raise DataError(
+                f"give epsilon ({self.epsilon:g}) or noise_multiplier ({self.noise_multiplier:g}), not both: one "
+                "follows from the other"
+            )
+        if self.noisy and not self.clip:
+            raise DataError("noise hides a home only if its part is bounded; set clip, e.g. 0.1")
+        if not 0 <= self.counts_share < 1:
+            raise DataError(f"counts_share must be in [0, 1), got {self.counts_share}")
+        if self.counts_share and not self.epsilon:
+            raise DataError("counts_share is a share of epsilon; set epsilon")
+        if self.delta and not self.noisy:
+            raise DataError("delta has no effect without noise; set epsilon")
+        gaussian_mechanism.check_delta("differential privacy", self.delta)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether there is an account at all; without noise, clipping alone bounds what one home can do."""
+        return self.epsilon > 0 or self.noise_multiplier > 0
+
+    def account(self, n_clients: int, sampling_rate: float) -> Account:
+        """Of the run, with so many homes, with rules or without, which is taken as known to everybody."""
+        delta = self.delta or gaussian_mechanism.default_delta(n_clients)
+        if self.noise_multiplier:
+            return Account(delta, self.noise_multiplier, sampling_rate, self.rounds)
+        share = self.counts_share
+        return Account.within(
+            self.epsilon, delta=delta, sampling_rate=sampling_rate, rounds=self.rounds, counts_share=share
+        )
+
+    def sensitivity(self, size: int) -> float:
+        """What one home, added or removed, changes in a sum of so many cells at most, by L2 norm.
+
+        Its clipped update, and half a step of the grid in every cell, to which it is rounded.
+        """
+        return self.clip + math.sqrt(size) * gaussian_mechanism.GRID / 2
+
+    def noisy_mean(self, total: Cells, *, n_clients: int, sampling_rate: float, normals: Normals) -> Cells:
+        """The mean update that the server uses, from the exact sum."""
+        scale = self.account(n_clients, sampling_rate).noise_multiplier * self.sensitivity(total.size)
+        return (total + noise(total.size, scale, normals)) / (sampling_rate * n_clients)
+
+
+class Purpose(IntEnum):
+    """Streams of noise, keyed (seed, purpose, round) in simulations."""
+
+    COUNTS = 200
+    ROUNDS = 201
+
+
+def normals_of(seed: int | None, purpose: Purpose, number: int = 0) -> Normals:
+    """Noise that repeats, for simulations with a seed, or without one noise that nobody can predict."""
+    return secret_normals if seed is None else seeded_normals(seed, purpose, number)
 
 
 def share_of_noise(size: int, scale: float, *, threshold: int, normals: Normals) -> Cells:

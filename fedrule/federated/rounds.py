@@ -26,6 +26,8 @@ from fedrule.federated.algorithm import Hyperparameters, server_round
 from fedrule.federated.checkpoint import Checkpoint, GuardExtra
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import Precise, ServerOptimizer
+from fedrule.federated.private import Privacy, normals_of
+from fedrule.federated.private import Purpose as NoisePurpose
 from fedrule.federated.states import Broadcast, ClientStates, NextRows, Scratch, ServerState, view_states, write_back
 from fedrule.federated.trainers.trainer import ClientChunk, Round, Trainer
 from fedrule.federated.vectors import LARGEST, STEP, FlatParameters, Vector, exact_addends, zeros
@@ -36,12 +38,13 @@ log = logging.getLogger(__name__)
 Weighting: TypeAlias = Literal["clients", "rules", "roots"]
 POWER = {"clients": 0.0, "rules": 1.0, "roots": 0.5}  # of a client's number of rules
 CHUNK_SIZE = 1024
+MOST_RULES = 16  # that raise a client's weight in private runs
 
 
 class RoundReport(NamedTuple):
     """What happened in a round."""
 
-    loss: float  # weighted mean over clients, of the model before the round; NaN where no update counted
+    loss: float  # weighted mean over clients, of the model before the round; NaN: no update counted, or not released
     clients: int  # whose updates counted
     dropped: int = 0  # dropped out during the round
     late: int = 0  # sent after the round
@@ -51,6 +54,12 @@ class RoundReport(NamedTuple):
     sent_bytes: float = 0.0  # by a client, mean: its update, of the rows those in its batch
     received_bytes: float = 0.0  # by a client: the model, and shared_k
     state_bytes: float = 0.0  # of a client's state, mean over all clients
+    epsilon: float = math.inf  # disclosed by the run so far; infinite: without differential privacy
+
+    def values(self) -> dict[str, float]:
+        """For a history; only private runs have an epsilon."""
+        values = {name: float(value) for name, value in self._asdict().items()}
+        return values if math.isfinite(self.epsilon) else {n: v for n, v in values.items() if n != "epsilon"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,8 +127,15 @@ class Engine:
     weighting: Weighting = "clients"  # all updates count the same, or by the client's number of rules or its root
     chunk_size: int = CHUNK_SIZE  # clients
     name: str = "federated"  # of the method, for messages
+    privacy: Privacy = field(default_factory=Privacy)  # of each home
 
     def __post_init__(self) -> None:
+        if self.privacy.clip and self.hyperparameters.corrects:
+            raise DataError(
+                f"clip bounds the update of a home, but in {self.hyperparameters.algorithm} the server also learns who "
+                "took part last in which round, and homes carry what they were sent into later updates; differential "
+                "privacy and clipping are for methods without corrections: fedgnn, fedprox, fedrank"
+            )
         if self.weighting not in get_args(Weighting):
             raise unknown("weighting", self.weighting, get_args(Weighting))
 
@@ -146,11 +162,17 @@ class Engine:
         halves the memory of a large population.
         """
         with_rules = np.flatnonzero(trainer.rule_counts)
-        cohort = self.cohorts.of(with_rules, seed=seed, number=state.round)
+        n_clients = self.n_clients(trainer.rule_counts)
+        cohort = self.cohorts.of(with_rules, seed=seed, number=state.round, n_clients=n_clients)
         states = state.clients if donate else state.clients.copy()
         trained = self.train_clients(trainer, states, state.broadcast(), cohort.present, faulty=cohort.corrupted)
         after, report = self.finish_round(
-            replace(state, clients=trained.states), trained.sums, trainer.layout, n_clients=len(with_rules), rate=rate
+            replace(state, clients=trained.states),
+            trained.sums,
+            trainer.layout,
+            n_clients=n_clients,
+            rate=rate,
+            seed=seed,
         )
         report = report._replace(dropped=cohort.dropped, late=cohort.late, corrupted=trained.corrupted)
         self._log(after.round, report)
@@ -170,7 +192,7 @@ class Engine:
         work = trainer.begin(broadcast.round, present, broadcast.model)
         clients, group = work.clients, broadcast.group(states.last[work.clients])
         faults = np.zeros(len(clients), dtype=bool) if faulty is None else faulty[np.isin(present, clients)]
-        weight = exact_addends(trainer.rule_counts[clients].astype(float) ** POWER[self.weighting])
+        weight = self.weights(trainer.rule_counts[clients])
         rows = None  # that change
         if h.corrects and h.row_sparse:
             rows = states.next_rows(clients, *work.rows(0, len(clients)))
@@ -191,8 +213,8 @@ class Engine:
                 (c.mean_gradient for c in chunks), start=nothing if h.sends_mean_gradient else nothing[:0]
             ),
             base_weight=base_weight,
-            weight=float(counted.sum()),
-            loss=float(exact_addends(counted * loss).sum()),
+            weight=0.0 if self.privacy.noisy else float(counted.sum()),  # what has no noise does not leave a home
+            loss=0.0 if self.privacy.noisy else float(exact_addends(counted * loss).sum()),
             clients=int(finite.sum()),
             refused=int((~finite).sum()),
             rows=sum(chunk.n_rows for chunk in chunks),
@@ -200,18 +222,39 @@ class Engine:
         )
         return TrainedClients(sums, states, clients[finite], int(faults.sum()))
 
+    def n_clients(self, rule_counts: Array) -> int:
+        """How many clients a federation with so many rules has: those with rules.
+
+        In private runs all, since how many have rules is a secret; those without take part by adding nothing.
+        """
+        return len(rule_counts) if self.privacy.noisy else int((rule_counts > 0).sum())
+
+    def weights(self, rule_counts: Array) -> Precise:
+        """Of the updates of clients with so many rules; in private runs at most 1, from MOST_RULES on."""
+        counts = rule_counts.astype(float)
+        if self.privacy.noisy:
+            counts = np.minimum(counts, MOST_RULES) / MOST_RULES
+        return exact_addends(counts ** POWER[self.weighting])
+
     def finish_round(
         self,
         state: ServerState,  # in which `clients.last` says already who took part
         sums: RoundSum,
         layout: FlatParameters,
         *,
-        n_clients: int,  # of the whole federation that have rules
+        n_clients: int,  # of the whole federation: see `n_clients`
         rate: float = 1.0,  # of the server's optimizer
+        seed: int | None = None,  # of the noise of private runs, in simulations; None: nobody can predict the noise
     ) -> tuple[ServerState, RoundReport]:
         """The server's part of a round: from the sums to the model and the shared vectors of the next."""
         h, number = self.hyperparameters, state.round + 1
         report = self._report(sums, layout, len(state.clients.last))
+        if self.privacy.noisy:
+            fraction = self.cohorts.fraction(n_clients)
+            normals = normals_of(seed, NoisePurpose.ROUNDS, state.round)
+            update = self.privacy.noisy_mean(sums.update, n_clients=n_clients, sampling_rate=fraction, normals=normals)
+            report = report._replace(epsilon=self.privacy.account(n_clients, fraction).after(number))
+            return server_round(h, layout, self.server, state, update, None, present=fraction, rate=rate), report
         if not sums.clients:
             return replace(state, round=number), report
         if np.abs(sums.update).max() > LARGEST:
@@ -264,6 +307,7 @@ class Engine:
                 mean_gradient=np.zeros(layout.size if h.sends_mean_gradient else 0),
                 loss=np.zeros(end - first, dtype=np.float32),
                 finite=np.zeros(end - first, dtype=bool),
+                clip=self.privacy.clip,
             )
             work.train(chunk)
             write_back(clients, rows, chunk.states, chunk.finite, broadcast.round, scratch)
@@ -287,7 +331,7 @@ class Engine:
     def _report(self, sums: RoundSum, layout: FlatParameters, n_clients: int) -> RoundReport:
         h, trained = self.hyperparameters, sums.clients + sums.refused
         return RoundReport(
-            sums.loss / sums.weight if sums.clients else float("nan"),
+            sums.loss / sums.weight if sums.weight else float("nan"),
             sums.clients,
             refused=sums.refused,
             sent_bytes=layout.sent_bytes(sums.rows / max(trained, 1), vectors=2 if h.sends_mean_gradient else 1),
@@ -340,7 +384,7 @@ def train(
         state, report = engine.step(
             trainer, state, seed=schedule.seed, rate=schedule.rate_after(state.round), donate=True
         )
-        losses = [report.loss] if report.clients else []
+        losses = [report.loss] if report.clients and not engine.privacy.noisy else []
         if report.refused - report.corrupted > report.clients:  # most are NaN or infinite, simulated faults aside
             losses = [math.nan]
         if guard.diverged(state.round, before, losses, finite=bool(np.isfinite(state.model).all())):

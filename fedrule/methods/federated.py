@@ -15,11 +15,15 @@ from baselines.registry import register
 from datasets.candidates import has_self_rules
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes
+from datasets.valid import ValidRules
+from fedrule.evidence.private_statistics import private_statistics
+from fedrule.evidence.statistics import Statistics
 from fedrule.federated.algorithm import ClientOptimizer, Control, Hyperparameters
 from fedrule.federated.checkpoint import Checkpoint, ValidationExtra
 from fedrule.federated.client import LocalTraining
 from fedrule.federated.cohort import Cohorts, Sampling
 from fedrule.federated.optimizers import EPSILON, ServerOptimizer, ServerOptimizers
+from fedrule.federated.private import Privacy, Purpose, normals_of
 from fedrule.federated.rounds import Engine, RoundReport, ServerSchedule, Weighting
 from fedrule.federated.rounds import train as train_rounds
 from fedrule.federated.trainers.evidence import EvidenceTrainer, is_evidence
@@ -37,6 +41,15 @@ log = logging.getLogger(__name__)
 def default_server_rate(method: Federated) -> float:
     """That of its optimizer; the name of an unknown one is refused later."""
     return method.SERVER_RATES.get(method.server_optimizer, 1.0)
+
+
+def default_sampling(method: Federated) -> Sampling:
+    """The account of private runs is for homes that take part independently of each other."""
+    private = bool(method.epsilon or method.noise_multiplier)
+    return "poisson" if private and (method.participation < 1 or method.cohort) else "uniform"
+
+
+DEFAULT_COUNTS_SHARE = 0.5  # of epsilon, for the counts before training of methods that have any
 
 
 @dataclass(frozen=True)
@@ -58,7 +71,12 @@ class Federated(GraphMethod):
     decay: bool = False  # the server rate falls to zero along half a cosine over all rounds
     participation: float = 1.0  # fraction of homes in a round
     cohort: int = 0  # number of homes in a round, at most all; 0: by participation
-    sampling: Sampling = "uniform"  # a fixed number of homes; poisson: each home independently
+    epsilon: float = 0.0  # differential privacy of each home over the whole run: docs/privacy.md; 0: none
+    noise_multiplier: float = 0.0  # instead of epsilon: noise of a round's sum, in units of `clip`
+    delta: float = 0.0  # of differential privacy; 0: 1 / homes^1.1
+    counts_share: float = derived(lambda self: DEFAULT_COUNTS_SHARE if self.epsilon and self.counts_homes else 0.0)
+    clip: float = 0.0  # largest L2 norm of a home's weighted update; 0: any
+    sampling: Sampling = derived(default_sampling)  # uniform: a fixed number of homes; poisson: each independently
     weighting: Weighting = "clients"  # of updates: equal, by the number of rules (rules) or by its root (roots)
     drop_out: float = 0.0  # simulated fault: fraction of a cohort that drops out during the round
     late: float = 0.0  # simulated fault: fraction whose update comes after the round
@@ -71,6 +89,7 @@ class Federated(GraphMethod):
         check_range(self.NAME, self, "above 0", "learning_rate", "server_rate")
         try:
             self._check_clients()
+            self._check_privacy()
             h = self.engine().hyperparameters
         except DataError as error:
             raise DataError(f"{self.NAME}: {error}") from None
@@ -99,6 +118,66 @@ class Federated(GraphMethod):
             if not 0 <= (value := getattr(self, name, 0)) < math.inf:
                 raise DataError(f"{name} must be non-negative and finite, got {value}")
 
+    def _check_privacy(self) -> None:
+        """Whatever leaves the homes must be in the account."""
+        if not self.privacy.noisy:
+            return
+        if self.sampling != "poisson" and (self.participation < 1 or self.cohort):
+            raise DataError(f"sampling {self.sampling!r} is not what the account of privacy is for; use poisson")
+        if self.validation:
+            raise DataError(
+                f"validation {self.validation:g}: a validation loss, and where it stops training, come from rules of "
+                "homes outside of the account of privacy; set validation 0 and choose rounds on other homes"
+            )
+        if self.counts_homes and not self.counts_share:
+            raise DataError("its counts over homes need a part of the budget; set epsilon and counts_share, e.g. 0.5")
+
+    @property
+    def privacy(self) -> Privacy:
+        """Of each home; by default there is none."""
+        return Privacy(self.clip, self.epsilon, self.noise_multiplier, self.delta, self.counts_share, self.rounds)
+
+    @property
+    def answers_unseen(self) -> bool:
+        """With privacy, rules of few homes are not valid, and are scored by what they have in common with others."""
+        return super().answers_unseen or self.privacy.noisy
+
+    def count(self, train: Homes, rng: np.random.Generator) -> tuple[ValidRules, Statistics | None]:
+        """With privacy, counts have noise, and without any all rules of the vocabularies are valid."""
+        if not self.privacy.noisy:
+            return super().count(train, rng)
+        if not self.counts_share:
+            every = np.arange(len(train.types) ** 2 * len(train.relations))
+            return ValidRules.of_cells(len(train.types), len(train.relations), every), None
+        account = self.privacy.account(train.n_homes, self.engine().cohorts.fraction(train.n_homes))
+        normals = normals_of(int(rng.integers(2**62)), Purpose.COUNTS)
+        counts = private_statistics(train, multiplier=account.counts, normals=normals, all_patterns=self.evidence > 0)
+        log.info(
+            "%s: counts with noise, epsilon %.3g at delta %.2g; %d rules of enough homes",
+            self.NAME,
+            account.after(0),
+            account.delta,
+            len(counts.valid),
+        )
+        return counts.valid, counts
+
+    def prepare(self, train: Homes, rng: np.random.Generator, *, warm_start: WarmStart | None = None) -> TrainingSetup:
+        if self.privacy.noisy and warm_start is not None:
+            exact = warm_start.counts is not None and not warm_start.counts.noisy
+            if exact or warm_start.validation is not None:
+                raise DataError(
+                    f"{self.NAME}: counts and validation rules of earlier homes are outside of the account of privacy; "
+                    "train without them"
+                )
+        prepared = super().prepare(train, rng, warm_start=warm_start)
+        if not self.privacy.noisy:
+            return prepared
+        # A home learns from rules of enough homes only. Non-rules are drawn among these; beside them a rule of few
+        # homes would teach that what nobody has is what everybody wants.
+        trigger_type, relation, action_type = train.typed()
+        known = prepared.scorer.valid.contains(trigger_type, action_type, relation)
+        return replace(prepared, train=train.with_rules(known))
+
     def hyperparameters(self) -> Hyperparameters:
         """Of the clients."""
         return Hyperparameters(
@@ -116,6 +195,7 @@ class Federated(GraphMethod):
             Cohorts(self.participation, self.sampling, self.drop_out, self.late, self.corrupted, self.cohort),
             self.weighting,
             name=self.NAME,
+            privacy=self.privacy,
         )
 
     def fit(
@@ -145,7 +225,7 @@ class Federated(GraphMethod):
         )
 
         def after_round(done: int, model: Vector, report: RoundReport) -> bool:
-            values = {name: float(value) for name, value in report._asdict().items()}
+            values = report.values()
             parameters = layout.parameters(model)
             values |= (statistics if done == 1 else {}) | stopping.update(done, parameters)
             if on_round is not ignore:
@@ -175,7 +255,8 @@ class Federated(GraphMethod):
             layout=layout,
             sampling_options=self.sampling_options,
             hidden=self.hidden_rules,
-            self_pairs=has_self_rules(prepared.train.rules),
+            # Whether any home has a rule of a device with itself is not in the account of a private run.
+            self_pairs=self.privacy.noisy or has_self_rules(prepared.train.rules),
             seed=seed,
             draws=self.draws,
         )
