@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from datasets.common.random import KeyedRandom
 from datasets.homes import Array, Homes, Rules
@@ -17,6 +16,7 @@ from fedrule.federated.algorithm import ClientState, ClientUpdate, Gradients, Hy
 from fedrule.federated.cohort import Purpose
 from fedrule.federated.optimizers import Precise
 from fedrule.federated.vectors import FlatParameters, Vector
+from fedrule.lazy import torch
 from fedrule.network.encoders import Dropout
 from fedrule.network.score import Scorer
 from fedrule.training.examples import Examples, ExampleSampler, SamplingOptions, Score
@@ -68,9 +68,9 @@ class LocalTraining:
 
     def score(self, model: Vector) -> Score:
         """The function that scores candidates by this model, for hard negatives."""
-        parameters = self.layout.parameters(model)
 
         def score(homes: Homes, candidates: Rules) -> Vector:
+            parameters = self.layout.parameters(model)
             with torch.no_grad():
                 return self.scorer.logits_of(parameters, self.scorer.query(homes, candidates)).numpy()
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple, TypeAlias, get_args
@@ -26,8 +26,10 @@ from fedrule.federated.aggregation import BYTES, Aggregation
 from fedrule.federated.algorithm import Hyperparameters, server_round
 from fedrule.federated.attacks import Attackers
 from fedrule.federated.checkpoint import Checkpoint, GuardExtra
-from fedrule.federated.cohort import Cohorts
+from fedrule.federated.cohort import Cohort, Cohorts
 from fedrule.federated.optimizers import Precise, ServerOptimizer
+from fedrule.federated.private import Privacy, normals_of
+from fedrule.federated.private import Purpose as NoisePurpose
 from fedrule.federated.states import (
     Broadcast,
     ClientStates,
@@ -47,12 +49,13 @@ log = logging.getLogger(__name__)
 Weighting: TypeAlias = Literal["clients", "rules", "roots"]
 POWER = {"clients": 0.0, "rules": 1.0, "roots": 0.5}  # of a client's number of rules
 CHUNK_SIZE = 1024
+MOST_RULES = 16  # that raise a client's weight in private runs
 
 
 class RoundReport(NamedTuple):
     """What happened in a round."""
 
-    loss: float  # weighted mean over clients, of the model before the round; NaN where no update counted
+    loss: float  # weighted mean over clients, of the model before the round; NaN: no update counted, or not released
     clients: int  # whose updates counted
     dropped: int = 0  # dropped out during the round
     late: int = 0  # sent after the round
@@ -62,6 +65,12 @@ class RoundReport(NamedTuple):
     sent_bytes: float = 0.0  # by a client, mean: its update, of the rows those in its batch
     received_bytes: float = 0.0  # by a client: the model, and shared_k
     state_bytes: float = 0.0  # of a client's state, mean over all clients
+    epsilon: float = math.inf  # disclosed by the run so far; infinite: without differential privacy
+
+    def values(self) -> dict[str, float]:
+        """For a history; only private runs have an epsilon."""
+        values = {name: float(value) for name, value in self._asdict().items()}
+        return values if math.isfinite(self.epsilon) else {n: v for n, v in values.items() if n != "epsilon"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,10 +138,24 @@ class Engine:
     weighting: Weighting = "clients"  # all updates count the same, or by the client's number of rules or its root
     chunk_size: int = CHUNK_SIZE  # clients
     name: str = "federated"  # of the method, for messages
+    privacy: Privacy = field(default_factory=Privacy)  # of each home
+    # Clients that dropped out, by the number of rounds done before: to compute again what happened in a deployment.
+    missing: Mapping[int, Array] = field(default_factory=dict)
     aggregation: Aggregation = field(default_factory=Aggregation)  # of the updates of a cohort
     attackers: Attackers | None = None  # simulated
 
     def __post_init__(self) -> None:
+        if self.privacy.clip and self.hyperparameters.corrects:
+            raise DataError(
+                f"clip bounds the update of a home, but in {self.hyperparameters.algorithm} the server also learns who "
+                "took part last in which round, and homes carry what they were sent into later updates; differential "
+                "privacy and clipping are for methods without corrections: fedgnn, fedprox, fedrank"
+            )
+        if self.privacy.noisy and not self.aggregation.is_mean:
+            raise DataError(
+                f"{self.aggregation.needs}: how much one home can change it is not bounded as in a sum, so that noise "
+                "hides nobody; use aggregation mean with epsilon, where clip bounds every home"
+            )
         if self.weighting not in get_args(Weighting):
             raise unknown("weighting", self.weighting, get_args(Weighting))
         if self.aggregation.name != "mean" and self.weighting != "clients":
@@ -175,7 +198,10 @@ class Engine:
         halves the memory of a large population.
         """
         with_rules = np.flatnonzero(trainer.rule_counts)
-        cohort = self.cohorts.of(with_rules, seed=seed, number=state.round)
+        n_clients = self.n_clients(trainer.rule_counts)
+        cohort = self.cohorts.of(with_rules, seed=seed, number=state.round, n_clients=n_clients)
+        if state.round in self.missing:
+            cohort = cohort.without(self.missing[state.round])
         states = state.clients if donate else state.clients.copy()
         trained = self.train_clients(
             trainer,
@@ -186,11 +212,14 @@ class Engine:
             single=bool(self.single_updates),
         )
         after, report = self.finish_round(
-            replace(state, clients=trained.states), trained.sums, trainer.layout, n_clients=len(with_rules), rate=rate
+            replace(state, clients=trained.states),
+            trained.sums,
+            trainer.layout,
+            n_clients=n_clients,
+            rate=rate,
+            seed=seed,
         )
-        report = report._replace(dropped=cohort.dropped, late=cohort.late, corrupted=trained.corrupted)
-        self._log(after.round, report)
-        return after, report
+        return after, self.log_faults(after.round, report, cohort, corrupted=trained.corrupted)
 
     def train_clients(
         self,
@@ -215,7 +244,7 @@ class Engine:
         work = trainer.begin(broadcast.round, present, broadcast.model)
         clients, group = work.clients, broadcast.group(states.last[work.clients])
         faults = np.zeros(len(clients), dtype=bool) if faulty is None else faulty[np.isin(present, clients)]
-        weight = exact_addends(trainer.rule_counts[clients].astype(float) ** POWER[self.weighting])
+        weight = self.weights(trainer.rule_counts[clients])
         rows = None  # that change
         if h.corrects and h.row_sparse:
             rows = states.next_rows(clients, *work.rows(0, len(clients)))
@@ -237,18 +266,33 @@ class Engine:
                 (c.mean_gradient for c in chunks), start=nothing if h.sends_mean_gradient else nothing[:0]
             ),
             base_weight=base_weight,
-            weight=float(counted.sum()),
-            loss=float(exact_addends(counted * loss).sum()),
+            weight=0.0 if self.privacy.noisy else float(counted.sum()),  # what has no noise does not leave a home
+            loss=0.0 if self.privacy.noisy else float(exact_addends(counted * loss).sum()),
             clients=int(finite.sum()),
             refused=int((~finite).sum()),
             rows=sum(chunk.n_rows for chunk in chunks),
             state_bytes=states.nbytes,
         )
         if updates is not None and sums.clients:
-            update = self.aggregation(updates if finite.all() else updates[finite], counted)
-            loss_mean, base_weight = sums.loss / sums.weight, np.zeros_like(base_weight)  # updates have their base
-            sums = replace(sums, update=update, base_weight=base_weight, weight=1.0, loss=loss_mean)
+            update = counted.sum() * self.aggregation(updates if finite.all() else updates[finite], counted)
+            sums = replace(
+                sums, update=update, base_weight=np.zeros_like(base_weight)
+            )  # single updates have their base
         return TrainedClients(sums, states, clients[finite], int(faults.sum()))
+
+    def n_clients(self, rule_counts: Array) -> int:
+        """How many clients a federation with so many rules has: those with rules.
+
+        In private runs all, since how many have rules is a secret; those without take part by adding nothing.
+        """
+        return len(rule_counts) if self.privacy.noisy else int((rule_counts > 0).sum())
+
+    def weights(self, rule_counts: Array) -> Precise:
+        """Of the updates of clients with so many rules; in private runs at most 1, from MOST_RULES on."""
+        counts = rule_counts.astype(float)
+        if self.privacy.noisy:
+            counts = np.minimum(counts, MOST_RULES) / MOST_RULES
+        return exact_addends(counts ** POWER[self.weighting])
 
     def _room_for_updates(self, n_clients: int, size: int) -> Vector:
         needed, free = BYTES * n_clients * size, free_bytes()
@@ -265,12 +309,19 @@ class Engine:
         sums: RoundSum,
         layout: FlatParameters,
         *,
-        n_clients: int,  # of the whole federation that have rules
+        n_clients: int,  # of the whole federation: see `n_clients`
         rate: float = 1.0,  # of the server's optimizer
+        seed: int | None = None,  # of the noise of private runs, in simulations; None: nobody can predict the noise
     ) -> tuple[ServerState, RoundReport]:
         """The server's part of a round: from the sums to the model and the shared vectors of the next."""
         h, number = self.hyperparameters, state.round + 1
         report = self._report(sums, layout, len(state.clients.last))
+        if self.privacy.noisy:
+            fraction = self.cohorts.fraction(n_clients)
+            normals = normals_of(seed, NoisePurpose.ROUNDS, state.round)
+            update = self.privacy.noisy_mean(sums.update, n_clients=n_clients, sampling_rate=fraction, normals=normals)
+            report = report._replace(epsilon=self.privacy.account(n_clients, fraction).after(number))
+            return server_round(h, layout, self.server, state, update, None, present=fraction, rate=rate), report
         if not sums.clients:
             return replace(state, round=number), report
         if np.abs(sums.update).max() > LARGEST:
@@ -326,6 +377,7 @@ class Engine:
                 mean_gradient=np.zeros(layout.size if h.sends_mean_gradient else 0),
                 loss=np.zeros(end - first, dtype=np.float32),
                 finite=np.zeros(end - first, dtype=bool),
+                clip=self.privacy.clip,
             )
             work.train(chunk)
             update = chunk.update
@@ -350,8 +402,9 @@ class Engine:
             update = self.attackers.sent(update, chunk.broadcast.round, client)
         return update.astype(np.float32)
 
-    def _log(self, number: int, report: RoundReport) -> None:
-        """Which clients are missing in a round."""
+    def log_faults(self, number: int, report: RoundReport, cohort: Cohort, *, corrupted: int) -> RoundReport:
+        """Say which clients are missing in a round; the report with their numbers."""
+        report = report._replace(dropped=cohort.dropped, late=cohort.late, corrupted=corrupted)
         if not report.clients:
             none = "%s: round %d: no update (%d clients dropped out, %d late, %d NaN or infinite); the model stays"
             log.warning(none, self.name, number, report.dropped, report.late, report.refused)
@@ -361,11 +414,12 @@ class Engine:
         if report.dropped or report.late:
             missing = "%s: round %d continues without %d clients that dropped out and %d that were late"
             log.info(missing, self.name, number, report.dropped, report.late)
+        return report
 
     def _report(self, sums: RoundSum, layout: FlatParameters, n_clients: int) -> RoundReport:
         h, trained = self.hyperparameters, sums.clients + sums.refused
         return RoundReport(
-            sums.loss / sums.weight if sums.clients else float("nan"),
+            sums.loss / sums.weight if sums.weight else float("nan"),
             sums.clients,
             refused=sums.refused,
             sent_bytes=layout.sent_bytes(sums.rows / max(trained, 1), vectors=2 if h.sends_mean_gradient else 1),
@@ -374,6 +428,8 @@ class Engine:
         )
 
 
+# One more round with this rate of the server's optimizer: in a simulation, or by way of nodes.
+Step: TypeAlias = Callable[[ServerState, float], tuple[ServerState, RoundReport]]
 OnServerRound: TypeAlias = Callable[[int, Vector, RoundReport], bool]  # round, model and report; whether to stop
 
 
@@ -387,6 +443,7 @@ class ServerSchedule:
     rate: float = 1.0  # of the server's optimizer
     decay: bool = False  # whether it falls to zero along half a cosine
     client_rate: float = 0.1  # for messages
+    losses: bool = True  # whether the server may know the losses of clients; not in a private run
 
     def rate_after(self, done: int) -> float:
         """The server's rate after so many rounds."""
@@ -396,6 +453,21 @@ class ServerSchedule:
 def train(
     engine: Engine,
     trainer: Trainer,
+    schedule: ServerSchedule,
+    state: ServerState,
+    on_round: OnServerRound,
+    checkpoint: Checkpoint | None = None,
+) -> Vector:
+    """The model after the last round of a simulation: `run_rounds`."""
+
+    def step(state: ServerState, rate: float) -> tuple[ServerState, RoundReport]:
+        return engine.step(trainer, state, seed=schedule.seed, rate=rate, donate=True)
+
+    return run_rounds(step, schedule, state, on_round, checkpoint)
+
+
+def run_rounds(
+    step: Step,
     schedule: ServerSchedule,
     state: ServerState,
     on_round: OnServerRound,
@@ -415,10 +487,8 @@ def train(
             log.info("%s: resumes after round %d", schedule.name, state.round)
     while state.round < schedule.rounds:
         before = state.model
-        state, report = engine.step(
-            trainer, state, seed=schedule.seed, rate=schedule.rate_after(state.round), donate=True
-        )
-        losses = [report.loss] if report.clients else []
+        state, report = step(state, schedule.rate_after(state.round))
+        losses = [report.loss] if report.clients and schedule.losses else []
         if report.refused - report.corrupted > report.clients:  # most are NaN or infinite, simulated faults aside
             losses = [math.nan]
         if guard.diverged(state.round, before, losses, finite=bool(np.isfinite(state.model).all())):

@@ -83,7 +83,11 @@ class ClientStates:
         return cls(np.full(n_clients, -1), np.zeros(n_clients + 1, dtype=np.int64), no, no, empty, empty, empty)
 
     def copy(self) -> ClientStates:
-        return self.from_arrays({name: array.copy() for name, array in _arrays(self).items()})
+        return self.from_arrays({name: array.copy() for name, array in self.arrays().items()})
+
+    def arrays(self) -> dict[str, AnyArray]:
+        """By name, nested ones with dots."""
+        return _arrays(self)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> ClientStates:

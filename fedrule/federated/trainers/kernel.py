@@ -93,6 +93,7 @@ class Training(NamedTuple):
     kept: bool = False  # whether Adam keeps its moments after the round
     by_gradients: bool = False  # p_k is the mean of g~; otherwise that of the steps
     without_base: bool = False  # leave tau eta lambda shared_k out of the sum of rows: see `ClientChunk`
+    clip: float = 0.0  # largest L2 norm of a client's weighted update in the sum; 0: any
 
 
 class Correction(NamedTuple):
@@ -288,7 +289,7 @@ def train_shard(
     moments = moments if moments and training.adam and training.kept else Moments()
     check(shape, model, clients, training, correction, moments, outcome)
     # numba compiles once for each combination of types: plain numbers, and read-only arrays where nothing is written.
-    numbers = zip((int, float, float, float, bool, bool, bool, bool), training, strict=True)
+    numbers = zip((int, float, float, float, bool, bool, bool, bool, float), training, strict=True)
     correction = correction._replace(
         theta_lambda=float(correction.theta_lambda),
         phi_lambda=float(correction.phi_lambda),
@@ -394,6 +395,7 @@ class KernelRound:
                 h.optimizer == "kept-adam",
                 h.sends_mean_gradient,
                 without_base=h.corrects and h.row_sparse,
+                clip=chunk.clip,
             ),
             Outcome(chunk.update, chunk.mean_gradient, chunk.loss, chunk.finite),
             correction=Correction(
