@@ -223,7 +223,8 @@ class Federated(GraphMethod):
         """An error where an option is for the simulation only; server and nodes call it before they start."""
         if self._attack().used:
             raise DataError(
-                f"{self.NAME}: attack {self.attack} and promoted {self.promoted!r} are for the simulation; leave them out"
+                f"{self.NAME}: attack {self.attack} and promoted {self.promoted!r} are for the simulation; "
+                "leave them out"
             )
         if needed := self.engine().single_updates:
             raise DataError(f"{self.NAME}: {needed} needs single updates, and nodes send sums; use the simulation")

@@ -20,6 +20,7 @@ RUN_SUITE = "python -m benchmarks run robustness"
 ATTACK = ("attack", "attackers", "attack_scale")
 DEFENCE = ("aggregation", "trim", "assumed_attackers", "norm_bound", "norm_relative")  # all else has to be equal
 LEAST_MRR, LEAST_RANK = 0.9, 0.5  # of that of the mean without attackers; chosen before the first run
+COSTS = "no, without attackers neither"
 ATTACKS = ("sign-flip", "scale", "noise", "label-flip", "promote")
 DEFENCES = ("mean", "norm bound", "median", "trimmed-mean", "krum", "multi-krum")
 NOTE = (
@@ -146,10 +147,16 @@ def _breaks(entry: Measured, normal: Measured, attack: str) -> tuple[bool, bool]
 def _verdict(
     entries: Sequence[Measured | None], shares: Sequence[float], normal: Measured, attack: str
 ) -> tuple[str, bool]:
-    """Up to which share of attackers it is bounded, and whether up to the largest."""
+    """Up to which share of attackers it is bounded, and whether up to the largest.
+
+    A defence that without attackers already costs more than the criterion allows bounds nothing.
+    """
     attacked = [(share, entry) for share, entry in zip(shares, entries, strict=True) if share > 0]
     if any(entry is None for _, entry in attacked):
         return NONE, False
+    alone = entries[0]
+    if alone is not None and _breaks(alone, normal, "none")[0]:
+        return COSTS, False
     up_to = 0.0
     for share, entry in attacked:
         assert entry is not None

@@ -58,6 +58,15 @@ def test_promotion_is_bounded_by_the_rank_of_the_mean_without_attackers_and_othe
     assert found["fedgnn", "scale", "mean"]["bounded"].text == "up to 20%"
 
 
+def test_a_defence_that_costs_too_much_without_attackers_bounds_nothing():
+    found = rows(
+        NORMAL,
+        made(0.20, 100.0, **KRUM),
+        made(0.29, 100.0, attack="noise", attackers=0.2, **KRUM),
+    )
+    assert found["fedgnn", "noise", "krum"]["bounded"].text == "no, without attackers neither"
+
+
 def test_numbers_are_means_over_seeds():
     found = rows(
         NORMAL,
