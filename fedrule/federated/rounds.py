@@ -399,7 +399,8 @@ class Engine:
             update[n_dense:] += h.steps * h.phi_rate * h.phi_lambda * shared[0, n_dense:].astype(float)
         if self.attackers is not None:
             update = self.attackers.sent(update, chunk.broadcast.round, client)
-        return update.astype(np.float32)
+        sent: Vector = update.astype(np.float32)
+        return sent
 
     def log_faults(self, number: int, report: RoundReport, cohort: Cohort, *, corrupted: int) -> RoundReport:
         """Say which clients are missing in a round; the report with their numbers."""
