@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from baselines.method import Scores
@@ -63,6 +62,8 @@ class UserItemModel(ABC):
     """A fitted user-item model: it scores items for homes, and the pairs of devices take their item's score."""
 
     def __init__(self, items: Items, train: Homes) -> None:
+        import pandas as pd  # slow to import, and those who count only do without
+
         self.items = items
         self._users = pd.Index(train.users)
 
@@ -81,21 +82,34 @@ class UserItemModel(ABC):
 
     def training_row(self, homes: Homes, which: Array) -> Array:
         """The row of each home in the training data, by user, -1 for a home that was not there."""
-        return self._users.get_indexer(pd.Index(homes.users[which])).astype(np.int64)
+        return self._users.get_indexer(homes.users[which]).astype(np.int64)
 
 
 class LinearModel(UserItemModel):
-    """Scores are sums of the weights from the rules that a home has; a home without rules gets none."""
+    """Scores are sums of the weights from the rules that a home has, and a bias where there is one.
 
-    def __init__(self, items: Items, train: Homes, weight: npt.NDArray[np.float64] | csr_array) -> None:
+    Without a bias, a home without rules gets no scores.
+    """
+
+    def __init__(
+        self,
+        items: Items,
+        train: Homes,
+        weight: npt.NDArray[np.float64] | csr_array,
+        *,
+        bias: npt.NDArray[np.float64] | None = None,
+    ) -> None:
         super().__init__(items, train)
         self.weight = weight  # [n_items, n_items]  from a rule that the home has
+        self.bias = bias  # [n_items]
 
     def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
         """X B as a sparse product, home by home, so that no score depends on which other homes are scored."""
         have = self.items.matrix(homes)[which]
         product = have @ self.weight
         scores = np.asarray(product.toarray() if issparse(product) else product)
+        if self.bias is not None:
+            return scores + self.bias
         scores[np.diff(have.indptr) == 0] = np.nan
         return scores
 

@@ -1,31 +1,47 @@
 """Rounds of federated training, the same for every algorithm: a pure step from one state to the next, and their loop.
 
-The server samples a cohort and the clients train (`algorithm.client_round`). Those that dropped out, were late or sent
-NaN or infinite numbers are left out, and the mean of the other updates moves the model (`algorithm.server_round`).
-Clients are trained in chunks, several at once where there are threads. Neither changes a bit: random numbers are keyed
-by client, and sums are exact.
+The server samples a cohort and the clients train (`Engine.train_clients`, with `algorithm.client_round`). Those that
+dropped out, were late or sent NaN or infinite numbers are left out, and the mean of the other updates moves the model
+(`Engine.finish_round`, with `algorithm.server_round`). The simulation runs both parts in one process; in a deployment
+every node runs the first over its own homes and the server the second. Between them is a `RoundSum`.
+
+Clients are trained in chunks, several at once where there are threads. Neither that nor the node that a client is on
+changes a bit: random numbers are keyed by client, and sums are exact.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from datasets.common.errors import unknown
+from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Mask
+from fedrule.federated.aggregation import BYTES, Aggregation
 from fedrule.federated.algorithm import Hyperparameters, server_round
+from fedrule.federated.attacks import Attackers
 from fedrule.federated.checkpoint import Checkpoint, GuardExtra
-from fedrule.federated.cohort import Cohorts
+from fedrule.federated.cohort import Cohort, Cohorts
 from fedrule.federated.optimizers import Precise, ServerOptimizer
-from fedrule.federated.states import ClientStates, NextRows, Scratch, ServerState, view_states, write_back
-from fedrule.federated.trainers.trainer import Broadcast, ClientChunk, Round, Trainer
-from fedrule.federated.vectors import LARGEST, Vector, zeros
+from fedrule.federated.private import Privacy, normals_of
+from fedrule.federated.private import Purpose as NoisePurpose
+from fedrule.federated.states import (
+    Broadcast,
+    ClientStates,
+    NextRows,
+    Scratch,
+    ServerState,
+    free_bytes,
+    view_states,
+    write_back,
+)
+from fedrule.federated.trainers.trainer import ClientChunk, Round, Trainer
+from fedrule.federated.vectors import LARGEST, STEP, FlatParameters, Vector, exact_addends, zeros
 from fedrule.training.loop import DivergenceGuard
 
 log = logging.getLogger(__name__)
@@ -33,12 +49,13 @@ log = logging.getLogger(__name__)
 Weighting: TypeAlias = Literal["clients", "rules", "roots"]
 POWER = {"clients": 0.0, "rules": 1.0, "roots": 0.5}  # of a client's number of rules
 CHUNK_SIZE = 1024
+MOST_RULES = 16  # that raise a client's weight in private runs
 
 
 class RoundReport(NamedTuple):
     """What happened in a round."""
 
-    loss: float  # weighted mean over clients, of the model before the round; NaN where no update counted
+    loss: float  # weighted mean over clients, of the model before the round; NaN: no update counted, or not released
     clients: int  # whose updates counted
     dropped: int = 0  # dropped out during the round
     late: int = 0  # sent after the round
@@ -48,6 +65,57 @@ class RoundReport(NamedTuple):
     sent_bytes: float = 0.0  # by a client, mean: its update, of the rows those in its batch
     received_bytes: float = 0.0  # by a client: the model, and shared_k
     state_bytes: float = 0.0  # of a client's state, mean over all clients
+    epsilon: float = math.inf  # disclosed by the run so far; infinite: without differential privacy
+
+    def values(self) -> dict[str, float]:
+        """For a history; only private runs have an epsilon."""
+        values = {name: float(value) for name, value in self._asdict().items()}
+        return values if math.isfinite(self.epsilon) else {n: v for n, v in values.items() if n != "epsilon"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundSum:
+    """All that the server learns of the clients of a round: exact sums, so that neither order nor grouping matters."""
+
+    update: Precise  # [size]  of weight * (Delta_k - base): see `ClientChunk`
+    mean_gradient: Precise  # [size or 0]  of weight * p_k, where it is sent
+    base_weight: Precise  # [n_shared or 0]  of weights, by the shared vector that is shared_k, where a base is left out
+    weight: float
+    loss: float  # of weight * loss, of the model before the round
+    clients: int  # whose updates counted
+    refused: int  # whose update was NaN or infinite
+    rows: int  # of relations in the batches of these
+    state_bytes: int  # of the states of all clients, also of those that did not take part
+
+    def __add__(self, other: RoundSum) -> RoundSum:
+        return RoundSum(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def integers(self) -> Array:
+        """All of it as one vector of integers, in multiples of STEP where it is not a count: what a secure sum adds."""
+        numbers = np.concatenate([self.update, self.mean_gradient, self.base_weight, [self.weight, self.loss]]) / STEP
+        if not (np.abs(numbers) < 2.0**53).all():  # neither larger ones nor NaN are exact
+            raise DataError(f"a sum of updates exceeds {2.0**53 * STEP:g}; the learning rates are likely too high")
+        counts = [self.clients, self.refused, self.rows, self.state_bytes]
+        return np.concatenate([numbers.astype(np.int64), np.array(counts, dtype=np.int64)])
+
+    @classmethod
+    def from_integers(cls, integers: Array, *, size: int, n_mean_gradient: int, n_shared: int) -> RoundSum:
+        """The sum in a vector of `integers`, whose parts have these lengths."""
+        ends = np.cumsum([size, n_mean_gradient, n_shared, 1, 1])
+        if len(integers) != ends[-1] + 4:
+            raise DataError(f"a sum of a round has {ends[-1] + 4} numbers, got {len(integers)}")
+        *vectors, (weight,), (loss,), counts = np.split(integers, ends)
+        update, mean_gradient, base_weight = (vector.astype(np.float64) * STEP for vector in vectors)
+        return cls(update, mean_gradient, base_weight, weight * STEP, loss * STEP, *map(int, counts))
+
+
+class TrainedClients(NamedTuple):
+    """What remains of a round at the clients."""
+
+    sums: RoundSum
+    states: ClientStates  # the next ones, if the server counts the sums
+    counted: Array  # clients whose updates are in the sums
+    corrupted: int = 0  # simulated faults
 
 
 class ChunkResult(NamedTuple):
@@ -70,17 +138,55 @@ class Engine:
     weighting: Weighting = "clients"  # all updates count the same, or by the client's number of rules or its root
     chunk_size: int = CHUNK_SIZE  # clients
     name: str = "federated"  # of the method, for messages
+    privacy: Privacy = field(default_factory=Privacy)  # of each home
+    # Clients that dropped out, by the number of rounds done before: to compute again what happened in a deployment.
+    missing: Mapping[int, Array] = field(default_factory=dict)
+    aggregation: Aggregation = field(default_factory=Aggregation)  # of the updates of a cohort
+    attackers: Attackers | None = None  # simulated
 
     def __post_init__(self) -> None:
+        if self.privacy.clip and self.hyperparameters.corrects:
+            raise DataError(
+                f"clip bounds the update of a home, but in {self.hyperparameters.algorithm} the server also learns who "
+                "took part last in which round, and homes carry what they were sent into later updates; differential "
+                "privacy and clipping are for methods without corrections: fedgnn, fedprox, fedrank"
+            )
+        if self.privacy.noisy and not self.aggregation.is_mean:
+            raise DataError(
+                f"{self.aggregation.needs}: how much one home can change it is not bounded as in a sum, so that noise "
+                "hides nobody; use aggregation mean with epsilon, where clip bounds every home"
+            )
         if self.weighting not in get_args(Weighting):
             raise unknown("weighting", self.weighting, get_args(Weighting))
+        if self.aggregation.name != "mean" and self.weighting != "clients":
+            raise DataError(
+                f"aggregation {self.aggregation.name} counts every client once, since weights are claimed by clients; "
+                f"weighting {self.weighting} has no effect, set it to clients"
+            )
+        if self.single_updates and self.hyperparameters.sends_mean_gradient:
+            raise DataError(
+                f"{self.single_updates}: with control gradients clients send a second vector, which it says nothing "
+                "about; set control to updates"
+            )
+
+    @property
+    def single_updates(self) -> str:
+        """The options for which the server needs the updates one by one, for messages; empty where sums are enough."""
+        attack = f"attack {self.attackers.attack}" if self.attackers and self.attackers.change_updates else ""
+        return self.aggregation.needs or attack
 
     def begin(self, trainer: Trainer, model: Vector) -> ServerState:
-        """The state before the first round."""
-        h, size = self.hyperparameters, trainer.layout.size
+        """The state before the first round of a simulation, with the states of all clients."""
+        state = self.begin_server(trainer.layout, model, len(trainer.rule_counts))
+        clients = ClientStates.initial(trainer.rule_counts, trainer.layout, self.hyperparameters)
+        return replace(state, clients=clients)
+
+    def begin_server(self, layout: FlatParameters, model: Vector, n_clients: int) -> ServerState:
+        """The state before the first round at a server: of its clients it knows only when they last took part."""
+        h, size = self.hyperparameters, layout.size
         n_shared = int(h.corrects and h.equations.one_shared)
         shared, shared_round = zeros((n_shared, size)), np.full(n_shared, -1)
-        clients = ClientStates.initial(trainer.rule_counts, trainer.layout, h)
+        clients = ClientStates.nothing(n_clients, layout)
         return ServerState(0, model, self.server.initial(size), shared, shared_round, clients)
 
     def step(
@@ -91,30 +197,134 @@ class Engine:
         With `donate` the new client states overwrite those of the old state, which must not be used any more; that
         halves the memory of a large population.
         """
-        h, layout, number = self.hyperparameters, trainer.layout, state.round + 1
-        cohort = self.cohorts.of(np.flatnonzero(trainer.rule_counts), seed=seed, number=state.round)
-        work = trainer.begin(state.round, cohort.present, state.model)
-        faulty = cohort.corrupted[np.isin(cohort.present, work.clients)]
-        clients = state.clients if donate else state.clients.copy()
-        weight = trainer.rule_counts[work.clients].astype(float) ** POWER[self.weighting]
-        broadcast = Broadcast(state.model, state.shared, self._group(state, work.clients))
+        with_rules = np.flatnonzero(trainer.rule_counts)
+        n_clients = self.n_clients(trainer.rule_counts)
+        cohort = self.cohorts.of(with_rules, seed=seed, number=state.round, n_clients=n_clients)
+        if state.round in self.missing:
+            cohort = cohort.without(self.missing[state.round])
+        states = state.clients if donate else state.clients.copy()
+        trained = self.train_clients(
+            trainer,
+            states,
+            state.broadcast(),
+            cohort.present,
+            faulty=cohort.corrupted,
+            single=bool(self.single_updates),
+        )
+        after, report = self.finish_round(
+            replace(state, clients=trained.states),
+            trained.sums,
+            trainer.layout,
+            n_clients=n_clients,
+            rate=rate,
+            seed=seed,
+        )
+        return after, self.log_faults(after.round, report, cohort, corrupted=trained.corrupted)
+
+    def train_clients(
+        self,
+        trainer: Trainer,
+        states: ClientStates,  # may be overwritten by the next ones
+        broadcast: Broadcast,
+        present: Array,  # clients of the cohort, sorted
+        *,
+        faulty: Mask | None = None,  # [n_present]  those whose update is made NaN: a simulated fault
+        single: bool = False,  # these are all clients of the round, and the server sees each update
+    ) -> TrainedClients:
+        """The clients' part of a round: what those of a trainer send, summed, and their next states.
+
+        With `single` the sum is the aggregate of the updates, with weight 1: no further one can be added to it.
+        """
+        if self.single_updates and not single:
+            raise DataError(
+                f"{self.name}: {self.single_updates} needs the updates of all homes one by one, but nodes and secure "
+                "sums give the server sums only; use aggregation mean without norm_bound, or the simulation"
+            )
+        h, layout = self.hyperparameters, trainer.layout
+        work = trainer.begin(broadcast.round, present, broadcast.model)
+        clients, group = work.clients, broadcast.group(states.last[work.clients])
+        faults = np.zeros(len(clients), dtype=bool) if faulty is None else faulty[np.isin(present, clients)]
+        weight = self.weights(trainer.rule_counts[clients])
         rows = None  # that change
         if h.corrects and h.row_sparse:
-            rows = clients.next_rows(work.clients, *work.rows(0, len(work.clients)))
-        if clients.packed is not None and len(state.shared):
-            clients.packed.advance(h, layout, state.shared[-1])
-        chunks = [*self._train(trainer, work, clients, rows, broadcast, weight, faulty, state.round)]
+            rows = states.next_rows(clients, *work.rows(0, len(clients)))
+        if states.packed is not None and len(broadcast.shared):
+            states.packed.advance(h, layout, broadcast.shared[-1])
+        updates = self._room_for_updates(len(clients), layout.size) if single else None
+        chunks = [*self._train(trainer, work, states, rows, broadcast, group, weight, faults, updates)]
         finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
-        clients = clients if rows is None else clients.with_rows(rows, work.clients[~finite])
-        faults = {"dropped": cohort.dropped, "late": cohort.late, "corrupted": int(faulty.sum())}
-        report = self._report(trainer, clients, chunks, weight)._replace(**faults)
-        self._log(number, report)
-        state = replace(state, clients=clients)
-        if not finite.any():
+        loss = np.concatenate([np.zeros(0), *(chunk.loss for chunk in chunks)])[finite]
+        states = states if rows is None else states.with_rows(rows, clients[~finite])
+        nothing, counted = np.zeros(layout.size), weight[finite]
+        base_weight: Precise = np.zeros(0)
+        if h.corrects and h.row_sparse and len(broadcast.shared):
+            known = finite & (group >= 0)
+            base_weight = np.bincount(group[known], weight[known], minlength=len(broadcast.shared)).astype(np.float64)
+        sums = RoundSum(
+            update=sum((chunk.update for chunk in chunks), start=nothing),
+            mean_gradient=sum(
+                (c.mean_gradient for c in chunks), start=nothing if h.sends_mean_gradient else nothing[:0]
+            ),
+            base_weight=base_weight,
+            weight=0.0 if self.privacy.noisy else float(counted.sum()),  # what has no noise does not leave a home
+            loss=0.0 if self.privacy.noisy else float(exact_addends(counted * loss).sum()),
+            clients=int(finite.sum()),
+            refused=int((~finite).sum()),
+            rows=sum(chunk.n_rows for chunk in chunks),
+            state_bytes=states.nbytes,
+        )
+        if updates is not None and sums.clients:
+            update = counted.sum() * self.aggregation(updates if finite.all() else updates[finite], counted)
+            sums = replace(
+                sums, update=update, base_weight=np.zeros_like(base_weight)
+            )  # single updates have their base
+        return TrainedClients(sums, states, clients[finite], int(faults.sum()))
+
+    def n_clients(self, rule_counts: Array) -> int:
+        """How many clients a federation with so many rules has: those with rules.
+
+        In private runs all, since how many have rules is a secret; those without take part by adding nothing.
+        """
+        return len(rule_counts) if self.privacy.noisy else int((rule_counts > 0).sum())
+
+    def weights(self, rule_counts: Array) -> Precise:
+        """Of the updates of clients with so many rules; in private runs at most 1, from MOST_RULES on."""
+        counts = rule_counts.astype(float)
+        if self.privacy.noisy:
+            counts = np.minimum(counts, MOST_RULES) / MOST_RULES
+        return exact_addends(counts ** POWER[self.weighting])
+
+    def _room_for_updates(self, n_clients: int, size: int) -> Vector:
+        needed, free = BYTES * n_clients * size, free_bytes()
+        if needed > free:
+            raise DataError(
+                f"{self.name}: {self.single_updates} keeps the updates of all {n_clients:,} clients of a round, which "
+                f"need {needed / 1e9:.3g} GB; {free / 1e9:.3g} GB are free. Set cohort, e.g. 100"
+            )
+        return zeros((n_clients, size))
+
+    def finish_round(
+        self,
+        state: ServerState,  # in which `clients.last` says already who took part
+        sums: RoundSum,
+        layout: FlatParameters,
+        *,
+        n_clients: int,  # of the whole federation: see `n_clients`
+        rate: float = 1.0,  # of the server's optimizer
+        seed: int | None = None,  # of the noise of private runs, in simulations; None: nobody can predict the noise
+    ) -> tuple[ServerState, RoundReport]:
+        """The server's part of a round: from the sums to the model and the shared vectors of the next."""
+        h, number = self.hyperparameters, state.round + 1
+        report = self._report(sums, layout, len(state.clients.last))
+        if self.privacy.noisy:
+            fraction = self.cohorts.fraction(n_clients)
+            normals = normals_of(seed, NoisePurpose.ROUNDS, state.round)
+            update = self.privacy.noisy_mean(sums.update, n_clients=n_clients, sampling_rate=fraction, normals=normals)
+            report = report._replace(epsilon=self.privacy.account(n_clients, fraction).after(number))
+            return server_round(h, layout, self.server, state, update, None, present=fraction, rate=rate), report
+        if not sums.clients:
             return replace(state, round=number), report
-        total, nothing = float(weight[finite].sum()), np.zeros(layout.size)
-        update = sum((chunk.update for chunk in chunks), start=nothing)
-        if np.abs(update).max() > LARGEST:
+        if np.abs(sums.update).max() > LARGEST:
             log.warning(
                 "%s: round %d: the sum of updates exceeds %g, where its last digits depend on the order of clients; "
                 "the learning rates are likely too high",
@@ -122,11 +332,15 @@ class Engine:
                 number,
                 LARGEST,
             )
-        update = (update + self._base(trainer, broadcast, weight * finite)) / total
-        mean_gradient = None
-        if h.sends_mean_gradient:
-            mean_gradient = sum((chunk.mean_gradient for chunk in chunks), start=nothing) / total
-        present = int(finite.sum()) / int((trainer.rule_counts > 0).sum())
+        base = np.zeros(layout.size)
+        for weight, shared in zip(
+            sums.base_weight, state.shared, strict=False
+        ):  # one by one: a product may use threads
+            base[layout.n_dense :] += weight * shared[layout.n_dense :].astype(float)
+        base *= h.steps * h.phi_rate * h.phi_lambda
+        update = (sums.update + base) / sums.weight
+        mean_gradient = sums.mean_gradient / sums.weight if h.sends_mean_gradient else None
+        present = sums.clients / n_clients
         state = server_round(h, layout, self.server, state, update, mean_gradient, present=present, rate=rate)
         return state.without_unused() if h.corrects and not h.equations.one_shared else state, report
 
@@ -137,21 +351,25 @@ class Engine:
         clients: ClientStates,
         rows: NextRows | None,
         broadcast: Broadcast,
+        group: Array,
         weight: Precise,
         faulty: Mask,
-        number: int,
+        single: Vector | None,  # [n_clients, size]  where each update is wanted: written, and not added up
     ) -> Iterator[ChunkResult]:
         """Train the round's clients, chunk by chunk, and store their states."""
         h, layout, scratch = self.hyperparameters, trainer.layout, Scratch()
+        chunk_size = self.chunk_size if single is None else 1
+        weight = weight if single is None else np.ones_like(weight)
 
         def train(first: int) -> ChunkResult:
-            end = min(first + self.chunk_size, len(work.clients))
+            end = min(first + chunk_size, len(work.clients))
             chunk = ClientChunk(
                 first=first,
                 end=end,
                 h=h,
                 layout=layout,
                 broadcast=broadcast,
+                group=group[first:end],
                 weight=weight[first:end],
                 faulty=faulty[first:end],
                 states=view_states(clients, rows, work.clients[first:end], *work.rows(first, end), h, scratch),
@@ -159,16 +377,34 @@ class Engine:
                 mean_gradient=np.zeros(layout.size if h.sends_mean_gradient else 0),
                 loss=np.zeros(end - first, dtype=np.float32),
                 finite=np.zeros(end - first, dtype=bool),
+                clip=self.privacy.clip,
             )
             work.train(chunk)
-            write_back(clients, rows, chunk.states, chunk.finite, number, scratch)
-            return ChunkResult(chunk.update, chunk.mean_gradient, chunk.loss, chunk.finite, len(chunk.states.row))
+            update = chunk.update
+            if single is not None:
+                single[first] = self._sent(chunk, int(work.clients[first]))
+                chunk.finite[:] &= np.isfinite(single[first]).all()
+                update = np.zeros(1)  # not used
+            write_back(clients, rows, chunk.states, chunk.finite, broadcast.round, scratch)
+            return ChunkResult(update, chunk.mean_gradient, chunk.loss, chunk.finite, len(chunk.states.row))
 
         with ThreadPoolExecutor(max_workers=trainer.threads) as pool:
-            yield from pool.map(train, range(0, len(work.clients), self.chunk_size))
+            yield from pool.map(train, range(0, len(work.clients), chunk_size))
 
-    def _log(self, number: int, report: RoundReport) -> None:
-        """Which clients are missing in a round."""
+    @np.errstate(over="ignore")  # an attack may be too large to be sent, and is then refused
+    def _sent(self, chunk: ClientChunk, client: int) -> Vector:
+        """Delta_k of the only client of a chunk, with its base, as an attacker would change it."""
+        h, n_dense, update = chunk.h, chunk.layout.n_dense, chunk.update.copy()
+        shared = chunk.shared(slice(0, 1)) if h.corrects and h.row_sparse else None
+        if shared is not None:
+            update[n_dense:] += h.steps * h.phi_rate * h.phi_lambda * shared[0, n_dense:].astype(float)
+        if self.attackers is not None:
+            update = self.attackers.sent(update, chunk.broadcast.round, client)
+        return update.astype(np.float32)
+
+    def log_faults(self, number: int, report: RoundReport, cohort: Cohort, *, corrupted: int) -> RoundReport:
+        """Say which clients are missing in a round; the report with their numbers."""
+        report = report._replace(dropped=cohort.dropped, late=cohort.late, corrupted=corrupted)
         if not report.clients:
             none = "%s: round %d: no update (%d clients dropped out, %d late, %d NaN or infinite); the model stays"
             log.warning(none, self.name, number, report.dropped, report.late, report.refused)
@@ -178,45 +414,22 @@ class Engine:
         if report.dropped or report.late:
             missing = "%s: round %d continues without %d clients that dropped out and %d that were late"
             log.info(missing, self.name, number, report.dropped, report.late)
+        return report
 
-    def _group(self, state: ServerState, clients: Array) -> Array:
-        """[n]: which of the shared vectors is shared_k; see `Broadcast`."""
-        if not len(state.shared):
-            return np.full(len(clients), -1)
-        if self.hyperparameters.equations.one_shared:
-            return np.zeros(len(clients), dtype=np.int64)
-        last = state.clients.last[clients]
-        return np.where(last >= 0, np.searchsorted(state.shared_round, last), -1)
-
-    def _base(self, trainer: Trainer, broadcast: Broadcast, weight: Precise) -> Precise:
-        """The sum of the base of all clients: see `ClientChunk`."""
-        h, layout, base = self.hyperparameters, trainer.layout, np.zeros(trainer.layout.size)
-        if h.corrects and h.row_sparse and len(broadcast.shared):
-            known = broadcast.group >= 0
-            of_group = np.bincount(broadcast.group[known], weight[known], minlength=len(broadcast.shared))
-            for group, shared in zip(of_group, broadcast.shared, strict=True):  # one by one: a product may use threads
-                base[layout.n_dense :] += group * shared[layout.n_dense :].astype(float)
-            base *= h.steps * h.phi_rate * h.phi_lambda
-        return base
-
-    def _report(
-        self, trainer: Trainer, clients: ClientStates, chunks: list[ChunkResult], weight: Precise
-    ) -> RoundReport:
-        layout, h = trainer.layout, self.hyperparameters
-        finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
-        loss = np.concatenate([np.zeros(0), *(chunk.loss for chunk in chunks)])[finite]
-        rows = sum(chunk.n_rows for chunk in chunks) / max(len(finite), 1)
-        vectors = 2 if h.sends_mean_gradient else 1
+    def _report(self, sums: RoundSum, layout: FlatParameters, n_clients: int) -> RoundReport:
+        h, trained = self.hyperparameters, sums.clients + sums.refused
         return RoundReport(
-            float(np.average(loss, weights=weight[finite])) if finite.any() else float("nan"),
-            int(finite.sum()),
-            refused=int((~finite).sum()),
-            sent_bytes=4.0 * vectors * (layout.n_dense + rows * (layout.row_length + 1)),  # a row and its number
+            sums.loss / sums.weight if sums.weight else float("nan"),
+            sums.clients,
+            refused=sums.refused,
+            sent_bytes=layout.sent_bytes(sums.rows / max(trained, 1), vectors=2 if h.sends_mean_gradient else 1),
             received_bytes=4.0 * layout.size * (2 if h.corrects else 1),
-            state_bytes=clients.nbytes / max(len(clients.last), 1),
+            state_bytes=sums.state_bytes / max(n_clients, 1),
         )
 
 
+# One more round with this rate of the server's optimizer: in a simulation, or by way of nodes.
+Step: TypeAlias = Callable[[ServerState, float], tuple[ServerState, RoundReport]]
 OnServerRound: TypeAlias = Callable[[int, Vector, RoundReport], bool]  # round, model and report; whether to stop
 
 
@@ -230,6 +443,7 @@ class ServerSchedule:
     rate: float = 1.0  # of the server's optimizer
     decay: bool = False  # whether it falls to zero along half a cosine
     client_rate: float = 0.1  # for messages
+    losses: bool = True  # whether the server may know the losses of clients; not in a private run
 
     def rate_after(self, done: int) -> float:
         """The server's rate after so many rounds."""
@@ -239,6 +453,21 @@ class ServerSchedule:
 def train(
     engine: Engine,
     trainer: Trainer,
+    schedule: ServerSchedule,
+    state: ServerState,
+    on_round: OnServerRound,
+    checkpoint: Checkpoint | None = None,
+) -> Vector:
+    """The model after the last round of a simulation: `run_rounds`."""
+
+    def step(state: ServerState, rate: float) -> tuple[ServerState, RoundReport]:
+        return engine.step(trainer, state, seed=schedule.seed, rate=rate, donate=True)
+
+    return run_rounds(step, schedule, state, on_round, checkpoint)
+
+
+def run_rounds(
+    step: Step,
     schedule: ServerSchedule,
     state: ServerState,
     on_round: OnServerRound,
@@ -258,10 +487,8 @@ def train(
             log.info("%s: resumes after round %d", schedule.name, state.round)
     while state.round < schedule.rounds:
         before = state.model
-        state, report = engine.step(
-            trainer, state, seed=schedule.seed, rate=schedule.rate_after(state.round), donate=True
-        )
-        losses = [report.loss] if report.clients else []
+        state, report = step(state, schedule.rate_after(state.round))
+        losses = [report.loss] if report.clients and schedule.losses else []
         if report.refused - report.corrupted > report.clients:  # most are NaN or infinite, simulated faults aside
             losses = [math.nan]
         if guard.diverged(state.round, before, losses, finite=bool(np.isfinite(state.model).all())):

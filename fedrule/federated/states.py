@@ -75,8 +75,19 @@ class ClientStates:
         own = vectors(h.corrects and not packs)
         return cls(np.full(n_clients, -1), start, row, steps, own, vectors(kept), vectors(kept), packed)
 
+    @classmethod
+    def nothing(cls, n_clients: int, layout: FlatParameters) -> ClientStates:
+        """Without any vector: what a server knows of clients that keep their states themselves."""
+        empty = ClientVectors(zeros((0, layout.n_dense)), zeros((0, layout.row_length)))
+        no = np.zeros(0, dtype=np.int64)
+        return cls(np.full(n_clients, -1), np.zeros(n_clients + 1, dtype=np.int64), no, no, empty, empty, empty)
+
     def copy(self) -> ClientStates:
-        return self.from_arrays({name: array.copy() for name, array in _arrays(self).items()})
+        return self.from_arrays({name: array.copy() for name, array in self.arrays().items()})
+
+    def arrays(self) -> dict[str, AnyArray]:
+        """By name, nested ones with dots."""
+        return _arrays(self)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> ClientStates:
@@ -161,7 +172,7 @@ def check_memory(rules: Array, layout: FlatParameters, h: Hyperparameters) -> No
     touched = (2 - packs) * np.minimum(2 * rules, layout.n_rows).sum() if h.row_sparse else len(rules) * layout.n_rows
     dense = len(rules) * layout.n_dense * (PACKED if packs else 1)
     needed = 4 * vectors * (int(dense) + int(touched) * layout.row_length)
-    free = _free_bytes()
+    free = free_bytes()
     if needed <= free:
         return
     why = "corrections keep the dense part of a vector for each client"
@@ -175,7 +186,8 @@ def check_memory(rules: Array, layout: FlatParameters, h: Hyperparameters) -> No
     )
 
 
-def _free_bytes() -> int:
+def free_bytes() -> int:
+    """Memory that is free."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024
@@ -299,6 +311,30 @@ def _taken(part: ClientVectors, states: ClientStates, clients: Array) -> ClientV
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Broadcast:
+    """What the server sends to the clients of a round."""
+
+    round: int  # rounds done before
+    model: Vector  # [size]
+    shared: Vector  # [n_shared, size]  one vector for all clients, or those of the rounds that were the last of some
+    shared_round: Array  # [n_shared]  these rounds, sorted; -1: for all clients
+
+    def group(self, last: Array) -> Array:
+        """[n]: which of the shared vectors is shared_k, of clients that last took part in these rounds; -1: none."""
+        if not len(self.shared):
+            return np.full(len(last), -1)
+        if self.shared_round[0] < 0:
+            return np.zeros(len(last), dtype=np.int64)
+        found = np.minimum(np.searchsorted(self.shared_round, last), len(self.shared_round) - 1)
+        if (unknown := (last >= 0) & (self.shared_round[found] != last)).any():
+            raise DataError(
+                f"round {self.round + 1}: the server sent no shared vector of round {last[unknown][0] + 1}, in which "
+                f"client {np.flatnonzero(unknown)[0]} last took part; its state is of another run"
+            )
+        return np.where(last >= 0, found, -1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ServerState:
     """All that outlives a round: a checkpoint is its arrays."""
 
@@ -308,6 +344,10 @@ class ServerState:
     shared: Vector  # [n_shared, size]  one vector for all clients, or one of each round that was some client's last
     shared_round: Array  # [n_shared]  these rounds
     clients: ClientStates
+
+    def broadcast(self) -> Broadcast:
+        """What the server sends in the next round."""
+        return Broadcast(self.round, self.model, self.shared, self.shared_round)
 
     def without_unused(self) -> ServerState:
         """Without the shared vectors of rounds that were no client's last."""

@@ -7,17 +7,20 @@ relations in its batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from fedrule.lazy import torch
 from fedrule.network.encoders import Parameters
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 
@@ -53,6 +56,13 @@ class FlatParameters:
     @property
     def size(self) -> int:
         return self.n_dense + self.n_rows * self.row_length
+
+    def sent_bytes(self, rows: float, *, vectors: int = 1, number_bytes: int = 4) -> float:
+        """Bytes of an update of the dense part and so many rows, each with its number.
+
+        A number is a multiple of STEP: 4 bytes hold those between -2 and 2, which all but a diverging home sends.
+        """
+        return float(number_bytes * vectors * (self.n_dense + rows * self.row_length) + 4 * rows)
 
     def flat(self, parameters: Parameters) -> Vector:
         parts = [parameters[name].detach().reshape(-1) for name in self.names]
@@ -97,3 +107,21 @@ def exact_addends(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     """The nearest multiples of STEP."""
     rounded: npt.NDArray[np.float64] = (np.asarray(values, dtype=np.float64) + ROUND) - ROUND
     return rounded
+
+
+CLIP_STEP = 2.0**-20
+
+
+def clip_factor(norm: float, clip: float) -> float:
+    """What to multiply a vector of this L2 norm by so that it is at most `clip`.
+
+    A multiple of 2^-20, rounded down: then neither the order in which the norm was added up nor its last digits change
+    a bit of what is sent.
+    """
+    return 1.0 if norm <= clip else math.floor(clip / norm / CLIP_STEP) * CLIP_STEP
+
+
+def clip_factors(norm: npt.NDArray[np.float64], clip: float) -> npt.NDArray[np.float64]:
+    """`clip_factor` of several."""
+    factor = np.floor(clip / np.maximum(norm, 1e-300) / CLIP_STEP) * CLIP_STEP
+    return np.where(norm <= clip, 1.0, factor)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from datasets.common.random import Bits
+from datasets.common.random import Bits, KeyedRandom
 from datasets.homes import Array, Homes, Mask
 from fedrule.federated.algorithm import Gradients, client_round
 from fedrule.federated.client import LocalTraining
@@ -28,7 +28,6 @@ from fedrule.federated.trainers.trainer import ClientChunk, Population
 from fedrule.federated.vectors import Vector
 from fedrule.network.encoders import DRAWN
 from fedrule.network.terms import EvidenceNetwork
-from fedrule.training.loop import TrainingBatch
 from fedrule.training.losses import bce, ranking
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -86,17 +85,20 @@ class Batches:
         """Those of these clients that have candidates."""
         return clients[self.counts[clients] > 0]
 
-    def with_more(self, task: LocalTraining, homes: Homes, clients: Array, *, number: int, model: Vector) -> Batches:
-        """With the batches of these clients in round `number`; each depends on its own client only."""
-        key, score = task.key(number, clients), task.score(model)
-        examples = task.sampler(homes.subset(clients)).draw(key, score=score)
-        (observed,) = TrainingBatch.of(task.scorer, examples).query.observed
+    def with_more(
+        self, task: LocalTraining, homes: Homes, clients: Array, *, key: KeyedRandom, model: Vector
+    ) -> Batches:
+        """With the batches of these clients, drawn with their `key`; each depends on its own client only."""
+        drawn = task.sampler(homes.subset(clients)).draw(key, score=task.score(model))
+        examples = task.labelled(drawn, key.client)
+        similar = task.scorer.similar(examples.context, examples.candidates)
+        seen = evidence_network(task).features(examples.context, similar, leave_out=examples.full)
         counts = np.bincount(examples.candidates.home, minlength=len(clients))
         all_begin, all_counts, log_stands_for = self.begin.copy(), self.counts.copy(), self.log_stands_for.copy()
         all_begin[clients] = len(self.positive) + np.cumsum(counts) - counts
         all_counts[clients] = counts
         log_stands_for[clients] = np.log(examples.stands_for)
-        features = np.concatenate([self.features, observed["features"].numpy()])
+        features = np.concatenate([self.features, seen])
         positive = np.concatenate([self.positive, examples.positive])
         return Batches(all_begin, all_counts, log_stands_for, features, positive)
 
@@ -116,11 +118,13 @@ class EvidenceTrainer(Population):
         if len(missing):
             if turn is not None and self.homes.n_homes <= DRAWN_TOGETHER:
                 missing = batches.missing(np.flatnonzero(self.rule_counts))
-            batches = batches.with_more(self.task, self.homes, missing, number=number, model=model)
+            key = self.task.key(number, self.numbers_of(missing))
+            batches = batches.with_more(self.task, self.homes, missing, key=key, model=model)
             others = sum(cached.nbytes for draw, cached in self.cache.items() if draw != turn)
             if turn is not None and others + batches.nbytes <= CACHE_BYTES:
                 self.cache[turn] = batches
-        return EvidenceRound(self.task, number, batches.trainable(clients), batches)
+        trained = batches.trainable(clients)
+        return EvidenceRound(self.task, number, trained, self.numbers_of(trained), batches)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,6 +134,7 @@ class EvidenceRound:
     task: LocalTraining
     number: int
     clients: Array
+    numbers: Array  # of these in the federation
     batches: Batches
 
     def rows(self, first: int, end: int) -> tuple[Array, Array]:
@@ -138,25 +143,25 @@ class EvidenceRound:
     def train(self, chunk: ClientChunk) -> None:
         for first in range(0, chunk.end - chunk.first, CLIENTS_PER_CALL):
             some = slice(first, min(first + CLIENTS_PER_CALL, chunk.end - chunk.first))
-            clients = self.clients[chunk.first : chunk.end][some]
+            which = slice(chunk.first + some.start, chunk.first + some.stop)
             found = client_round(
                 chunk.h,
                 chunk.layout,
                 chunk.broadcast.model,
-                self._gradients(clients),
+                self._gradients(which),
                 chunk.state(some),
                 shared=chunk.shared(some),
-                n=len(clients),
+                n=some.stop - some.start,
             )
             chunk.add(some, *found)
 
-    def _gradients(self, clients: Array) -> Gradients:
-        """Of these clients."""
-        term = evidence_network(self.task)
+    def _gradients(self, which: slice) -> Gradients:
+        """Of these of the round's clients."""
+        term, clients = evidence_network(self.task), self.clients[which]
         batches, ranks = self.batches, self.task.objective is ranking
         begin, counts = batches.begin[clients], batches.counts[clients]
         log_stands_for = batches.log_stands_for[clients]
-        seeds = self.task.dropout_seeds(self.number, clients)
+        seeds = self.task.dropout_seeds(self.number, self.numbers[which])
         drop = np.uint64(math.ceil(term.dropout * DRAWN)), np.float32(1 / (1 - term.dropout))
 
         def at(x: Vector, step: int) -> tuple[Precise, Vector]:

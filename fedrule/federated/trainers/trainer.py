@@ -7,33 +7,16 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
+from datasets.common.environment import thread_count
 from datasets.homes import Array, Homes, Mask
 from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparameters
 from fedrule.federated.client import ClientKey, LocalTraining, draw_batch, train_client
 from fedrule.federated.optimizers import Moments, Precise
-from fedrule.federated.states import ClientVectors, StateView
-from fedrule.federated.vectors import FlatParameters, Vector, exact_addends
+from fedrule.federated.states import Broadcast, ClientVectors, StateView
+from fedrule.federated.vectors import FlatParameters, Vector, clip_factors, exact_addends
 from fedrule.training.loop import TrainingBatch
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Broadcast:
-    """What the server sends to the clients of a round."""
-
-    model: Vector  # [size]
-    shared: Vector  # [n_shared, size]
-    group: Array  # [n_clients]  which of these is shared_k; -1: none, zeros
-
-    def shared_of(self, clients: slice) -> Vector | None:
-        """[n, size]: shared_k of some clients; None where it is zero for all."""
-        group = self.group[clients]
-        if (group < 0).all():
-            return None
-        shared = self.shared[group]
-        shared[group < 0] = 0
-        return shared
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +25,7 @@ class ClientChunk:
 
     The base of an update is what shared_k alone does to the rows of relations, tau eta lambda shared_k. Rows that are
     not in a client's batch move by just that. Where states are row-sparse, trainers leave it out of the sums, because
-    it is the same for many clients, and `Engine` adds it once.
+    it is the same for many clients, and `Engine.finish_round` adds it once.
     """
 
     first: int  # of the round's clients; `end` is behind the last one
@@ -50,6 +33,7 @@ class ClientChunk:
     h: Hyperparameters
     layout: FlatParameters
     broadcast: Broadcast  # to all clients of the round
+    group: Array  # [n]  which of its shared vectors is shared_k; -1: none, zeros
     weight: Precise  # [n]
     faulty: Mask  # [n]  clients whose update is made NaN: a simulated fault
     states: StateView  # changed in place for clients that end finite
@@ -58,9 +42,16 @@ class ClientChunk:
     mean_gradient: Precise  # [size or 0]  sum of weight * p_k, where it is sent
     loss: Vector  # [n]
     finite: Mask  # [n]
+    clip: float = 0.0  # largest L2 norm of a client's weighted update in the sum; 0: any
 
     def shared(self, some: slice) -> Vector | None:
-        return self.broadcast.shared_of(slice(self.first + some.start, self.first + some.stop))
+        """[n, size]: shared_k of some clients of the chunk; None where it is zero for all."""
+        group = self.group[some]
+        if (group < 0).all():
+            return None
+        shared = self.broadcast.shared[group]
+        shared[group < 0] = 0
+        return shared
 
     def state(self, some: slice) -> ClientState:
         """The states of some clients of the chunk, as whole vectors."""
@@ -80,7 +71,10 @@ class ClientChunk:
         weight = self.weight[some][finite, None]
         rows_only = self.h.corrects and self.h.row_sparse and self.layout.n_rows > 0
         update = self._without_base(sent.update, some) if rows_only else sent.update
-        self.update[:] += exact_addends(weight * update[finite]).sum(axis=0)
+        update = update[finite]
+        if self.clip:
+            weight = weight * clip_factors(weight[:, 0] * np.sqrt(squared_norms(update)), self.clip)[:, None]
+        self.update[:] += exact_addends(weight * update).sum(axis=0)
         if len(self.mean_gradient):
             self.mean_gradient[:] += exact_addends(weight * sent.mean_gradient[finite]).sum(axis=0)
         if state.own is not None:
@@ -128,6 +122,11 @@ class ClientChunk:
         return precise
 
 
+def squared_norms(vectors: npt.NDArray[np.floating]) -> Precise:
+    """[n]: of each row, in float64."""
+    return np.array([np.dot(row, row) for row in vectors.astype(np.float64)])
+
+
 class Round(Protocol):
     """The clients of one round and their batches."""
 
@@ -162,10 +161,19 @@ class Trainer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """The training homes as clients, and the task of all of them; the base of all trainers of homes."""
+    """Homes as clients, and the task of all of them; the base of all trainers of homes.
+
+    The simulation trains all homes of a federation, a node of a deployment those that it holds. Either way random
+    numbers are keyed by a home's number in the federation, so that it computes the same bits.
+    """
 
     homes: Homes
     task: LocalTraining
+    numbers: Array | None = None  # [n_homes]  of the homes in the federation, sorted; None: from 0 on
+
+    def numbers_of(self, clients: Array) -> Array:
+        """The numbers of some clients in the federation."""
+        return clients if self.numbers is None else self.numbers[clients]
 
     @property
     def layout(self) -> FlatParameters:
@@ -177,7 +185,7 @@ class Population:
 
     @property
     def threads(self) -> int:
-        return torch.get_num_threads()
+        return thread_count()
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,13 +200,16 @@ class TorchTrainer(Population):
 
     def begin(self, number: int, clients: Array, model: Vector) -> TorchRound:
         batches = {client: self._batch(number, client, model) for client in clients.tolist()}
-        return TorchRound(self.task, number, {k: batch for k, batch in batches.items() if batch is not None})
+        trained = {k: batch for k, batch in batches.items() if batch is not None}
+        return TorchRound(self.task, number, trained, self.numbers_of(np.array(sorted(trained), dtype=np.int64)))
 
     def _batch(self, number: int, client: int, model: Vector) -> TrainingBatch | None:
         turn = self.task.turn(number)
         if turn is not None and (turn, client) in self.cache:
             return self.cache[turn, client]
-        batch = draw_batch(self.task, model, self.homes.subset(np.array([client])), ClientKey(number, client))
+        one = np.array([client])
+        key = ClientKey(number, int(self.numbers_of(one)[0]))
+        batch = draw_batch(self.task, model, self.homes.subset(one), key)
         if turn is not None:
             self.cache[turn, client] = batch
         return batch
@@ -211,6 +222,7 @@ class TorchRound:
     task: LocalTraining
     number: int
     batches: dict[int, TrainingBatch]
+    numbers: Array  # of its clients in the federation
 
     @property
     def clients(self) -> Array:
@@ -224,6 +236,7 @@ class TorchRound:
 
     def train(self, chunk: ClientChunk) -> None:
         for i, client in enumerate(self.clients[chunk.first : chunk.end].tolist()):
-            one, batch, key = slice(i, i + 1), self.batches[client], ClientKey(self.number, client)
+            one, batch = slice(i, i + 1), self.batches[client]
+            key = ClientKey(self.number, int(self.numbers[chunk.first + i]))
             model, state, shared = chunk.broadcast.model, chunk.state(one), chunk.shared(one)
             chunk.add(one, *train_client(self.task, model, batch, state, shared=shared, key=key))

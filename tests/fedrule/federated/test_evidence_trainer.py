@@ -215,11 +215,11 @@ def test_the_batch_of_a_client_is_the_same_whichever_clients_are_drawn_with_it(s
     task = task_of(homes, HYPERPARAMETERS[0])
     clients = np.flatnonzero(np.bincount(homes.rules.home, minlength=homes.n_homes))
     model = task.layout.flat(task.scorer.initial(torch.Generator()))
-    asked = {"number": 4, "model": model}
     nobody = Batches.empty(homes.n_homes, len(NAMES))
-    together, apart = nobody.with_more(task, homes, clients, **asked), nobody
+    together, apart = nobody.with_more(task, homes, clients, key=task.key(4, clients), model=model), nobody
     for client in clients[::-1]:
-        apart = apart.with_more(task, homes, np.array([client]), **asked)
+        one = np.array([client])
+        apart = apart.with_more(task, homes, one, key=task.key(4, one), model=model)
     assert together.trainable(clients).tolist() == apart.trainable(clients).tolist()
     assert together.log_stands_for.tobytes() == apart.log_stands_for.tobytes()
     for client in together.trainable(clients):

@@ -146,9 +146,11 @@ def test_moments_that_are_kept_and_dense_corrections_are_counted():
     assert memory(predictor_lambda=0.5)[0] == 1
     assert memory(client_optimizer="kept-adam")[0] == 3
     assert memory(client_optimizer="kept-adam", gnn_lambda=0.0, predictor_lambda=0.0)[0] == 2
-    # Control parameters of gradients are sent beside the update.
+    # Control parameters of gradients are sent beside the update. Of either all 149 numbers, as moments of Adam move
+    # rows without a gradient; the numbers of the 4 rows once for both.
     gradients, updates = (memory(client_optimizer="adam", control=of)[1] for of in ("gradients", "updates"))
-    assert gradients == 2 * updates
+    assert updates == 4 * 149 + 4 * 4
+    assert gradients == 2 * 4 * 149 + 4 * 4
 
 
 GRAPH_OPTIONS = {
