@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     SAMPLING = 100
     FAULTS = 101
     DROPOUT = 102
+    ATTACKERS = 120
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +32,12 @@ class Cohort:
     corrupted: Mask  # [n_present]  but send NaN
     dropped: int  # dropped out during the round
     late: int  # sent after the round
+
+    def without(self, missing: Array) -> Cohort:
+        """The same where these clients, which may be others too, dropped out as well."""
+        there = ~np.isin(self.present, missing)
+        dropped = self.dropped + int((~there).sum())
+        return Cohort(self.present[there], self.corrupted[there], dropped, self.late)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from fedrule.lazy import torch
 from fedrule.network.encoders import Parameters
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 
