@@ -42,7 +42,7 @@ def engine(privacy: Privacy = PRIVATE, **options) -> Engine:
 def sums_of(some: Engine, trainer, model, clients):
     states = ClientStates.initial(trainer.rule_counts, trainer.layout, some.hyperparameters)
     state = some.begin_server(trainer.layout, model, len(trainer.rule_counts))
-    return some.train_clients(trainer, states, state.broadcast(), np.asarray(clients)).sums
+    return some.train_clients(trainer, states, state.broadcast(), np.asarray(clients, dtype=np.int64)).sums
 
 
 @given(st.floats(0, 1e6), st.floats(1e-6, 1e3))
