@@ -72,9 +72,9 @@ class RoundReport(NamedTuple):
         return not math.isnan(self.epsilon)
 
     def values(self) -> dict[str, float]:
-        """For a history; only private runs have an epsilon."""
-        values = {name: float(value) for name, value in self._asdict().items()}
-        return values if self.private else {name: value for name, value in values.items() if name != "epsilon"}
+        """For a history: private runs have an epsilon and release no loss."""
+        left_out = "loss" if self.private else "epsilon"
+        return {name: float(value) for name, value in self._asdict().items() if name != left_out}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -225,6 +225,11 @@ class Federated(GraphMethod):
         simulated = [*faults, *(["attack"] if self.attack != "none" else []), *(["promoted"] if self.promoted else [])]
         if simulated:
             raise DataError(f"{self.NAME}: {', '.join(simulated)} can only be simulated; a deployment has real ones")
+        if self.privacy.noisy and self.counts_share:
+            raise DataError(
+                f"{self.NAME}: nodes send counts before training without noise; with differential privacy use the "
+                "simulation, or a method without counts, e.g. fedgnn"
+            )
         if needed := self.engine().single_updates:
             raise DataError(f"{self.NAME}: {needed} needs single updates, and nodes send sums; use the simulation")
 
