@@ -82,6 +82,7 @@ class Federated(GraphMethod):
     clip: float = 0.0  # largest L2 norm of a home's weighted update; 0: any
     sampling: Sampling = derived(default_sampling)  # uniform: a fixed number of homes; poisson: each independently
     weighting: Weighting = "clients"  # of updates: equal, by the number of rules (rules) or by its root (roots)
+    secure_threshold: float = 0.0  # secure sums that go on while more than this share of a cohort stays; 0: plain sums
     drop_out: float = 0.0  # simulated fault: fraction of a cohort that drops out during the round
     late: float = 0.0  # simulated fault: fraction whose update comes after the round
     corrupted: float = 0.0  # simulated fault: fraction whose update is NaN
@@ -211,6 +212,7 @@ class Federated(GraphMethod):
             self.weighting,
             name=self.NAME,
             privacy=self.privacy,
+            secure_threshold=self.secure_threshold,
             aggregation=Aggregation(
                 self.aggregation, self.trim, self.assumed_attackers, self.norm_bound, self.norm_relative
             ),
