@@ -27,7 +27,7 @@ from fedrule.methods.federated import Federated, FedGnn
 from fedrule.methods.fedrank import FedRank
 
 CLIENTS = {"smoke": 1_000, "default": 10_000, "paper": 76_218}
-METHODS: dict[str, Federated] = {"fedgnn": FedGnn(draws=1), "fedrank": FedRank(draws=1, cohort=1_000)}
+METHODS: dict[str, Federated] = {"fedgnn": FedGnn(draws=1), "fedrank": FedRank(draws=2, cohort=0)}
 PRIVACY = Privacy(clip=0.1, epsilon=4.0, rounds=100)
 TURNS = {"smoke": 3, "default": 7, "paper": 7}
 
