@@ -65,12 +65,16 @@ class RoundReport(NamedTuple):
     sent_bytes: float = 0.0  # by a client, mean: its update, of the rows those in its batch
     received_bytes: float = 0.0  # by a client: the model, and shared_k
     state_bytes: float = 0.0  # of a client's state, mean over all clients
-    epsilon: float = math.inf  # disclosed by the run so far; infinite: without differential privacy
+    epsilon: float = math.nan  # disclosed by the run so far; NaN: without differential privacy
+
+    @property
+    def private(self) -> bool:
+        return not math.isnan(self.epsilon)
 
     def values(self) -> dict[str, float]:
-        """For a history; only private runs have an epsilon."""
-        values = {name: float(value) for name, value in self._asdict().items()}
-        return values if math.isfinite(self.epsilon) else {n: v for n, v in values.items() if n != "epsilon"}
+        """For a history: private runs have an epsilon and release no loss."""
+        left_out = "loss" if self.private else "epsilon"
+        return {name: float(value) for name, value in self._asdict().items() if name != left_out}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -584,7 +588,7 @@ def run_rounds(
     while state.round < schedule.rounds:
         before = state.model
         state, report = step(state, schedule.rate_after(state.round))
-        losses = [report.loss] if report.clients and schedule.losses else []
+        losses = [report.loss] if report.clients and schedule.losses and not report.private else []
         if report.refused - report.corrupted > report.clients:  # most are NaN or infinite, simulated faults aside
             losses = [math.nan]
         if guard.diverged(state.round, before, losses, finite=bool(np.isfinite(state.model).all())):

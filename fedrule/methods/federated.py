@@ -228,6 +228,11 @@ class Federated(GraphMethod):
                 f"{self.NAME}: attack {self.attack} and promoted {self.promoted!r} are for the simulation; "
                 "leave them out"
             )
+        if self.privacy.noisy and self.counts_share:
+            raise DataError(
+                f"{self.NAME}: nodes send counts before training without noise; with differential privacy use the "
+                "simulation, or a method without counts, e.g. fedgnn"
+            )
         if needed := self.engine().single_updates:
             raise DataError(f"{self.NAME}: {needed} needs single updates, and nodes send sums; use the simulation")
 
