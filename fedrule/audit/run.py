@@ -67,12 +67,12 @@ class Plan:
 
 QUICK = Plan()
 FULL = Plan(
-    homes=1000,
-    targets=200,
+    homes=400,
+    targets=100,
     rounds=100,
     cohorts=(2, 4, 8, 16, 32, 64),
     epsilons=(1.0, 4.0, 16.0, 64.0),
-    shadows=16,
+    shadows=12,
     shadow_homes=200,
     shadow_rounds=0,
 )
