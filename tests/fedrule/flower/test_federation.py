@@ -13,21 +13,21 @@ pytest.importorskip("torch", reason="the federated methods need the extra graph"
 pytest.importorskip("torch_geometric", reason="the federated methods need the extra graph")
 pytest.importorskip("numba", reason="the federated methods need the extra graph")
 
-from baselines.registry import build  # noqa: E402
-from datasets import Homes  # noqa: E402
-from datasets.common.errors import DataError  # noqa: E402
-from fedrule.federated.rounds import RoundReport  # noqa: E402
-from fedrule.federated.vectors import FlatParameters  # noqa: E402
-from fedrule.flower import messages  # noqa: E402
-from fedrule.flower.messages import Kind, Message  # noqa: E402
-from fedrule.flower.node import Node, federated_method, method_text  # noqa: E402
-from fedrule.flower.node_files import NodeFolder  # noqa: E402
-from fedrule.flower.server import Member, RoundTraffic, assign_numbers, predicted_bytes  # noqa: E402
-from fedrule.flower.vocabulary import Vocabulary  # noqa: E402
-from fedrule.methods.federated import Federated  # noqa: E402
-from fedrule.network.score import GraphModel  # noqa: E402
-from tests.support.federation import federation, in_process  # noqa: E402
-from tests.support.small_populations import population  # noqa: E402
+from baselines.registry import build
+from datasets import Homes
+from datasets.common.errors import DataError
+from fedrule.federated.rounds import RoundReport
+from fedrule.federated.vectors import FlatParameters
+from fedrule.flower import messages
+from fedrule.flower.messages import Kind, Message
+from fedrule.flower.node import Node, federated_method, method_text
+from fedrule.flower.node_files import NodeFolder
+from fedrule.flower.server import Member, RoundTraffic, assign_numbers, predicted_bytes
+from fedrule.flower.vocabulary import Vocabulary
+from fedrule.methods.federated import Federated
+from fedrule.network.score import GraphModel
+from tests.support.federation import federation, in_process
+from tests.support.small_populations import population
 
 SIZES = (1, 3, 2)  # homes of the nodes
 METHODS: dict[str, dict[str, object]] = {
