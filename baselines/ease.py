@@ -5,6 +5,12 @@ diag(B) = 0, so that no rule predicts itself. With P = (X^T X + lambda I)^-1 the
 diagonal. `dropout` adds the term of Steck (2020), "Autoencoders that don't overfit towards the identity", NeurIPS:
 training on rules of which each is dropped with probability p is p / (1 - p) * diag(X^T X) more regularization.
 `ownership` is ours: a home without the devices of a rule cannot have it, so its 0 in X says little against the rule.
+
+With `epsilon` all that is counted is released with Gaussian noise, so that the model is (epsilon, delta)-private for
+every home (baselines/private_counts.py): which typed rules are items, X^T X, and who owns which types. The classical
+private least squares adds noise to X^T X as well (McSherry and Mironov 2009, "Differentially private recommender
+systems", KDD). Here pairs of rules that noise would explain are set to zero, and lambda grows with the noise. Much of
+what is left is how popular rules are: `popularity` adds it to the scores, which helps without privacy too.
 """
 
 from __future__ import annotations
@@ -15,13 +21,19 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
+from baselines import private_counts
 from baselines.cooccurrence import DROPOUT, OWNERSHIP, REGULARIZATION, Matrix, regularized_inverse, share_able
+from baselines.gaussian_mechanism import Normals, check_delta, default_delta, multiplier_for, seeded_normals, shared
 from baselines.items import Items, LinearModel, homes_with_both
 from baselines.method import Fitted, OnRound, check_range, ignore
 from baselines.registry import register
+from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 
 CELLS = 1 << 22  # scores at a time: 32 MB
+MAX_RULES = 2  # default of `max_rules`
+SHARES = {"rules": 0.5, "pairs": 0.4, "types": 0.1}  # of the budget: private counts, and less noise for a larger share
+NOISE_RIDGE = 20.0  # added to lambda, in standard deviations of the noise of a pair of rules
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +49,7 @@ class Cooccurrence:
     items: Items
     inverse: Matrix  # [n_items, n_items]
     able: Matrix  # [n_items]  share of homes that own both entity types of the rule
+    popularity: Matrix  # [n_items]  share of homes that have it
 
     @classmethod
     def of(cls, train: Homes, *, regularization: float = REGULARIZATION, dropout: float = DROPOUT) -> Cooccurrence:
@@ -59,7 +72,44 @@ class Cooccurrence:
     ) -> Cooccurrence:
         """From counts, which add up over homes."""
         able = share_able(both, items.valid.cell, items.valid.n_relations, n_homes)
-        return cls(items, regularized_inverse(together, regularization=regularization, dropout=dropout), able)
+        inverse = regularized_inverse(together, regularization=regularization, dropout=dropout)
+        return cls(items, inverse, able, np.diagonal(together) / max(n_homes, 1))
+
+    @classmethod
+    def private(
+        cls,
+        train: Homes,
+        *,
+        multiplier: float,  # of all three sums as one
+        normals: Normals,
+        max_rules: int,
+        regularization: float = REGULARIZATION,
+        dropout: float = DROPOUT,
+    ) -> Cooccurrence:
+        """From noisy sums of bounded addends; see `baselines.private_counts`. The number of homes is taken as known."""
+        of_rules, of_pairs, of_types = shared(multiplier, SHARES.values())
+        total = private_counts.sum_of_rules(train, max_rules=max_rules)
+        rules = private_counts.NoisySum.of(total, private_counts.rule_bound(max_rules), of_rules, normals)
+        items = Items(private_counts.valid_rules(rules, train))
+        have = items.matrix(train)
+        bound = private_counts.pair_bound(max_rules)
+        total = private_counts.sum_of_pairs(have, bound=bound)
+        pairs = private_counts.NoisySum.of(total, bound, of_pairs, normals)
+        bound = private_counts.type_bound()
+        total = private_counts.sum_of_pairs(private_counts.owned_types(train), bound=bound, diagonal=True)
+        types = private_counts.NoisySum.of(total, bound, of_types, normals)
+        together = private_counts.symmetric(
+            pairs.above(private_counts.SEEN_AT), len(items), diagonal=rules.values[items.valid.cell]
+        )
+        both = np.maximum(private_counts.symmetric(types.above(0.0), len(train.types)), 1.0).ravel()
+        return cls.counted(
+            items,
+            private_counts.positive_semidefinite(together),
+            both,
+            train.n_homes,
+            regularization=regularization + NOISE_RIDGE * pairs.deviation,
+            dropout=dropout,
+        )
 
     @property
     def weight(self) -> Matrix:
@@ -114,6 +164,10 @@ class Ease:
     regularization: float = REGULARIZATION  # lambda
     dropout: float = DROPOUT  # p: the regularization of often used rules grows with their use; 0 is the plain model
     ownership: float = OWNERSHIP  # scores are divided by this power of the share of homes with both types; 0: not
+    popularity: float = 0.0  # added: so many times the share of homes with the rule, of those with both types; 0: not
+    epsilon: float = 0.0  # of differential privacy, for each home; 0: none
+    delta: float = 0.0  # 0: 1 / homes^1.1
+    max_rules: int = MAX_RULES  # with privacy: homes with more typed rules count less for each
 
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
         "regularization": ("log", 1.0, 3000.0),
@@ -125,11 +179,30 @@ class Ease:
         check_range("ease", self, "above 0", "regularization")
         check_range("ease", self, "in [0, 1)", "dropout")
         check_range("ease", self, "in [0, 1]", "ownership")
+        check_range("ease", self, "at least 0", "epsilon", "popularity")
+        check_range("ease", self, "at least 2", "max_rules")
+        check_delta("ease", self.delta)
+        if not self.epsilon and (self.delta or self.max_rules != MAX_RULES):
+            raise DataError("ease: delta and max_rules have no effect without privacy; set epsilon, e.g. 4")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """Invert one matrix of items x items; its cost does not grow with the homes."""
-        del rng
-        together = Cooccurrence.of(train, regularization=self.regularization, dropout=self.dropout)
-        fitted = LinearModel(together.items, train, together.weight / together.able**self.ownership)
-        on_round(1, 1, fitted, {})
+        values = {}
+        if self.epsilon:
+            delta = self.delta or default_delta(train.n_homes)
+            together = Cooccurrence.private(
+                train,
+                multiplier=multiplier_for(self.epsilon, delta),
+                normals=seeded_normals(int(rng.integers(2**62))),
+                max_rules=self.max_rules,
+                regularization=self.regularization,
+                dropout=self.dropout,
+            )
+            values = {"epsilon": self.epsilon, "delta": delta}
+        else:
+            together = Cooccurrence.of(train, regularization=self.regularization, dropout=self.dropout)
+        weight = together.weight / together.able**self.ownership
+        bias = self.popularity * together.popularity / together.able if self.popularity else None
+        fitted = LinearModel(together.items, train, weight, bias=bias)
+        on_round(1, 1, fitted, values)
         return fitted

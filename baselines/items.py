@@ -86,17 +86,30 @@ class UserItemModel(ABC):
 
 
 class LinearModel(UserItemModel):
-    """Scores are sums of the weights from the rules that a home has; a home without rules gets none."""
+    """Scores are sums of the weights from the rules that a home has, and a bias where there is one.
 
-    def __init__(self, items: Items, train: Homes, weight: npt.NDArray[np.float64] | csr_array) -> None:
+    Without a bias, a home without rules gets no scores.
+    """
+
+    def __init__(
+        self,
+        items: Items,
+        train: Homes,
+        weight: npt.NDArray[np.float64] | csr_array,
+        *,
+        bias: npt.NDArray[np.float64] | None = None,
+    ) -> None:
         super().__init__(items, train)
         self.weight = weight  # [n_items, n_items]  from a rule that the home has
+        self.bias = bias  # [n_items]
 
     def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
         """X B as a sparse product, home by home, so that no score depends on which other homes are scored."""
         have = self.items.matrix(homes)[which]
         product = have @ self.weight
         scores = np.asarray(product.toarray() if issparse(product) else product)
+        if self.bias is not None:
+            return scores + self.bias
         scores[np.diff(have.indptr) == 0] = np.nan
         return scores
 

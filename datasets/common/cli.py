@@ -18,6 +18,8 @@ _PACKAGES = {  # the optional packages that each extra of this project installs
     "infer": "safetensors",
     "serve": "fastapi uvicorn httptools prometheus_client",
     "pipeline": "sqlalchemy psycopg",
+    "private": "opacus",
+    "secure": "cryptography",
     "learn": "sklearn",
     "tune": "optuna",
     "report": "matplotlib jinja2",

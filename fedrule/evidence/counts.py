@@ -266,10 +266,18 @@ class RoomCounts:
         nobody = cls(valid, *(np.zeros(size, dtype=np.int64) for size in (pairs, pairs, items, items)))
         if homes.words is None:
             return nobody
-        named, shared = (homes.rules.take(which) for which in _named_and_shared(homes))
+        named, shared = (homes.rules.take(which) for which in named_and_shared(homes))
         numbers = nobody._numbers(homes, named, shared)
         counted = zip(numbers, nobody.columns, (named, shared, named, shared), strict=True)
         return cls(valid, *(homes_with(own, len(none), rules.home, homes.n_homes) for own, none, rules in counted))
+
+    @classmethod
+    def of_each_home(cls, homes: Homes, valid: ValidRules) -> list[tuple[Array, Array]]:
+        """For each column, which home adds to which place; some repeatedly, and -1 for rules that are not valid."""
+        nobody = cls(valid, *(np.zeros(0, dtype=np.int64) for _ in range(4)))
+        named, shared = (homes.rules.take(which) for which in _named_and_shared(homes))
+        numbers = nobody._numbers(homes, named, shared)
+        return [(r.home, number) for r, number in zip((named, shared, named, shared), numbers, strict=True)]
 
     def __add__(self, other: RoomCounts) -> RoomCounts:
         columns = zip(self.columns, other.columns, strict=True)
@@ -296,7 +304,7 @@ class RoomCounts:
             for column, number in zip(self.columns, numbers, strict=True)
         ]
         if leave_out is not None and leave_out.words is not None:
-            named, shared = (leave_out.rules.take(which) for which in _named_and_shared(leave_out))
+            named, shared = (leave_out.rules.take(which) for which in named_and_shared(leave_out))
             for counted, number, rules, own in zip(
                 found, numbers, (named, shared, named, shared), self._numbers(leave_out, named, shared), strict=True
             ):
@@ -326,7 +334,7 @@ def _log_share(*counted: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     return np.stack([of_types, of_rule], axis=1).astype(np.float32)
 
 
-def _named_and_shared(homes: Homes) -> tuple[Mask, Mask]:
+def named_and_shared(homes: Homes) -> tuple[Mask, Mask]:
     """Which rules are between two different devices that have words, and which of these share one.
 
     A word of all devices of the home says nothing and does not count.
@@ -378,7 +386,7 @@ class CompanionCounts:
     @cached_property
     def tables(self) -> tuple[npt.NDArray[np.float32], Array, npt.NDArray[np.float32]]:
         """The table [3, n_relations, n_relations]; where each pair of types begins in the other, and that one."""
-        n_relations, start = self.valid.n_relations, _typed_start(self.valid)
+        n_relations, start = self.valid.n_relations, typed_start(self.valid)
         if n_relations > MOST_RELATIONS:
             raise DataError(
                 f"evidence of {n_relations:,} relations, more than {MOST_RELATIONS:,}, would not fit into memory; "
@@ -395,7 +403,7 @@ class CompanionCounts:
         typed = self.cell >= 3 * fewer**2
         rest, other = np.divmod(self.cell[~typed], max(fewer, 1))
         what, one = np.divmod(rest, max(fewer, 1))
-        start = _typed_start(self.valid)
+        start = typed_start(self.valid)
         pair = np.searchsorted(start, self.cell[typed] - 3 * fewer**2, side="right") - 1
         within, size = self.cell[typed] - 3 * fewer**2 - start[pair], np.diff(self.valid.start)[pair]
         first, second = (item[self.valid.start[pair] + place] for place in np.divmod(within, size))
@@ -405,10 +413,10 @@ class CompanionCounts:
 
     @property
     def n_cells(self) -> int:
-        return 3 * self.valid.n_relations**2 + int(_typed_start(self.valid)[-1])
+        return 3 * self.valid.n_relations**2 + int(typed_start(self.valid)[-1])
 
 
-def _typed_start(valid: ValidRules) -> Array:
+def typed_start(valid: ValidRules) -> Array:
     """[n_types ** 2 + 1]: where the table of each pair of types begins."""
     return np.concatenate([[0], np.cumsum(np.diff(valid.start) ** 2)])
 
@@ -417,7 +425,7 @@ def typed_companion_cells(valid: ValidRules, one: Array, other: Array) -> Array:
     """The cells of two valid rules of the same types."""
     pair = valid.cell[one] // max(valid.n_relations, 1)
     low, size = valid.start[pair], np.diff(valid.start)[pair]
-    return np.asarray(3 * valid.n_relations**2 + _typed_start(valid)[pair] + (one - low) * size + other - low)
+    return np.asarray(3 * valid.n_relations**2 + typed_start(valid)[pair] + (one - low) * size + other - low)
 
 
 def companion_cells(homes: Homes, valid: ValidRules) -> tuple[Array, Array]:
@@ -425,7 +433,7 @@ def companion_cells(homes: Homes, valid: ValidRules) -> tuple[Array, Array]:
     rules, n_relations = homes.rules, len(homes.relations)
     trigger_type, relation, action_type = homes.typed()
     item = valid.number(trigger_type, action_type, relation)
-    size = 3 * n_relations**2 + int(_typed_start(valid)[-1])
+    size = 3 * n_relations**2 + int(typed_start(valid)[-1])
     found = [np.zeros(0, dtype=np.int64)]
     for what, device in enumerate((rules.trigger * homes.n_devices + rules.action, rules.trigger, rules.action)):
         order = np.argsort(device, kind="stable")

@@ -43,6 +43,7 @@ class Evidence:
     together: Cooccurrence
     rooms: RoomCounts
     companions: CompanionCounts
+    noisy: bool = False  # with differential privacy: no home can be told from the counts, so none is left out
 
     @classmethod
     def of(cls, train: Homes) -> Evidence:
@@ -62,6 +63,7 @@ class Evidence:
         `leave_out` is given for homes of the training data: the same homes with all their training rules, whose
         contribution to the counts is left out.
         """
+        leave_out = None if self.noisy else leave_out
         features = np.empty((len(candidates), len(NAMES)), dtype=np.float32)
         reader = ColumnReader.of(homes.types, homes.relations)
         columns = (candidates.home, candidates.trigger, candidates.action, candidates.relation)

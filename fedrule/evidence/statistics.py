@@ -53,6 +53,7 @@ class Statistics:
     rooms: RoomCounts  # how far homes keep rules in one room; zeros where devices have no words
     companions: CompanionCounts  # which relations go together on the same devices
     together: csr_array | None  # [n_items, n_items]  homes with both typed rules; None where not counted
+    noisy: bool = False  # with differential privacy: homes do not leave themselves out
 
     @classmethod
     def of(cls, homes: Homes, valid: ValidRules, *, all_patterns: bool = True) -> Statistics:
@@ -166,7 +167,7 @@ class Statistics:
         both = self.both.reshape(self.valid.n_types, self.valid.n_types)
         frequencies = HomeFrequencies(self.n_homes, self.patterns, self.have, both)
         together = Cooccurrence.counted(Items(self.valid), self.counted_together().toarray(), self.both, self.n_homes)
-        return Evidence(frequencies, together, self.rooms, self.companions)
+        return Evidence(frequencies, together, self.rooms, self.companions, self.noisy)
 
 
 def sent_bytes(evidence: Evidence) -> int:

@@ -13,8 +13,8 @@ A node that holds home 5 of a federation computes the bits that the simulation o
     states = ClientStates.initial(node.rule_counts, layout, engine.hyperparameters)  # nothing before the first round
     trained = engine.train_clients(node, states, server.broadcast(), np.array([0]))
 
-`trained.sums` goes to the server, which adds up those of all nodes and calls `engine.finish_round`; `trained.states`
-are kept if the server counted them.
+`trained.sums` goes to the server, which adds up those of all nodes and calls `engine.finish_round`. The next states,
+`trained.states`, are kept if the server counted them.
 """
 
 from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparameters

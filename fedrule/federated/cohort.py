@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     SAMPLING = 100
     FAULTS = 101
     DROPOUT = 102
+    ATTACKERS = 120
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,12 +68,16 @@ class Cohorts:
                 f"drop_out {self.drop_out}, late {self.late} and corrupted {self.corrupted} add up to more than 1"
             )
 
-    def of(self, clients: Array, *, seed: int, number: int) -> Cohort:
-        """The cohort of round `number`, out of these clients, which are sorted."""
+    def fraction(self, n_clients: int) -> float:
+        """Of so many clients, the fraction that is to take part in a round."""
+        return min(self.size / max(n_clients, 1), 1.0) if self.size else self.participation
+
+    def of(self, clients: Array, *, seed: int, number: int, n_clients: int | None = None) -> Cohort:
+        """The cohort of round `number`, out of these clients, which are sorted, and are so many unless given."""
         source = KeyedRandom(seed, number, clients)
         each = np.arange(len(clients))
         chosen = each
-        fraction = min(self.size / max(len(clients), 1), 1.0) if self.size else self.participation
+        fraction = self.fraction(len(clients) if n_clients is None else n_clients)
         if fraction < 1:
             drawn = source.stream(Purpose.SAMPLING).random(each)
             if self.sampling == "poisson":

@@ -22,11 +22,24 @@ import numpy as np
 
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Mask
+from fedrule.federated.aggregation import BYTES, Aggregation
 from fedrule.federated.algorithm import Hyperparameters, server_round
+from fedrule.federated.attacks import Attackers
 from fedrule.federated.checkpoint import Checkpoint, GuardExtra
 from fedrule.federated.cohort import Cohort, Cohorts
 from fedrule.federated.optimizers import Precise, ServerOptimizer
-from fedrule.federated.states import Broadcast, ClientStates, NextRows, Scratch, ServerState, view_states, write_back
+from fedrule.federated.private import Privacy, normals_of
+from fedrule.federated.private import Purpose as NoisePurpose
+from fedrule.federated.states import (
+    Broadcast,
+    ClientStates,
+    NextRows,
+    Scratch,
+    ServerState,
+    free_bytes,
+    view_states,
+    write_back,
+)
 from fedrule.federated.trainers.trainer import ClientChunk, Round, Trainer
 from fedrule.federated.vectors import LARGEST, STEP, FlatParameters, Vector, exact_addends, zeros
 from fedrule.training.loop import DivergenceGuard
@@ -36,12 +49,13 @@ log = logging.getLogger(__name__)
 Weighting: TypeAlias = Literal["clients", "rules", "roots"]
 POWER = {"clients": 0.0, "rules": 1.0, "roots": 0.5}  # of a client's number of rules
 CHUNK_SIZE = 1024
+MOST_RULES = 16  # that raise a client's weight in private runs
 
 
 class RoundReport(NamedTuple):
     """What happened in a round."""
 
-    loss: float  # weighted mean over clients, of the model before the round; NaN where no update counted
+    loss: float  # weighted mean over clients, of the model before the round; NaN: no update counted, or not released
     clients: int  # whose updates counted
     dropped: int = 0  # dropped out during the round
     late: int = 0  # sent after the round
@@ -51,6 +65,12 @@ class RoundReport(NamedTuple):
     sent_bytes: float = 0.0  # by a client, mean: its update, of the rows those in its batch
     received_bytes: float = 0.0  # by a client: the model, and shared_k
     state_bytes: float = 0.0  # of a client's state, mean over all clients
+    epsilon: float = math.inf  # disclosed by the run so far; infinite: without differential privacy
+
+    def values(self) -> dict[str, float]:
+        """For a history; only private runs have an epsilon."""
+        values = {name: float(value) for name, value in self._asdict().items()}
+        return values if math.isfinite(self.epsilon) else {n: v for n, v in values.items() if n != "epsilon"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,12 +138,42 @@ class Engine:
     weighting: Weighting = "clients"  # all updates count the same, or by the client's number of rules or its root
     chunk_size: int = CHUNK_SIZE  # clients
     name: str = "federated"  # of the method, for messages
+    privacy: Privacy = field(default_factory=Privacy)  # of each home
     # Clients that dropped out, by the number of rounds done before: to compute again what happened in a deployment.
     missing: Mapping[int, Array] = field(default_factory=dict)
+    aggregation: Aggregation = field(default_factory=Aggregation)  # of the updates of a cohort
+    attackers: Attackers | None = None  # simulated
 
     def __post_init__(self) -> None:
+        if self.privacy.clip and self.hyperparameters.corrects:
+            raise DataError(
+                f"clip bounds the update of a home, but in {self.hyperparameters.algorithm} the server also learns who "
+                "took part last in which round, and homes carry what they were sent into later updates; differential "
+                "privacy and clipping are for methods without corrections: fedgnn, fedprox, fedrank"
+            )
+        if self.privacy.noisy and not self.aggregation.is_mean:
+            raise DataError(
+                f"{self.aggregation.needs}: how much one home can change it is not bounded as in a sum, so that noise "
+                "hides nobody; use aggregation mean with epsilon, where clip bounds every home"
+            )
         if self.weighting not in get_args(Weighting):
             raise unknown("weighting", self.weighting, get_args(Weighting))
+        if self.aggregation.name != "mean" and self.weighting != "clients":
+            raise DataError(
+                f"aggregation {self.aggregation.name} counts every client once, since weights are claimed by clients; "
+                f"weighting {self.weighting} has no effect, set it to clients"
+            )
+        if self.single_updates and self.hyperparameters.sends_mean_gradient:
+            raise DataError(
+                f"{self.single_updates}: with control gradients clients send a second vector, which it says nothing "
+                "about; set control to updates"
+            )
+
+    @property
+    def single_updates(self) -> str:
+        """The options for which the server needs the updates one by one, for messages; empty where sums are enough."""
+        attack = f"attack {self.attackers.attack}" if self.attackers and self.attackers.change_updates else ""
+        return self.aggregation.needs or attack
 
     def begin(self, trainer: Trainer, model: Vector) -> ServerState:
         """The state before the first round of a simulation, with the states of all clients."""
@@ -148,13 +198,26 @@ class Engine:
         halves the memory of a large population.
         """
         with_rules = np.flatnonzero(trainer.rule_counts)
-        cohort = self.cohorts.of(with_rules, seed=seed, number=state.round)
+        n_clients = self.n_clients(trainer.rule_counts)
+        cohort = self.cohorts.of(with_rules, seed=seed, number=state.round, n_clients=n_clients)
         if state.round in self.missing:
             cohort = cohort.without(self.missing[state.round])
         states = state.clients if donate else state.clients.copy()
-        trained = self.train_clients(trainer, states, state.broadcast(), cohort.present, faulty=cohort.corrupted)
+        trained = self.train_clients(
+            trainer,
+            states,
+            state.broadcast(),
+            cohort.present,
+            faulty=cohort.corrupted,
+            single=bool(self.single_updates),
+        )
         after, report = self.finish_round(
-            replace(state, clients=trained.states), trained.sums, trainer.layout, n_clients=len(with_rules), rate=rate
+            replace(state, clients=trained.states),
+            trained.sums,
+            trainer.layout,
+            n_clients=n_clients,
+            rate=rate,
+            seed=seed,
         )
         return after, self.log_faults(after.round, report, cohort, corrupted=trained.corrupted)
 
@@ -166,19 +229,29 @@ class Engine:
         present: Array,  # clients of the cohort, sorted
         *,
         faulty: Mask | None = None,  # [n_present]  those whose update is made NaN: a simulated fault
+        single: bool = False,  # these are all clients of the round, and the server sees each update
     ) -> TrainedClients:
-        """The clients' part of a round: what those of a trainer send, summed, and their next states."""
+        """The clients' part of a round: what those of a trainer send, summed, and their next states.
+
+        With `single` the sum is the aggregate of the updates, with weight 1: no further one can be added to it.
+        """
+        if self.single_updates and not single:
+            raise DataError(
+                f"{self.name}: {self.single_updates} needs the updates of all homes one by one, but nodes and secure "
+                "sums give the server sums only; use aggregation mean without norm_bound, or the simulation"
+            )
         h, layout = self.hyperparameters, trainer.layout
         work = trainer.begin(broadcast.round, present, broadcast.model)
         clients, group = work.clients, broadcast.group(states.last[work.clients])
         faults = np.zeros(len(clients), dtype=bool) if faulty is None else faulty[np.isin(present, clients)]
-        weight = exact_addends(trainer.rule_counts[clients].astype(float) ** POWER[self.weighting])
+        weight = self.weights(trainer.rule_counts[clients])
         rows = None  # that change
         if h.corrects and h.row_sparse:
             rows = states.next_rows(clients, *work.rows(0, len(clients)))
         if states.packed is not None and len(broadcast.shared):
             states.packed.advance(h, layout, broadcast.shared[-1])
-        chunks = [*self._train(trainer, work, states, rows, broadcast, group, weight, faults)]
+        updates = self._room_for_updates(len(clients), layout.size) if single else None
+        chunks = [*self._train(trainer, work, states, rows, broadcast, group, weight, faults, updates)]
         finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
         loss = np.concatenate([np.zeros(0), *(chunk.loss for chunk in chunks)])[finite]
         states = states if rows is None else states.with_rows(rows, clients[~finite])
@@ -193,14 +266,42 @@ class Engine:
                 (c.mean_gradient for c in chunks), start=nothing if h.sends_mean_gradient else nothing[:0]
             ),
             base_weight=base_weight,
-            weight=float(counted.sum()),
-            loss=float(exact_addends(counted * loss).sum()),
+            weight=0.0 if self.privacy.noisy else float(counted.sum()),  # what has no noise does not leave a home
+            loss=0.0 if self.privacy.noisy else float(exact_addends(counted * loss).sum()),
             clients=int(finite.sum()),
             refused=int((~finite).sum()),
             rows=sum(chunk.n_rows for chunk in chunks),
             state_bytes=states.nbytes,
         )
+        if updates is not None and sums.clients:
+            update = counted.sum() * self.aggregation(updates if finite.all() else updates[finite], counted)
+            sums = replace(
+                sums, update=update, base_weight=np.zeros_like(base_weight)
+            )  # single updates have their base
         return TrainedClients(sums, states, clients[finite], int(faults.sum()))
+
+    def n_clients(self, rule_counts: Array) -> int:
+        """How many clients a federation with so many rules has: those with rules.
+
+        In private runs all, since how many have rules is a secret; those without take part by adding nothing.
+        """
+        return len(rule_counts) if self.privacy.noisy else int((rule_counts > 0).sum())
+
+    def weights(self, rule_counts: Array) -> Precise:
+        """Of the updates of clients with so many rules; in private runs at most 1, from MOST_RULES on."""
+        counts = rule_counts.astype(float)
+        if self.privacy.noisy:
+            counts = np.minimum(counts, MOST_RULES) / MOST_RULES
+        return exact_addends(counts ** POWER[self.weighting])
+
+    def _room_for_updates(self, n_clients: int, size: int) -> Vector:
+        needed, free = BYTES * n_clients * size, free_bytes()
+        if needed > free:
+            raise DataError(
+                f"{self.name}: {self.single_updates} keeps the updates of all {n_clients:,} clients of a round, which "
+                f"need {needed / 1e9:.3g} GB; {free / 1e9:.3g} GB are free. Set cohort, e.g. 100"
+            )
+        return zeros((n_clients, size))
 
     def finish_round(
         self,
@@ -208,12 +309,19 @@ class Engine:
         sums: RoundSum,
         layout: FlatParameters,
         *,
-        n_clients: int,  # of the whole federation that have rules
+        n_clients: int,  # of the whole federation: see `n_clients`
         rate: float = 1.0,  # of the server's optimizer
+        seed: int | None = None,  # of the noise of private runs, in simulations; None: nobody can predict the noise
     ) -> tuple[ServerState, RoundReport]:
         """The server's part of a round: from the sums to the model and the shared vectors of the next."""
         h, number = self.hyperparameters, state.round + 1
         report = self._report(sums, layout, len(state.clients.last))
+        if self.privacy.noisy:
+            fraction = self.cohorts.fraction(n_clients)
+            normals = normals_of(seed, NoisePurpose.ROUNDS, state.round)
+            update = self.privacy.noisy_mean(sums.update, n_clients=n_clients, sampling_rate=fraction, normals=normals)
+            report = report._replace(epsilon=self.privacy.account(n_clients, fraction).after(number))
+            return server_round(h, layout, self.server, state, update, None, present=fraction, rate=rate), report
         if not sums.clients:
             return replace(state, round=number), report
         if np.abs(sums.update).max() > LARGEST:
@@ -246,12 +354,15 @@ class Engine:
         group: Array,
         weight: Precise,
         faulty: Mask,
+        single: Vector | None,  # [n_clients, size]  where each update is wanted: written, and not added up
     ) -> Iterator[ChunkResult]:
         """Train the round's clients, chunk by chunk, and store their states."""
         h, layout, scratch = self.hyperparameters, trainer.layout, Scratch()
+        chunk_size = self.chunk_size if single is None else 1
+        weight = weight if single is None else np.ones_like(weight)
 
         def train(first: int) -> ChunkResult:
-            end = min(first + self.chunk_size, len(work.clients))
+            end = min(first + chunk_size, len(work.clients))
             chunk = ClientChunk(
                 first=first,
                 end=end,
@@ -266,13 +377,30 @@ class Engine:
                 mean_gradient=np.zeros(layout.size if h.sends_mean_gradient else 0),
                 loss=np.zeros(end - first, dtype=np.float32),
                 finite=np.zeros(end - first, dtype=bool),
+                clip=self.privacy.clip,
             )
             work.train(chunk)
+            update = chunk.update
+            if single is not None:
+                single[first] = self._sent(chunk, int(work.clients[first]))
+                chunk.finite[:] &= np.isfinite(single[first]).all()
+                update = np.zeros(1)  # not used
             write_back(clients, rows, chunk.states, chunk.finite, broadcast.round, scratch)
-            return ChunkResult(chunk.update, chunk.mean_gradient, chunk.loss, chunk.finite, len(chunk.states.row))
+            return ChunkResult(update, chunk.mean_gradient, chunk.loss, chunk.finite, len(chunk.states.row))
 
         with ThreadPoolExecutor(max_workers=trainer.threads) as pool:
-            yield from pool.map(train, range(0, len(work.clients), self.chunk_size))
+            yield from pool.map(train, range(0, len(work.clients), chunk_size))
+
+    @np.errstate(over="ignore")  # an attack may be too large to be sent, and is then refused
+    def _sent(self, chunk: ClientChunk, client: int) -> Vector:
+        """Delta_k of the only client of a chunk, with its base, as an attacker would change it."""
+        h, n_dense, update = chunk.h, chunk.layout.n_dense, chunk.update.copy()
+        shared = chunk.shared(slice(0, 1)) if h.corrects and h.row_sparse else None
+        if shared is not None:
+            update[n_dense:] += h.steps * h.phi_rate * h.phi_lambda * shared[0, n_dense:].astype(float)
+        if self.attackers is not None:
+            update = self.attackers.sent(update, chunk.broadcast.round, client)
+        return update.astype(np.float32)
 
     def log_faults(self, number: int, report: RoundReport, cohort: Cohort, *, corrupted: int) -> RoundReport:
         """Say which clients are missing in a round; the report with their numbers."""
@@ -291,7 +419,7 @@ class Engine:
     def _report(self, sums: RoundSum, layout: FlatParameters, n_clients: int) -> RoundReport:
         h, trained = self.hyperparameters, sums.clients + sums.refused
         return RoundReport(
-            sums.loss / sums.weight if sums.clients else float("nan"),
+            sums.loss / sums.weight if sums.weight else float("nan"),
             sums.clients,
             refused=sums.refused,
             sent_bytes=layout.sent_bytes(sums.rows / max(trained, 1), vectors=2 if h.sends_mean_gradient else 1),
@@ -315,6 +443,7 @@ class ServerSchedule:
     rate: float = 1.0  # of the server's optimizer
     decay: bool = False  # whether it falls to zero along half a cosine
     client_rate: float = 0.1  # for messages
+    losses: bool = True  # whether the server may know the losses of clients; not in a private run
 
     def rate_after(self, done: int) -> float:
         """The server's rate after so many rounds."""
@@ -359,7 +488,7 @@ def run_rounds(
     while state.round < schedule.rounds:
         before = state.model
         state, report = step(state, schedule.rate_after(state.round))
-        losses = [report.loss] if report.clients else []
+        losses = [report.loss] if report.clients and schedule.losses else []
         if report.refused - report.corrupted > report.clients:  # most are NaN or infinite, simulated faults aside
             losses = [math.nan]
         if guard.diverged(state.round, before, losses, finite=bool(np.isfinite(state.model).all())):

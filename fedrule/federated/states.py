@@ -172,7 +172,7 @@ def check_memory(rules: Array, layout: FlatParameters, h: Hyperparameters) -> No
     touched = (2 - packs) * np.minimum(2 * rules, layout.n_rows).sum() if h.row_sparse else len(rules) * layout.n_rows
     dense = len(rules) * layout.n_dense * (PACKED if packs else 1)
     needed = 4 * vectors * (int(dense) + int(touched) * layout.row_length)
-    free = _free_bytes()
+    free = free_bytes()
     if needed <= free:
         return
     why = "corrections keep the dense part of a vector for each client"
@@ -186,7 +186,8 @@ def check_memory(rules: Array, layout: FlatParameters, h: Hyperparameters) -> No
     )
 
 
-def _free_bytes() -> int:
+def free_bytes() -> int:
+    """Memory that is free."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024

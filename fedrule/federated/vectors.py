@@ -7,6 +7,7 @@ relations in its batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -106,3 +107,21 @@ def exact_addends(values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
     """The nearest multiples of STEP."""
     rounded: npt.NDArray[np.float64] = (np.asarray(values, dtype=np.float64) + ROUND) - ROUND
     return rounded
+
+
+CLIP_STEP = 2.0**-20
+
+
+def clip_factor(norm: float, clip: float) -> float:
+    """What to multiply a vector of this L2 norm by so that it is at most `clip`.
+
+    A multiple of 2^-20, rounded down: then neither the order in which the norm was added up nor its last digits change
+    a bit of what is sent.
+    """
+    return 1.0 if norm <= clip else math.floor(clip / norm / CLIP_STEP) * CLIP_STEP
+
+
+def clip_factors(norm: npt.NDArray[np.float64], clip: float) -> npt.NDArray[np.float64]:
+    """`clip_factor` of several."""
+    factor = np.floor(clip / np.maximum(norm, 1e-300) / CLIP_STEP) * CLIP_STEP
+    return np.where(norm <= clip, 1.0, factor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, get_args
 
@@ -15,11 +16,17 @@ from baselines.registry import register
 from datasets.candidates import has_self_rules
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes
+from datasets.valid import ValidRules
+from fedrule.evidence.private_statistics import private_statistics
+from fedrule.evidence.statistics import Statistics
+from fedrule.federated.aggregation import ASSUMED_ATTACKERS, TRIM, Aggregation, Aggregations
 from fedrule.federated.algorithm import ClientOptimizer, Control, Hyperparameters
+from fedrule.federated.attacks import AUTOMATIC, SCALE, SCALES, Attackers, AttackOptions, Attacks, promoted_rank
 from fedrule.federated.checkpoint import Checkpoint, ValidationExtra
 from fedrule.federated.client import LocalTraining
 from fedrule.federated.cohort import Cohorts, Sampling
 from fedrule.federated.optimizers import EPSILON, ServerOptimizer, ServerOptimizers
+from fedrule.federated.private import Privacy, Purpose, normals_of
 from fedrule.federated.rounds import Engine, RoundReport, ServerSchedule, Weighting
 from fedrule.federated.rounds import train as train_rounds
 from fedrule.federated.trainers.evidence import EvidenceTrainer, is_evidence
@@ -38,6 +45,15 @@ log = logging.getLogger(__name__)
 def default_server_rate(method: Federated) -> float:
     """That of its optimizer; the name of an unknown one is refused later."""
     return method.SERVER_RATES.get(method.server_optimizer, 1.0)
+
+
+def default_sampling(method: Federated) -> Sampling:
+    """The account of private runs is for homes that take part independently of each other."""
+    private = bool(method.epsilon or method.noise_multiplier)
+    return "poisson" if private and (method.participation < 1 or method.cohort) else "uniform"
+
+
+DEFAULT_COUNTS_SHARE = 0.5  # of epsilon, for the counts before training of methods that have any
 
 
 @dataclass(frozen=True)
@@ -59,11 +75,25 @@ class Federated(GraphMethod):
     decay: bool = False  # the server rate falls to zero along half a cosine over all rounds
     participation: float = 1.0  # fraction of homes in a round
     cohort: int = 0  # number of homes in a round, at most all; 0: by participation
-    sampling: Sampling = "uniform"  # a fixed number of homes; poisson: each home independently
+    epsilon: float = 0.0  # differential privacy of each home over the whole run: docs/privacy.md; 0: none
+    noise_multiplier: float = 0.0  # instead of epsilon: noise of a round's sum, in units of `clip`
+    delta: float = 0.0  # of differential privacy; 0: 1 / homes^1.1
+    counts_share: float = derived(lambda self: DEFAULT_COUNTS_SHARE if self.epsilon and self.counts_homes else 0.0)
+    clip: float = 0.0  # largest L2 norm of a home's weighted update; 0: any
+    sampling: Sampling = derived(default_sampling)  # uniform: a fixed number of homes; poisson: each independently
     weighting: Weighting = "clients"  # of updates: equal, by the number of rules (rules) or by its root (roots)
     drop_out: float = 0.0  # simulated fault: fraction of a cohort that drops out during the round
     late: float = 0.0  # simulated fault: fraction whose update comes after the round
     corrupted: float = 0.0  # simulated fault: fraction whose update is NaN
+    aggregation: Aggregations = "mean"  # of updates at the server; the others bound what a few attackers can do
+    trim: float = TRIM  # of trimmed-mean: share of a cohort that is left out at either end of a coordinate
+    assumed_attackers: float = ASSUMED_ATTACKERS  # of krum and multi-krum: share of a cohort
+    norm_bound: float = 0.0  # the server scales longer updates down to this L2 norm; 0: none
+    norm_relative: bool = False  # norm_bound is a multiple of the cohort's median norm
+    attack: Attacks = "none"  # simulated: what attackers do
+    attackers: float = 0.0  # simulated: share of the homes that attack, the same ones in every round
+    attack_scale: float = derived(lambda self: SCALES.get(self.attack, SCALE))  # length of what attackers send
+    promoted: str = derived(lambda self: AUTOMATIC if self.attack == "promote" else "")  # rule to measure the rank of
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,7 +102,10 @@ class Federated(GraphMethod):
         check_range(self.NAME, self, "above 0", "learning_rate", "server_rate")
         try:
             self._check_clients()
-            h = self.engine().hyperparameters
+            self._check_privacy()
+            h, attack = self.engine().hyperparameters, self._attack()
+            if attack.attack not in ("none", "label-flip") and h.sends_mean_gradient:
+                raise DataError(f"attack {attack.attack} changes one vector, and with control gradients two are sent")
         except DataError as error:
             raise DataError(f"{self.NAME}: {error}") from None
         without_effect = {
@@ -100,6 +133,66 @@ class Federated(GraphMethod):
             if not 0 <= (value := getattr(self, name, 0)) < math.inf:
                 raise DataError(f"{name} must be non-negative and finite, got {value}")
 
+    def _check_privacy(self) -> None:
+        """Whatever leaves the homes must be in the account."""
+        if not self.privacy.noisy:
+            return
+        if self.sampling != "poisson" and (self.participation < 1 or self.cohort):
+            raise DataError(f"sampling {self.sampling!r} is not what the account of privacy is for; use poisson")
+        if self.validation:
+            raise DataError(
+                f"validation {self.validation:g}: a validation loss, and where it stops training, come from rules of "
+                "homes outside of the account of privacy; set validation 0 and choose rounds on other homes"
+            )
+        if self.counts_homes and not self.counts_share:
+            raise DataError("its counts over homes need a part of the budget; set epsilon and counts_share, e.g. 0.5")
+
+    @property
+    def privacy(self) -> Privacy:
+        """Of each home; by default there is none."""
+        return Privacy(self.clip, self.epsilon, self.noise_multiplier, self.delta, self.counts_share, self.rounds)
+
+    @property
+    def answers_unseen(self) -> bool:
+        """With privacy, rules of few homes are not valid, and are scored by what they have in common with others."""
+        return super().answers_unseen or self.privacy.noisy
+
+    def count(self, train: Homes, rng: np.random.Generator) -> tuple[ValidRules, Statistics | None]:
+        """With privacy, counts have noise, and without any all rules of the vocabularies are valid."""
+        if not self.privacy.noisy:
+            return super().count(train, rng)
+        if not self.counts_share:
+            every = np.arange(len(train.types) ** 2 * len(train.relations))
+            return ValidRules.of_cells(len(train.types), len(train.relations), every), None
+        account = self.privacy.account(train.n_homes, self.engine().cohorts.fraction(train.n_homes))
+        normals = normals_of(int(rng.integers(2**62)), Purpose.COUNTS)
+        counts = private_statistics(train, multiplier=account.counts, normals=normals, all_patterns=self.evidence > 0)
+        log.info(
+            "%s: counts with noise, epsilon %.3g at delta %.2g; %d rules of enough homes",
+            self.NAME,
+            account.after(0),
+            account.delta,
+            len(counts.valid),
+        )
+        return counts.valid, counts
+
+    def prepare(self, train: Homes, rng: np.random.Generator, *, warm_start: WarmStart | None = None) -> TrainingSetup:
+        if self.privacy.noisy and warm_start is not None:
+            exact = warm_start.counts is not None and not warm_start.counts.noisy
+            if exact or warm_start.validation is not None:
+                raise DataError(
+                    f"{self.NAME}: counts and validation rules of earlier homes are outside of the account of privacy; "
+                    "train without them"
+                )
+        prepared = super().prepare(train, rng, warm_start=warm_start)
+        if not self.privacy.noisy:
+            return prepared
+        # A home learns from rules of enough homes only. Non-rules are drawn among these; beside them a rule of few
+        # homes would teach that what nobody has is what everybody wants.
+        trigger_type, relation, action_type = train.typed()
+        known = prepared.scorer.valid.contains(trigger_type, action_type, relation)
+        return replace(prepared, train=train.with_rules(known))
+
     def hyperparameters(self) -> Hyperparameters:
         """Of the clients."""
         return Hyperparameters(
@@ -117,7 +210,23 @@ class Federated(GraphMethod):
             Cohorts(self.participation, self.sampling, self.drop_out, self.late, self.corrupted, self.cohort),
             self.weighting,
             name=self.NAME,
+            privacy=self.privacy,
+            aggregation=Aggregation(
+                self.aggregation, self.trim, self.assumed_attackers, self.norm_bound, self.norm_relative
+            ),
         )
+
+    def _attack(self) -> AttackOptions:
+        return AttackOptions(self.attack, self.attackers, self.attack_scale, self.promoted)
+
+    def refuse_deployment(self) -> None:
+        """An error where an option is for the simulation only; a deployment calls it before it starts."""
+        faults = [name for name in ("drop_out", "late", "corrupted") if getattr(self, name)]
+        simulated = [*faults, *(["attack"] if self.attack != "none" else []), *(["promoted"] if self.promoted else [])]
+        if simulated:
+            raise DataError(f"{self.NAME}: {', '.join(simulated)} can only be simulated; a deployment has real ones")
+        if needed := self.engine().single_updates:
+            raise DataError(f"{self.NAME}: {needed} needs single updates, and nodes send sums; use the simulation")
 
     def fit(
         self,
@@ -130,14 +239,20 @@ class Federated(GraphMethod):
         missing: Mapping[int, Array] | None = None,  # clients that dropped out, by rounds done before
     ) -> GraphModel:
         """All randomness comes from `rng`, by way of one seed; `checkpoint` saves states and resumes from the last."""
+        attackers: Attackers | None = None
+        if self._attack().used and train.n_rules:
+            # A copy of the generator: with an attack all else is drawn as without it.
+            attackers = self._attack().begin(train, int(deepcopy(rng).integers(2**62)))
+            train = attackers.poisoned(train)
         prepared = self.prepare(train, rng, warm_start=warm_start)
         if not prepared.train.n_rules:
             return prepared.untrained()
         seed = int(rng.integers(2**62))
         initial = prepared.initial or prepared.scorer.initial(torch.Generator().manual_seed(seed))
         task = self.task(prepared, FlatParameters.of(initial), seed)
+        task = replace(task, flipped=None if attackers is None else attackers.flipped)
         engine, layout, statistics = self.engine(), task.layout, self.sent_before(prepared)
-        engine = replace(engine, missing=missing or {})
+        engine = replace(engine, missing=missing or {}, attackers=attackers)
         trainer = trainer_of(prepared.train, task)
         stopping = EarlyStopping.of(
             prepared.scorer,
@@ -148,9 +263,13 @@ class Federated(GraphMethod):
         )
 
         def after_round(done: int, model: Vector, report: RoundReport) -> bool:
-            values = {name: float(value) for name, value in report._asdict().items()}
+            values = report.values()
             parameters = layout.parameters(model)
             values |= (statistics if done == 1 else {}) | stopping.update(done, parameters)
+            last = done == self.rounds or report.diverged or stopping.should_stop(done)
+            if attackers is not None and attackers.promoted is not None and last:
+                chosen, homes, valid = stopping.select(parameters), prepared.train, prepared.scorer.valid
+                values["promoted_rank"] = promoted_rank(prepared.model(chosen), homes, valid, attackers)
             if on_round is not ignore:
                 on_round(done, self.rounds, prepared.model(parameters), values)
             return stopping.should_stop(done)
@@ -165,7 +284,13 @@ class Federated(GraphMethod):
 
     def schedule(self, seed: int) -> ServerSchedule:
         return ServerSchedule(
-            self.NAME, self.rounds, seed, self.server_rate, self.decay, client_rate=self.learning_rate
+            self.NAME,
+            self.rounds,
+            seed,
+            self.server_rate,
+            self.decay,
+            client_rate=self.learning_rate,
+            losses=not self.privacy.noisy,
         )
 
     def sent_before(self, prepared: TrainingSetup) -> dict[str, float]:  # noqa: ARG002  others use it
@@ -191,7 +316,8 @@ class Federated(GraphMethod):
             layout=layout,
             sampling_options=self.sampling_options,
             hidden=self.hidden_rules,
-            self_pairs=self_pairs,
+            # Whether any home has a rule of a device with itself is not in the account of a private run.
+            self_pairs=self_pairs or self.privacy.noisy,
             seed=seed,
             draws=self.draws,
         )

@@ -108,6 +108,11 @@ class GraphMethod(ModelOptions):
         return self.evidence > 0 or self.bias == "counts"
 
     @property
+    def answers_unseen(self) -> bool:
+        """Whether it scores rules that are not valid; trained on valid non-rules only, it never saw any other."""
+        return self.non_rules == "paper"
+
+    @property
     def sampling_options(self) -> SamplingOptions:
         return {"non_rules": self.non_rules, "per_rule": self.per_rule, "candidates": self.candidates}
 
@@ -126,16 +131,21 @@ class GraphMethod(ModelOptions):
             if validation is None:
                 message = "%s: homes of %s have too few rules to validate on a share of %g; there is no validation loss"
                 log.warning(message, self.NAME, train.name, self.validation)
-        counts = warm_start.counts
-        if counts is None and self.counts_homes:
-            counts = Statistics.of(train, ValidRules.of(train), all_patterns=self.evidence > 0)
-        valid = ValidRules.of(train) if counts is None else counts.valid
+        if warm_start.counts is None:
+            valid, counts = self.count(train, rng)
+        else:
+            valid, counts = warm_start.counts.valid, warm_start.counts
         return TrainingSetup(self.NAME, train, validation, self.scorer(valid, counts), warm_start.parameters)
+
+    def count(self, train: Homes, rng: np.random.Generator) -> tuple[ValidRules, Statistics | None]:  # noqa: ARG002
+        """The valid rules, and the counts over homes where a score needs them; private methods draw noise."""
+        valid = ValidRules.of(train)
+        return valid, Statistics.of(train, valid, all_patterns=self.evidence > 0) if self.counts_homes else None
 
     def scorer(self, valid: ValidRules, counts: Statistics | None = None) -> Scorer:
         """All of a model but its parameters, independent of any home; `counts` where it counts homes."""
         network = self._network(valid.n_types, valid.n_relations)
-        return Scorer(network, valid, self._terms(valid, counts), answers_unseen=self.non_rules == "paper")
+        return Scorer(network, valid, self._terms(valid, counts), answers_unseen=self.answers_unseen)
 
     def _network(self, n_types: int, n_relations: int) -> Network | None:
         if not self.hidden:

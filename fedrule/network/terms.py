@@ -102,12 +102,13 @@ class CountBias:
     valid: ValidRules
     have: npt.NDArray[np.float64]  # [n_valid + 1]  homes with the typed rule; 0 for the last, all unseen ones
     could: npt.NDArray[np.float64]  # [n_types ** 2]  homes that own devices of both types
+    noisy: bool = False  # with differential privacy: homes are not left out
     name: ClassVar[str] = "bias"
     by_candidate: ClassVar[bool] = True
 
     @classmethod
     def of(cls, counts: Statistics) -> CountBias:
-        return cls(counts.valid, np.append(counts.with_rule, 0).astype(np.float64), counts.both)
+        return cls(counts.valid, np.append(counts.with_rule, 0).astype(np.float64), counts.both, counts.noisy)
 
     def initial(self, generator: torch.Generator) -> Parameters:  # noqa: ARG002
         return {"scale": torch.ones(1)}
@@ -117,7 +118,7 @@ class CountBias:
         trigger_type, _, action_type = homes.typed(candidates)
         have = self.have[items(self.valid, homes, candidates)]
         could = self.could[trigger_type * len(homes.types) + action_type]
-        if leave_out is not None:
+        if leave_out is not None and not self.noisy:
             have = have - (count_item(self.valid, leave_out, candidates) > 0)
             could = could - 1  # every home with the candidate owns both types
         return {"log_frequency": torch.from_numpy(np.log((have + PRIOR_HAVE) / (could + PRIOR_OWN)))}

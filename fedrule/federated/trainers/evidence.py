@@ -89,7 +89,8 @@ class Batches:
         self, task: LocalTraining, homes: Homes, clients: Array, *, key: KeyedRandom, model: Vector
     ) -> Batches:
         """With the batches of these clients, drawn with their `key`; each depends on its own client only."""
-        examples = task.sampler(homes.subset(clients)).draw(key, score=task.score(model))
+        drawn = task.sampler(homes.subset(clients)).draw(key, score=task.score(model))
+        examples = task.labelled(drawn, key.client)
         similar = task.scorer.similar(examples.context, examples.candidates)
         seen = evidence_network(task).features(examples.context, similar, leave_out=examples.full)
         counts = np.bincount(examples.candidates.home, minlength=len(clients))

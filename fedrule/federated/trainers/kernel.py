@@ -93,6 +93,7 @@ class Training(NamedTuple):
     kept: bool = False  # whether Adam keeps its moments after the round
     by_gradients: bool = False  # p_k is the mean of g~; otherwise that of the steps
     without_base: bool = False  # leave tau eta lambda shared_k out of the sum of rows: see `ClientChunk`
+    clip: float = 0.0  # largest L2 norm of a client's weighted update in the sum; 0: any
 
 
 class Correction(NamedTuple):
@@ -288,7 +289,7 @@ def train_shard(
     moments = moments if moments and training.adam and training.kept else Moments()
     check(shape, model, clients, training, correction, moments, outcome)
     # numba compiles once for each combination of types: plain numbers, and read-only arrays where nothing is written.
-    numbers = zip((int, float, float, float, bool, bool, bool, bool), training, strict=True)
+    numbers = zip((int, float, float, float, bool, bool, bool, bool, float), training, strict=True)
     correction = correction._replace(
         theta_lambda=float(correction.theta_lambda),
         phi_lambda=float(correction.phi_lambda),
@@ -323,11 +324,12 @@ class KernelTrainer(Population):
         if len(clients) < int((self.rule_counts > 0).sum()):
             key = task.key(number, self.numbers_of(clients))
             examples = task.sampler(self.homes.subset(clients)).draw(key, score=task.score(model))
-            return KernelRound.of(task, examples, clients)
+            return KernelRound.of(task, task.labelled(examples, key.client), clients)
         if turn is not None and turn in self.cache:
             return self.cache[turn]
         everybody = np.arange(self.homes.n_homes)
-        examples = self._sampler.draw(task.key(number, self.numbers_of(everybody)), score=task.score(model))
+        key = task.key(number, self.numbers_of(everybody))
+        examples = task.labelled(self._sampler.draw(key, score=task.score(model)), key.client)
         made = KernelRound.of(task, examples, everybody)
         if turn is not None:
             self.cache[turn] = made
@@ -393,6 +395,7 @@ class KernelRound:
                 h.optimizer == "kept-adam",
                 h.sends_mean_gradient,
                 without_base=h.corrects and h.row_sparse,
+                clip=chunk.clip,
             ),
             Outcome(chunk.update, chunk.mean_gradient, chunk.loss, chunk.finite),
             correction=Correction(

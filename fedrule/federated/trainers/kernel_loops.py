@@ -29,6 +29,7 @@ from numba import njit
 from datasets.homes import Array
 from fedrule.federated.optimizers import EPSILON, FIRST_DECAY, SECOND_DECAY, Precise
 from fedrule.federated.vectors import ROUND, Vector
+from fedrule.federated.vectors import clip_factor as plain_clip_factor
 
 if TYPE_CHECKING:
     from fedrule.federated.trainers.kernel import Correction, Moments, Outcome, Shape, Shard, Training
@@ -415,6 +416,18 @@ def finite(values: Vector, n: int) -> bool:
     return bool(total == f32(0))
 
 
+@vectorised
+def squared_norm(values: Vector, n: int) -> float:
+    """In float64; the last digits depend on the order, which `clip_factor` rounds away."""
+    total = 0.0
+    for i in range(n):
+        total += np.float64(values[i]) * np.float64(values[i])
+    return total
+
+
+clip_factor = compiled(plain_clip_factor)
+
+
 @compiled
 def add_to_sum(
     out: Precise, values: Vector, theta: float, phi: float, rows: Array, n_theta: int, n_dense: int, width: int
@@ -548,6 +561,10 @@ def train_clients(
             add_to_sum(outcome.mean_gradient, both.total, each, each, rows, n_theta, n_dense, width)
         if training.without_base and group >= 0:
             add_rows_of(both.u, correction.shared[group], -phi_lambda * f32(training.steps), rows, n_dense, width)
+        if training.clip > 0:  # Delta = eta u
+            theta_part = np.float64(theta_rate) ** 2 * squared_norm(theta.u, n_theta)
+            phi_part = np.float64(phi_rate) ** 2 * squared_norm(phi.u, n - n_theta)
+            weight *= clip_factor(weight * math.sqrt(theta_part + phi_part), training.clip)
         add_to_sum(outcome.update, both.u, weight * theta_rate, weight * phi_rate, rows, n_theta, n_dense, width)
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from datasets.common.environment import thread_count
 from datasets.homes import Array, Homes, Mask
@@ -14,7 +15,7 @@ from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparamete
 from fedrule.federated.client import ClientKey, LocalTraining, draw_batch, train_client
 from fedrule.federated.optimizers import Moments, Precise
 from fedrule.federated.states import Broadcast, ClientVectors, StateView
-from fedrule.federated.vectors import FlatParameters, Vector, exact_addends
+from fedrule.federated.vectors import FlatParameters, Vector, clip_factors, exact_addends
 from fedrule.training.loop import TrainingBatch
 
 
@@ -41,6 +42,7 @@ class ClientChunk:
     mean_gradient: Precise  # [size or 0]  sum of weight * p_k, where it is sent
     loss: Vector  # [n]
     finite: Mask  # [n]
+    clip: float = 0.0  # largest L2 norm of a client's weighted update in the sum; 0: any
 
     def shared(self, some: slice) -> Vector | None:
         """[n, size]: shared_k of some clients of the chunk; None where it is zero for all."""
@@ -69,7 +71,10 @@ class ClientChunk:
         weight = self.weight[some][finite, None]
         rows_only = self.h.corrects and self.h.row_sparse and self.layout.n_rows > 0
         update = self._without_base(sent.update, some) if rows_only else sent.update
-        self.update[:] += exact_addends(weight * update[finite]).sum(axis=0)
+        update = update[finite]
+        if self.clip:
+            weight = weight * clip_factors(weight[:, 0] * np.sqrt(squared_norms(update)), self.clip)[:, None]
+        self.update[:] += exact_addends(weight * update).sum(axis=0)
         if len(self.mean_gradient):
             self.mean_gradient[:] += exact_addends(weight * sent.mean_gradient[finite]).sum(axis=0)
         if state.own is not None:
@@ -115,6 +120,11 @@ class ClientChunk:
         others[owner[:, None], place] = False
         precise[others] = 0
         return precise
+
+
+def squared_norms(vectors: npt.NDArray[np.floating]) -> Precise:
+    """[n]: of each row, in float64."""
+    return np.array([np.dot(row, row) for row in vectors.astype(np.float64)])
 
 
 class Round(Protocol):

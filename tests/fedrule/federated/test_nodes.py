@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -135,3 +136,49 @@ def test_a_client_whose_last_round_the_server_does_not_know_is_refused():
     assert broadcast.group(np.array([5, -1, 2])).tolist() == [1, -1, 0]
     with pytest.raises(DataError, match="no shared vector of round 5, in which client 1 last took part"):
         broadcast.group(np.array([5, 4]))
+
+
+# What remains different between trainers
+
+
+def sent_by(trainer: Trainer, engine: Engine, setting: Setting, client: int) -> np.ndarray:
+    """The update that one client sends in the first round."""
+    states = ClientStates.initial(trainer.rule_counts, trainer.layout, engine.hyperparameters)
+    server = engine.begin_server(trainer.layout, setting.start, setting.homes.n_homes)
+    return engine.train_clients(trainer, states, server.broadcast(), np.array([client])).sums.update
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32))
+def test_kernel_and_autograd_differ_by_rounding_of_single_precision_alone(seed):
+    # One step of rate 1 sends the gradient. Both trainers sum the same products in another order: against the gradient
+    # in double precision each may be off by a few units in the last place of the largest number, 2^-24 of it, and half
+    # a step of the grid, 2^-31. Rows without an example are zero to the bit in both.
+    engine = Engine(Hyperparameters(1, 1.0, 1.0))
+    setting = Setting(population(seed, n_homes=3, bare=False), engine)
+    layout = setting.task.layout
+    for client, loss in setting.asked(0).items():
+        parameters = {k: v.double().requires_grad_() for k, v in layout.parameters(setting.start).items()}
+        torch.autograd.backward(loss(parameters))
+        zero = {k: torch.zeros_like(v) if v.grad is None else v.grad for k, v in parameters.items()}
+        exact = np.concatenate(
+            [zero[name].numpy().ravel() for name in layout.names]
+            + [torch.cat([zero["phi.relation"], zero["phi.relation_bias"][:, None]], dim=1).numpy().ravel()]
+        )
+        for make in TRAINERS.values():
+            found = sent_by(make(setting.homes, setting.task), engine, setting, client)
+            assert np.abs(found - exact).max() <= 16 * 2.0**-24 * np.abs(exact).max() + 2.0**-31
+            assert not found[exact == 0].any()
+
+
+def test_chunks_and_threads_change_no_bit_of_what_a_node_sends():
+    setting = Setting(population(4, n_homes=9), ENGINES["fedrule"])
+    trainer = KernelTrainer(setting.homes, setting.task)
+    everybody = np.flatnonzero(trainer.rule_counts)
+    found = set()
+    for chunk_size in (1, 2, 1024):
+        engine = replace(setting.engine, chunk_size=chunk_size)
+        states = ClientStates.initial(trainer.rule_counts, trainer.layout, engine.hyperparameters)
+        server = engine.begin_server(trainer.layout, setting.start, setting.homes.n_homes)
+        found.add(engine.train_clients(trainer, states, server.broadcast(), everybody).sums.integers().tobytes())
+    assert len(found) == 1

@@ -1,0 +1,133 @@
+"""Counts over homes with differential privacy: addends of bounded norm, Gaussian noise, and what makes them usable.
+
+All of it is about add-or-remove-one-home neighbours. What may be counted is public: all cells of entity type x entity
+type x relation, whether any home has them or not. Which of them are valid rules is decided by noisy counts. The
+sensitivity of each sum, with x the 0/1 vector of the typed rules of a home and o that of the entity types it owns:
+
+- rules: x, scaled down to an L2 norm of at most sqrt(m) for `max_rules` m: homes with up to m typed rules count fully;
+- pairs of rules: x_i x_j for i < j, scaled down to at most sqrt(m (m - 1) / 2), again exact up to m rules;
+- pairs of types: o_s o_t for s <= t, scaled down to at most sqrt(t (t + 1) / 2) for t = MAX_TYPES.
+
+Scaling a home's addend never raises its norm above the bound, so adding or removing the home changes the sum by at most
+the bound; sums without noise are exact, in multiples of GRID. Everything behind the noise is post-processing, which
+discloses nothing more (Dwork and Roth 2014, proposition 2.1): rounding, a floor at zero, thresholds, repairs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import coo_array, csr_array
+
+from baselines.cooccurrence import Matrix
+from baselines.gaussian_mechanism import Cells, Normals, bounded_rows, bounding_factors, noise
+from datasets.common.errors import DataError
+from datasets.homes import Array, Homes
+from datasets.valid import ValidRules
+
+MAX_TYPES = 3
+MOST_CELLS = 50_000_000  # of noise: 400 MB
+VALID_AT = 2.5  # a cell is a valid rule from so many standard deviations of its noise on
+SEEN_AT = 3.0  # below so many, a count of two rules is taken as zero: nearly all pairs are
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisySum:
+    """A sum with noise, whose standard deviation is known to everybody."""
+
+    values: Cells
+    deviation: float
+
+    @classmethod
+    def of(cls, total: Cells, bound: float, multiplier: float, normals: Normals) -> NoisySum:
+        """`total` has addends of at most this L2 norm."""
+        if total.size > MOST_CELLS:
+            raise DataError(
+                f"private counts of {total.size:,} cells, more than {MOST_CELLS:,}, would be nothing but noise; use "
+                "fewer entity types and relations"
+            )
+        return cls(total + noise(total.size, multiplier * bound, normals), multiplier * bound)
+
+    def above(self, deviations: float) -> Cells:
+        """Whole numbers; zero where the sum is below so many standard deviations of its noise."""
+        return np.where(self.values >= deviations * self.deviation, np.maximum(np.round(self.values), 0.0), 0.0)
+
+
+def typed_rules(homes: Homes) -> csr_array:
+    """[n_homes, n_types ** 2 * n_relations]: 1 where a home has the typed rule."""
+    trigger_type, relation, action_type = homes.typed()
+    cell = (trigger_type * len(homes.types) + action_type) * len(homes.relations) + relation
+    return ones(homes.rules.home, cell, (homes.n_homes, len(homes.types) ** 2 * len(homes.relations)))
+
+
+def owned_types(homes: Homes) -> csr_array:
+    """[n_homes, n_types]: 1 where a home owns a device of the type."""
+    return ones(homes.device_home, homes.device_type, (homes.n_homes, len(homes.types)))
+
+
+def ones(row: Array, column: Array, shape: tuple[int, int]) -> csr_array:
+    """1 at these places, however often each is given."""
+    table = csr_array(coo_array((np.ones(len(row)), (row, column)), shape=shape))
+    table.sum_duplicates()
+    table.data[:] = 1.0
+    return table
+
+
+def column_sums(table: csr_array) -> Cells:
+    """[n_columns], exact for addends on the grid."""
+    return np.bincount(table.indices, table.data, minlength=table.shape[1]).astype(np.float64)
+
+
+def rule_bound(max_rules: int) -> float:
+    return math.sqrt(max_rules)
+
+
+def pair_bound(count: int) -> float:
+    """Of the pairs of so many things."""
+    return math.sqrt(count * (count - 1) / 2)
+
+
+def type_bound() -> float:
+    return pair_bound(MAX_TYPES + 1)  # as many as pairs of different ones among one more
+
+
+def sum_of_rules(homes: Homes, *, max_rules: int) -> Cells:
+    """[n_types ** 2 * n_relations]: homes by typed rule; the addend of a home is at most `rule_bound`."""
+    return column_sums(bounded_rows(typed_rules(homes), rule_bound(max_rules)))
+
+
+def sum_of_pairs(have: csr_array, *, bound: float, diagonal: bool = False) -> Cells:
+    """[n * (n - 1) / 2], or with the diagonal [n * (n + 1) / 2]: homes with two columns of `have` (zeros and ones).
+
+    A home with k of them adds k (k - 1) / 2, or k (k + 1) / 2, ones, scaled down to an L2 norm of at most `bound`.
+    """
+    k = np.diff(have.indptr)
+    factor = bounding_factors(np.sqrt(k * (k + 1) / 2 if diagonal else k * (k - 1) / 2), bound)
+    scaled = csr_array((np.repeat(factor, k), have.indices, have.indptr), shape=have.shape)
+    together = np.asarray((have.T @ scaled).todense())
+    return together[np.triu_indices(have.shape[1], 0 if diagonal else 1)]
+
+
+def symmetric(upper: Cells, size: int, *, diagonal: Cells | None = None) -> Matrix:
+    """The whole matrix from `sum_of_pairs`, which has a diagonal unless one is given."""
+    matrix = np.zeros((size, size))
+    matrix[np.triu_indices(size, 0 if diagonal is None else 1)] = upper
+    matrix += np.triu(matrix, 1).T
+    if diagonal is not None:
+        matrix[np.diag_indices(size)] = diagonal
+    return matrix
+
+
+def valid_rules(counts: NoisySum, homes: Homes) -> ValidRules:
+    """The cells whose noisy counts pass the threshold: of cells that no home has, 0.6 % do."""
+    return ValidRules.of_cells(
+        len(homes.types), len(homes.relations), np.flatnonzero(counts.above(VALID_AT)).astype(np.int64)
+    )
+
+
+def positive_semidefinite(matrix: Matrix) -> Matrix:
+    """The nearest symmetric matrix without negative eigenvalues, as every X^T X is."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
