@@ -220,9 +220,11 @@ class Federated(GraphMethod):
         return AttackOptions(self.attack, self.attackers, self.attack_scale, self.promoted)
 
     def refuse_deployment(self) -> None:
-        """An error where an option is for the simulation only; a deployment calls it before it starts."""
-        faults = [name for name in ("drop_out", "late", "corrupted") if getattr(self, name)]
-        simulated = [*faults, *(["attack"] if self.attack != "none" else []), *(["promoted"] if self.promoted else [])]
+        """An error where an option is for the simulation only; a deployment calls it before it starts.
+
+        Simulated faults are not: a trial of a deployment may have some beside the real ones.
+        """
+        simulated = [*(["attack"] if self.attack != "none" else []), *(["promoted"] if self.promoted else [])]
         if simulated:
             raise DataError(f"{self.NAME}: {', '.join(simulated)} can only be simulated; a deployment has real ones")
         if needed := self.engine().single_updates:

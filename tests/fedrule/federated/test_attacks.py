@@ -317,7 +317,7 @@ def test_fedrank_weights_homes_by_roots_under_the_mean_and_equally_under_other_a
     ("options", "message"),
     [
         ({"attack": "scale", "attackers": 0.1}, "fedgnn: attack can only be simulated"),
-        ({"drop_out": 0.1, "promoted": "auto"}, "fedgnn: drop_out, promoted can only be simulated"),
+        ({"drop_out": 0.1, "promoted": "auto"}, "fedgnn: promoted can only be simulated"),
         ({"norm_bound": 1.0}, "fedgnn: norm_bound needs single updates, and nodes send sums"),
         ({"aggregation": "krum"}, "fedgnn: aggregation krum needs single updates, and nodes send sums"),
     ],
