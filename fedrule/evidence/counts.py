@@ -275,7 +275,7 @@ class RoomCounts:
     def of_each_home(cls, homes: Homes, valid: ValidRules) -> list[tuple[Array, Array]]:
         """For each column, which home adds to which place; some repeatedly, and -1 for rules that are not valid."""
         nobody = cls(valid, *(np.zeros(0, dtype=np.int64) for _ in range(4)))
-        named, shared = (homes.rules.take(which) for which in named_and_shared(homes))
+        named, shared = (homes.rules.take(which) for which in _named_and_shared(homes))
         numbers = nobody._numbers(homes, named, shared)
         return [(r.home, number) for r, number in zip((named, shared, named, shared), numbers, strict=True)]
 

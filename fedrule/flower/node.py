@@ -233,6 +233,7 @@ def federated_method(text: str) -> Federated:
     content = json.loads(text)
     federated_class(content["name"])
     method = cast("Federated", build(content["name"], **content["parameters"]))
+    method.refuse_deployment()
     if method.validation:
         raise DataError(
             f"{method.NAME}: validation {method.validation} needs rules that no home may show; set it to 0 and choose "

@@ -401,7 +401,8 @@ class _Rounds:
         federation, engine = self.federation, self.engine
         federation._connect()
         with_rules = np.flatnonzero(federation.with_rules)
-        cohort = engine.cohorts.of(with_rules, seed=self.seed, number=state.round)
+        n_clients = engine.n_clients(federation.with_rules)
+        cohort = engine.cohorts.of(with_rules, seed=self.seed, number=state.round, n_clients=n_clients)
         faulty = cohort.present[cohort.corrupted]
         asked = [m for m in federation.members if np.isin(np.arange(m.first, m.clients.stop), cohort.present).any()]
         requests, shared = {}, {}
@@ -424,7 +425,7 @@ class _Rounds:
         missing = np.concatenate([np.zeros(0, dtype=np.int64), *absent])
         total = replace(total, state_bytes=sum(self.state_bytes.values()))
         state = replace(state, clients=replace(state.clients, last=last))
-        after, report = engine.finish_round(state, total, self.layout, n_clients=len(with_rules), rate=rate)
+        after, report = engine.finish_round(state, total, self.layout, n_clients=n_clients, rate=rate)
         report = engine.log_faults(after.round, report, cohort.without(missing), corrupted=corrupted)
         self.traffic = RoundTraffic(
             {name: sum_payload(answer) for name, answer in answers.items()},
