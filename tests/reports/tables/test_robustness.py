@@ -64,7 +64,7 @@ def test_a_defence_that_costs_too_much_without_attackers_bounds_nothing():
         made(0.20, 100.0, **KRUM),
         made(0.29, 100.0, attack="noise", attackers=0.2, **KRUM),
     )
-    assert found["fedgnn", "noise", "krum"]["bounded"].text == "no, without attackers neither"
+    assert found["fedgnn", "noise", "krum"]["bounded"].text == "not even without attackers"
 
 
 def test_numbers_are_means_over_seeds():
