@@ -7,6 +7,10 @@ import pytest
 from hypothesis import given, settings
 from scipy.sparse import csr_array
 
+pytest.importorskip("torch", reason="federated methods need the extra graph")
+pytest.importorskip("numba", reason="federated methods need the extra graph")
+pytest.importorskip("opacus", reason="the account of noise needs the extra private")
+
 from datasets.valid import ValidRules
 from fedrule.audit.counts import added_cells, claimed_cells, homes_read, is_member
 from fedrule.audit.defences import Defence, summed_counts

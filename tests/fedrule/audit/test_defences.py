@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+pytest.importorskip("torch", reason="federated methods need the extra graph")
+pytest.importorskip("numba", reason="federated methods need the extra graph")
+
 from fedrule.audit.defences import Defence, mean_update
 from tests.support.attacked import federation
 

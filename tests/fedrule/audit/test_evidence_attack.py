@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytest.importorskip("torch", reason="federated methods need the extra graph")
+pytest.importorskip("numba", reason="federated methods need the extra graph")
+
 from datasets.common.errors import DataError
 from fedrule.audit.evidence import invert_evidence, pursue
 from fedrule.audit.findings import RuleScore

@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytest.importorskip("torch", reason="federated methods need the extra graph")
+pytest.importorskip("numba", reason="federated methods need the extra graph")
+
 from fedrule.audit.membership import auc, found_at, likelihood_ratios
 from fedrule.audit.run import membership_values, random_halves
 

@@ -7,6 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+pytest.importorskip("torch", reason="federated methods need the extra graph")
+pytest.importorskip("numba", reason="federated methods need the extra graph")
+
 from fedrule.audit.defences import Defence, mean_update
 from fedrule.audit.findings import RuleScore
 from fedrule.audit.network import TouchedRows, invert_network, pair_units, touched_rows
