@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from baselines.method import Scores
@@ -63,6 +62,8 @@ class UserItemModel(ABC):
     """A fitted user-item model: it scores items for homes, and the pairs of devices take their item's score."""
 
     def __init__(self, items: Items, train: Homes) -> None:
+        import pandas as pd  # slow to import, and those who count only do without
+
         self.items = items
         self._users = pd.Index(train.users)
 
@@ -81,7 +82,7 @@ class UserItemModel(ABC):
 
     def training_row(self, homes: Homes, which: Array) -> Array:
         """The row of each home in the training data, by user, -1 for a home that was not there."""
-        return self._users.get_indexer(pd.Index(homes.users[which])).astype(np.int64)
+        return self._users.get_indexer(homes.users[which]).astype(np.int64)
 
 
 class LinearModel(UserItemModel):

@@ -70,6 +70,7 @@ def test_every_python_block_is_run_by_a_test_of_this_file():
         "docs/graph.md": 1,
         "docs/models.md": 1,
         "docs/pipeline.md": 1,
+        "docs/privacy.md": 1,
     }
 
 
@@ -81,6 +82,10 @@ def test_the_tour_of_the_data_runs(tmp_path):
 def test_the_federated_method_trains_and_resumes(tmp_path):
     for run in (run_python, run_here):  # the second fit starts where the first one ended
         run(only_block("docs/federated.md", "python") + "\nassert Path('run.npz').is_file()", tmp_path)
+
+
+def test_a_secure_sum_is_the_plain_one(tmp_path):
+    assert re.fullmatch(r"\d+ bytes\n", run_here(blocks("docs/privacy.md", "python")[0], tmp_path))
 
 
 def test_the_graph_method_scores_pairs(tmp_path):

@@ -19,9 +19,11 @@ _PACKAGES = {  # the optional packages that each extra of this project installs
     "serve": "fastapi uvicorn httptools prometheus_client",
     "pipeline": "sqlalchemy psycopg",
     "private": "opacus",
+    "secure": "cryptography",
     "learn": "sklearn",
     "tune": "optuna",
     "report": "matplotlib jinja2",
+    "flower": "flwr",
 }
 EXTRAS = {package: extra for extra, packages in _PACKAGES.items() for package in packages.split()}
 

@@ -42,6 +42,14 @@ def set_threads(threads: int) -> None:
         sys.modules["torch"].set_num_threads(threads)
 
 
+def thread_count() -> int:
+    """How many threads this process is to use: those of torch where it is loaded, which `set_threads` sets."""
+    if "torch" in sys.modules:
+        return int(sys.modules["torch"].get_num_threads())
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdecimal() and int(given) > 0 else os.cpu_count() or 1
+
+
 def versions() -> dict[str, str]:
     """Python, the platform and the packages that this process has loaded."""
     found = {"python": platform.python_version(), "platform": platform.platform()}

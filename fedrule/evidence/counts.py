@@ -241,6 +241,8 @@ class HomeFrequencies:
         return table
 
 
+ROOMS = ("named_types", "shared_types", "named_rule", "shared_rule")  # the columns of `RoomCounts`
+TOGETHER = ("data", "indices", "indptr")  # of the sparse matrix of typed rules that homes have together
 PRIOR_SHARED, PRIOR_NAMED = 0.5, 2.0  # added to both counts of a share
 
 

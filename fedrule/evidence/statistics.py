@@ -10,6 +10,7 @@ by which the server learns the sum and no addend. A home knows what it has added
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +24,8 @@ from datasets.homes import Array, Homes, Relation, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence.counts import (
     PATTERNS,
+    ROOMS,
+    TOGETHER,
     ColumnReader,
     CompanionCounts,
     HomeFrequencies,
@@ -107,6 +110,54 @@ class Statistics:
             rooms=self.rooms + other.rooms,
             companions=self.companions + other.companions,
             together=None if self.together is None or other.together is None else self.together + other.together,
+        )
+
+    def arrays(self, *, all_patterns: bool = True) -> dict[str, Array]:
+        """All sums by name, but which rules are valid: what homes send and models keep."""
+        arrays = {
+            "homes": np.array([self.n_homes]),
+            "have": self.with_rule,
+            "self_rules": self.self_rules,
+            "both": self.both,
+        }
+        if all_patterns:
+            together = csr_array(self.counted_together())
+            together.sort_indices()
+            arrays |= {f"patterns.{at}": have for at, have in enumerate(self.have) if at}
+            arrays |= {f"together.{part}": getattr(together, part) for part in TOGETHER}
+            arrays |= {f"companions.{name}": getattr(self.companions, name) for name in ("cell", "homes")}
+            arrays |= {f"rooms.{name}": getattr(self.rooms, name) for name in ROOMS}
+        return {name: np.asarray(array).astype(np.int64) for name, array in arrays.items()}
+
+    def with_arrays(self, arrays: Mapping[str, Array]) -> Statistics:
+        """The sums that `arrays` of other homes gave, for the vocabularies and valid rules of these."""
+        rooms, companions, together, have = self.rooms, self.companions, None, self.have[:1]
+        sizes = {"have": len(self.valid), "self_rules": len(self.valid), "both": len(self.both), "homes": 1}
+        if self.together is not None:
+            have = self.have
+            sizes |= {f"patterns.{at}": len(counts) for at, counts in enumerate(have) if at}
+            sizes |= {f"rooms.{name}": len(getattr(rooms, name)) for name in ROOMS}
+            sizes |= {"together.indptr": len(self.valid) + 1}
+        for name, size in sizes.items():
+            if name not in arrays or arrays[name].shape != (size,):
+                found = arrays[name].shape if name in arrays else "none"
+                raise DataError(f"counts over homes: {name} has {found} numbers, not {size}; they are of other rules")
+        if self.together is not None:
+            have = (have[0], *(arrays[f"patterns.{at}"] for at in range(1, len(have))))
+            rooms = RoomCounts(self.valid, *(arrays[f"rooms.{name}"] for name in ROOMS))
+            companions = CompanionCounts(self.valid, arrays["companions.cell"], arrays["companions.homes"])
+            parts = [arrays[f"together.{part}"] for part in TOGETHER]
+            shape = (len(self.valid), len(self.valid))
+            together = csr_array((parts[0].astype(np.float64), *parts[1:]), shape=shape)
+        return replace(
+            self,
+            n_homes=int(arrays["homes"][0]),
+            both=arrays["both"].astype(np.float64),
+            have=(np.append(0, arrays["have"]), *have[1:]),
+            self_rules=arrays["self_rules"],
+            rooms=rooms,
+            companions=companions,
+            together=together,
         )
 
     def evidence(self) -> Evidence:

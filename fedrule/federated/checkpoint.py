@@ -1,8 +1,6 @@
 """Checkpoints: one file from which a killed run resumes as if nothing had happened, bit for bit.
 
-The file is an .npz of NumPy without compression: a zip without code, in which every array has a checksum. Its
-`about.json` says which run it belongs to. It is written under a temporary name, synced and moved, so that a run killed
-in the middle leaves the old file or the new one.
+The file is one of `fedrule.federated.array_file`; its facts say which run it belongs to.
 """
 
 from __future__ import annotations
@@ -10,30 +8,25 @@ from __future__ import annotations
 import glob
 import json
 import logging
-import lzma
-import os
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from datasets.common.errors import DataError
-from datasets.common.files import atomic_file
-from fedrule.federated.states import AnyArray, ServerState
+from fedrule.federated.array_file import AnyArray, open_archive, read_about, read_array, write_arrays
+from fedrule.federated.states import ServerState
 from fedrule.federated.vectors import Vector
+from fedrule.lazy import torch
 from fedrule.training.loop import DivergenceGuard, EarlyStopping
 
 log = logging.getLogger(__name__)
 
 FORMAT = 2  # goes up when older files would be misread
-ABOUT = "about.json"
 REMEDY = "delete it to start again"
 # Arrays whose length changes from round to round, or how their names begin; of all others the whole shape is known.
 GROW = (
@@ -45,7 +38,6 @@ GROW = (
     "clients.second.rows",
     "clients.packed.values.",
 )
-DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError, ValueError)
 
 
 class CheckpointExtra(Protocol):
@@ -141,7 +133,7 @@ class Checkpoint:
             arrays |= {f"extra.{extra}.{name}": array for name, array in value.arrays().items()}
         about = {"format": FORMAT, "round": state.round, "run": self._run()}
         try:
-            _write(self.path, about, arrays)
+            write_arrays(self.path, about, arrays)
         except OSError as error:
             kept = "the previous one is kept" if self.path.exists() else "there is none"
             why = error.strerror or error
@@ -164,39 +156,19 @@ def about(path: Path) -> dict[str, Any]:
         return _about(archive, path)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A file to read; an error where it is damaged, wherever that shows."""
-    if path.is_dir():
-        raise DataError(f"{path}: is a folder; give a file")
-    with path.open("rb") as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                yield archive
-        except DataError:
-            raise
-        except DAMAGED as error:
-            raise DataError(f"{path}: truncated, damaged or not a checkpoint ({error}); {REMEDY}") from error
+def _opened(path: Path) -> AbstractContextManager[zipfile.ZipFile]:
+    return open_archive(path, what="checkpoint", remedy=REMEDY)
 
 
 def _about(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
-    if ABOUT not in archive.namelist():
-        raise DataError(f"{path}: not a checkpoint, it has no {ABOUT}; choose another file")
-    found = json.loads(archive.read(ABOUT))
-    if not isinstance(found, dict) or "format" not in found:
-        raise DataError(f"{path}: not a checkpoint, its {ABOUT} has no format; choose another file")
+    found = read_about(archive, path, what="checkpoint")
     if found["format"] != FORMAT:
         raise DataError(f"{path}: checkpoint of format {found['format']}, this version reads {FORMAT}; {REMEDY}")
     return found
 
 
 def _array(archive: zipfile.ZipFile, name: str, path: Path) -> AnyArray:
-    """A writable copy."""
-    if f"{name}.npy" not in archive.namelist():
-        raise DataError(f"{path}: has no array {name}; {REMEDY}")
-    with archive.open(f"{name}.npy") as member:
-        array: AnyArray = np.lib.format.read_array(member, allow_pickle=False)
-    return array
+    return read_array(archive, name, path, remedy=REMEDY)
 
 
 def _like(array: AnyArray, wanted: Mapping[str, AnyArray], name: str, path: Path) -> AnyArray:
@@ -209,24 +181,6 @@ def _like(array: AnyArray, wanted: Mapping[str, AnyArray], name: str, path: Path
         found, expected = (f"{each.dtype} {each.shape}" for each in (array, like))
         raise DataError(f"{path}: array state.{name} is {found}, this run has {expected}; {REMEDY}")
     return array
-
-
-def _write(path: Path, about: Mapping[str, object], arrays: Mapping[str, AnyArray]) -> None:
-    """Array by array, so that none is copied; synced to the disk."""
-    with atomic_file(path) as temporary, temporary.open("wb") as file:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr(ABOUT, json.dumps(about, indent=1))
-            for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
-        file.flush()
-        os.fsync(file.fileno())
-    with suppress(OSError):  # not on every system; there the old file may come back after a power failure
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any], within: str = "") -> Iterator[str]:

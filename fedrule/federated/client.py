@@ -6,10 +6,9 @@ server sends to everybody, the vocabularies, the valid rules, and the statistics
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from datasets.common.random import KeyedRandom
 from datasets.homes import Array, Homes, Rules
@@ -17,9 +16,10 @@ from fedrule.federated.algorithm import ClientState, ClientUpdate, Gradients, Hy
 from fedrule.federated.cohort import Purpose
 from fedrule.federated.optimizers import Precise
 from fedrule.federated.vectors import FlatParameters, Vector
+from fedrule.lazy import torch
 from fedrule.network.encoders import Dropout
 from fedrule.network.score import Scorer
-from fedrule.training.examples import ExampleSampler, SamplingOptions, Score
+from fedrule.training.examples import Examples, ExampleSampler, SamplingOptions, Score
 from fedrule.training.loop import BatchLoss, TrainingBatch
 from fedrule.training.losses import Objective
 
@@ -37,6 +37,7 @@ class LocalTraining:
     self_pairs: bool  # whether a device may act on itself
     seed: int
     draws: int = 0  # number of different batches of a home, used in turn; 0: a new one every round
+    flipped: Array | None = None  # clients that swap rules and non-rules: a simulated attack
 
     def turn(self, number: int) -> int | None:
         """Which of the `draws` batches round `number` uses; None where each round draws a new one."""
@@ -58,11 +59,18 @@ class LocalTraining:
         options = self.sampling_options
         return ExampleSampler.of(homes, self.scorer.valid, hidden=self.hidden, self_pairs=self.self_pairs, **options)
 
+    def labelled(self, examples: Examples, clients: Array) -> Examples:
+        """The examples of these clients as they are trained on: attackers swap rules and non-rules."""
+        if self.flipped is None:
+            return examples
+        flips = np.isin(clients, self.flipped)[examples.candidates.home]
+        return replace(examples, positive=examples.positive ^ flips)
+
     def score(self, model: Vector) -> Score:
         """The function that scores candidates by this model, for hard negatives."""
-        parameters = self.layout.parameters(model)
 
         def score(homes: Homes, candidates: Rules) -> Vector:
+            parameters = self.layout.parameters(model)
             with torch.no_grad():
                 return self.scorer.logits_of(parameters, self.scorer.query(homes, candidates)).numpy()
 
@@ -95,7 +103,8 @@ def train_client(
 
 def draw_batch(task: LocalTraining, model: Vector, home: Homes, key: ClientKey) -> TrainingBatch | None:
     """The training examples of one home in a round; None where it has nothing to train on."""
-    examples = task.sampler(home).draw(task.key(key.round, np.array([key.client])), score=task.score(model))
+    client = np.array([key.client])
+    examples = task.labelled(task.sampler(home).draw(task.key(key.round, client), score=task.score(model)), client)
     return TrainingBatch.of(task.scorer, examples) if len(examples.candidates) else None
 
 

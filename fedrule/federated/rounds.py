@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple, TypeAlias, get_args
@@ -22,13 +22,24 @@ import numpy as np
 
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Mask
+from fedrule.federated.aggregation import BYTES, Aggregation
 from fedrule.federated.algorithm import Hyperparameters, server_round
+from fedrule.federated.attacks import Attackers
 from fedrule.federated.checkpoint import Checkpoint, GuardExtra
-from fedrule.federated.cohort import Cohorts
+from fedrule.federated.cohort import Cohort, Cohorts
 from fedrule.federated.optimizers import Precise, ServerOptimizer
 from fedrule.federated.private import Privacy, normals_of
 from fedrule.federated.private import Purpose as NoisePurpose
-from fedrule.federated.states import Broadcast, ClientStates, NextRows, Scratch, ServerState, view_states, write_back
+from fedrule.federated.states import (
+    Broadcast,
+    ClientStates,
+    NextRows,
+    Scratch,
+    ServerState,
+    free_bytes,
+    view_states,
+    write_back,
+)
 from fedrule.federated.trainers.trainer import ClientChunk, Round, Trainer
 from fedrule.federated.vectors import LARGEST, STEP, FlatParameters, Vector, exact_addends, zeros
 from fedrule.training.loop import DivergenceGuard
@@ -54,12 +65,16 @@ class RoundReport(NamedTuple):
     sent_bytes: float = 0.0  # by a client, mean: its update, of the rows those in its batch
     received_bytes: float = 0.0  # by a client: the model, and shared_k
     state_bytes: float = 0.0  # of a client's state, mean over all clients
-    epsilon: float = math.inf  # disclosed by the run so far; infinite: without differential privacy
+    epsilon: float = math.nan  # disclosed by the run so far; NaN: without differential privacy
+
+    @property
+    def private(self) -> bool:
+        return not math.isnan(self.epsilon)
 
     def values(self) -> dict[str, float]:
-        """For a history; only private runs have an epsilon."""
-        values = {name: float(value) for name, value in self._asdict().items()}
-        return values if math.isfinite(self.epsilon) else {n: v for n, v in values.items() if n != "epsilon"}
+        """For a history: private runs have an epsilon and release no loss."""
+        left_out = "loss" if self.private else "epsilon"
+        return {name: float(value) for name, value in self._asdict().items() if name != left_out}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +102,11 @@ class RoundSum:
         counts = [self.clients, self.refused, self.rows, self.state_bytes]
         return np.concatenate([numbers.astype(np.int64), np.array(counts, dtype=np.int64)])
 
+    def lengths(self) -> dict[str, int]:
+        """Of its parts, for `from_integers`."""
+        parts = {"size": self.update, "n_mean_gradient": self.mean_gradient, "n_shared": self.base_weight}
+        return {name: len(part) for name, part in parts.items()}
+
     @classmethod
     def from_integers(cls, integers: Array, *, size: int, n_mean_gradient: int, n_shared: int) -> RoundSum:
         """The sum in a vector of `integers`, whose parts have these lengths."""
@@ -105,6 +125,9 @@ class TrainedClients(NamedTuple):
     states: ClientStates  # the next ones, if the server counts the sums
     counted: Array  # clients whose updates are in the sums
     corrupted: int = 0  # simulated faults
+    # Of a secure sum: bytes that a client sends and receives, mean, without the model.
+    sent_bytes: float | None = None
+    received_bytes: float = 0.0
 
 
 class ChunkResult(NamedTuple):
@@ -128,6 +151,11 @@ class Engine:
     chunk_size: int = CHUNK_SIZE  # clients
     name: str = "federated"  # of the method, for messages
     privacy: Privacy = field(default_factory=Privacy)  # of each home
+    # Clients that dropped out, by the number of rounds done before: to compute again what happened in a deployment.
+    missing: Mapping[int, Array] = field(default_factory=dict)
+    aggregation: Aggregation = field(default_factory=Aggregation)  # of the updates of a cohort
+    attackers: Attackers | None = None  # simulated
+    secure_threshold: float = 0.0  # share of a cohort that a secure sum needs at least, above 1/2; 0: sums are plain
 
     def __post_init__(self) -> None:
         if self.privacy.clip and self.hyperparameters.corrects:
@@ -136,8 +164,36 @@ class Engine:
                 "took part last in which round, and homes carry what they were sent into later updates; differential "
                 "privacy and clipping are for methods without corrections: fedgnn, fedprox, fedrank"
             )
+        if self.privacy.noisy and not self.aggregation.is_mean:
+            raise DataError(
+                f"{self.aggregation.needs}: how much one home can change it is not bounded as in a sum, so that noise "
+                "hides nobody; use aggregation mean with epsilon, where clip bounds every home"
+            )
         if self.weighting not in get_args(Weighting):
             raise unknown("weighting", self.weighting, get_args(Weighting))
+        if self.secure_threshold and not 0.5 < self.secure_threshold <= 1:
+            raise DataError(
+                f"secure_threshold must be above 0.5, or else two halves of a cohort could be unmasked apart, and at "
+                f"most 1, got {self.secure_threshold}; 0: plain sums"
+            )
+        if self.secure_threshold and self.single_updates:
+            raise DataError(f"{self.single_updates} needs single updates, which a secure sum hides from the server")
+        if self.aggregation.name != "mean" and self.weighting != "clients":
+            raise DataError(
+                f"aggregation {self.aggregation.name} counts every client once, since weights are claimed by clients; "
+                f"weighting {self.weighting} has no effect, set it to clients"
+            )
+        if self.single_updates and self.hyperparameters.sends_mean_gradient:
+            raise DataError(
+                f"{self.single_updates}: with control gradients clients send a second vector, which it says nothing "
+                "about; set control to updates"
+            )
+
+    @property
+    def single_updates(self) -> str:
+        """The options for which the server needs the updates one by one, for messages; empty where sums are enough."""
+        attack = f"attack {self.attackers.attack}" if self.attackers and self.attackers.change_updates else ""
+        return self.aggregation.needs or attack
 
     def begin(self, trainer: Trainer, model: Vector) -> ServerState:
         """The state before the first round of a simulation, with the states of all clients."""
@@ -164,8 +220,21 @@ class Engine:
         with_rules = np.flatnonzero(trainer.rule_counts)
         n_clients = self.n_clients(trainer.rule_counts)
         cohort = self.cohorts.of(with_rules, seed=seed, number=state.round, n_clients=n_clients)
-        states = state.clients if donate else state.clients.copy()
-        trained = self.train_clients(trainer, states, state.broadcast(), cohort.present, faulty=cohort.corrupted)
+        if state.round in self.missing:
+            cohort = cohort.without(self.missing[state.round])
+        # A secure sum may be given up, and then clients keep their old states.
+        states = state.clients if donate and not self.secure_threshold else state.clients.copy()
+        if self.secure_threshold:
+            trained = self._train_securely(trainer, states, state, cohort, n_clients=n_clients, seed=seed)
+        else:
+            trained = self.train_clients(
+                trainer,
+                states,
+                state.broadcast(),
+                cohort.present,
+                faulty=cohort.corrupted,
+                single=bool(self.single_updates),
+            )
         after, report = self.finish_round(
             replace(state, clients=trained.states),
             trained.sums,
@@ -174,9 +243,11 @@ class Engine:
             rate=rate,
             seed=seed,
         )
-        report = report._replace(dropped=cohort.dropped, late=cohort.late, corrupted=trained.corrupted)
-        self._log(after.round, report)
-        return after, report
+        if trained.sent_bytes is not None:
+            report = report._replace(
+                sent_bytes=trained.sent_bytes, received_bytes=report.received_bytes + trained.received_bytes
+            )
+        return after, self.log_faults(after.round, report, cohort, corrupted=trained.corrupted)
 
     def train_clients(
         self,
@@ -186,8 +257,17 @@ class Engine:
         present: Array,  # clients of the cohort, sorted
         *,
         faulty: Mask | None = None,  # [n_present]  those whose update is made NaN: a simulated fault
+        single: bool = False,  # these are all clients of the round, and the server sees each update
     ) -> TrainedClients:
-        """The clients' part of a round: what those of a trainer send, summed, and their next states."""
+        """The clients' part of a round: what those of a trainer send, summed, and their next states.
+
+        With `single` the sum is the aggregate of the updates, with weight 1: no further one can be added to it.
+        """
+        if self.single_updates and not single:
+            raise DataError(
+                f"{self.name}: {self.single_updates} needs the updates of all homes one by one, but nodes and secure "
+                "sums give the server sums only; use aggregation mean without norm_bound, or the simulation"
+            )
         h, layout = self.hyperparameters, trainer.layout
         work = trainer.begin(broadcast.round, present, broadcast.model)
         clients, group = work.clients, broadcast.group(states.last[work.clients])
@@ -198,7 +278,8 @@ class Engine:
             rows = states.next_rows(clients, *work.rows(0, len(clients)))
         if states.packed is not None and len(broadcast.shared):
             states.packed.advance(h, layout, broadcast.shared[-1])
-        chunks = [*self._train(trainer, work, states, rows, broadcast, group, weight, faults)]
+        updates = self._room_for_updates(len(clients), layout.size) if single else None
+        chunks = [*self._train(trainer, work, states, rows, broadcast, group, weight, faults, updates)]
         finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
         loss = np.concatenate([np.zeros(0), *(chunk.loss for chunk in chunks)])[finite]
         states = states if rows is None else states.with_rows(rows, clients[~finite])
@@ -220,7 +301,81 @@ class Engine:
             rows=sum(chunk.n_rows for chunk in chunks),
             state_bytes=states.nbytes,
         )
+        if updates is not None and sums.clients:
+            update = counted.sum() * self.aggregation(updates if finite.all() else updates[finite], counted)
+            sums = replace(
+                sums, update=update, base_weight=np.zeros_like(base_weight)
+            )  # single updates have their base
         return TrainedClients(sums, states, clients[finite], int(faults.sum()))
+
+    def _train_securely(
+        self,
+        trainer: Trainer,
+        states: ClientStates,
+        state: ServerState,
+        cohort: Cohort,
+        *,
+        n_clients: int,
+        seed: int,
+    ) -> TrainedClients:
+        """As `train_clients`, but every home is a participant of a secure sum: the server sees no single update.
+
+        Those that drop out or are late do so after they have dealt their shares. Where too few are left the sum is
+        given up: the model and all states stay as they were.
+        """
+        from fedrule.federated.secure.messages import BelowThreshold, Step
+        from fedrule.federated.secure_sum import secure_sum
+
+        parts: dict[int, RoundSum] = {}
+        counted, corrupted = [], 0
+        for i, client in enumerate(cohort.present.tolist()):
+            faulty = cohort.corrupted[i : i + 1]
+            one = self.train_clients(trainer, states, state.broadcast(), np.array([client]), faulty=faulty)
+            states, corrupted = one.states, corrupted + one.corrupted
+            counted.append(one.counted)
+            parts[client] = replace(one.sums, state_bytes=0)
+        members = sorted([*parts, *cohort.absent.tolist()])
+        threshold = math.floor(self.secure_threshold * len(members)) + 1
+        if self.privacy.noisy:
+            for client, sums in parts.items():
+                normals = normals_of(seed, NoisePurpose.ROUNDS, state.round, client)
+                update = self.privacy.noisy_part(
+                    sums.update,
+                    n_clients=n_clients,
+                    sampling_rate=self.cohorts.fraction(n_clients),
+                    threshold=threshold,
+                    normals=normals,
+                )
+                parts[client] = replace(sums, update=update)
+        like = self.nothing(trainer.layout, len(state.shared))
+        vectors = {client: parts.get(client, like).integers() for client in members}
+        try:
+            found = secure_sum(
+                vectors,
+                threshold=min(threshold, len(members)),
+                dropped=dict.fromkeys(cohort.absent.tolist(), Step.MASK),
+                name=f"{self.name} round {state.round + 1}",
+            )
+        except BelowThreshold as error:
+            log.warning("%s: round %d: %s; the model stays", self.name, state.round + 1, error)
+            return TrainedClients(like, state.clients, np.zeros(0, dtype=np.int64), corrupted)
+        costs = [cost for steps in found.costs.values() for cost in steps.values()]
+        total = like.from_integers(found.total, **like.lengths())
+        return TrainedClients(
+            replace(total, state_bytes=states.nbytes),
+            states,
+            np.concatenate([np.zeros(0, dtype=np.int64), *counted]),
+            corrupted,
+            sum(cost.sent for cost in costs) / len(members),
+            sum(cost.received for cost in costs) / len(members),
+        )
+
+    def nothing(self, layout: FlatParameters, n_shared: int) -> RoundSum:
+        """The sum over no client, of a round with so many shared vectors."""
+        h = self.hyperparameters
+        mean_gradient = np.zeros(layout.size if h.sends_mean_gradient else 0)
+        base_weight = np.zeros(n_shared if h.corrects and h.row_sparse else 0)
+        return RoundSum(np.zeros(layout.size), mean_gradient, base_weight, 0.0, 0.0, 0, 0, 0, 0)
 
     def n_clients(self, rule_counts: Array) -> int:
         """How many clients a federation with so many rules has: those with rules.
@@ -235,6 +390,15 @@ class Engine:
         if self.privacy.noisy:
             counts = np.minimum(counts, MOST_RULES) / MOST_RULES
         return exact_addends(counts ** POWER[self.weighting])
+
+    def _room_for_updates(self, n_clients: int, size: int) -> Vector:
+        needed, free = BYTES * n_clients * size, free_bytes()
+        if needed > free:
+            raise DataError(
+                f"{self.name}: {self.single_updates} keeps the updates of all {n_clients:,} clients of a round, which "
+                f"need {needed / 1e9:.3g} GB; {free / 1e9:.3g} GB are free. Set cohort, e.g. 100"
+            )
+        return zeros((n_clients, size))
 
     def finish_round(
         self,
@@ -252,7 +416,12 @@ class Engine:
         if self.privacy.noisy:
             fraction = self.cohorts.fraction(n_clients)
             normals = normals_of(seed, NoisePurpose.ROUNDS, state.round)
-            update = self.privacy.noisy_mean(sums.update, n_clients=n_clients, sampling_rate=fraction, normals=normals)
+            if self.secure_threshold:
+                update = sums.update / (fraction * n_clients)  # the homes have added the noise, each a part of it
+            else:
+                update = self.privacy.noisy_mean(
+                    sums.update, n_clients=n_clients, sampling_rate=fraction, normals=normals
+                )
             report = report._replace(epsilon=self.privacy.account(n_clients, fraction).after(number))
             return server_round(h, layout, self.server, state, update, None, present=fraction, rate=rate), report
         if not sums.clients:
@@ -266,9 +435,7 @@ class Engine:
                 LARGEST,
             )
         base = np.zeros(layout.size)
-        for weight, shared in zip(
-            sums.base_weight, state.shared, strict=False
-        ):  # one by one: a product may use threads
+        for weight, shared in zip(sums.base_weight, state.shared, strict=False):  # a product of all may use threads
             base[layout.n_dense :] += weight * shared[layout.n_dense :].astype(float)
         base *= h.steps * h.phi_rate * h.phi_lambda
         update = (sums.update + base) / sums.weight
@@ -287,12 +454,14 @@ class Engine:
         group: Array,
         weight: Precise,
         faulty: Mask,
+        single: Vector | None,  # [n_clients, size]  where each update is wanted: written, and not added up
     ) -> Iterator[ChunkResult]:
         """Train the round's clients, chunk by chunk, and store their states."""
         h, layout, scratch = self.hyperparameters, trainer.layout, Scratch()
+        chunk_size = self.chunk_size if single is None else 1
 
         def train(first: int) -> ChunkResult:
-            end = min(first + self.chunk_size, len(work.clients))
+            end = min(first + chunk_size, len(work.clients))
             chunk = ClientChunk(
                 first=first,
                 end=end,
@@ -310,14 +479,32 @@ class Engine:
                 clip=self.privacy.clip,
             )
             work.train(chunk)
+            update = chunk.update
+            if single is not None:
+                single[first] = self._sent(chunk, int(work.clients[first]))
+                chunk.finite[:] &= np.isfinite(single[first]).all()
+                update = np.zeros(1)  # not used
             write_back(clients, rows, chunk.states, chunk.finite, broadcast.round, scratch)
-            return ChunkResult(chunk.update, chunk.mean_gradient, chunk.loss, chunk.finite, len(chunk.states.row))
+            return ChunkResult(update, chunk.mean_gradient, chunk.loss, chunk.finite, len(chunk.states.row))
 
         with ThreadPoolExecutor(max_workers=trainer.threads) as pool:
-            yield from pool.map(train, range(0, len(work.clients), self.chunk_size))
+            yield from pool.map(train, range(0, len(work.clients), chunk_size))
 
-    def _log(self, number: int, report: RoundReport) -> None:
-        """Which clients are missing in a round."""
+    @np.errstate(over="ignore")  # an attack may be too large to be sent, and is then refused
+    def _sent(self, chunk: ClientChunk, client: int) -> Vector:
+        """Delta_k of the only client of a chunk, with its base, as an attacker would change it."""
+        h, n_dense, update = chunk.h, chunk.layout.n_dense, chunk.update / chunk.weight[0]
+        shared = chunk.shared(slice(0, 1)) if h.corrects and h.row_sparse else None
+        if shared is not None:
+            update[n_dense:] += h.steps * h.phi_rate * h.phi_lambda * shared[0, n_dense:].astype(float)
+        if self.attackers is not None:
+            update = self.attackers.sent(update, chunk.broadcast.round, client)
+        sent: Vector = update.astype(np.float32)
+        return sent
+
+    def log_faults(self, number: int, report: RoundReport, cohort: Cohort, *, corrupted: int) -> RoundReport:
+        """Say which clients are missing in a round; the report with their numbers."""
+        report = report._replace(dropped=cohort.dropped, late=cohort.late, corrupted=corrupted)
         if not report.clients:
             none = "%s: round %d: no update (%d clients dropped out, %d late, %d NaN or infinite); the model stays"
             log.warning(none, self.name, number, report.dropped, report.late, report.refused)
@@ -327,6 +514,7 @@ class Engine:
         if report.dropped or report.late:
             missing = "%s: round %d continues without %d clients that dropped out and %d that were late"
             log.info(missing, self.name, number, report.dropped, report.late)
+        return report
 
     def _report(self, sums: RoundSum, layout: FlatParameters, n_clients: int) -> RoundReport:
         h, trained = self.hyperparameters, sums.clients + sums.refused
@@ -340,6 +528,8 @@ class Engine:
         )
 
 
+# One more round with this rate of the server's optimizer: in a simulation, or by way of nodes.
+Step: TypeAlias = Callable[[ServerState, float], tuple[ServerState, RoundReport]]
 OnServerRound: TypeAlias = Callable[[int, Vector, RoundReport], bool]  # round, model and report; whether to stop
 
 
@@ -353,6 +543,7 @@ class ServerSchedule:
     rate: float = 1.0  # of the server's optimizer
     decay: bool = False  # whether it falls to zero along half a cosine
     client_rate: float = 0.1  # for messages
+    losses: bool = True  # whether the server may know the losses of clients; not in a private run
 
     def rate_after(self, done: int) -> float:
         """The server's rate after so many rounds."""
@@ -362,6 +553,21 @@ class ServerSchedule:
 def train(
     engine: Engine,
     trainer: Trainer,
+    schedule: ServerSchedule,
+    state: ServerState,
+    on_round: OnServerRound,
+    checkpoint: Checkpoint | None = None,
+) -> Vector:
+    """The model after the last round of a simulation: `run_rounds`."""
+
+    def step(state: ServerState, rate: float) -> tuple[ServerState, RoundReport]:
+        return engine.step(trainer, state, seed=schedule.seed, rate=rate, donate=True)
+
+    return run_rounds(step, schedule, state, on_round, checkpoint)
+
+
+def run_rounds(
+    step: Step,
     schedule: ServerSchedule,
     state: ServerState,
     on_round: OnServerRound,
@@ -381,10 +587,8 @@ def train(
             log.info("%s: resumes after round %d", schedule.name, state.round)
     while state.round < schedule.rounds:
         before = state.model
-        state, report = engine.step(
-            trainer, state, seed=schedule.seed, rate=schedule.rate_after(state.round), donate=True
-        )
-        losses = [report.loss] if report.clients and not engine.privacy.noisy else []
+        state, report = step(state, schedule.rate_after(state.round))
+        losses = [report.loss] if report.clients and schedule.losses and not report.private else []
         if report.refused - report.corrupted > report.clients:  # most are NaN or infinite, simulated faults aside
             losses = [math.nan]
         if guard.diverged(state.round, before, losses, finite=bool(np.isfinite(state.model).all())):

@@ -83,7 +83,11 @@ class ClientStates:
         return cls(np.full(n_clients, -1), np.zeros(n_clients + 1, dtype=np.int64), no, no, empty, empty, empty)
 
     def copy(self) -> ClientStates:
-        return self.from_arrays({name: array.copy() for name, array in _arrays(self).items()})
+        return self.from_arrays({name: array.copy() for name, array in self.arrays().items()})
+
+    def arrays(self) -> dict[str, AnyArray]:
+        """By name, nested ones with dots."""
+        return _arrays(self)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> ClientStates:
@@ -168,7 +172,7 @@ def check_memory(rules: Array, layout: FlatParameters, h: Hyperparameters) -> No
     touched = (2 - packs) * np.minimum(2 * rules, layout.n_rows).sum() if h.row_sparse else len(rules) * layout.n_rows
     dense = len(rules) * layout.n_dense * (PACKED if packs else 1)
     needed = 4 * vectors * (int(dense) + int(touched) * layout.row_length)
-    free = _free_bytes()
+    free = free_bytes()
     if needed <= free:
         return
     why = "corrections keep the dense part of a vector for each client"
@@ -182,7 +186,8 @@ def check_memory(rules: Array, layout: FlatParameters, h: Hyperparameters) -> No
     )
 
 
-def _free_bytes() -> int:
+def free_bytes() -> int:
+    """Memory that is free."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024

@@ -11,14 +11,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from fedrule.lazy import torch
 from fedrule.network.encoders import Parameters
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 
@@ -121,5 +123,5 @@ def clip_factor(norm: float, clip: float) -> float:
 
 def clip_factors(norm: npt.NDArray[np.float64], clip: float) -> npt.NDArray[np.float64]:
     """`clip_factor` of several."""
-    factor = np.floor(clip / np.maximum(norm, 1e-300) / CLIP_STEP) * CLIP_STEP
-    return np.where(norm <= clip, 1.0, factor)
+    factor: npt.NDArray[np.float64] = np.floor(clip / np.maximum(norm, clip) / CLIP_STEP) * CLIP_STEP
+    return factor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import numpy as np
 
@@ -50,12 +50,22 @@ class EncodedHome(NamedTuple):
     ignored: tuple[str, ...]
 
 
+class Names(Protocol):
+    """Something that numbers types and relations, such as the card of a model."""
+
+    @property
+    def types(self) -> Sequence[str]: ...
+
+    @property
+    def relations(self) -> Sequence[tuple[str, str]]: ...
+
+
 class HomeEncoder:
     """Encodes requests with the vocabulary of one model."""
 
-    def __init__(self, card: Card) -> None:
-        self._types = {name: number for number, name in enumerate(card.types)}
-        self._relations = {tuple(relation): number for number, relation in enumerate(card.relations)}
+    def __init__(self, names: Names) -> None:
+        self._types = {name: number for number, name in enumerate(names.types)}
+        self._relations = {tuple(relation): number for number, relation in enumerate(names.relations)}
 
     def encode(self, home: HomeRequest, unknown: Unknown = "refuse") -> EncodedHome:
         """The home as a graph.

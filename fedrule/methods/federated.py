@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, get_args
 
 import numpy as np
-import torch
 
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
@@ -18,7 +19,9 @@ from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
 from fedrule.evidence.private_statistics import private_statistics
 from fedrule.evidence.statistics import Statistics
+from fedrule.federated.aggregation import ASSUMED_ATTACKERS, TRIM, Aggregation, Aggregations
 from fedrule.federated.algorithm import ClientOptimizer, Control, Hyperparameters
+from fedrule.federated.attacks import AUTOMATIC, SCALE, SCALES, Attackers, AttackOptions, Attacks, promoted_rank
 from fedrule.federated.checkpoint import Checkpoint, ValidationExtra
 from fedrule.federated.client import LocalTraining
 from fedrule.federated.cohort import Cohorts, Sampling
@@ -30,9 +33,10 @@ from fedrule.federated.trainers.evidence import EvidenceTrainer, is_evidence
 from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
 from fedrule.federated.trainers.trainer import TorchTrainer, Trainer
 from fedrule.federated.vectors import FlatParameters, Vector
+from fedrule.lazy import torch
 from fedrule.methods.graph_method import GraphMethod, TrainingSetup
 from fedrule.network.options import derived
-from fedrule.network.score import GraphModel
+from fedrule.network.score import GraphModel, Scorer
 from fedrule.training.loop import EarlyStopping, WarmStart
 
 log = logging.getLogger(__name__)
@@ -78,9 +82,19 @@ class Federated(GraphMethod):
     clip: float = 0.0  # largest L2 norm of a home's weighted update; 0: any
     sampling: Sampling = derived(default_sampling)  # uniform: a fixed number of homes; poisson: each independently
     weighting: Weighting = "clients"  # of updates: equal, by the number of rules (rules) or by its root (roots)
+    secure_threshold: float = 0.0  # secure sums that go on while more than this share of a cohort stays; 0: plain sums
     drop_out: float = 0.0  # simulated fault: fraction of a cohort that drops out during the round
     late: float = 0.0  # simulated fault: fraction whose update comes after the round
     corrupted: float = 0.0  # simulated fault: fraction whose update is NaN
+    aggregation: Aggregations = "mean"  # of updates at the server; the others bound what a few attackers can do
+    trim: float = TRIM  # of trimmed-mean: share of a cohort that is left out at either end of a coordinate
+    assumed_attackers: float = ASSUMED_ATTACKERS  # of krum and multi-krum: share of a cohort
+    norm_bound: float = 0.0  # the server scales longer updates down to this L2 norm; 0: none
+    norm_relative: bool = False  # norm_bound is a multiple of the cohort's median norm
+    attack: Attacks = "none"  # simulated: what attackers do
+    attackers: float = 0.0  # simulated: share of the homes that attack, the same ones in every round
+    attack_scale: float = derived(lambda self: SCALES.get(self.attack, SCALE))  # length of what attackers send
+    promoted: str = derived(lambda self: AUTOMATIC if self.attack == "promote" else "")  # rule to measure the rank of
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,7 +104,9 @@ class Federated(GraphMethod):
         try:
             self._check_clients()
             self._check_privacy()
-            h = self.engine().hyperparameters
+            h, attack = self.engine().hyperparameters, self._attack()
+            if attack.attack not in ("none", "label-flip") and h.sends_mean_gradient:
+                raise DataError(f"attack {attack.attack} changes one vector, and with control gradients two are sent")
         except DataError as error:
             raise DataError(f"{self.NAME}: {error}") from None
         without_effect = {
@@ -196,7 +212,29 @@ class Federated(GraphMethod):
             self.weighting,
             name=self.NAME,
             privacy=self.privacy,
+            secure_threshold=self.secure_threshold,
+            aggregation=Aggregation(
+                self.aggregation, self.trim, self.assumed_attackers, self.norm_bound, self.norm_relative
+            ),
         )
+
+    def _attack(self) -> AttackOptions:
+        return AttackOptions(self.attack, self.attackers, self.attack_scale, self.promoted)
+
+    def refuse_deployment(self) -> None:
+        """An error where an option is for the simulation only; server and nodes call it before they start."""
+        if self._attack().used:
+            raise DataError(
+                f"{self.NAME}: attack {self.attack} and promoted {self.promoted!r} are for the simulation; "
+                "leave them out"
+            )
+        if self.privacy.noisy and self.counts_share:
+            raise DataError(
+                f"{self.NAME}: nodes send counts before training without noise; with differential privacy use the "
+                "simulation, or a method without counts, e.g. fedgnn"
+            )
+        if needed := self.engine().single_updates:
+            raise DataError(f"{self.NAME}: {needed} needs single updates, and nodes send sums; use the simulation")
 
     def fit(
         self,
@@ -206,15 +244,23 @@ class Federated(GraphMethod):
         on_round: OnRound = ignore,
         checkpoint: Checkpoint | None = None,
         warm_start: WarmStart | None = None,
+        missing: Mapping[int, Array] | None = None,  # clients that dropped out, by rounds done before
     ) -> GraphModel:
         """All randomness comes from `rng`, by way of one seed; `checkpoint` saves states and resumes from the last."""
+        attackers: Attackers | None = None
+        if self._attack().used and train.n_rules:
+            # A copy of the generator: with an attack all else is drawn as without it.
+            attackers = self._attack().begin(train, int(deepcopy(rng).integers(2**62)))
+            train = attackers.poisoned(train)
         prepared = self.prepare(train, rng, warm_start=warm_start)
         if not prepared.train.n_rules:
             return prepared.untrained()
         seed = int(rng.integers(2**62))
         initial = prepared.initial or prepared.scorer.initial(torch.Generator().manual_seed(seed))
         task = self.task(prepared, FlatParameters.of(initial), seed)
+        task = replace(task, flipped=None if attackers is None else attackers.flipped)
         engine, layout, statistics = self.engine(), task.layout, self.sent_before(prepared)
+        engine = replace(engine, missing=missing or {}, attackers=attackers)
         trainer = trainer_of(prepared.train, task)
         stopping = EarlyStopping.of(
             prepared.scorer,
@@ -228,6 +274,10 @@ class Federated(GraphMethod):
             values = report.values()
             parameters = layout.parameters(model)
             values |= (statistics if done == 1 else {}) | stopping.update(done, parameters)
+            last = done == self.rounds or report.diverged or stopping.should_stop(done)
+            if attackers is not None and attackers.promoted is not None and last:
+                chosen, homes, valid = stopping.select(parameters), prepared.train, prepared.scorer.valid
+                values["promoted_rank"] = promoted_rank(prepared.model(chosen), homes, valid, attackers)
             if on_round is not ignore:
                 on_round(done, self.rounds, prepared.model(parameters), values)
             return stopping.should_stop(done)
@@ -236,27 +286,46 @@ class Federated(GraphMethod):
             configuration = {"method": self.NAME, "parameters": asdict(self), "homes": train.fingerprint, "seed": seed}
             extras = {} if stopping.batch is None else {"validation": ValidationExtra(stopping)}
             checkpoint = checkpoint.extended(configuration, extras)
-        schedule = ServerSchedule(
-            self.NAME, self.rounds, seed, self.server_rate, self.decay, client_rate=self.learning_rate
-        )
         state = engine.begin(trainer, layout.flat(initial))
-        model = layout.parameters(train_rounds(engine, trainer, schedule, state, after_round, checkpoint))
+        model = layout.parameters(train_rounds(engine, trainer, self.schedule(seed), state, after_round, checkpoint))
         return prepared.model(stopping.select(model))
+
+    def schedule(self, seed: int) -> ServerSchedule:
+        return ServerSchedule(
+            self.NAME,
+            self.rounds,
+            seed,
+            self.server_rate,
+            self.decay,
+            client_rate=self.learning_rate,
+            losses=not self.privacy.noisy,
+        )
 
     def sent_before(self, prepared: TrainingSetup) -> dict[str, float]:  # noqa: ARG002  others use it
         """What a home sends before the first round, in bytes by the name of its history column; mostly nothing."""
         return {}
 
     def task(self, prepared: TrainingSetup, layout: FlatParameters, seed: int) -> LocalTraining:
+        """What the homes of a simulation are sent once."""
+        return self.local_training(prepared.scorer, layout, seed, self_pairs=has_self_rules(prepared.train.rules))
+
+    def local_training(
+        self,
+        scorer: Scorer,
+        layout: FlatParameters,
+        seed: int,
+        *,
+        self_pairs: bool,  # whether a device acts on itself in any home
+    ) -> LocalTraining:
         return LocalTraining(
-            scorer=prepared.scorer,
+            scorer=scorer,
             objective=self.objective_function,
             hyperparameters=self.hyperparameters(),
             layout=layout,
             sampling_options=self.sampling_options,
             hidden=self.hidden_rules,
             # Whether any home has a rule of a device with itself is not in the account of a private run.
-            self_pairs=self.privacy.noisy or has_self_rules(prepared.train.rules),
+            self_pairs=self_pairs or self.privacy.noisy,
             seed=seed,
             draws=self.draws,
         )

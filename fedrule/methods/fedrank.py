@@ -26,9 +26,15 @@ from fedrule.federated.rounds import Weighting
 from fedrule.methods.federated import Federated
 from fedrule.methods.graph_method import TrainingSetup
 from fedrule.methods.graphrank import RankingOptions
+from fedrule.network.options import derived
 from fedrule.network.terms import EvidenceNetwork
 
 log = logging.getLogger(__name__)
+
+
+def default_weighting(method: FedRank) -> Weighting:
+    """Aggregations other than the mean count all homes the same."""
+    return "roots" if method.aggregation == "mean" else "clients"
 
 
 @register("fedrank")
@@ -52,7 +58,7 @@ class FedRank(RankingOptions, Federated):
     learning_rate: float = 0.03  # of clients; with the server's Adam it only decides how far clients drift apart
     decay: bool = True
     cohort: int = 64  # homes in a round
-    weighting: Weighting = "roots"  # as homes count in the loss of `graphrank`
+    weighting: Weighting = derived(default_weighting)  # as homes count in the loss of `graphrank`: by roots
 
     def sent_before(self, prepared: TrainingSetup) -> dict[str, float]:
         evidence = (term.evidence for term in prepared.scorer.terms if isinstance(term, EvidenceNetwork))

@@ -25,7 +25,6 @@ from functools import cache
 from typing import ClassVar, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import numpy as np
-import torch
 
 from baselines.method import check_range
 from datasets import negatives
@@ -35,6 +34,7 @@ from datasets.negatives import Feasible
 from datasets.splits import Hidden, split
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
+from fedrule.lazy import torch
 from fedrule.network.encoders import Parameters, Sizes
 from fedrule.network.network import Network
 from fedrule.network.options import ModelOptions, Supports, derived, needs_defaults

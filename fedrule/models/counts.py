@@ -6,11 +6,8 @@ import numpy as np
 
 from datasets.common.errors import DataError
 from datasets.homes import Array
-from fedrule.evidence.counts import PATTERNS, CompanionCounts, PatternCounts, RoomCounts
+from fedrule.evidence.counts import PATTERNS, ROOMS, CompanionCounts, PatternCounts, RoomCounts
 from fedrule.models.file import SavedModel, checked_array
-
-TOGETHER = ("data", "indices", "indptr")
-ROOMS = ("named_types", "shared_types", "named_rule", "shared_rule")
 
 
 def pattern_counts(saved: SavedModel, patterns: PatternCounts) -> tuple[Array, ...]:

@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import coo_array, csr_array
 
@@ -27,10 +26,11 @@ from baselines.registry import build, fewest_parameters, get, listed, missing_ex
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
+from fedrule.evidence.counts import ROOMS
 from fedrule.evidence.statistics import Statistics
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.models.card import Card, Scale, TrainingRun
-from fedrule.models.counts import ROOMS, TOGETHER, companion_counts, pairs_of_rules, pattern_counts, room_counts
+from fedrule.models.counts import companion_counts, pairs_of_rules, pattern_counts, room_counts
 from fedrule.models.file import SavedModel, check_weights
 from fedrule.network.encoders import Parameters
 from fedrule.network.options import parameters_depend_on
@@ -68,7 +68,9 @@ def saved_model(
         versions=dict(versions or {}),
     )
     weights = {f"weights.{name}": value.float().numpy() for name, value in fitted.parameters.items()}
-    return SavedModel(card, weights | _arrays(counts, all_patterns=method.evidence > 0))
+    sums = counts.arrays(all_patterns=method.evidence > 0)
+    arrays = {"valid.cell": counts.valid.cell, **{f"counts.{name}": array for name, array in sums.items()}}
+    return SavedModel(card, weights | arrays)
 
 
 def restored(saved: SavedModel) -> GraphModel:
@@ -125,24 +127,6 @@ def _shapes(scorer: Scorer) -> dict[str, tuple[int, ...]]:
             return {name: tuple(value.shape) for name, value in scorer.initial(torch.Generator()).items()}
     except RuntimeError:
         raise DataError("the options of the card give parameters too large for any memory") from None
-
-
-def _arrays(counts: Statistics, *, all_patterns: bool) -> dict[str, npt.NDArray[np.int64]]:
-    arrays = {
-        "valid.cell": counts.valid.cell,
-        "counts.homes": np.array([counts.n_homes]),
-        "counts.have": counts.with_rule,
-        "counts.self_rules": counts.self_rules,
-        "counts.both": counts.both,
-    }
-    if all_patterns:
-        together = csr_array(counts.counted_together())
-        together.sort_indices()
-        arrays |= {f"counts.patterns.{at}": have for at, have in enumerate(counts.have) if at}
-        arrays |= {f"counts.together.{part}": getattr(together, part) for part in TOGETHER}
-        arrays |= {f"counts.companions.{name}": getattr(counts.companions, name) for name in ("cell", "homes")}
-        arrays |= {f"counts.rooms.{name}": getattr(counts.rooms, name) for name in ROOMS}
-    return {name: array.astype(np.int64) for name, array in arrays.items()}
 
 
 def align_vocabulary(card: Card, homes: Homes) -> Homes:

@@ -7,20 +7,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Protocol, TypeAlias, get_args
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn.functional import one_hot, relu
 
 from datasets.common.errors import DataError, unknown
 from datasets.common.random import output
+from fedrule.lazy import torch
 from fedrule.network.batch import GraphBatch
 from fedrule.network.options import EDGES, Direction, Messages
 
-Parameters: TypeAlias = dict[str, Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Parameters: TypeAlias = "dict[str, Tensor]"
 
 MAX_PLACES = 32  # devices of one type in a home that a node embedding distinguishes; all further ones share the last
 DRAWN = 2**16  # different numbers that dropout draws
@@ -123,7 +123,7 @@ class Sage:
     def embed(self, theta: Parameters, homes: GraphBatch, dropout: Dropout | None) -> Tensor:
         """h_v^1 = ReLU(theta^1 [h_v^0 ; mean of h_n^0 over N(v)]), z_v = theta^2 [h_v^1 ; mean of h_n^1 over N(v)]."""
         hidden = self._layer(theta, 1, homes, lambda matrix: _first_product(theta, matrix, homes, self.sizes.n_types))
-        hidden = relu(hidden if dropout is None else dropout(hidden, self.sizes.dropout))
+        hidden = torch.relu(hidden if dropout is None else dropout(hidden, self.sizes.dropout))
         return self._layer(theta, 2, homes, lambda matrix: hidden @ matrix)
 
     def _layer(self, theta: Parameters, layer: int, homes: GraphBatch, times: Callable[[Tensor], Tensor]) -> Tensor:
@@ -175,14 +175,14 @@ class Convolutions(ABC):
         edges = message_edges(homes, self.sizes.direction)
         weight = self.edge_weight(edges, homes.n_devices)
         hidden = self._convolve(theta, 1, _inputs(theta, homes, self.sizes.n_types), edges, weight)
-        hidden = relu(hidden if dropout is None else dropout(hidden, self.sizes.dropout))
+        hidden = torch.relu(hidden if dropout is None else dropout(hidden, self.sizes.dropout))
         return self._convolve(theta, 2, hidden, edges, weight)
 
     def _convolve(self, theta: Parameters, number: int, x: Tensor, edges: Tensor, weight: Tensor | None) -> Tensor:
         prefix = f"layer{number}."
         own = {name.removeprefix(prefix): value for name, value in theta.items() if name.startswith(prefix)}
         arguments = (x, edges) if weight is None else (x, edges, weight.to(x.dtype))
-        out: Tensor = functional_call(self.layer(x.shape[1]), own, arguments)
+        out: Tensor = torch.func.functional_call(self.layer(x.shape[1]), own, arguments)
         return out
 
 
@@ -258,7 +258,7 @@ def _first_product(theta: Parameters, matrix: Tensor, homes: GraphBatch, n_types
 
 def _inputs(theta: Parameters, homes: GraphBatch, n_types: int) -> Tensor:
     """x [n_devices, n_features] = [one-hot type ; embedding of the number]."""
-    types = one_hot(homes.type, n_types).to(theta["layer1.bias"].dtype)
+    types = torch.nn.functional.one_hot(homes.type, n_types).to(theta["layer1.bias"].dtype)
     if "place" not in theta:
         return types
     return torch.cat([types, theta["place"].index_select(0, homes.place.clamp(max=MAX_PLACES - 1))], dim=1)

@@ -8,20 +8,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from baselines.method import LARGEST_SCORE, Scores
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, HomeSubset, Mask, Relation, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence.scores import EvidenceScores
+from fedrule.lazy import torch
 from fedrule.network.batch import GraphBatch
 from fedrule.network.encoders import Dropout, Parameters
 from fedrule.network.network import Network
 from fedrule.network.terms import EvidenceNetwork, Observed, ScoreTerm
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CELLS_AT_ONCE = 1 << 20  # scores computed at a time, 8 MB each in the predictor's two layers
 
@@ -85,11 +88,11 @@ class Scorer:
         at_once = max(CELLS_AT_ONCE // max(len(homes.relations), 1), 1)
         for first in range(0, len(order), at_once):
             some = order[first : first + at_once]
-            block = self._block(parameters, *homes_of_pairs(homes, trigger[some], action[some]))
+            with torch.no_grad():
+                block = self._block(parameters, *homes_of_pairs(homes, trigger[some], action[some]))
             scores[some] = np.clip(block.numpy(), -LARGEST_SCORE, LARGEST_SCORE)  # a score is never infinite
         return scores
 
-    @torch.no_grad()
     def _block(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array) -> Tensor:
         """[n_pairs, n_relations] for pairs in the order of homes."""
         logits = next(iter(parameters.values())).new_zeros(len(trigger), len(homes.relations))
@@ -122,11 +125,15 @@ class Scorer:
     def _observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> tuple[Observed, ...]:
         if not self.terms:
             return ()
+        similar = self.similar(homes, candidates)
+        return tuple(term.observe(homes, similar, leave_out=leave_out) for term in self.terms)
+
+    def similar(self, homes: Homes, candidates: Rules) -> Rules:
+        """The candidates as terms observe them: instead of a relation never seen of a pair the first such one."""
         trigger_type, relation, action_type = homes.typed(candidates)
         seen = self.valid.contains(trigger_type, action_type, relation)
         relation = np.where(seen, relation, self._first_unseen[trigger_type * self.valid.n_types + action_type])
-        similar = Rules(candidates.home, candidates.trigger, candidates.action, relation)
-        return tuple(term.observe(homes, similar, leave_out=leave_out) for term in self.terms)
+        return Rules(candidates.home, candidates.trigger, candidates.action, relation)
 
     @cached_property
     def _first_unseen(self) -> Array:

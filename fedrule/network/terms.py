@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.autograd.function import FunctionCtx
-from torch.nn.functional import relu
 
 from datasets.homes import Array, Homes, Mask, Relation, Rules
 from datasets.valid import ValidRules
@@ -26,9 +22,13 @@ from fedrule.evidence.features import IS_WORD, graphs, standardized, vocabulary
 from fedrule.evidence.kernel import N_PAIR, PAIR, pair_features
 from fedrule.evidence.scores import EvidenceScores, used_features
 from fedrule.evidence.statistics import Statistics
+from fedrule.lazy import torch
 from fedrule.network.encoders import Dropout, Parameters, uniform
 
-Observed: TypeAlias = dict[str, Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Observed: TypeAlias = "dict[str, Tensor]"
 
 PAIR_WORDS = IS_WORD[PAIR : PAIR + N_PAIR]  # the features of a pair by words
 
@@ -185,7 +185,7 @@ class Context:
         known = observed["known"][:, None]
         others = rules.index_select(0, home) - known * rule.index_select(0, candidate)
         count = observed["rules"].index_select(0, home)[:, None] - known
-        context = relu(others * (count + 1).to(rule.dtype).rsqrt() + types.index_select(0, home))
+        context = torch.relu(others * (count + 1).to(rule.dtype).rsqrt() + types.index_select(0, home))
         return (context * parameters["candidate"].index_select(0, candidate)).sum(dim=1)
 
 
@@ -219,39 +219,6 @@ class Rooms:
         return (observed["features"].to(weight.dtype) * weight).sum(dim=1)
 
 
-class HiddenLayer(torch.autograd.Function):
-    """f direct + dropout(relu(f first + first_bias)) last, with the gradients of all but the features f.
-
-    Written out, it passes over the hidden layer half as often as autograd does.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: FunctionCtx,
-        features: Tensor,  # [n, n_features]
-        direct: Tensor,  # [n_features]
-        first: Tensor,  # [n_features, hidden]
-        first_bias: Tensor,  # [hidden]
-        last: Tensor,  # [hidden]
-        kept: Tensor | None,  # [n, hidden]  by dropout; None: all
-        share: float,  # of units that are kept
-    ) -> Tensor:
-        hidden = torch.addmm(first_bias, features, first).relu_()
-        if kept is not None:
-            hidden.mul_(kept)
-        ctx.save_for_backward(features, hidden, last)
-        ctx.share = share  # type: ignore[attr-defined]
-        return torch.addmv(features @ direct, hidden, last, alpha=1 / share)
-
-    @staticmethod
-    def backward(ctx: FunctionCtx, d_logits: Tensor) -> tuple[Tensor | None, ...]:
-        features, hidden, last = ctx.saved_tensors  # type: ignore[attr-defined]
-        share: float = ctx.share  # type: ignore[attr-defined]
-        d_hidden = torch.outer(d_logits, last / share).mul_(hidden > 0)
-        d_last = d_logits @ hidden / share
-        return None, d_logits @ features, features.T @ d_hidden, d_hidden.sum(0), d_last, None, None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceNetwork:
     """A small network on the plain graph features of a candidate: a hidden layer and a direct weight per feature."""
@@ -273,10 +240,16 @@ class EvidenceNetwork:
         }
 
     def observe(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> Observed:
+        return {"features": torch.from_numpy(self.features(homes, candidates, leave_out=leave_out))}
+
+    def features(self, homes: Homes, candidates: Rules, *, leave_out: Homes | None = None) -> npt.NDArray[np.float32]:
+        """[n, n_features]: those that it takes, standardized."""
         features = self.evidence.features(homes, candidates, leave_out=leave_out)
-        return {"features": torch.from_numpy(np.compress(self.used, standardized(features), axis=1))}
+        return np.compress(self.used, standardized(features), axis=1)
 
     def logits_of(self, parameters: Parameters, observed: Observed, dropout: Dropout | None) -> Tensor:
+        from fedrule.network.hidden_layer import HiddenLayer  # defines a function of torch: not above
+
         features = observed["features"].to(parameters["direct"].dtype)
         kept = None if dropout is None else dropout.kept((len(features), self.hidden), self.dropout)
         weights = (parameters[name] for name in ("direct", "first", "first_bias", "last"))

@@ -9,27 +9,29 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from datasets.common.errors import DataError
 from datasets.homes import Array, starts
 from datasets.splits import Hidden
 from fedrule.evidence.statistics import Statistics
+from fedrule.lazy import torch
 from fedrule.network.encoders import Dropout, Parameters
 from fedrule.network.score import Query, Scorer
 from fedrule.training.examples import Examples
 from fedrule.training.losses import Objective
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 log = logging.getLogger(__name__)
 
 DIVERGENCE_FACTOR = 1e4  # a loss this many times the first one has diverged: no learning rate that works comes near
 
-Draw: TypeAlias = Callable[[Parameters], Examples]  # new examples, given the current parameters
-AfterRound: TypeAlias = Callable[[int, Parameters, dict[str, float]], None]  # round, parameters, measurements
+Draw: TypeAlias = "Callable[[Parameters], Examples]"  # new examples, given the current parameters
+AfterRound: TypeAlias = "Callable[[int, Parameters, dict[str, float]], None]"  # round, parameters, measurements
 Model = TypeVar("Model")
 
 
@@ -171,12 +173,12 @@ class EarlyStopping:
             stopping.update(0, initial)
         return stopping
 
-    @torch.no_grad()
     def update(self, done: int, parameters: Parameters) -> dict[str, float]:
         """What to report of round `done`: its validation loss, and if it is the last; nothing without validation."""
         if self.batch is None:
             return {}
-        loss = float(self.batch_loss(parameters, self.batch))
+        with torch.no_grad():
+            loss = float(self.batch_loss(parameters, self.batch))
         if loss < self.lowest:
             self.lowest, self.lowest_round, self.best = loss, done, copied(parameters)
         return {"validation_loss": loss} | ({"early_stop": 1.0} if self.should_stop(done) else {})

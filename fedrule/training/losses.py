@@ -7,13 +7,14 @@ how many non-rules one of those that were drawn stands for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import torch
-from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, softplus
+from fedrule.lazy import torch
 
-Objective: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # logits, positive, home, stands_for -> loss
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Objective: TypeAlias = "Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]"  # logits, positive, home, stands_for
 
 
 def bce(logits: Tensor, positive: Tensor, home: Tensor, stands_for: Tensor) -> Tensor:
@@ -24,7 +25,8 @@ def bce(logits: Tensor, positive: Tensor, home: Tensor, stands_for: Tensor) -> T
     for.
     """
     n_homes = len(stands_for)
-    each = binary_cross_entropy_with_logits(logits, positive.to(logits.dtype), reduction="none")
+    entropy = torch.nn.functional.binary_cross_entropy_with_logits
+    each = entropy(logits, positive.to(logits.dtype), reduction="none")
     count = torch.bincount(home, minlength=n_homes)
     return (each / count.index_select(0, home)).sum() / (count > 0).sum().clamp(min=1)
 
@@ -49,7 +51,7 @@ def ranking(logits: Tensor, positive: Tensor, home: Tensor, stands_for: Tensor) 
 
     counted = positive & some.index_select(0, home)
     rule, of_home = logits[counted], home[counted]
-    each = softplus(log_sum.index_select(0, of_home) - rule)
+    each = torch.nn.functional.softplus(log_sum.index_select(0, of_home) - rule)
     # n rules, each with the weight n^-0.5, are n^0.5 together.
     weight = torch.bincount(of_home, minlength=n_homes).index_select(0, of_home).to(logits.dtype) ** -0.5
     return (weight * each).sum() / weight.sum().clamp(min=1)

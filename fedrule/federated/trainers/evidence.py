@@ -28,7 +28,6 @@ from fedrule.federated.trainers.trainer import ClientChunk, Population
 from fedrule.federated.vectors import Vector
 from fedrule.network.encoders import DRAWN
 from fedrule.network.terms import EvidenceNetwork
-from fedrule.training.loop import TrainingBatch
 from fedrule.training.losses import bce, ranking
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -90,14 +89,16 @@ class Batches:
         self, task: LocalTraining, homes: Homes, clients: Array, *, key: KeyedRandom, model: Vector
     ) -> Batches:
         """With the batches of these clients, drawn with their `key`; each depends on its own client only."""
-        examples = task.sampler(homes.subset(clients)).draw(key, score=task.score(model))
-        (observed,) = TrainingBatch.of(task.scorer, examples).query.observed
+        drawn = task.sampler(homes.subset(clients)).draw(key, score=task.score(model))
+        examples = task.labelled(drawn, key.client)
+        similar = task.scorer.similar(examples.context, examples.candidates)
+        seen = evidence_network(task).features(examples.context, similar, leave_out=examples.full)
         counts = np.bincount(examples.candidates.home, minlength=len(clients))
         all_begin, all_counts, log_stands_for = self.begin.copy(), self.counts.copy(), self.log_stands_for.copy()
         all_begin[clients] = len(self.positive) + np.cumsum(counts) - counts
         all_counts[clients] = counts
         log_stands_for[clients] = np.log(examples.stands_for)
-        features = np.concatenate([self.features, observed["features"].numpy()])
+        features = np.concatenate([self.features, seen])
         positive = np.concatenate([self.positive, examples.positive])
         return Batches(all_begin, all_counts, log_stands_for, features, positive)
 

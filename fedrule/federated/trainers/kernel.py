@@ -324,11 +324,12 @@ class KernelTrainer(Population):
         if len(clients) < int((self.rule_counts > 0).sum()):
             key = task.key(number, self.numbers_of(clients))
             examples = task.sampler(self.homes.subset(clients)).draw(key, score=task.score(model))
-            return KernelRound.of(task, examples, clients)
+            return KernelRound.of(task, task.labelled(examples, key.client), clients)
         if turn is not None and turn in self.cache:
             return self.cache[turn]
         everybody = np.arange(self.homes.n_homes)
-        examples = self._sampler.draw(task.key(number, self.numbers_of(everybody)), score=task.score(model))
+        key = task.key(number, self.numbers_of(everybody))
+        examples = task.labelled(self._sampler.draw(key, score=task.score(model)), key.client)
         made = KernelRound.of(task, examples, everybody)
         if turn is not None:
             self.cache[turn] = made

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
+from datasets.common.environment import thread_count
 from datasets.homes import Array, Homes, Mask
 from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparameters
 from fedrule.federated.client import ClientKey, LocalTraining, draw_batch, train_client
@@ -185,7 +185,7 @@ class Population:
 
     @property
     def threads(self) -> int:
-        return torch.get_num_threads()
+        return thread_count()
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,8 +25,9 @@ pytest.importorskip("torch", reason="needs the extra graph")
 
 from baselines.registry import build
 from datasets.common.errors import DataError
-from fedrule.federated import checkpoint
-from fedrule.federated.checkpoint import ABOUT, FORMAT, Checkpoint, about
+from fedrule.federated import array_file
+from fedrule.federated.array_file import ABOUT
+from fedrule.federated.checkpoint import FORMAT, Checkpoint, about
 from fedrule.federated.rounds import RoundReport, ServerSchedule, train
 from fedrule.federated.vectors import zeros
 from tests.support.killed_fits import KILLS, SMALL, VARIANTS
@@ -288,12 +289,12 @@ def test_a_full_disk_leaves_the_old_checkpoint_and_says_so(tmp_path, monkeypatch
     if where == "array":
         write = np.lib.format.write_array
         monkeypatch.setattr(
-            checkpoint.np.lib.format,
+            array_file.np.lib.format,
             "write_array",
             lambda file, array, **more: full() if array.ndim > 1 else write(file, array, **more),
         )
     elif where == "disk":
-        monkeypatch.setattr(checkpoint.os, "fsync", full)
+        monkeypatch.setattr(array_file.os, "fsync", full)
     else:
         monkeypatch.setattr(Path, "mkdir", full)
     kept.save(small_state(20), last=True)

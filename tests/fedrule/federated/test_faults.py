@@ -281,7 +281,7 @@ def test_a_server_that_diverges_is_stopped_and_the_last_good_model_answers(caplo
 
 
 def test_client_states_that_do_not_fit_are_an_error_before_the_first_round(monkeypatch):
-    monkeypatch.setattr(states_module, "_free_bytes", lambda: 10_000)
+    monkeypatch.setattr(states_module, "free_bytes", lambda: 10_000)
     fitted("fedgnn")
     with pytest.raises(
         DataError, match=r"the states of 30 clients need [\d.e-]+ GB \(\d+ kB each\), 1e-05 GB are free"

@@ -153,7 +153,7 @@ def test_the_memory_that_is_asked_for_is_that_of_packed_states(monkeypatch):
     layout = FlatParameters(("theta.x", "phi.y"), ((1,), (2,)), n_theta=1, n_rows=4, row_length=2)
     rules, h = np.ones(1_000_000, dtype=np.int64), Hyperparameters(algorithm="fedrule")
     monkeypatch.setattr(states_module, "PACK_FROM", 11_999_999)
-    monkeypatch.setattr(states_module, "_free_bytes", lambda: 0)
+    monkeypatch.setattr(states_module, "free_bytes", lambda: 0)
     with pytest.raises(DataError, match=r"states of 1,000,000 clients need 0\.025 GB"):
         states_module.check_memory(rules, layout, h)
     monkeypatch.setattr(states_module, "PACK_FROM", 12_000_000)

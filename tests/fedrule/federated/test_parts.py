@@ -300,7 +300,7 @@ def test_dense_states_of_clients_that_are_not_neighbours_are_written_back():
     ],
 )
 def test_client_states_that_would_not_fit_are_refused_before_training(monkeypatch, h, why):
-    monkeypatch.setattr(states_module, "_free_bytes", lambda: 10_000_000)
+    monkeypatch.setattr(states_module, "free_bytes", lambda: 10_000_000)
     with pytest.raises(
         DataError, match=rf"the states of 1,000,000 clients need [\d.]+ GB .*, 0\.01 GB are free: .*{why}"
     ):
@@ -309,10 +309,10 @@ def test_client_states_that_would_not_fit_are_refused_before_training(monkeypatc
 
 def test_the_memory_that_the_error_names_is_that_of_the_vectors(monkeypatch):
     # 11 numbers of 4 bytes: 44 bytes for each of a million clients are 44 MB.
-    monkeypatch.setattr(states_module, "_free_bytes", lambda: 43_999_999)
+    monkeypatch.setattr(states_module, "free_bytes", lambda: 43_999_999)
     with pytest.raises(DataError, match=r"states of 1,000,000 clients need 0\.044 GB"):
         ClientStates.initial(one_rule_each(1_000_000), WIDE, replace(GATE, phi_lambda=0.5))
-    monkeypatch.setattr(states_module, "_free_bytes", lambda: 44_000_000)
+    monkeypatch.setattr(states_module, "free_bytes", lambda: 44_000_000)
     states_module.check_memory(one_rule_each(1_000_000), WIDE, replace(GATE, phi_lambda=0.5))
 
 

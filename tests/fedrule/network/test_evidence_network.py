@@ -14,7 +14,8 @@ pytest.importorskip("torch_geometric", reason="the graph formulation needs the e
 from fedrule.evidence.evidence import Evidence  # noqa: E402
 from fedrule.evidence.features import IS_WORD, NAMES  # noqa: E402
 from fedrule.network.encoders import Dropout  # noqa: E402
-from fedrule.network.terms import EvidenceNetwork, HiddenLayer  # noqa: E402
+from fedrule.network.hidden_layer import HiddenLayer  # noqa: E402
+from fedrule.network.terms import EvidenceNetwork  # noqa: E402
 
 HOMES = planted_homes()
 TRIGGER, ACTION = all_pairs(HOMES)

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
-from fedrule.network import network as triples
+from fedrule.network import triple_logits as triples
 from fedrule.network.encoders import Sizes
-from fedrule.network.network import Network, Predictor, triple_logits
+from fedrule.network.network import Network
+from fedrule.network.triple_logits import Predictor, triple_logits
 
 Triples = tuple[Tensor, Tensor, Tensor]
 

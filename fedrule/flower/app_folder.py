@@ -1,0 +1,316 @@
+"""The folder of a federation that `python -m fedrule deploy init` writes: Flower app, certificates, keys, instructions.
+
+app/            the Flower app: its configuration, two small modules, the vocabulary; `flwr run` sends it to all
+tls/            the server's certificate and the authority that nodes trust
+keys/           a private key for each node, and the public one that is registered
+flower/         where `flwr` finds the server
+docker-compose.yml  a server and two hubs
+README.md       commands, and what to expose and what to block
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from datasets.common.errors import DataError
+from fedrule.flower.certificates import ServerFiles, check_certificates, make_certificates, make_node_key
+from fedrule.flower.messages import package_version
+from fedrule.flower.vocabulary import FILE, Vocabulary
+
+FLOWER = "1.41.0"
+CONNECTION = "federation"  # the name of the server for `flwr`
+PORT = 8123
+
+
+@dataclass(frozen=True, slots=True)
+class AppFolder:
+    """Where things are in the folder."""
+
+    path: Path
+
+    @property
+    def app(self) -> Path:
+        return self.path / "app"
+
+    @property
+    def tls(self) -> ServerFiles:
+        return ServerFiles(self.path / "tls")
+
+    @property
+    def flower(self) -> Path:
+        """$FLWR_HOME of `flwr`."""
+        return self.path / "flower"
+
+    def key(self, node: int) -> Path:
+        return self.path / "keys" / f"node-{node}"
+
+    def check(self) -> None:
+        """Refuse certificates that ran out or are not yet valid, and a folder that is not complete."""
+        for path in (self.app / "pyproject.toml", self.tls.key):
+            if not path.exists():
+                raise DataError(f"{path}: no such file; `python -m fedrule deploy init {self.path}` writes it")
+        check_certificates(self.tls.authority, self.tls.certificate)
+
+
+@dataclass(frozen=True, slots=True)
+class AppOptions:
+    """What is configured."""
+
+    method: str
+    parameters: Mapping[str, object]
+    nodes: int = 2
+    seed: int = 0
+    hosts: Sequence[str] = ("localhost", "127.0.0.1")  # names and addresses of the server
+    port: int = PORT
+    server_folder: str = "server"  # where the server keeps its files
+    limit: float = 600.0
+    resend: float = 60.0
+    days: float = 30.0  # that certificates are valid
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1:
+            raise DataError(f"nodes must be at least 1, got {self.nodes}")
+        if not self.hosts:
+            raise DataError("give at least one name or address of the server")
+        for host in self.hosts:
+            if not re.fullmatch(r"[A-Za-z0-9.:-]+", host):
+                raise DataError(f"{host!r} is not a name or an address of a machine")
+        if not self.days > 0:
+            raise DataError(f"days must be above 0, got {self.days}")
+
+
+def write_app(folder: Path, vocabulary: Vocabulary, options: AppOptions) -> AppFolder:
+    """Write a new folder; one that exists is refused, so that no key is overwritten."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"{folder}: exists already; choose another folder: keys and certificates are never overwritten")
+    made = AppFolder(folder)
+    package = made.app / "federation"
+    package.mkdir(parents=True, exist_ok=True)
+    (made.app / "pyproject.toml").write_text(app_configuration(options), "utf-8")
+    (package / "__init__.py").write_text('"""A federation of fedrule."""\n', "utf-8")
+    for side in ("client", "server"):
+        (package / f"{side}.py").write_text(MODULE.format(side=side), "utf-8")
+    vocabulary.write(package / FILE)
+    make_certificates(made.tls.folder, options.hosts, days=options.days)
+    for node in range(options.nodes):
+        make_node_key(made.key(node))
+    write_connection(made, f"{options.hosts[0]}:{options.port}")
+    (folder / "docker-compose.yml").write_text(compose(options), "utf-8")
+    (folder / "README.md").write_text(instructions(options), "utf-8")
+    (folder / ".gitignore").write_text("keys/\ntls/*.key\nserver/\n", "utf-8")
+    return made
+
+
+def write_connection(folder: AppFolder, address: str) -> None:
+    """Tell `flwr` where the server is."""
+    folder.flower.mkdir(parents=True, exist_ok=True)
+    lines = (
+        "[superlink]",
+        f"default = {json.dumps(CONNECTION)}",
+        f"[superlink.{CONNECTION}]",
+        f"address = {json.dumps(address)}",
+        f"root-certificates = {json.dumps(str(folder.tls.authority.resolve()))}",
+    )
+    (folder.flower / "config.toml").write_text("\n".join(lines) + "\n", "utf-8")
+
+
+MODULE = '''"""The {side} of the federation."""
+
+from pathlib import Path
+
+from fedrule.flower.{side}_app import {side}_app
+
+app = {side}_app(Path(__file__).parent)
+'''
+
+
+def app_configuration(options: AppOptions) -> str:
+    """The pyproject.toml of the app."""
+    values: dict[str, object] = {
+        "method": options.method,
+        "folder": options.server_folder,
+        "nodes": options.nodes,
+        "seed": options.seed,
+        "wait": 600.0,
+        "limit": options.limit,
+        "resend": options.resend,
+        "clock": 120.0,
+    }
+    about = {
+        "method": "a federated method of fedrule",
+        "folder": "where the server keeps its run; a new run needs a new or an empty one",
+        "nodes": "to wait for before the run begins",
+        "seed": "of all random numbers",
+        "wait": "seconds for the nodes to connect",
+        "limit": "seconds for an answer; a node that takes longer has dropped out of the round",
+        "resend": "seconds after which a request without an answer is sent again",
+        "clock": "seconds that the clock of a node may be off",
+    }
+    lines = [f"{name} = {_toml(value)}  # {about[name]}" for name, value in values.items()]
+    parameters = [f"{name} = {_toml(value)}" for name, value in options.parameters.items()]
+    return f"""[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "federation"
+version = "1.0.0"
+description = "A federation of homes by fedrule {package_version()}"
+license = "Apache-2.0"
+dependencies = ["flwr>=1.41,<1.42"]
+
+[tool.flwr.app]
+publisher = "fedrule"
+
+[tool.flwr.app.components]
+serverapp = "federation.server:app"
+clientapp = "federation.client:app"
+
+[tool.flwr.app.config]
+{chr(10).join(lines)}
+
+[tool.flwr.app.config.parameters]  # of the method
+{chr(10).join(parameters)}
+"""
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool | str | int | float):
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    raise DataError(f"{value!r} cannot be written to a configuration; give a number or a text")
+
+
+def compose(options: AppOptions) -> str:
+    """A server and two hubs in containers."""
+    hubs = "".join(HUB.format(node=node, hub=node + 1, port=options.port) for node in range(2))
+    return COMPOSE.format(port=options.port, flower=FLOWER, hubs=hubs)
+
+
+COMPOSE = """# A server and two hubs. Written by `python -m fedrule deploy init`; set FEDRULE to a checkout of fedrule.
+# The server's certificate must name the host by which hubs reach it, here "server": deploy init --host server.
+x-image: &image
+  build:
+    context: ${{FEDRULE:?the folder of a checkout of fedrule}}
+    dockerfile_inline: |
+      FROM python:3.11-slim
+      WORKDIR /fedrule
+      COPY . .
+      RUN pip install --no-cache-dir -c constraints-flower.txt -e ".[flower]" && useradd --create-home hub
+      USER hub
+      ENV FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+      WORKDIR /work
+  restart: unless-stopped
+
+services:
+  server:
+    <<: *image
+    command: >-
+      flower-superlink --host 0.0.0.0 --port {port} --enable-supernode-auth --database /work/server/superlink.db
+      --ssl-ca-certfile /work/tls/ca.crt --ssl-certfile /work/tls/server.pem --ssl-keyfile /work/tls/server.key
+      --disable-runtime-dependency-installation
+    volumes: ["./tls:/work/tls:ro", "./server:/work/server"]
+    # Not published: put a proxy before it that lets /v1/fleet through and nothing else (README.md).
+    expose: ["{port}"]
+{hubs}"""
+
+HUB = """
+  hub-{hub}:
+    <<: *image
+    depends_on: [server]
+    command: >-
+      flower-supernode --superlink server:{port} --root-certificates /work/tls/ca.crt
+      --auth-supernode-private-key /work/key --node-config 'homes="/work/homes.parquet" state="/work/state"'
+    volumes:
+      - ./tls/ca.crt:/work/tls/ca.crt:ro
+      - ./keys/node-{node}:/work/key:ro
+      - ./homes/hub-{hub}.parquet:/work/homes.parquet:ro
+      - ./hub-{hub}:/work/state
+"""
+
+
+def instructions(options: AppOptions) -> str:
+    """The README.md of the folder."""
+    host = options.hosts[0]
+    register = "\n    ".join(
+        f"flwr supernode register keys/node-{node}.pub {CONNECTION}" for node in range(options.nodes)
+    )
+    return INSTRUCTIONS.format(
+        method=options.method,
+        flower=FLOWER,
+        host=host,
+        port=options.port,
+        register=register,
+        connection=CONNECTION,
+        days=f"{options.days:g}",
+        nodes=options.nodes,
+        version=package_version(),
+    )
+
+
+INSTRUCTIONS = """# A federation of fedrule {version} by Flower {flower}
+
+{nodes} nodes train `{method}`; the configuration is `app/pyproject.toml`. The certificates are for a trial and valid
+for {days} days; in production use your own authority, and make the key of each node on that node
+(`ssh-keygen -t ecdsa -b 384 -N "" -f node-0`; only `node-0.pub` leaves it).
+
+## Start
+All machines have fedrule {version} with the extra flower (`pip install -c constraints-flower.txt -e ".[flower]"`) and
+`FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1` in their environment.
+
+The server, in this folder:
+
+    flower-superlink --host 0.0.0.0 --port {port} --enable-supernode-auth --database server.db \\
+      --ssl-ca-certfile tls/ca.crt --ssl-certfile tls/server.pem --ssl-keyfile tls/server.key \\
+      --disable-runtime-dependency-installation
+
+Register the nodes' public keys, once, on the server's machine:
+
+    export FLWR_HOME=$PWD/flower
+    {register}
+
+Each node has `tls/ca.crt`, its own private key and its homes, and nothing else of this folder:
+
+    flower-supernode --superlink {host}:{port} --root-certificates ca.crt --auth-supernode-private-key node-0 \\
+      --node-config 'homes="homes.parquet" state="state"'
+
+`homes` is a .parquet file of homes, a .toml file that describes databases, or a HOME.json; `state` a folder that must
+survive restarts and must not be shared. `first=N` fixes the number of the node's first home, and `unknown="ignore"`
+leaves out devices and rules whose names the federation does not know.
+
+Train, on the server's machine:
+
+    flwr run app {connection} --stream
+
+The model (`weights.npz`), the record of the rounds (`rounds.jsonl`) and the checkpoint are in the folder that the
+configuration names. After a crash of the server start it again and call `flwr run` again: it resumes after the last
+round that was finished, with the same bits.
+
+## What to expose, what to block
+The server has three interfaces on one port:
+
+| path | for | reachable from |
+|---|---|---|
+| `/v1/fleet` | nodes, which prove their key | the nodes: expose this one only |
+| `/v1/control` | `flwr`: registers keys, **submits code that all machines run** | the server's machine only |
+| `/v1/runtime` | processes that the server starts itself | the server's machine only |
+
+The control interface has no authentication in the open build: whoever reaches it owns the federation. Put a proxy in
+front that passes TLS on for `/v1/fleet` and answers 404 to everything else, e.g. with nginx:
+
+    location /v1/fleet/ {{ proxy_pass https://127.0.0.1:{port}; proxy_ssl_trusted_certificate tls/ca.crt; }}
+    location / {{ return 404; }}
+
+Let the server listen on 127.0.0.1 then. A node opens no port to the outside; its own runtime interface (port 9094)
+listens on 127.0.0.1 and is to stay there.
+
+## Clocks
+Nodes whose clock is more than `clock` seconds off are refused: certificates are valid between two points in time, and
+a request is valid for `limit` seconds. Flower itself refuses nodes from 300 seconds on.
+
+## Containers
+`docker-compose.yml` has a server and two hubs. It was checked as YAML only, not run.
+"""

@@ -1,0 +1,296 @@
+"""A node: answers the requests of the server for the homes that it holds, with the engine's own clients.
+
+Every request may come to a new process, so that all that a node knows of a run lies in its folder
+(`fedrule.flower.node_files`), and little is imported: methods with compiled trainers need no torch here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import math
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from datasets.common.errors import DataError
+from datasets.common.files import Json
+from datasets.homes import Array, Homes
+from datasets.valid import ValidRules
+from fedrule.federated.rounds import Engine
+from fedrule.federated.states import Broadcast, ClientStates
+from fedrule.federated.trainers.trainer import Trainer
+from fedrule.federated.vectors import FlatParameters
+from fedrule.flower.messages import (
+    AnyArray,
+    Identity,
+    Kind,
+    Message,
+    Refusal,
+    check_clock,
+    check_sender,
+    pack_mask,
+    pack_sums,
+    refusal,
+    unpack_mask,
+)
+from fedrule.flower.node_files import NodeFolder
+from fedrule.flower.node_homes import Unknown, read_homes
+from fedrule.flower.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from baselines.method import Method
+    from fedrule.methods.federated import Federated
+
+log = logging.getLogger(__name__)
+
+SETUP = "setup."  # how the names of arrays begin that are kept for all rounds
+OWN_METHODS = ("fedrule.methods.federated", "fedrule.methods.fedrank")  # modules
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """The node-config of a node: `flower-supernode --node-config 'homes="home.json" state="state/"'`."""
+
+    homes: Path
+    state: Path  # the folder that survives restarts
+    first: int | None = None  # the number of its first home in the federation; None: the server chooses it
+    unknown: Unknown = "refuse"  # names that the federation does not know; or ignore
+
+    @classmethod
+    def of(cls, config: Mapping[str, object]) -> NodeOptions:
+        """From key-value pairs; those that Flower or somebody else needs are left alone."""
+        for name in ("homes", "state"):
+            if not isinstance(config.get(name), str):
+                raise DataError(f'node-config: {name}="PATH" is missing; see docs/deployment.md')
+        first, unknown = config.get("first"), config.get("unknown", "refuse")
+        if first is not None and (not isinstance(first, int) or isinstance(first, bool) or first < 0):
+            raise DataError(f"node-config: first must be a whole number from 0 on, got {first!r}")
+        if unknown not in ("refuse", "ignore"):
+            raise DataError(f'node-config: unknown must be "refuse" or "ignore", got {unknown!r}')
+        homes, state = Path(str(config["homes"])), Path(str(config["state"]))
+        return cls(homes, state, first, "refuse" if unknown == "refuse" else "ignore")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Answers requests; all that it remembers is in its folder."""
+
+    options: NodeOptions
+    vocabulary: Vocabulary
+
+    def answer(self, request: Message) -> Message:
+        """The answer; a request that cannot be served is answered with the reason, which is logged here too."""
+        try:
+            check_sender(request, here="this node", there="the server", vocabulary=self.vocabulary.fingerprint)
+            sent, limit = request.real("time"), request.real("limit")
+            # A request arrives after it was sent, and within the time that the server waits for it.
+            now = time.time()
+            check_clock(now, earliest=sent, latest=sent + limit, whose="this node", tolerance=request.real("clock"))
+            folder = NodeFolder(self.options.state)
+            with folder.lock(seconds=limit):
+                answers = {
+                    Kind.JOIN: self._join,
+                    Kind.RULES: self._rules,
+                    Kind.COUNTS: self._counts,
+                    Kind.ROUND: self._round,
+                    Kind.END: self._end,
+                }
+                if request.kind not in answers:
+                    raise Refusal(f"this node does not know requests of kind {request.kind}; install a newer fedrule")
+                header, arrays = answers[request.kind](request, folder)
+        except DataError as error:
+            log.error("request %s of the server is refused: %s", request.kind, error)
+            return refusal(request, error)
+        return Message(request.kind, identity(request).header(**header), arrays)
+
+    def _join(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+        """How many homes there are, and which have rules; from here on they are those of the run."""
+        run = request.text("run")
+        homes = folder.homes(run)
+        if homes is None:
+            homes = read_homes(self.options.homes, self.vocabulary, if_unknown=self.options.unknown)
+            if not homes.n_homes:
+                raise DataError(f"{self.options.homes}: no home in it; a node holds at least one")
+            folder.save_homes(run, homes)
+        header: dict[str, Json] = {"node": folder.name, "homes": homes.n_homes, "first": self.options.first}
+        return header, {"with_rules": pack_mask(_rule_counts(homes) > 0)}
+
+    def _rules(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+        """In how many homes each typed rule occurs, and in how many a device acts on itself."""
+        homes = self._homes(request, folder)
+        trigger_type, relation, action_type = homes.typed()
+        n_types, n_relations = len(homes.types), len(homes.relations)
+        cell = (trigger_type * n_types + action_type) * n_relations + relation
+        each = np.unique(cell * homes.n_homes + homes.rules.home) // homes.n_homes  # once for each home
+        cells, count = np.unique(each, return_counts=True)
+        selves = homes.rules.home[homes.rules.trigger == homes.rules.action]
+        return {"self_rules": len(np.unique(selves))}, {"cell": cells, "count": count.astype(np.int32)}
+
+    def _counts(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+        """What else is counted over homes."""
+        from fedrule.evidence.statistics import Statistics  # brings SciPy
+
+        homes, all_patterns = self._homes(request, folder), bool(request.value("all_patterns"))
+        valid = valid_rules(self.vocabulary, request.array("cell"))
+        counts = Statistics.of(homes, valid, all_patterns=all_patterns)
+        arrays = counts.arrays(all_patterns=all_patterns)
+        return {}, {name: array.astype(np.int32) for name, array in arrays.items()}
+
+    def _round(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+        """Train those of the node's clients that are in the cohort; their states are pending until the next request."""
+        run, homes = request.text("run"), self._homes(request, folder)
+        if request.header.get("setup") is not None:
+            self._keep_setup(request, folder)
+        engine, trainer = self._trainer(request, folder, homes)
+        ready: list[Json] = [round(time.process_time(), 3), _peak_megabytes()]
+        last = request.array("last").astype(np.int64)
+        initial = ClientStates.initial(trainer.rule_counts, trainer.layout, engine.hyperparameters)
+        current = folder.states(run, initial, last)
+        broadcast = Broadcast(
+            request.number("round"),
+            request.array("model"),
+            request.array("shared"),
+            request.array("shared_round").astype(np.int64),
+        )
+        if broadcast.model.shape != (trainer.layout.size,):
+            raise Refusal(f"a model of {broadcast.model.size} numbers, this run has {trainer.layout.size}")
+        present = np.flatnonzero(unpack_mask(request.array("cohort"), homes.n_homes))
+        faulty = unpack_mask(request.array("faulty"), homes.n_homes)[present]
+        trained = engine.train_clients(trainer, current.copy(), broadcast, present, faulty=faulty)
+        folder.save_states(run, current, trained.states)
+        header, arrays = pack_sums(trained.sums, trainer.layout)
+        counted = np.zeros(homes.n_homes, dtype=bool)
+        counted[trained.counted] = True
+        header |= {"corrupted": trained.corrupted, "ready": ready, "seconds": round(time.process_time(), 3)}
+        return header, {**arrays, "counted": pack_mask(counted)}
+
+    def _end(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+        """The states after the last round."""
+        run, homes = request.text("run"), self._homes(request, folder)
+        engine, trainer = self._trainer(request, folder, homes)
+        initial = ClientStates.initial(trainer.rule_counts, trainer.layout, engine.hyperparameters)
+        folder.save_states(run, folder.states(run, initial, request.array("last").astype(np.int64)), None)
+        return {}, {}
+
+    @staticmethod
+    def _keep_setup(request: Message, folder: NodeFolder) -> None:
+        """Keep what all clients have to know, which the first request of a round brings."""
+        setup = request.value("setup")
+        if not isinstance(setup, dict):
+            raise Refusal("the setup of this run is no object; the server has another version of fedrule")
+        arrays = {name.removeprefix(SETUP): a for name, a in request.arrays.items() if name.startswith(SETUP)}
+        folder.write(request.text("run"), "setup", arrays, method=request.text("method"), **setup)
+
+    def _homes(self, request: Message, folder: NodeFolder) -> Homes:
+        homes = folder.homes(request.text("run"))
+        if homes is None:
+            raise Refusal("this node has not joined the run; its folder is new", needs=Kind.JOIN)
+        return homes
+
+    def _trainer(self, request: Message, folder: NodeFolder, homes: Homes) -> tuple[Engine, Trainer]:
+        from fedrule.methods.federated import trainer_of
+
+        found = folder.read(request.text("run"), "setup")
+        if found is None:
+            raise Refusal("this node was not sent the setup of the run; its folder is new", needs=Kind.ROUND)
+        about, arrays = found
+        if about["method"] != request.text("method"):
+            raise Refusal("the setup of this node is of other parameters; they may not change during a run")
+        method, first = federated_method(str(about["method"])), int(str(about["first"]))
+        valid = valid_rules(self.vocabulary, arrays.pop("cell"))
+        counts = None
+        if method.counts_homes:
+            from fedrule.evidence.statistics import Statistics  # brings SciPy
+
+            names = self.vocabulary.types, self.vocabulary.relations
+            nobody = Statistics.of_nobody(*names, valid, all_patterns=method.evidence > 0)
+            counts = nobody.with_arrays({name: array.astype(np.int64) for name, array in arrays.items()})
+        task = method.local_training(
+            method.scorer(valid, counts),
+            layout_of(about["layout"]),
+            int(str(about["seed"])),
+            self_pairs=bool(about["self_pairs"]),
+        )
+        return method.engine(), trainer_of(homes, task, first + np.arange(homes.n_homes))
+
+
+def identity(message: Message) -> Identity:
+    """What an answer has in common with its request."""
+    return Identity(message.text("run"), message.text("vocabulary"), message.text("method"))
+
+
+def federated_method(text: str) -> Federated:
+    """The method that a text of `method_text` describes."""
+    from baselines.registry import build
+
+    content = json.loads(text)
+    federated_class(content["name"])
+    method = cast("Federated", build(content["name"], **content["parameters"]))
+    method.refuse_deployment()
+    if method.validation:
+        raise DataError(
+            f"{method.NAME}: validation {method.validation} needs rules that no home may show; set it to 0 and choose "
+            "the number of rounds in a simulation"
+        )
+    method.refuse_deployment()
+    return method
+
+
+def federated_class(name: str) -> type[Method]:
+    """The class of a federated method."""
+    for module in OWN_METHODS:  # imported by name: a node need not have all packages of the extra that they belong to
+        importlib.import_module(module)
+    from baselines.registry import get
+    from fedrule.methods.federated import Federated
+
+    found = get(name)
+    if not issubclass(found, Federated):
+        raise DataError(f"{name} is not trained in the homes; deploy a federated method: fedrank, fedgnn, fedrule, ...")
+    return found
+
+
+def method_text(name: str, parameters: Mapping[str, object]) -> str:
+    """A method and what is given of its parameters, as one text that says whether two are equal."""
+    return json.dumps({"name": name, "parameters": dict(parameters)}, sort_keys=True, allow_nan=False)
+
+
+def layout_text(layout: FlatParameters) -> Json:
+    return {
+        "names": [*layout.names],
+        "shapes": [[*shape] for shape in layout.shapes],
+        "n_theta": layout.n_theta,
+        "n_rows": layout.n_rows,
+        "row_length": layout.row_length,
+    }
+
+
+def layout_of(content: object) -> FlatParameters:
+    """The layout of `layout_text`."""
+    if not isinstance(content, dict):
+        raise Refusal("the setup of this run has no layout; the server has another version of fedrule")
+    shapes = tuple(tuple(map(int, shape)) for shape in content["shapes"])
+    numbers = (int(content[name]) for name in ("n_theta", "n_rows", "row_length"))
+    layout = FlatParameters(tuple(map(str, content["names"])), shapes, *numbers)
+    if any(math.prod(shape) < 0 for shape in shapes) or layout.size < 1:
+        raise Refusal("the setup of this run has a layout without parameters")
+    return layout
+
+
+def valid_rules(vocabulary: Vocabulary, cell: AnyArray) -> ValidRules:
+    return ValidRules.of_cells(len(vocabulary.types), len(vocabulary.relations), cell.astype(np.int64))
+
+
+def _peak_megabytes() -> int:
+    """The most memory that this process had so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def _rule_counts(homes: Homes) -> Array:
+    return np.bincount(homes.rules.home, minlength=homes.n_homes)

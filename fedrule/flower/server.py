@@ -1,0 +1,567 @@
+"""The server of a federation: sets up a run, then rounds by way of the nodes, with the engine's own server part.
+
+Before the first round the nodes say how many homes they hold, and homes add up which typed rules there are and, for
+methods that count homes, the rest of `fedrule.evidence.statistics`. In a round each node trains those of its clients
+that are in the cohort and sends one sum. A node that does not answer in time has dropped out with its clients, as a
+simulated fault would make them; `missing` says in which rounds that happened, and a simulation with it computes the
+same bits.
+
+All that has to survive is in the server's folder: the run, the sums of the setup, a checkpoint after every round
+before any node hears of the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, cast
+
+import numpy as np
+
+from datasets.common.errors import DataError
+from datasets.common.files import Json, write_json
+from datasets.homes import Array
+from datasets.valid import ValidRules
+from fedrule.evidence.statistics import Statistics
+from fedrule.federated.array_file import AnyArray, read_arrays, write_arrays
+from fedrule.federated.checkpoint import Checkpoint
+from fedrule.federated.rounds import Engine, RoundReport, RoundSum, run_rounds
+from fedrule.federated.states import ServerState
+from fedrule.federated.vectors import FlatParameters, Vector
+from fedrule.flower.messages import (
+    CLOCK_TOLERANCE,
+    Identity,
+    Kind,
+    Message,
+    Refusal,
+    broadcast_bytes,
+    check_clock,
+    check_sender,
+    pack_mask,
+    unpack_mask,
+    unpack_sums,
+)
+from fedrule.flower.node import SETUP as PREFIX
+from fedrule.flower.node import federated_method, layout_text, method_text, valid_rules
+from fedrule.flower.vocabulary import Vocabulary
+from fedrule.lazy import torch
+from fedrule.methods.federated import Federated
+from fedrule.network.score import GraphModel
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1  # of the server's files
+RUN, SETUP, CHECKPOINT, ROUNDS, WEIGHTS = "run.json", "setup.npz", "checkpoint.npz", "rounds.jsonl", "weights.npz"
+END_SECONDS = 60.0  # for nodes to hear that the run is over; those that do not lose nothing
+REMEDY = "restore it from a copy, or empty the folder and start a new run"
+
+
+class Transport(Protocol):
+    """How requests reach nodes: by Flower, or in tests within one process."""
+
+    def nodes(self) -> Sequence[int]:
+        """Those that are connected now."""
+
+    def exchange(self, requests: Mapping[int, Message], *, seconds: float) -> Mapping[int, Message]:
+        """The answers that come within this time; sooner if all do. A request may reach a node more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How a federation is run; everything about the model is the method's."""
+
+    folder: Path
+    nodes: int = 1  # to wait for before the run begins
+    seed: int = 0
+    wait: float = 600.0  # seconds for these nodes to connect
+    limit: float = 600.0  # seconds for an answer; a node that takes longer has dropped out of the round
+    clock: float = CLOCK_TOLERANCE  # seconds that a node's clock may be off
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1:
+            raise DataError(f"nodes must be at least 1, got {self.nodes}")
+        for name in ("wait", "limit", "clock"):
+            if not getattr(self, name) > 0:
+                raise DataError(f"{name} must be above 0 seconds, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node of the run and its clients, numbered from `first` on."""
+
+    node: str  # the name in its folder
+    first: int
+    homes: int
+
+    @property
+    def clients(self) -> slice:
+        return slice(self.first, self.first + self.homes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundTraffic:
+    """What was sent in a round, without headers."""
+
+    sent: dict[str, int]  # bytes of the sum, by node
+    received: dict[str, int]  # bytes of the model and the shared vectors, by node
+    missing: tuple[int, ...]  # clients whose node did not answer
+    rows: dict[str, int]  # of relations in the sum, by node
+    shared: dict[str, int]  # vectors, by node
+    ready: dict[str, Json]  # processor seconds and megabytes of a node's process before it trains
+    seconds: dict[str, Json]  # processor time of a node's process in all
+
+    def as_json(self) -> dict[str, Json]:
+        return cast("dict[str, Json]", asdict(self) | {"missing": [*self.missing]})
+
+
+OnRound = Callable[[int, RoundReport, RoundTraffic], None]
+
+
+@dataclass(eq=False)
+class Federation:
+    """One run: nodes, setup and rounds."""
+
+    transport: Transport
+    method: Federated
+    vocabulary: Vocabulary
+    options: ServerOptions
+    identity: Identity = field(init=False)
+    members: list[Member] = field(init=False, default_factory=list)
+    connected: dict[str, int] = field(init=False, default_factory=dict)  # Flower's number of a node, by its name
+    joined: dict[str, Message] = field(init=False, default_factory=dict)  # their answers
+    refused: dict[int, str] = field(init=False, default_factory=dict)  # why nodes are not in the run
+    with_rules: AnyArray = field(init=False)  # [n_clients]  bool
+
+    def __post_init__(self) -> None:
+        federated_method(method_text(self.method.NAME, asdict(self.method)))  # refuses what nodes would refuse
+        self.options.folder.mkdir(parents=True, exist_ok=True)
+        self.identity = Identity(
+            self._run(), self.vocabulary.fingerprint, method_text(self.method.NAME, asdict(self.method))
+        )
+
+    def train(self, on_round: OnRound | None = None) -> GraphModel:
+        """The model after all rounds, resumed where the server was stopped."""
+        cell, self_pairs, counts = self._setup()
+        valid = valid_rules(self.vocabulary, cell)
+        scorer = self.method.scorer(valid, counts)
+        rng = np.random.default_rng(self.options.seed)
+        seed = int(rng.integers(2**62))  # as `Federated.fit` draws it
+        initial = scorer.initial(torch.Generator().manual_seed(seed))
+        layout = FlatParameters.of(initial)
+        setup = self._setup_of_nodes(cell, self_pairs, counts, layout, seed)
+        engine = self.method.engine()
+        rounds = _Rounds(self, engine, layout, seed, setup)
+        state = engine.begin_server(layout, layout.flat(initial), len(self.with_rules))
+        checkpoint = Checkpoint(self.options.folder / CHECKPOINT, 1, configuration=self._configuration())
+
+        def after_round(done: int, model: Vector, report: RoundReport) -> bool:  # noqa: ARG001
+            traffic = rounds.traffic
+            self._record(done, report, traffic)
+            if on_round is not None:
+                on_round(done, report, traffic)
+            return False
+
+        model = run_rounds(rounds.step, self.method.schedule(seed), state, after_round, checkpoint)
+        fitted = GraphModel(
+            self.method.NAME, scorer, layout.parameters(model), self.vocabulary.types, self.vocabulary.relations
+        )
+        arrays = {name: value.numpy() for name, value in fitted.parameters.items()}
+        about = {"format": FORMAT, "method": self.identity.method, "run": self.identity.run}
+        write_arrays(self.options.folder / WEIGHTS, about, {**arrays, "valid.cell": cell})
+        rounds.end()
+        return fitted
+
+    def missing(self) -> dict[int, Array]:
+        """Clients that dropped out because their node did not answer, by rounds done before."""
+        return missing_of(self.options.folder)
+
+    # Before the first round.
+
+    def _setup(self) -> tuple[Array, bool, Statistics | None]:
+        """Valid rules, whether a device acts on itself, and counts over homes; from the folder if they are there."""
+        path = self.options.folder / SETUP
+        if path.exists():
+            about, arrays = read_arrays(path, what="setup of a federation", remedy=REMEDY)
+            self._check_run(about, path)
+            self.members = [Member(**member) for member in about["members"]]
+            self.with_rules = arrays.pop("with_rules")
+            cell, self_pairs = arrays.pop("cell"), bool(about["self_pairs"])
+            self._connect(wait=True)
+            return cell, self_pairs, self._statistics(cell, [arrays]) if self.method.counts_homes else None
+        self._connect(wait=True)
+        joined = self.joined
+        self.members = assign_numbers(
+            [
+                (name, answer.number("homes"), cast("int | None", answer.value("first")))
+                for name, answer in joined.items()
+            ]
+        )
+        self.with_rules = np.zeros(max(member.clients.stop for member in self.members), dtype=bool)
+        for member in self.members:
+            self.with_rules[member.clients] = unpack_mask(joined[member.node].array("with_rules"), member.homes)
+        if not self.with_rules.any():
+            raise DataError("no home of this federation has a rule; there is nothing to learn from")
+        every = [member.node for member in self.members]
+        answers = self._ask({name: self._request(Kind.RULES) for name in every}, all_of_them=True)
+        cell = np.unique(np.concatenate([answer.array("cell") for answer in answers.values()]))
+        self_pairs = any(answer.number("self_rules") for answer in answers.values())
+        arrays: dict[str, AnyArray] = {}
+        counts = None
+        if self.method.counts_homes:
+            request = self._request(Kind.COUNTS, {"cell": cell}, all_patterns=self.method.evidence > 0)
+            answers = self._ask(dict.fromkeys(every, request), all_of_them=True)
+            counts = self._statistics(cell, [answer.arrays for answer in answers.values()])
+            arrays = {**counts.arrays(all_patterns=self.method.evidence > 0)}
+            sent = sum(answer.payload_bytes for answer in answers.values())
+            log.info("%s: the nodes sent %.1f kB of counts", self.method.NAME, sent / 1e3)
+        about = {
+            "format": FORMAT,
+            "run": self.identity.run,
+            "members": [asdict(member) for member in self.members],
+            "self_pairs": self_pairs,
+        }
+        write_arrays(path, about, {**arrays, "cell": cell, "with_rules": self.with_rules})
+        return cell, self_pairs, counts
+
+    def _statistics(self, cell: Array, parts: Sequence[Mapping[str, AnyArray]]) -> Statistics:
+        """The sum of what nodes counted."""
+        valid: ValidRules = valid_rules(self.vocabulary, cell)
+        names = self.vocabulary.types, self.vocabulary.relations
+        total = Statistics.of_nobody(*names, valid, all_patterns=self.method.evidence > 0)
+        nobody = total
+        for arrays in parts:
+            total = total + nobody.with_arrays({name: array.astype(np.int64) for name, array in arrays.items()})
+        return total
+
+    def _setup_of_nodes(
+        self, cell: Array, self_pairs: bool, counts: Statistics | None, layout: FlatParameters, seed: int
+    ) -> Message:
+        """What all clients have to know, but the number of a node's first one."""
+        arrays: dict[str, AnyArray] = {f"{PREFIX}cell": cell}
+        if counts is not None:
+            sums = counts.arrays(all_patterns=self.method.evidence > 0)
+            arrays |= {f"{PREFIX}{name}": array.astype(np.int32) for name, array in sums.items()}
+        return Message(Kind.ROUND, {"seed": seed, "self_pairs": self_pairs, "layout": layout_text(layout)}, arrays)
+
+    def _connect(self, *, wait: bool = False) -> None:
+        """Learn which nodes are there and which of the run's members they are; with `wait` until enough are."""
+        needed = {member.node for member in self.members}
+        end = time.monotonic() + self.options.wait
+        while True:
+            known = set(self.connected.values()) | set(self.refused)
+            present = set(self.transport.nodes())
+            new = [node for node in present if node not in known]
+            if new:
+                answers = self.transport.exchange(
+                    {node: self._request(Kind.JOIN) for node in new}, seconds=self.options.limit
+                )
+                for node, answer in answers.items():
+                    try:
+                        name = self._checked(answer).text("node")
+                        if needed and name not in needed:
+                            raise Refusal(f"node {name} is not a member of this run; it can join the next one")
+                        self.connected[name], self.joined[name] = node, answer
+                    except DataError as error:
+                        self.refused[node] = str(error)
+                        log.warning("node %d is left out: %s", node, error)
+            enough = needed <= set(self.connected) if needed else len(self.connected) >= self.options.nodes
+            if enough or not wait:
+                return
+            if time.monotonic() > end:
+                reasons = "".join(f"; node {node}: {reason}" for node, reason in self.refused.items())
+                wanted = len(needed) or self.options.nodes
+                raise DataError(
+                    f"{len(self.connected)} of {wanted} nodes are there after {self.options.wait:g} seconds; start the "
+                    f"others, or set nodes to fewer{reasons}"
+                )
+            time.sleep(0.5)
+
+    # Requests and answers.
+
+    def _request(self, kind: Kind, arrays: Mapping[str, AnyArray] | None = None, **header: Json) -> Message:
+        """A request, with the time at which it is made."""
+        common = {"limit": self.options.limit, "clock": self.options.clock}
+        return Message(kind, self.identity.header(**common, **header), arrays or {})
+
+    def _ask(
+        self, requests: Mapping[str, Message], *, all_of_them: bool = False, seconds: float | None = None
+    ) -> dict[str, Message]:
+        """The answers of nodes by name; those that do not answer, or refuse, are left out, with a warning.
+
+        With `all_of_them` that is an error: a sum without a node would define another model.
+        """
+        found: dict[str, Message] = {}
+        begin = time.time()
+        places = {self.connected[name]: name for name in requests if name in self.connected}
+        answers = self.transport.exchange(
+            {node: requests[name] for node, name in places.items()}, seconds=seconds or self.options.limit
+        )
+        problems = dict.fromkeys(requests, "no answer")
+        for node, answer in answers.items():
+            try:
+                found[places[node]] = self._checked(answer, begin)
+                del problems[places[node]]
+            except DataError as error:
+                problems[places[node]] = str(error)
+                if isinstance(error, Refusal) and error.needs is not None:
+                    found[places[node]] = answer  # the caller sends what the node needs
+        for name, problem in problems.items():
+            log.warning("node %s: %s", name, problem)
+        if all_of_them and problems:
+            listed = "; ".join(f"node {name}: {problem}" for name, problem in problems.items())
+            raise DataError(f"before the first round every node has to answer: {listed}")
+        return found
+
+    def _checked(self, answer: Message, begin: float | None = None) -> Message:
+        """An answer that is not a refusal, of the same version and by a clock that is right."""
+        if answer.kind == Kind.REFUSED:
+            needs = answer.header.get("needs")
+            raise Refusal(f"it refuses: {answer.text('reason')}", needs=Kind(str(needs)) if needs else None)
+        check_sender(answer, here="the server", there="the node", vocabulary=self.vocabulary.fingerprint)
+        if answer.text("run") != self.identity.run:
+            raise Refusal(f"an answer of run {answer.text('run')}, this is {self.identity.run}")
+        now = time.time()
+        check_clock(
+            answer.real("time"),
+            earliest=now - self.options.limit if begin is None else begin,
+            latest=now,
+            whose="the node",
+            tolerance=self.options.clock,
+        )
+        return answer
+
+    # The server's folder.
+
+    def _configuration(self) -> dict[str, object]:
+        """What must be equal where a run is resumed."""
+        return {
+            "run": self.identity.run,
+            "method": self.method.NAME,
+            "parameters": asdict(self.method),
+            "vocabulary": self.vocabulary.fingerprint,
+            "seed": self.options.seed,
+        }
+
+    def _run(self) -> str:
+        """The name of the run, drawn where the folder is new."""
+        path = self.options.folder / RUN
+        now = {
+            "method": self.method.NAME,
+            "parameters": json.loads(json.dumps(asdict(self.method))),
+            "vocabulary": self.vocabulary.fingerprint,
+            "seed": self.options.seed,
+        }
+        if not path.exists():
+            write_json(path, cast(Json, {"format": FORMAT, "run": secrets.token_hex(8), **now}))
+        try:
+            saved = json.loads(path.read_text("utf-8"))
+            run = str(saved.pop("run"))
+        except (ValueError, LookupError, AttributeError):
+            raise DataError(f"{path}: damaged; {REMEDY}") from None
+        different = [name for name, value in now.items() if saved.get(name) != value]
+        if different or saved.get("format") != FORMAT:
+            raise DataError(
+                f"{path}: of another run, with another {', '.join(different) or 'format'}; choose another folder, or "
+                "empty this one to start again"
+            )
+        return run
+
+    def _check_run(self, about: Mapping[str, object], path: Path) -> None:
+        if about.get("run") != self.identity.run or about.get("format") != FORMAT:
+            raise DataError(f"{path}: of another run than {RUN} beside it; {REMEDY}")
+
+    def _record(self, done: int, report: RoundReport, traffic: RoundTraffic) -> None:
+        """A line for the round; a round that is done again after a crash has its last line count."""
+        line = {"round": done, **report._asdict(), **traffic.as_json()}
+        with (self.options.folder / ROUNDS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({name: None if value != value else value for name, value in line.items()}) + "\n")
+
+
+@dataclass(eq=False)
+class _Rounds:
+    """Rounds by way of the nodes, as `Engine.step` does them in a simulation."""
+
+    federation: Federation
+    engine: Engine
+    layout: FlatParameters
+    seed: int
+    setup: Message  # what nodes are sent with their first round
+    traffic: RoundTraffic = field(default_factory=lambda: RoundTraffic({}, {}, (), {}, {}, {}, {}))
+    has_setup: set[str] = field(default_factory=set)  # nodes that were sent it since the server started
+    state_bytes: dict[str, int] = field(default_factory=dict)
+    after: ServerState | None = None  # the last round
+
+    def step(self, state: ServerState, rate: float) -> tuple[ServerState, RoundReport]:
+        """One more round."""
+        federation, engine = self.federation, self.engine
+        federation._connect()
+        with_rules = np.flatnonzero(federation.with_rules)
+        n_clients = engine.n_clients(federation.with_rules)
+        cohort = engine.cohorts.of(with_rules, seed=self.seed, number=state.round, n_clients=n_clients)
+        faulty = cohort.present[cohort.corrupted]
+        asked = [m for m in federation.members if np.isin(np.arange(m.first, m.clients.stop), cohort.present).any()]
+        requests, shared = {}, {}
+        for member in asked:
+            requests[member.node], shared[member.node] = self._request(state, member, cohort.present, faulty)
+        answers = self._answers(requests, {member.node: member for member in asked})
+        total, last, corrupted, absent = self._nothing(state), state.clients.last.copy(), 0, []
+        for member in asked:
+            answer = answers.get(member.node)
+            sums = None if answer is None else self._sums(answer, member, shared[member.node], state)
+            if sums is None or answer is None:
+                numbers = np.arange(member.first, member.clients.stop)
+                absent.append(numbers[np.isin(numbers, cohort.present)])
+                continue
+            total = total + sums
+            self.state_bytes[member.node] = sums.state_bytes
+            counted = np.flatnonzero(unpack_mask(answer.array("counted"), member.homes))
+            last[member.first + counted] = state.round
+            corrupted += answer.number("corrupted")
+        missing = np.concatenate([np.zeros(0, dtype=np.int64), *absent])
+        total = replace(total, state_bytes=sum(self.state_bytes.values()))
+        state = replace(state, clients=replace(state.clients, last=last))
+        after, report = engine.finish_round(state, total, self.layout, n_clients=n_clients, rate=rate)
+        report = engine.log_faults(after.round, report, cohort.without(missing), corrupted=corrupted)
+        self.traffic = RoundTraffic(
+            {name: sum_payload(answer) for name, answer in answers.items()},
+            {name: broadcast_payload(requests[name]) for name in answers},
+            tuple(missing.tolist()),
+            {name: len(answer.array("row")) for name, answer in answers.items()},
+            {name: len(requests[name].array("shared")) for name in answers},
+            {name: answer.header.get("ready") for name, answer in answers.items()},
+            {name: answer.header.get("seconds") for name, answer in answers.items()},
+        )
+        self.after = after
+        return after, report
+
+    def end(self) -> None:
+        """Tell the nodes that the last round counted; not where a run is resumed that was over."""
+        state, requests = self.after, {}
+        if state is None:
+            return
+        for member in self.federation.members:
+            last = state.clients.last[member.clients].astype(np.int32)
+            requests[member.node] = self.federation._request(Kind.END, {"last": last}, round=state.round)
+        self.federation._ask(requests, seconds=min(END_SECONDS, self.federation.options.limit))
+
+    def _answers(self, requests: Mapping[str, Message], members: Mapping[str, Member]) -> dict[str, Message]:
+        """The nodes' answers; a node that lacks the setup, because it or its folder is new, is sent it first."""
+        found = self.federation._ask(
+            {
+                name: request if name in self.has_setup else self._with_setup(request, members[name])
+                for name, request in requests.items()
+            }
+        )
+        lacking = [name for name, answer in found.items() if answer.kind == Kind.REFUSED]
+        if lacking:
+            self.federation._ask({name: self.federation._request(Kind.JOIN) for name in lacking})
+            again = {name: self._with_setup(requests[name], members[name]) for name in lacking}
+            found |= self.federation._ask(again)
+        self.has_setup |= {name for name, answer in found.items() if answer.kind != Kind.REFUSED}
+        return {name: answer for name, answer in found.items() if answer.kind != Kind.REFUSED}
+
+    def _with_setup(self, request: Message, member: Member) -> Message:
+        setup: Json = {**self.setup.header, "first": member.first}
+        return Message(request.kind, {**request.header, "setup": setup}, {**request.arrays, **self.setup.arrays})
+
+    def _request(self, state: ServerState, member: Member, present: Array, faulty: Array) -> tuple[Message, Array]:
+        """The request of a round for one node, and which of the shared vectors its clients need: they are in it."""
+        numbers = np.arange(member.first, member.clients.stop)
+        last, cohort = state.clients.last[member.clients], np.isin(numbers, present)
+        which = np.arange(len(state.shared))
+        if len(which) and state.shared_round[0] >= 0:
+            which = np.flatnonzero(np.isin(state.shared_round, last[cohort]))
+        arrays: dict[str, AnyArray] = {
+            "model": state.model,
+            "shared": state.shared[which],
+            "shared_round": state.shared_round[which].astype(np.int32),
+            "last": last.astype(np.int32),
+            "cohort": pack_mask(cohort),
+            "faulty": pack_mask(np.isin(numbers, faulty)),
+        }
+        return self.federation._request(Kind.ROUND, arrays, round=state.round), which
+
+    def _sums(self, answer: Message, member: Member, which: Array, state: ServerState) -> RoundSum | None:
+        """The sums in an answer, with the weights of all shared vectors; None where it does not fit."""
+        vectors = 2 if self.engine.hyperparameters.sends_mean_gradient else 1
+        try:
+            sums = unpack_sums(answer, self.layout, vectors=vectors, n_shared=len(which))
+        except Refusal as error:
+            log.warning("node %s: %s", member.node, error)
+            return None
+        base = self._nothing(state).base_weight
+        if len(base) and len(sums.base_weight):
+            base[which] = sums.base_weight
+        return replace(sums, base_weight=base)
+
+    def _nothing(self, state: ServerState) -> RoundSum:
+        """The sum over no client."""
+        h, size = self.engine.hyperparameters, self.layout.size
+        n_shared = len(state.shared) if h.corrects and h.row_sparse else 0
+        mean_gradient = np.zeros(size if h.sends_mean_gradient else 0)
+        return RoundSum(np.zeros(size), mean_gradient, np.zeros(n_shared), 0.0, 0.0, 0, 0, 0, 0)
+
+
+def sum_payload(answer: Message) -> int:
+    """Bytes of a node's sum."""
+    return sum(answer.array(name).nbytes for name in ("numbers", "row"))
+
+
+def broadcast_payload(request: Message) -> int:
+    """Bytes of the model and of the shared vectors in a request."""
+    return sum(request.array(name).nbytes for name in ("model", "shared"))
+
+
+def assign_numbers(nodes: Sequence[tuple[str, int, int | None]]) -> list[Member]:
+    """The clients of each node, given by name, number of homes and, where its owner has fixed it, its first number.
+
+    The others follow in the order of their names, which are kept, behind the last fixed one.
+    """
+    fixed = sorted((first, name, homes) for name, homes, first in nodes if first is not None)
+    members, end = [], 0
+    for first, name, homes in fixed:
+        if first < end:
+            other = members[-1]
+            raise DataError(
+                f"node {name} has homes {first} to {first + homes - 1}, node {other.node} {other.first} to {end - 1}; "
+                "set first= in their node-configs so that they do not overlap"
+            )
+        members.append(Member(name, first, homes))
+        end = first + homes
+    for name, homes, first in sorted(nodes, key=lambda node: node[0]):
+        if first is None:
+            members.append(Member(name, end, homes))
+            end += homes
+    return members
+
+
+def missing_of(folder: Path) -> dict[int, Array]:
+    """From the record of the rounds, what `Federated.fit` takes as `missing`."""
+    found: dict[int, Array] = {}
+    for line in rounds_of(folder):
+        done, missing = int(str(line["round"])), cast("list[int]", line["missing"])
+        found.pop(done - 1, None)
+        if missing:
+            found[done - 1] = np.array(missing, dtype=np.int64)
+    return found
+
+
+def rounds_of(folder: Path) -> list[dict[str, Json]]:
+    """The record of the rounds."""
+    path = folder / ROUNDS
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def predicted_bytes(engine: Engine, layout: FlatParameters, *, rows: int, shared: int) -> tuple[float, int]:
+    """Bytes that a node sends and receives in a round, where its clients touch `rows` different rows of relations.
+
+    As long as four bytes hold a number. For a node with one home these are `RoundReport.sent_bytes` and, from its
+    second round on, `received_bytes`.
+    """
+    vectors = 2 if engine.hyperparameters.sends_mean_gradient else 1
+    return layout.sent_bytes(rows, vectors=vectors), broadcast_bytes(layout, shared=shared)

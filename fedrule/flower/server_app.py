@@ -1,0 +1,138 @@
+"""The ServerApp of Flower: reads the configuration of a run and trains by way of Flower's grid."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.app import Message as FlowerMessage
+from flwr.serverapp import Grid, ServerApp
+
+from datasets.common.environment import set_threads
+from datasets.common.errors import DataError
+from fedrule.flower.client_app import NAME, log_to
+from fedrule.flower.messages import Message
+from fedrule.flower.records import from_record, to_record
+
+log = logging.getLogger(__name__)
+
+POLL = 0.3  # seconds between two looks for answers
+AGAIN = 5.0  # seconds before a request that failed is sent again
+ERRORS = 5  # of one node, after which it is given up for this request
+PARAMETERS = "parameters."  # how options of the method begin in a run's configuration
+
+
+@dataclass(frozen=True, slots=True)
+class FlowerTransport:
+    """Requests as Flower's messages.
+
+    Flower hands a message out once: a node that is killed with it in hand never answers, also if it starts again. So a
+    request without an answer is sent again after `resend` seconds, to nodes that are connected; a node that was only
+    slow answers both, and its answers are equal.
+    """
+
+    grid: Grid
+    resend: float = 60.0
+
+    def nodes(self) -> Sequence[int]:
+        return sorted(self.grid.get_node_ids())
+
+    def exchange(self, requests: Mapping[int, Message], *, seconds: float) -> Mapping[int, Message]:
+        end = time.monotonic() + seconds
+        answers: dict[int, Message] = {}
+        waiting: dict[str, int] = {}  # nodes by the ids of messages
+        due = dict.fromkeys(requests, 0.0)  # when to send to each node
+        errors = dict.fromkeys(requests, 0)
+        while len(answers) < len(requests) and (now := time.monotonic()) < end:
+            ready = [node for node, at in due.items() if at <= now and node not in answers]
+            if ready:
+                there = set(self.nodes())
+                for node in ready:
+                    due[node] = now + (self.resend if node in there else AGAIN)
+                    if node in there:
+                        waiting |= self._send(node, requests[node], end - now)
+            for reply in self.grid.pull_messages([*waiting]) if waiting else ():
+                node = waiting.pop(reply.metadata.reply_to_message_id)
+                if reply.has_error():
+                    errors[node] += 1
+                    again = errors[node] < ERRORS
+                    log.warning("node %d: %s%s", node, reply.error.reason, "; it is asked again" if again else "")
+                    due[node] = min(due[node], time.monotonic() + AGAIN) if again else end
+                elif node not in answers:
+                    answers[node] = from_record(reply.content)
+            if len(answers) < len(requests):
+                time.sleep(POLL)
+        return answers
+
+    def _send(self, node: int, request: Message, seconds: float) -> dict[str, int]:
+        message = FlowerMessage(to_record(request), node, f"query.{NAME}", ttl=max(seconds, 1.0))
+        return {str(sent): node for sent in self.grid.push_messages([message]) if sent}
+
+
+def server_app(folder: Path) -> ServerApp:
+    """The app of a federation whose vocabulary lies in this folder."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        log_to(sys.stdout)
+        set_threads(1)
+        try:
+            train(grid, dict(context.run_config), folder)
+        except DataError as error:
+            log.error("%s", error)
+            raise
+
+    return app
+
+
+def train(grid: Grid, config: Mapping[str, object], folder: Path) -> None:
+    """One run as configured; the model and the record of the rounds are in the server's folder."""
+    from fedrule.flower.node import federated_method, method_text
+    from fedrule.flower.server import Federation, ServerOptions
+    from fedrule.flower.vocabulary import FILE, Vocabulary
+
+    own = {name: value for name, value in config.items() if not name.startswith(PARAMETERS)}
+    known = {"method", "folder", "nodes", "seed", "wait", "limit", "resend", "clock"}
+    if unknown := sorted(own.keys() - known):
+        raise DataError(f"run-config: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+    if missing := sorted({"method", "folder"} - own.keys()):
+        raise DataError(f"run-config: {', '.join(missing)} is missing")
+    parameters = {name.removeprefix(PARAMETERS): value for name, value in config.items() if name.startswith(PARAMETERS)}
+    method = federated_method(method_text(str(own["method"]), parameters))
+    options = ServerOptions(
+        Path(str(own["folder"])),
+        nodes=_whole(own, "nodes", 1),
+        seed=_whole(own, "seed", 0),
+        **{name: _number(own, name) for name in ("wait", "limit", "clock") if name in own},
+    )
+    transport = FlowerTransport(grid, _number(own, "resend") if "resend" in own else 60.0)
+    federation = Federation(transport, method, Vocabulary.read(folder / FILE), options)
+    log.info("%s: run %s in %s", method.NAME, federation.identity.run, options.folder)
+    begin = time.monotonic()
+
+    def on_round(done: int, report: object, traffic: object) -> None:
+        log.info("round %d of %d after %.1f s: %s", done, method.rounds, time.monotonic() - begin, report)
+        log.info("%s", traffic)
+
+    federation.train(on_round)
+    log.info("%s: done; the model is in %s", method.NAME, options.folder)
+
+
+def _whole(config: Mapping[str, object], name: str, default: int) -> int:
+    value = config.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise DataError(f"run-config: {name} must be a whole number, got {value!r}")
+    return value
+
+
+def _number(config: Mapping[str, object], name: str) -> float:
+    value = config[name]
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise DataError(f"run-config: {name} must be a number, got {value!r}")
+    return float(value)

@@ -1,0 +1,133 @@
+"""A try of a whole federation on this machine, by real processes, and a comparison with the simulation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from datasets.common.errors import DataError
+from datasets.common.files import Json
+from datasets.homes import Homes
+from fedrule.federated.array_file import AnyArray, read_arrays
+from fedrule.flower.app_folder import AppFolder, AppOptions, write_app
+from fedrule.flower.node import federated_method, method_text
+from fedrule.flower.processes import Deployment
+from fedrule.flower.server import REMEDY, WEIGHTS, missing_of, rounds_of
+from fedrule.flower.vocabulary import Vocabulary
+
+POLL = 0.5  # seconds between two looks at the record of the rounds
+STATUS = 60  # looks between two questions for the status of a run, which start a process
+
+OnRecord = Callable[[Mapping[str, Json]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Homes on nodes of this machine, in a folder."""
+
+    folder: AppFolder
+    homes: Homes
+    method: str
+    parameters: Mapping[str, object]
+    nodes: int
+    seed: int = 0
+
+    @classmethod
+    def prepare(
+        cls,
+        path: Path,
+        homes: Homes,
+        method: str,
+        *,
+        parameters: Mapping[str, object],
+        nodes: int,
+        seed: int = 0,
+        limit: float = 600.0,
+        resend: float = 60.0,
+    ) -> Trial:
+        """Write the app and the homes of the nodes, as equal in number as can be, one run of homes after the other."""
+        federated_method(method_text(method, parameters))  # refuses what cannot be deployed, before anything starts
+        if not 1 <= nodes <= homes.n_homes:
+            raise DataError(f"nodes must be 1 to {homes.n_homes}, the number of homes, got {nodes}")
+        options = AppOptions(
+            method,
+            parameters,
+            nodes=nodes,
+            seed=seed,
+            server_folder=str((path / "server").resolve()),
+            limit=limit,
+            resend=resend,
+        )
+        folder = write_app(path, Vocabulary.of(homes), options)
+        trial = cls(folder, homes, method, parameters, nodes, seed)
+        for node in range(nodes):
+            first, end = trial.bounds[node : node + 2]
+            homes.subset(np.arange(first, end)).save(trial.homes_file(node))
+        return trial
+
+    @property
+    def bounds(self) -> list[int]:
+        """[nodes + 1]: where the homes of each node begin."""
+        return [self.homes.n_homes * node // self.nodes for node in range(self.nodes + 1)]
+
+    @property
+    def server(self) -> Path:
+        return self.folder.path / "server"
+
+    def homes_file(self, node: int) -> Path:
+        return self.folder.path / "homes" / f"node-{node}.parquet"
+
+    def node_config(self, node: int) -> str:
+        state = self.folder.path / "state" / f"node-{node}"
+        paths = f'homes="{self.homes_file(node).resolve()}" state="{state.resolve()}"'
+        return f"{paths} first={self.bounds[node]}"
+
+    def start(self, deployment: Deployment) -> int:
+        """Start the server and all nodes and submit the app; Flower's number of the run."""
+        deployment.start_server()
+        for node in range(self.nodes):
+            deployment.register(node)
+            deployment.start_node(node, self.node_config(node))
+        return deployment.run()
+
+    def wait(self, deployment: Deployment, run: int, *, on_record: OnRecord | None = None, seconds: float) -> None:
+        """Wait until the run is over; an error where it failed or takes longer."""
+        end, seen, looks = time.monotonic() + seconds, 0, 0
+        while time.monotonic() < end:
+            records = rounds_of(self.server)
+            for record in records[seen:]:
+                if on_record is not None:
+                    on_record(record)
+            seen, looks = len(records), looks + 1
+            if (self.server / WEIGHTS).exists():
+                return
+            if looks % STATUS == 0:
+                status = deployment.status(run)
+                if status.startswith("finished") and not (self.server / WEIGHTS).exists():
+                    said = deployment.flwr("log", str(run), "--show").strip()[-1500:]
+                    raise DataError(f"the run ended without a model ({status}): {said}")
+            time.sleep(POLL)
+        raise DataError(f"no model after {seconds:g} seconds; see {deployment.log_file('server')}")
+
+    def weights(self) -> dict[str, AnyArray]:
+        """Of the model that the run has given."""
+        _, arrays = read_arrays(self.server / WEIGHTS, what="model of a federation", remedy=REMEDY)
+        return {name: array for name, array in arrays.items() if name != "valid.cell"}
+
+    def simulated(self) -> dict[str, AnyArray]:
+        """The model of the simulation, in which the same clients are missing."""
+        method = federated_method(method_text(self.method, self.parameters))
+        missing = missing_of(self.server)
+        fitted = method.fit(self.homes, rng=np.random.default_rng(self.seed), missing=missing)
+        return {name: value.numpy() for name, value in fitted.parameters.items()}
+
+    def differences(self) -> int:
+        """Numbers of the model that are not the simulation's, bit for bit."""
+        found, expected = self.weights(), self.simulated()
+        if found.keys() != expected.keys():
+            return sum(array.size for array in expected.values())
+        return sum(int((found[name].view(np.uint32) != expected[name].view(np.uint32)).sum()) for name in expected)
