@@ -91,6 +91,7 @@ def audit(
         if name not in METHODS:
             raise unknown("method of the audit", name, METHODS)
     chosen = sample(homes, plan.homes, seed)
+    list(defences(plan, plan.homes, private=True))  # where no account can be made, it says so before any work
     for name in methods:
         on_step(f"updates of {name}")
         yield from audit_updates(chosen, name, plan, seed=seed)

@@ -107,6 +107,6 @@ def table(found: Audit) -> typing.Iterator[str]:
                 previous = row.what
                 yield f"  {row.what}"
             where = f", of {row.homes:,} homes" if row.leaves == "counts" else ""
-            yield f"    {row.attack}{where}; defence: {row.defended_by}"
+            yield f"    {row.attack}{where}; defence: {row.defended_by}; the attacker also knows: {row.knows}"
             yield f"        {row.told}"
         yield ""
