@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
+import scipy  # its parts are imported at their first use
 from scipy.sparse import csr_array
-from scipy.special import log_ndtr, ndtr
 
 from datasets.common.errors import DataError
 
@@ -48,7 +47,7 @@ def check_delta(name: str, delta: float) -> None:
 def disclosed_delta(epsilon: float, multiplier: float) -> float:
     """The least delta at this epsilon."""
     near, far = 0.5 / multiplier - epsilon * multiplier, -0.5 / multiplier - epsilon * multiplier
-    return float(ndtr(near) - math.exp(min(epsilon + log_ndtr(far), 0.0)))
+    return float(scipy.special.ndtr(near) - math.exp(min(epsilon + scipy.special.log_ndtr(far), 0.0)))
 
 
 def disclosed_epsilon(multiplier: float, delta: float) -> float:
@@ -59,7 +58,8 @@ def disclosed_epsilon(multiplier: float, delta: float) -> float:
         return 0.0
     if disclosed_delta(LARGEST_EPSILON, multiplier) > delta:
         return math.inf
-    return float(brentq(lambda epsilon: disclosed_delta(epsilon, multiplier) - delta, 0.0, LARGEST_EPSILON, xtol=1e-12))
+    root = scipy.optimize.brentq
+    return float(root(lambda epsilon: disclosed_delta(epsilon, multiplier) - delta, 0.0, LARGEST_EPSILON, xtol=1e-12))
 
 
 def multiplier_for(epsilon: float, delta: float) -> float:
@@ -74,7 +74,8 @@ def multiplier_for(epsilon: float, delta: float) -> float:
             f"epsilon {epsilon:g} at delta {delta:g} needs noise of more than {LARGEST_MULTIPLIER:g} times a home's "
             "part, which leaves nothing; use a larger epsilon or delta"
         )
-    return float(brentq(lambda z: disclosed_delta(epsilon, z) - delta, 1e-4, LARGEST_MULTIPLIER, xtol=1e-12))
+    root = scipy.optimize.brentq
+    return float(root(lambda z: disclosed_delta(epsilon, z) - delta, 1e-4, LARGEST_MULTIPLIER, xtol=1e-12))
 
 
 def together(multipliers: Iterable[float]) -> float:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from datasets.common.cli import add_import, count, import_all, say
 from datasets.common.errors import DataError
@@ -15,6 +17,9 @@ from datasets.common.files import Json
 from datasets.common.options import read_assignments
 from datasets.common.progress import progress
 from fedrule.commands import HOMES_HELP, HOMES_METAVAR, load_homes
+
+if TYPE_CHECKING:
+    from datasets.homes import Homes
 
 log = logging.getLogger(__name__)
 
@@ -88,19 +93,18 @@ def _init(chosen: argparse.Namespace) -> int:
 def _simulate(chosen: argparse.Namespace) -> int:
     parameters = {**_parameters(chosen), "rounds": chosen.rounds}
     homes = load_homes(chosen.data)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: all processes are stopped
     if chosen.folder is not None:
-        return _try(chosen, parameters, homes_of=homes, folder=chosen.folder)
+        return _try(chosen, parameters, homes, chosen.folder)
     with tempfile.TemporaryDirectory(prefix="fedrule-deploy-") as folder:
-        return _try(chosen, parameters, homes_of=homes, folder=Path(folder) / "federation")
+        return _try(chosen, parameters, homes, Path(folder) / "federation")
 
 
-def _try(chosen: argparse.Namespace, parameters: Mapping[str, object], *, homes_of: object, folder: Path) -> int:
-    from datasets.homes import Homes
+def _try(chosen: argparse.Namespace, parameters: Mapping[str, object], homes: Homes, folder: Path) -> int:
     from fedrule.flower.processes import Deployment
     from fedrule.flower.trial import Trial
 
-    assert isinstance(homes_of, Homes)
-    homes, begin = homes_of, time.monotonic()
+    begin = time.monotonic()
     trial = Trial.prepare(folder, homes, chosen.method, parameters=parameters, nodes=chosen.nodes, seed=chosen.seed)
     with Deployment(trial.folder) as deployment, progress(chosen.rounds, "round", quiet=chosen.quiet) as bar:
         log.info(

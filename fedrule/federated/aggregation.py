@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-from scipy.spatial.distance import pdist, squareform
+import scipy  # its parts are imported at their first use
 
 from datasets.common.errors import DataError, unknown
 from fedrule.federated.optimizers import Precise
@@ -142,7 +142,8 @@ def krum(updates: Vector, f: int, *, n_chosen: int) -> Precise:
 def krum_scores(updates: Vector, f: int) -> Precise:
     """[n]: the sum of squared distances to the n - f - 2 nearest other updates."""
     n = len(updates)
-    distance = squareform(pdist(updates, "sqeuclidean"))
+    apart = scipy.spatial.distance
+    distance = apart.squareform(apart.pdist(updates, "sqeuclidean"))
     np.fill_diagonal(distance, np.inf)
     # Sorted, so that the sum does not depend on the order of clients.
     score: Precise = np.sort(distance, axis=1)[:, : n - f - 2].sum(axis=1)

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.optimize import brentq
+import scipy  # its parts are imported at their first use
 
 from baselines import gaussian_mechanism
 from baselines.gaussian_mechanism import (
@@ -128,7 +127,7 @@ class Mesh:
         times, delta_error = [one.times for one in every], delta / 1000
         largest = prv.compute_safe_domain_size(losses, times, error, delta_error)
         width = error / math.sqrt(sum(times) * math.log(12 / delta_error) / 2)
-        size = 2 * next_fast_len(math.ceil(largest / width) + 1)
+        size = 2 * scipy.fft.next_fast_len(math.ceil(largest / width) + 1)
         domain = prv.Domain((1 - size // 2) * width, size // 2 * width, size)
         transforms, shifts = [], []
         for loss in losses:
@@ -140,7 +139,7 @@ class Mesh:
             inner = between[1:-1].sum()
             integral = width / 6 * (at[0] + at[-1] + 2 * at[1:-1].sum() + 4 * inner)
             shifts.append(float(domain.t_max * at[-1] - domain.t_min * at[0] - integral - domain.ts @ mass))
-            transforms.append(rfft(mass))
+            transforms.append(scipy.fft.rfft(mass))
         return cls(domain, tuple(transforms), tuple(shifts), error, delta_error)
 
     def epsilon(self, times: Sequence[int], delta: float) -> float:
@@ -148,7 +147,7 @@ class Mesh:
         from opacus.accountants.analysis.prv import DiscretePRV
 
         product = reduce(np.multiply, (kind**count for kind, count in zip(self.transforms, times, strict=True)))
-        mass = irfft(product, self.domain.size)
+        mass = scipy.fft.irfft(product, self.domain.size)
         zero = self.domain.size // 2 - 1  # where the loss is 0; the sum of m of them has its 0 at m times that
         mass = np.roll(mass, -zero * (sum(times) - 1))
         shift = sum(one * count for one, count in zip(self.shifts, times, strict=True))
@@ -250,7 +249,9 @@ def _least_multiplier(epsilon: float, delta: float, sampling_rate: float, rounds
         low = max(low / 1.5, LEAST_MULTIPLIER)
     if spent(low) <= epsilon:
         return low  # less noise would not be counted
-    excess = brentq(lambda size: math.log(spent(math.exp(size)) / epsilon), math.log(low), math.log(high), xtol=5e-4)
+    excess = scipy.optimize.brentq(
+        lambda size: math.log(spent(math.exp(size)) / epsilon), math.log(low), math.log(high), xtol=5e-4
+    )
     multiplier = math.exp(excess)
     while spent(multiplier) > epsilon:
         multiplier *= 1.0005

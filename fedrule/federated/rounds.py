@@ -459,7 +459,6 @@ class Engine:
         """Train the round's clients, chunk by chunk, and store their states."""
         h, layout, scratch = self.hyperparameters, trainer.layout, Scratch()
         chunk_size = self.chunk_size if single is None else 1
-        weight = weight if single is None else np.ones_like(weight)
 
         def train(first: int) -> ChunkResult:
             end = min(first + chunk_size, len(work.clients))
@@ -494,13 +493,14 @@ class Engine:
     @np.errstate(over="ignore")  # an attack may be too large to be sent, and is then refused
     def _sent(self, chunk: ClientChunk, client: int) -> Vector:
         """Delta_k of the only client of a chunk, with its base, as an attacker would change it."""
-        h, n_dense, update = chunk.h, chunk.layout.n_dense, chunk.update.copy()
+        h, n_dense, update = chunk.h, chunk.layout.n_dense, chunk.update / chunk.weight[0]
         shared = chunk.shared(slice(0, 1)) if h.corrects and h.row_sparse else None
         if shared is not None:
             update[n_dense:] += h.steps * h.phi_rate * h.phi_lambda * shared[0, n_dense:].astype(float)
         if self.attackers is not None:
             update = self.attackers.sent(update, chunk.broadcast.round, client)
-        return update.astype(np.float32)
+        sent: Vector = update.astype(np.float32)
+        return sent
 
     def log_faults(self, number: int, report: RoundReport, cohort: Cohort, *, corrupted: int) -> RoundReport:
         """Say which clients are missing in a round; the report with their numbers."""

@@ -242,11 +242,13 @@ def federated_method(text: str) -> Federated:
     content = json.loads(text)
     federated_class(content["name"])
     method = cast("Federated", build(content["name"], **content["parameters"]))
+    method.refuse_deployment()
     if method.validation:
         raise DataError(
             f"{method.NAME}: validation {method.validation} needs rules that no home may show; set it to 0 and choose "
             "the number of rounds in a simulation"
         )
+    method.refuse_deployment()
     return method
 
 

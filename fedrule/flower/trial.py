@@ -20,7 +20,7 @@ from fedrule.flower.server import REMEDY, WEIGHTS, missing_of, rounds_of
 from fedrule.flower.vocabulary import Vocabulary
 
 POLL = 0.5  # seconds between two looks at the record of the rounds
-STATUS = 20  # looks between two questions for the status of a run, which start a process
+STATUS = 60  # looks between two questions for the status of a run, which start a process
 
 OnRecord = Callable[[Mapping[str, Json]], None]
 

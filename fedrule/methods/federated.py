@@ -231,11 +231,12 @@ class Federated(GraphMethod):
         return AttackOptions(self.attack, self.attackers, self.attack_scale, self.promoted)
 
     def refuse_deployment(self) -> None:
-        """An error where an option is for the simulation only; a deployment calls it before it starts."""
-        faults = [name for name in ("drop_out", "late", "corrupted") if getattr(self, name)]
-        simulated = [*faults, *(["attack"] if self.attack != "none" else []), *(["promoted"] if self.promoted else [])]
-        if simulated:
-            raise DataError(f"{self.NAME}: {', '.join(simulated)} can only be simulated; a deployment has real ones")
+        """An error where an option is for the simulation only; server and nodes call it before they start."""
+        if self._attack().used:
+            raise DataError(
+                f"{self.NAME}: attack {self.attack} and promoted {self.promoted!r} are for the simulation; "
+                "leave them out"
+            )
         if needed := self.engine().single_updates:
             raise DataError(f"{self.NAME}: {needed} needs single updates, and nodes send sums; use the simulation")
 

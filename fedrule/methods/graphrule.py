@@ -13,13 +13,12 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Rules
+from fedrule.lazy import torch
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.network.encoders import Parameters
 from fedrule.network.options import derived
@@ -74,7 +73,7 @@ class GraphRule(GraphMethod):
         def draw(parameters: Parameters) -> Examples:
             def score(homes: Homes, candidates: Rules) -> npt.NDArray[np.float32]:
                 with torch.no_grad():
-                    logits: Tensor = scorer.logits_of(parameters, scorer.query(homes, candidates))
+                    logits = scorer.logits_of(parameters, scorer.query(homes, candidates))
                 return logits.numpy()
 
             examples = sampler.draw(rng, score=score)

@@ -42,7 +42,7 @@ class InProcess:
     def nodes(self) -> Sequence[int]:
         return [*self.members]
 
-    def exchange(self, requests: Mapping[int, Message], *, seconds: float) -> Mapping[int, Message]:
+    def exchange(self, requests: Mapping[int, Message], *, seconds: float) -> Mapping[int, Message]:  # noqa: ARG002
         answers = {}
         for node, request in requests.items():
             if self.lost(node, request):

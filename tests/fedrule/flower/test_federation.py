@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,15 @@ pytest.importorskip("numba", reason="the federated methods need the extra graph"
 
 from baselines.registry import build
 from datasets import Homes
+from datasets.common.errors import DataError
+from fedrule.federated.rounds import RoundReport
+from fedrule.federated.vectors import FlatParameters
+from fedrule.flower import messages
+from fedrule.flower.messages import Kind, Message
+from fedrule.flower.node import Node, federated_method, method_text
+from fedrule.flower.node_files import NodeFolder
+from fedrule.flower.server import Member, RoundTraffic, assign_numbers, predicted_bytes
+from fedrule.flower.vocabulary import Vocabulary
 from fedrule.methods.federated import Federated
 from fedrule.network.score import GraphModel
 from tests.support.federation import federation, in_process
@@ -57,3 +68,243 @@ def test_nodes_and_server_give_the_model_of_the_simulation(name: str, tmp_path: 
     homes, method = population(5, n_homes=6), made(name)
     trained = federation(in_process(homes, SIZES, tmp_path), method, homes, tmp_path / "server").train()
     assert_equal(trained, simulated(method, homes))
+
+
+STATEFUL = ("fedgnn", "fedrule, partial", "fedrule, dense", "fedgate", "scaffold", "fedgnn, paper", "fedrank")
+
+
+class Stopped(Exception):
+    """The server is killed."""
+
+
+def of_round(request: Message, number: int) -> bool:
+    return request.kind == Kind.ROUND and request.number("round") == number
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+@pytest.mark.parametrize("what", ["lost", "late"])
+def test_a_node_that_does_not_answer_in_time_has_dropped_out_as_in_a_simulation(
+    name: str, what: str, tmp_path: Path
+) -> None:
+    homes, method = population(5, n_homes=6), made(name)
+    transport = in_process(homes, SIZES, tmp_path)
+
+    def silent(node: int, request: Message) -> bool:
+        return (node == 101 and of_round(request, 1)) or (node == 102 and of_round(request, 2))
+
+    setattr(transport, what, silent)  # the request never came, or the node trained in vain
+    run = federation(transport, method, homes, tmp_path / "server")
+    trained, missing = run.train(), run.missing()
+    assert set(missing) <= {1, 2}  # fewer where no client of the node is in the cohort
+    assert all(set(clients) <= {1, 2, 3} for done, clients in missing.items() if done == 1)
+    assert_equal(trained, simulated(method, homes, missing=missing))
+    if name == "fedgnn":  # everybody with a rule takes part, which home 4 has not; that they are missing tells
+        assert {done: clients.tolist() for done, clients in missing.items()} == {1: [1, 2, 3], 2: [5]}
+        with pytest.raises(AssertionError):
+            assert_equal(trained, simulated(method, homes))
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_server_that_was_killed_resumes_with_the_same_bits(name: str, answered: bool, tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=6), made(name)
+    transport = in_process(homes, SIZES, tmp_path)
+    killed = False
+
+    def kill(node: int, request: Message) -> bool:
+        nonlocal killed
+        if not killed and node == 101 and request.kind == Kind.ROUND and request.number("round") >= 2:
+            killed = True
+            raise Stopped
+        return False
+
+    # Killed when the answer of one node, or also that of the next, is there: their states stay pending.
+    setattr(transport, "late" if answered else "lost", kill)
+    with pytest.raises(Stopped):
+        federation(transport, method, homes, tmp_path / "server").train()
+    transport.members = {node + 7: member for node, member in transport.members.items()}  # Flower numbers them anew
+    trained = federation(transport, method, homes, tmp_path / "server").train()
+    assert_equal(trained, simulated(method, homes))
+
+
+def test_a_finished_run_gives_its_model_again(tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=6), made("fedrule")
+    transport = in_process(homes, SIZES, tmp_path)
+    first = federation(transport, method, homes, tmp_path / "server").train()
+    before = len(transport.requests)
+    assert_equal(federation(transport, method, homes, tmp_path / "server").train(), first)
+    assert {request.kind for _, request in transport.requests[before:]} == {Kind.JOIN}
+
+
+def test_a_run_with_other_parameters_does_not_resume(tmp_path: Path) -> None:
+    homes, transport = population(5, n_homes=6), in_process(population(5, n_homes=6), SIZES, tmp_path)
+    federation(transport, made("fedgnn"), homes, tmp_path / "server").train()
+    with pytest.raises(DataError, match=r"run.json: of another run, with another parameters; choose another folder"):
+        federation(transport, made("fedgnn", learning_rate=0.2), homes, tmp_path / "server")
+    with pytest.raises(DataError, match="with another seed"):
+        federation(transport, made("fedgnn"), homes, tmp_path / "server", seed=1)
+
+
+def test_two_runs_after_each_other_do_not_mix_their_states(tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=6), made("fedrule")
+    transport = in_process(homes, SIZES, tmp_path)
+    federation(transport, method, homes, tmp_path / "one", seed=1).train()
+    second = federation(transport, method, homes, tmp_path / "two").train()
+    assert_equal(second, simulated(method, homes))
+
+
+@pytest.mark.parametrize("name", ["fedgnn", "fedrank"])
+def test_a_node_whose_folder_is_new_joins_again_where_the_method_keeps_no_states(name: str, tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=6), made(name)
+    transport = in_process(homes, SIZES, tmp_path)
+
+    wiped = False
+
+    def wipe(node: int, request: Message) -> bool:
+        nonlocal wiped
+        if node == 101 and request.kind == Kind.ROUND and request.number("round") >= 2 and not wiped:
+            wiped = True
+            for file in (tmp_path / "state-1").glob("[!n]*"):  # all but node.json
+                file.unlink()
+        return False
+
+    transport.lost = wipe
+    assert_equal(federation(transport, method, homes, tmp_path / "server").train(), simulated(method, homes))
+    assert wiped
+
+
+def test_a_node_that_lost_its_states_is_refused_and_drops_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    homes, method = population(5, n_homes=6), made("fedrule")
+    transport = in_process(homes, SIZES, tmp_path)
+
+    def lose(node: int, request: Message) -> bool:
+        if node == 101 and of_round(request, 2):
+            next((tmp_path / "state-1").glob("*.states")).unlink()
+        return False
+
+    transport.lost = lose
+    run = federation(transport, method, homes, tmp_path / "server")
+    trained = run.train()
+    assert "no such file, but the server counts on the states of 3 clients of this node; restore" in caplog.text
+    assert {done: clients.tolist() for done, clients in run.missing().items()} == {2: [1, 2, 3], 3: [1, 2, 3]}
+    assert_equal(trained, simulated(method, homes, missing=run.missing()))
+
+
+def test_the_server_numbers_homes_where_nodes_do_not_and_keeps_the_numbers(tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=6), made("fedgnn")
+    transport = in_process(homes, SIZES, tmp_path, fixed=False)
+    run = federation(transport, method, homes, tmp_path / "server")
+    trained = run.train()
+    order = [int(Path(node.options.homes).stem[-1]) for member in run.members for node in transport.members.values()
+             if NodeFolder(node.options.state).name == member.node]  # fmt: skip
+    assert sorted(member.node for member in run.members) == [member.node for member in run.members]
+    bounds = np.cumsum([0, *SIZES])
+    renumbered = homes.subset(np.concatenate([np.arange(bounds[i], bounds[i + 1]) for i in order]))
+    assert_equal(trained, simulated(method, renumbered))
+    again = federation(transport, method, homes, tmp_path / "server")
+    again.train()
+    assert again.members == run.members
+
+
+@pytest.mark.parametrize("name", ["fedgnn", "fedprox", "fedrule", "scaffold", "fedgate", "fedrank", "fedgnn, gat"])
+def test_a_node_with_one_home_sends_the_bytes_that_the_simulation_predicts(name: str, tmp_path: Path) -> None:
+    homes = population(5, n_homes=4, bare=False)
+    everybody = {"cohort": 0} if name == "fedrank" else {"participation": 1.0, "corrupted": 0.0}
+    method = made(name, **everybody)
+    found: list[tuple[RoundReport, RoundTraffic]] = []
+    run = federation(in_process(homes, (1, 1, 1, 1), tmp_path), method, homes, tmp_path / "server")
+    run.train(lambda _, report, traffic: found.append((report, traffic)))
+    reports: list[dict[str, float]] = []
+    simulated(method, homes, on_round=lambda *given: reports.append(given[3]))
+    for done, ((report, traffic), expected) in enumerate(zip(found, reports, strict=True)):
+        values = report.values()
+        assert {name: expected[name] for name in values} == pytest.approx(values, nan_ok=True)
+        # The mean over clients is what the simulation reports; each node has one.
+        assert np.mean([*traffic.sent.values()]) == expected["sent_bytes"]
+        has_shared = done > 0 or name == "scaffold"  # no round was anybody's last before the first one
+        if has_shared or not method.hyperparameters().corrects:
+            assert set(traffic.received.values()) == {expected["received_bytes"]}
+
+
+@pytest.mark.parametrize("name", ["fedgnn", "fedrule", "fedrank", "fedrule, adam"])
+def test_bytes_of_nodes_with_many_homes_follow_from_layout_and_rows(name: str, tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=6), made(name)
+    found: list[RoundTraffic] = []
+    run = federation(in_process(homes, SIZES, tmp_path), method, homes, tmp_path / "server")
+    trained = run.train(lambda _, __, traffic: found.append(traffic))
+    layout = FlatParameters.of(trained.parameters)
+    for traffic in found:
+        for node, rows in traffic.rows.items():
+            assert rows <= layout.n_rows
+            expected = predicted_bytes(method.engine(), layout, rows=rows, shared=traffic.shared[node])
+            assert (traffic.sent[node], traffic.received[node]) == expected
+
+
+def test_a_node_of_another_version_is_left_out_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    homes, method = population(5, n_homes=6), made("fedgnn")
+    transport = in_process(homes, SIZES, tmp_path)
+    run = federation(transport, method, homes, tmp_path / "server")
+    answer = Node.answer
+
+    def older(self: Node, request: Message) -> Message:
+        if self.options.homes.stem == "node-1":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(messages, "package_version", lambda: "0.2.0")
+                return answer(self, request)
+        return answer(self, request)
+
+    monkeypatch.setattr(Node, "answer", older)
+    wanted = (
+        r"2 of 3 nodes are there after 1 s.*the server runs fedrule \S+, this node 0\.2\.0; install fedrule \S+ here"
+    )
+    with pytest.raises(DataError, match=wanted):
+        run.train()
+
+
+def test_a_node_with_another_vocabulary_is_left_out_in_words(tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=6), made("fedgnn")
+    transport = in_process(homes, SIZES, tmp_path)
+    other = Vocabulary((*homes.types, "Toaster"), homes.relations)
+    transport.members[101] = replace(transport.members[101], vocabulary=other)
+    with pytest.raises(DataError, match=r"the server has the vocabulary \w+, this node \w+: .*use the app folder"):
+        federation(transport, method, homes, tmp_path / "server").train()
+
+
+@pytest.mark.parametrize(("off", "words"), [(-3600, "behind"), (3600, "ahead")])
+def test_a_node_whose_clock_is_wrong_is_refused(
+    off: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homes, method = population(5, n_homes=6), made("fedgnn")
+    transport = in_process(homes, SIZES, tmp_path)
+    answer, now = Node.answer, time.time
+
+    def elsewhen(self: Node, request: Message) -> Message:
+        if self.options.homes.stem == "node-1":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(time, "time", lambda: now() + off)
+                return answer(self, request)
+        return answer(self, request)
+
+    monkeypatch.setattr(Node, "answer", elsewhen)
+    with pytest.raises(
+        DataError, match=f"the clock of this node is [0-9,]+ seconds {words} .* 120 are allowed; set it"
+    ):
+        federation(transport, method, homes, tmp_path / "server").train()
+
+
+def test_nodes_whose_numbers_overlap_are_refused() -> None:
+    assert assign_numbers([("b", 3, None), ("c", 2, 0), ("a", 1, None)]) == [
+        Member("c", 0, 2),
+        Member("a", 2, 1),
+        Member("b", 3, 3),
+    ]
+    with pytest.raises(DataError, match="node b has homes 1 to 3, node a 0 to 1; set first="):
+        assign_numbers([("a", 2, 0), ("b", 3, 1)])
+
+
+def test_options_that_need_all_rules_at_the_server_are_refused(tmp_path: Path) -> None:
+    homes, transport = population(5, n_homes=6), in_process(population(5, n_homes=6), SIZES, tmp_path)
+    with pytest.raises(DataError, match=r"fedgnn: validation 0\.2 needs rules that no home may show; set it to 0"):
+        federation(transport, made("fedgnn", validation=0.2), homes, tmp_path / "server")
+    with pytest.raises(DataError, match="popularity is not trained in the homes"):
+        federated_method(method_text("popularity", {}))

@@ -1,0 +1,144 @@
+"""`deploy init` writes an app that is complete, never overwrites a key, and bad certificates are refused in words."""
+
+from __future__ import annotations
+
+import tomllib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("cryptography", reason="certificates need the extra flower")
+pytest.importorskip("numba", reason="rounds need the extra graph")
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+
+from datasets.common.errors import DataError
+from fedrule.__main__ import main
+from fedrule.flower.app_folder import AppFolder, AppOptions, write_app
+from fedrule.flower.certificates import check_certificates, make_certificates
+from fedrule.flower.vocabulary import Vocabulary
+from tests.support.two_homes import two_homes
+
+OPTIONS = AppOptions("fedrule", {"rounds": 7, "weighting": "roots"}, nodes=3, hosts=("hub.example", "10.0.0.1"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> AppFolder:
+    return write_app(tmp_path_factory.mktemp("deploy") / "app", Vocabulary.of(two_homes()), OPTIONS)
+
+
+def test_the_app_has_its_configuration_and_the_vocabulary(made: AppFolder) -> None:
+    content = tomllib.loads((made.app / "pyproject.toml").read_text())
+    config = content["tool"]["flwr"]["app"]["config"]
+    assert (config["method"], config["nodes"], config["seed"]) == ("fedrule", 3, 0)
+    assert config["parameters"] == {"rounds": 7, "weighting": "roots"}
+    assert content["tool"]["flwr"]["app"]["components"] == {
+        "serverapp": "federation.server:app",
+        "clientapp": "federation.client:app",
+    }
+    assert Vocabulary.read(made.app / "federation" / "vocabulary.json") == Vocabulary.of(two_homes())
+    for side in ("client", "server"):
+        compile((made.app / "federation" / f"{side}.py").read_text(), side, "exec")
+
+
+def test_every_node_has_a_key_of_its_own_that_only_its_owner_reads(made: AppFolder) -> None:
+    public = set()
+    for node in range(3):
+        path = made.key(node)
+        assert path.stat().st_mode & 0o077 == 0
+        private = load_ssh_private_key(path.read_bytes(), None)
+        found = load_ssh_public_key(path.with_suffix(".pub").read_bytes())
+        assert private.public_key() == found
+        public.add(path.with_suffix(".pub").read_bytes())
+    assert len(public) == 3
+    assert made.tls.key.stat().st_mode & 0o077 == 0
+
+
+def test_the_certificate_is_of_the_hosts_and_signed_by_the_authority(made: AppFolder) -> None:
+    authority = x509.load_pem_x509_certificate(made.tls.authority.read_bytes())
+    server = x509.load_pem_x509_certificate(made.tls.certificate.read_bytes())
+    server.verify_directly_issued_by(authority)
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["hub.example"]
+    assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.1"]
+    made.check()
+
+
+def test_the_page_says_what_to_expose_and_the_containers_are_valid(made: AppFolder) -> None:
+    page = (made.path / "README.md").read_text()
+    for words in ("`/v1/fleet`", "`/v1/control`", "`/v1/runtime`", "expose this one only", "keys/node-2.pub"):
+        assert words in page
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with the extra flower")
+    content = yaml.safe_load((made.path / "docker-compose.yml").read_text())
+    assert set(content["services"]) == {"server", "hub-1", "hub-2"}
+    assert "ports" not in content["services"]["server"]  # nothing is published
+    for hub in ("hub-1", "hub-2"):
+        assert any("keys/" in volume for volume in content["services"][hub]["volumes"])
+        assert "build" in content["services"][hub]
+
+
+def test_a_folder_with_something_in_it_is_never_overwritten(made: AppFolder) -> None:
+    before = made.key(0).read_bytes()
+    with pytest.raises(DataError, match="exists already; choose another folder: keys and certificates are never"):
+        write_app(made.path, Vocabulary.of(two_homes()), OPTIONS)
+    assert made.key(0).read_bytes() == before
+
+
+def test_certificates_that_ran_out_or_are_not_valid_yet_are_refused_in_words(tmp_path: Path) -> None:
+    files = make_certificates(tmp_path, ["localhost"], days=10)
+    now = datetime.now(UTC)
+    check_certificates(files.authority, files.certificate)
+    with pytest.raises(DataError, match=r"ca\.crt: the certificate ran out on .* UTC and it is .*; issue a new one"):
+        check_certificates(files.authority, now=now + timedelta(days=11))
+    with pytest.raises(DataError, match=r"server\.pem: the certificate is not valid before .*; set the clock"):
+        check_certificates(files.certificate, now=now - timedelta(days=1))
+    files.certificate.write_text("hello")
+    with pytest.raises(DataError, match="not a certificate in PEM format; copy it again"):
+        check_certificates(files.certificate)
+    with pytest.raises(DataError, match="cannot read the certificate"):
+        check_certificates(tmp_path / "other.pem")
+
+
+def test_a_folder_without_app_or_with_an_old_certificate_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no such file; `python -m fedrule deploy init .*` writes it"):
+        AppFolder(tmp_path).check()
+    short = AppOptions("fedgnn", {}, days=1e-9)
+    with pytest.raises(DataError, match="ran out on"):
+        write_app(tmp_path / "app", Vocabulary.of(two_homes()), short).check()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nodes": 0}, "nodes must be at least 1"),
+        ({"hosts": ()}, "at least one name or address"),
+        ({"hosts": ("a b",)}, "'a b' is not a name or an address"),
+        ({"days": 0}, "days must be above 0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        AppOptions("fedgnn", {}, **options)  # type: ignore[arg-type]
+
+
+def test_the_command_writes_an_app_and_refuses_what_cannot_be_deployed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch_geometric", reason="the federated methods need the extra graph")
+    homes = tmp_path / "homes.parquet"
+    two_homes().save(homes)
+    common = ["--data", str(homes), "--nodes", "2"]
+    assert main(["deploy", "init", str(tmp_path / "app"), "--method", "fedgnn", "--set", "rounds=2", *common]) == 0
+    config = tomllib.loads((tmp_path / "app/app/pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    assert config["parameters"] == {"rounds": 2}
+    for arguments, words in (
+        (["--method", "popularity"], "popularity is not trained in the homes"),
+        (["--method", "fedgn"], "did you mean 'fedgnn'"),
+        (["--method", "fedgnn", "--set", "validation=0.2"], "validation 0.2 needs rules that no home may show"),
+        (["--method", "fedgnn", "--set", "aggregation=median"], "needs single updates, and nodes send sums"),
+    ):
+        assert main(["deploy", "init", str(tmp_path / "other"), *arguments, *common]) == 1
+        assert words in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
