@@ -13,7 +13,7 @@ import math
 import resource
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -125,6 +125,10 @@ class Node:
     def _rules(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """In how many homes each typed rule occurs, and in how many a device acts on itself."""
         homes = self._homes(request, folder)
+        if request.header.get("private"):
+            from fedrule.evidence import private_statistics  # brings SciPy
+
+            return {}, {"sum": private_statistics.sum_of_rules(homes)}
         trigger_type, relation, action_type = homes.typed()
         n_types, n_relations = len(homes.types), len(homes.relations)
         cell = (trigger_type * n_types + action_type) * n_relations + relation
@@ -139,6 +143,10 @@ class Node:
 
         homes, all_patterns = self._homes(request, folder), bool(request.value("all_patterns"))
         valid = valid_rules(self.vocabulary, request.array("cell"))
+        if request.header.get("private"):
+            from fedrule.evidence.private_statistics import BoundedSums
+
+            return {}, {**BoundedSums.of(homes, valid, all_patterns=all_patterns).parts}
         counts = Statistics.of(homes, valid, all_patterns=all_patterns)
         arrays = counts.arrays(all_patterns=all_patterns)
         return {}, {name: array.astype(np.int32) for name, array in arrays.items()}
@@ -212,13 +220,14 @@ class Node:
             names = self.vocabulary.types, self.vocabulary.relations
             nobody = Statistics.of_nobody(*names, valid, all_patterns=method.evidence > 0)
             counts = nobody.with_arrays({name: array.astype(np.int64) for name, array in arrays.items()})
+            counts = replace(counts, noisy=method.privacy.noisy)
         task = method.local_training(
             method.scorer(valid, counts),
             layout_of(about["layout"]),
             int(str(about["seed"])),
             self_pairs=bool(about["self_pairs"]),
         )
-        return method.engine(), trainer_of(homes, task, first + np.arange(homes.n_homes))
+        return method.engine(), trainer_of(method.trained_on(homes, valid), task, first + np.arange(homes.n_homes))
 
 
 def identity(message: Message) -> Identity:

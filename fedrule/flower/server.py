@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import json
 import logging
+import operator
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -207,12 +209,16 @@ class Federation:
         if not self.with_rules.any():
             raise DataError("no home of this federation has a rule; there is nothing to learn from")
         every = [member.node for member in self.members]
-        answers = self._ask({name: self._request(Kind.RULES) for name in every}, all_of_them=True)
-        cell = np.unique(np.concatenate([answer.array("cell") for answer in answers.values()]))
-        self_pairs = any(answer.number("self_rules") for answer in answers.values())
-        arrays: dict[str, AnyArray] = {}
         counts = None
-        if self.method.counts_homes:
+        if self.method.privacy.noisy:
+            cell, counts = self._private_counts(every)
+            self_pairs = True  # whether a device acts on itself anywhere is not in the account
+        else:
+            answers = self._ask({name: self._request(Kind.RULES) for name in every}, all_of_them=True)
+            cell = np.unique(np.concatenate([answer.array("cell") for answer in answers.values()]))
+            self_pairs = any(answer.number("self_rules") for answer in answers.values())
+        arrays: dict[str, AnyArray] = {} if counts is None else {**counts.arrays(all_patterns=self.method.evidence > 0)}
+        if self.method.counts_homes and counts is None:
             request = self._request(Kind.COUNTS, {"cell": cell}, all_patterns=self.method.evidence > 0)
             answers = self._ask(dict.fromkeys(every, request), all_of_them=True)
             counts = self._statistics(cell, [answer.arrays for answer in answers.values()])
@@ -236,7 +242,26 @@ class Federation:
         nobody = total
         for arrays in parts:
             total = total + nobody.with_arrays({name: array.astype(np.int64) for name, array in arrays.items()})
-        return total
+        return replace(total, noisy=self.method.privacy.noisy)
+
+    def _private_counts(self, every: Sequence[str]) -> tuple[Array, Statistics | None]:
+        """Valid rules and counts with noise that nobody can predict; without counts all rules are valid."""
+        from baselines.gaussian_mechanism import secret_normals  # brings SciPy
+        from fedrule.evidence import private_statistics
+
+        method, n_homes, n_types = self.method, len(self.with_rules), len(self.vocabulary.types)
+        if not method.counts_share:
+            return np.arange(n_types**2 * len(self.vocabulary.relations)), None
+        account = method.privacy.account(n_homes, method.engine().cohorts.fraction(n_homes))
+        answers = self._ask({name: self._request(Kind.RULES, private=True) for name in every}, all_of_them=True)
+        total = sum(answer.array("sum") for answer in answers.values())
+        rules = private_statistics.noisy_rules(total, account.counts, secret_normals)
+        valid = private_statistics.valid_rules(rules, self.vocabulary)
+        request = self._request(Kind.COUNTS, {"cell": valid.cell}, all_patterns=method.evidence > 0, private=True)
+        answers = self._ask(dict.fromkeys(every, request), all_of_them=True)
+        parts = [private_statistics.BoundedSums(dict(answer.arrays)) for answer in answers.values()]
+        sums = reduce(operator.add, parts).noisy(account.counts, secret_normals)
+        return valid.cell, private_statistics.statistics(self.vocabulary, valid, rules, sums, n_homes=n_homes)
 
     def _setup_of_nodes(
         self, cell: Array, self_pairs: bool, counts: Statistics | None, layout: FlatParameters, seed: int
