@@ -1,9 +1,8 @@
 """Sums of nodes that the server cannot look into: the four steps of `fedrule.federated.secure_sum` as messages.
 
-A node's vector is the sum over its homes, so that a node with one home is hidden among the other nodes as its home
-would be. In the first step it computes the vector, which stays in its folder, and sends keys; in the last one the server
-learns the sum of those that stayed to the end. All nodes of the run are asked, also those without a client in the
-cohort, which add zeros: who is in a cohort does not show by who is asked.
+A node's vector is the sum over its homes. In the first step it computes the vector, which stays in its folder, and
+sends keys; in the last one the server learns the sum of those that stayed to the end. All nodes of the run are asked,
+also those without a client in the cohort, which add zeros.
 """
 
 from __future__ import annotations
