@@ -16,6 +16,7 @@ COMMANDS = {
     "serve": "serve models over HTTP, with a web page",
     "show": "print the card of a model",
     "deploy": "write a federation of real nodes by Flower to a folder, or try one on this machine",
+    "audit": "attack updates, counts and models of federated methods, and say what can be told of a home",
     "pipeline": "check a file that describes databases, or write its homes to a file",
 }
 

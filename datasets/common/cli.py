@@ -23,7 +23,7 @@ _PACKAGES = {  # the optional packages that each extra of this project installs
     "learn": "sklearn",
     "tune": "optuna",
     "report": "matplotlib jinja2",
-    "flower": "flwr cryptography",
+    "flower": "flwr",
 }
 EXTRAS = {package: extra for extra, packages in _PACKAGES.items() for package in packages.split()}
 

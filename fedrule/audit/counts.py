@@ -43,15 +43,17 @@ def claimed_cells(total: Precise, deviation: float, share: Precise, *, clients: 
     return found
 
 
-def is_member(total: Precise, deviation: float, cells: Array, share: Precise, *, homes: int) -> float:
-    """How much likelier a home with these cells is among the homes of a sum than not: the log of the ratio.
+def is_member(count: Precise, deviation: float, share: Precise, *, homes: int) -> float:
+    """How much likelier a home is among so many homes of a sum than not: the log of the ratio.
 
-    The others are taken as drawn independently, with each cell in this `share` of homes. Cells of a home are not
-    independent, which costs some power. Minus infinity where a cell is empty: then the home cannot be in it.
+    `count` are the sum's cells that the home has. The other homes are taken as drawn independently, with each of these
+    cells in this `share` of them. Cells of a home are not independent, which costs some power. Minus infinity where a
+    cell is empty: then the home cannot be in the sum.
     """
-    count, p = total[cells], share[cells]
     if deviation:
-        spread = np.sqrt(deviation**2 + homes * p * (1 - p))
-        return float(np.sum(norm.logpdf(count, (homes - 1) * p + 1, spread) - norm.logpdf(count, homes * p, spread)))
-    within, without = binom.logpmf(count - 1, homes - 1, p), binom.logpmf(count, homes, p)
-    return -np.inf if np.isneginf(within).any() else float(np.sum(within - without))
+        spread = np.sqrt(deviation**2 + homes * share * (1 - share))
+        inside, outside = norm.logpdf(count, (homes - 1) * share + 1, spread), norm.logpdf(count, homes * share, spread)
+        return float(np.sum(inside - outside))
+    if (count < 1).any():
+        return -np.inf
+    return float(np.sum(binom.logpmf(count - 1, homes - 1, share) - binom.logpmf(count, homes, share)))

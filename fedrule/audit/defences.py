@@ -17,8 +17,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from baselines.gaussian_mechanism import bounded_rows, noise, seeded_normals
+from baselines.private_counts import column_sums
+from fedrule.evidence.private_statistics import BOUNDS, multipliers
 from fedrule.federated.optimizers import Precise
+from fedrule.federated.private import Privacy
 from fedrule.federated.rounds import RoundSum
+from fedrule.federated.vectors import clip_factors
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +49,27 @@ def mean_update(
 ) -> tuple[Precise, float]:
     """The mean update that the server sees of the clients of a cohort, and the standard deviation of its noise.
 
-    `sums` has one client each. With noise updates are clipped to a norm of `clip`, and all count the same.
+    `sums` has one client each. With noise, weighted updates are clipped to a norm of `clip`, as
+    `fedrule.federated.private.Privacy` does it.
     """
     if not defence.noise_multiplier:
         total = reduce(add, sums)
         return total.update / total.weight, 0.0
-    each = np.stack([one.update / one.weight for one in sums])
-    each *= np.minimum(1, clip / np.maximum(np.linalg.norm(each, axis=1), 1e-300))[:, None]
-    scale = defence.noise_multiplier * clip
+    each = np.stack([one.update for one in sums])
+    each *= clip_factors(np.linalg.norm(each, axis=1), clip)[:, None]
+    scale = defence.noise_multiplier * Privacy(clip).sensitivity(each.shape[1])
     noisy = each.sum(axis=0) + noise(each.shape[1], scale, seeded_normals(*key))
     return noisy / len(sums), scale / len(sums)
 
 
-def summed_counts(table: csr_array, defence: Defence, *, key: Sequence[int]) -> tuple[Precise, float]:
+def summed_counts(table: csr_array, part: str, defence: Defence, *, key: Sequence[int]) -> tuple[Precise, float]:
     """[n_cells]: the sum of the homes' addends that the server sees, and the standard deviation of its noise.
 
-    With noise a home's addend is scaled down to the median norm of all of them.
+    `table` [n_homes, n_cells] are the zeros and ones of a part of the counts. With noise, they are bounded as
+    `fedrule.evidence.private_statistics` does it, and `noise_multiplier` is that of all parts together.
     """
     if not defence.noise_multiplier:
-        return np.asarray(table.sum(axis=0), dtype=np.float64).ravel(), 0.0
-    norms = np.sqrt(np.asarray(table.multiply(table).sum(axis=1)).ravel())
-    bound = float(np.median(norms[norms > 0])) if (norms > 0).any() else 1.0
-    total = np.asarray(bounded_rows(table, bound).sum(axis=0)).ravel()
-    scale = defence.noise_multiplier * bound
+        return column_sums(table), 0.0
+    total = column_sums(bounded_rows(table, BOUNDS[part]))
+    scale = multipliers(defence.noise_multiplier)[part] * BOUNDS[part]
     return total + noise(len(total), scale, seeded_normals(*key)), scale

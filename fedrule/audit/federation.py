@@ -13,10 +13,11 @@ import torch
 from scipy.sparse import csr_array
 
 from baselines.items import Items, homes_with_both
+from baselines.private_counts import ones
 from datasets.homes import Array, Homes, Mask, spans
 from datasets.valid import ValidRules
-from fedrule.audit.view import Guess, Public, UpdateView, guess_of
-from fedrule.evidence.counts import PATTERNS, ColumnReader, PatternCounts, companion_cells, named_and_shared
+from fedrule.audit.view import Guess, Public, UpdateView, truth_of
+from fedrule.evidence.counts import PATTERNS, ColumnReader, PatternCounts, RoomCounts, companion_cells
 from fedrule.federated.optimizers import Precise
 from fedrule.federated.rounds import Engine, RoundSum, ServerSchedule
 from fedrule.federated.states import ServerState
@@ -112,12 +113,12 @@ class Federation:
         """[n_valid]: of the other homes that own both types, the share that has the rule."""
         trigger, action, _ = self.public.valid.typed()
         owns = (self.devices[client][trigger] > 0) & (self.devices[client][action] > 0)
-        return (self.share - self.has[client] + PRIOR_HAVE) / (self.could - owns + PRIOR_OWN)
+        prior: Precise = (self.share - self.has[client] + PRIOR_HAVE) / (self.could - owns + PRIOR_OWN)
+        return prior
 
     def truth(self, client: int) -> Guess:
         """What a perfect attacker would claim."""
-        has = self.has[client]
-        return guess_of(self.public.valid, has.astype(np.float64), has)
+        return truth_of(self.public.valid, self.has[client])
 
     def view(self, client: int, update: Precise, deviation: float, *, clients: int) -> UpdateView:
         """What the server sees and knows of a client from a sum."""
@@ -140,23 +141,19 @@ def contributions(homes: Homes, valid: ValidRules) -> dict[str, csr_array]:
     patterns = PatternCounts.of(reader.typed(trigger, relation, action), PATTERNS)
     number = patterns.find(reader.columns(homes, rules))
     item = number[PATTERNS[0]] - 1
-    (named, shared), pair = (
-        named_and_shared(homes),
-        homes.device_type[rules.trigger] * n_types + homes.device_type[rules.action],
-    )
+    room_names = ("rooms, by types", "same room, by types", "rooms, by typed rule", "same room, by typed rule")
+    sizes = (n_types**2, n_types**2, len(valid), len(valid))
+    rooms = zip(room_names, RoomCounts.of_each_home(homes, valid), sizes, strict=True)
     found = {
         "typed rules": (rules.home, item, len(valid)),
         **{
             f"rules by {', '.join(p).replace('_', ' ')}": (rules.home, number[p], len(patterns.count(p)))
             for p in PATTERNS[1:]
         },
-        "pairs of owned types": (*_pairs(homes.device_home, homes.device_type, n_types), n_types**2),
-        "pairs of typed rules": (*_pairs(rules.home, item, len(valid)), len(valid) ** 2),
+        "pairs of owned types": _pairs(homes.device_home, homes.device_type, n_types, diagonal=True),
+        "pairs of typed rules": _pairs(rules.home, item, len(valid), diagonal=False),
         "relations in common": (*companion_cells(homes, valid), 0),
-        "rooms, by types": (rules.home[named], pair[named], n_types**2),
-        "same room, by types": (rules.home[shared], pair[shared], n_types**2),
-        "rooms, by typed rule": (rules.home[named], item[named], len(valid)),
-        "same room, by typed rule": (rules.home[shared], item[shared], len(valid)),
+        **{name: (*cells, size) for name, cells, size in rooms},
     }
     return {name: _table(homes.n_homes, *columns) for name, columns in found.items()}
 
@@ -166,18 +163,14 @@ def _table(n_homes: int, home: Array, cell: Array, n_cells: int) -> csr_array:
     if not n_cells:  # too many to have a column each: those that occur
         _, cell = np.unique(cell, return_inverse=True)
         n_cells = int(cell.max(initial=-1)) + 1
-    table = csr_array((np.ones(len(home)), (home, cell)), shape=(n_homes, n_cells))
-    table.sum_duplicates()
-    table.data[:] = 1.0
-    return table
+    return ones(home, cell, (n_homes, n_cells))
 
 
-def _pairs(home: Array, item: Array, n_items: int) -> tuple[Array, Array]:
-    """Every unordered pair of items of a home, an item with itself included: homes and cells."""
+def _pairs(home: Array, item: Array, n_items: int, *, diagonal: bool) -> tuple[Array, Array, int]:
+    """Every unordered pair of items of a home, or with `diagonal` also each with itself: homes, cells, their number."""
     key = np.unique(home * max(n_items, 1) + item)
     home, item = np.divmod(key, max(n_items, 1))
     begin = np.searchsorted(home, home)  # of the home's run
-    place = np.arange(len(home)) - begin
-    first = np.repeat(np.arange(len(home)), place + 1)
-    second = spans(begin, begin + place + 1)
-    return home[first], item[second] * n_items + item[first]
+    many = np.arange(len(home)) - begin + diagonal
+    first = np.repeat(np.arange(len(home)), many)
+    return home[first], item[spans(begin, begin + many)] * n_items + item[first], n_items**2

@@ -151,9 +151,9 @@ def pair_units(view: UpdateView, pairs: Array, rules: Mask) -> Precise:
         return np.searchsorted(owned, types) + homes * len(owned)
 
     at = device(first, home), device(second, home)
-    ends = [device(np.tile(column, n), of_known) for column in known[:2]]
+    ends = device(np.tile(known[0], n), of_known), device(np.tile(known[1], n), of_known)
     new = ~np.isin(at[0] * n_devices + at[1], ends[0] * n_devices + ends[1])  # else the rule is there already
-    messages = Rules(of_known, *ends, np.tile(known[2], n))
+    messages = Rules(of_known, ends[0], ends[1], np.tile(known[2], n))
     messages = messages.joined(Rules(home[new], at[0][new], at[1][new], np.zeros(new.sum(), dtype=np.int64)))
     parameters = view.public.layout.parameters(view.model)
     with torch.no_grad():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array, hstack
+from scipy.sparse import csr_array
 
 from baselines.gaussian_mechanism import default_delta, multiplier_for
+from baselines.private_counts import column_sums, owned_types
 from baselines.registry import build
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Homes, Mask
@@ -17,16 +18,16 @@ from datasets.valid import ValidRules
 from fedrule.audit.counts import added_cells, claimed_cells, homes_read, is_member
 from fedrule.audit.defences import Defence, mean_update, summed_counts
 from fedrule.audit.evidence import invert_evidence
-from fedrule.audit.federation import Federation, contributions
+from fedrule.audit.federation import PRIOR_HAVE, PRIOR_OWN, Federation, contributions
 from fedrule.audit.findings import Finding, RuleScore
 from fedrule.audit.membership import auc, found_at, likelihood_ratios
 from fedrule.audit.network import invert_network, touched_rows
-from fedrule.audit.view import Guess, UpdateView, guess_of, merged, popular_rules
+from fedrule.audit.view import Guess, UpdateView, guess_of, merged, popular_rules, truth_of
 from fedrule.federated.optimizers import Precise
 from fedrule.federated.private import Account
 from fedrule.federated.rounds import RoundSum
 from fedrule.federated.vectors import FlatParameters
-from fedrule.methods.federated import Federated
+from fedrule.methods.federated import DEFAULT_COUNTS_SHARE, Federated
 from fedrule.network.score import Scorer
 from fedrule.training.examples import Examples
 
@@ -66,12 +67,12 @@ class Plan:
 
 QUICK = Plan()
 FULL = Plan(
-    homes=1000,
-    targets=200,
+    homes=400,
+    targets=100,
     rounds=100,
     cohorts=(2, 4, 8, 16, 32, 64),
     epsilons=(1.0, 4.0, 16.0, 64.0),
-    shadows=16,
+    shadows=12,
     shadow_homes=200,
     shadow_rounds=0,
 )
@@ -124,7 +125,7 @@ def audit_updates(homes: Homes, name: str, plan: Plan, *, seed: int) -> Iterator
     if name != "fedrank":
         attacks = {"touched rows": touched_rows, "gradient inversion": invert_network}
     for steps in dict.fromkeys((default.local_steps, 1)):
-        federation = Federation.of(homes, replace(default, local_steps=steps), seed=seed)
+        federation = Federation.of(homes, _method(name, local_steps=steps), seed=seed)
         for rounds in (0, plan.rounds):
             federation = federation.after(rounds)
             measured = UpdateAudit.of(federation, plan, seed)
@@ -140,17 +141,18 @@ def audit_updates(homes: Homes, name: str, plan: Plan, *, seed: int) -> Iterator
             if name == "fedrank":
                 yield measured.several(invert_evidence, draws=max(default.draws, 1))
             if steps == default.local_steps:
-                for defence in defences(plan, len(measured.sums)):
+                private = not federation.public.hyperparameters.corrects  # corrections cannot be private: see `Engine`
+                for defence in defences(plan, len(measured.sums), private=private):
                     attack = "gradient inversion"
                     yield measured.finding(attack, attacks[attack], defence, knows=(DEVICES, POPULATION))
 
 
-def defences(plan: Plan, homes: int) -> Iterator[Defence]:
+def defences(plan: Plan, homes: int, *, private: bool) -> Iterator[Defence]:
     """Secure sums of each size; noise in the home, and both, for each epsilon."""
     cohorts = [n for n in plan.cohorts if n < homes]
     yield from (Defence(n) for n in cohorts)
     delta, rate = default_delta(plan.account_homes), plan.account_cohort / plan.account_homes
-    for epsilon in plan.epsilons:
+    for epsilon in plan.epsilons if private else ():
         # A home that adds all noise itself is known to take part, so that sampling hides nothing.
         times = max(round(rate * plan.account_rounds), 1)
         alone = Account.within(epsilon, delta=delta, sampling_rate=1.0, rounds=times)
@@ -166,13 +168,13 @@ class UpdateAudit:
     federation: Federation
     sums: dict[int, RoundSum]  # of each client
     targets: tuple[int, ...]
-    clip: float  # the median norm of updates
+    clip: float  # the median norm of weighted updates
     seed: int
 
     @classmethod
     def of(cls, federation: Federation, plan: Plan, seed: int) -> UpdateAudit:
         sums = federation.updates(np.arange(federation.homes.n_homes))
-        clip = float(np.median([np.linalg.norm(one.update) / one.weight for one in sums.values()]))
+        clip = float(np.median([np.linalg.norm(one.update) for one in sums.values()]))
         return cls(federation, sums, tuple(sorted(sums)[: plan.targets]), clip, seed)
 
     def finding(self, attack: str, function: Attack, defence: Defence, *, knows: tuple[str, ...]) -> Finding:
@@ -187,7 +189,7 @@ class UpdateAudit:
                 function(self._view(target, cohort, defence, knows, key=(self.seed, target, which)))
                 for which, cohort in enumerate((with_it, without))
             )
-            anybody: Mask = self.federation.has[with_it].any(axis=0)
+            anybody = np.logical_or.reduce(self.federation.has[with_it])
             score.add(guess, self.federation.truth(target), control, anybody=anybody)
         return self._finding(attack, knows, defence, score)
 
@@ -243,27 +245,30 @@ class UpdateAudit:
 
 def audit_members(homes: Homes, name: str, plan: Plan, *, seed: int) -> Iterator[Finding]:
     """Whether a home was trained on, from the final model."""
-    method = _method(name)
-    if plan.shadow_rounds:
-        method = replace(method, rounds=plan.shadow_rounds)
-    yield from _members(homes, method, plan, Defence(), seed=seed)
-    if {"epsilon", "clip"} <= {field.name for field in fields(method)}:
-        for epsilon in plan.epsilons:
-            private = replace(method, epsilon=epsilon)
-            yield from _members(homes, private, plan, Defence(homes.n_homes, epsilon), seed=seed)
+    options: dict[str, object] = {"rounds": plan.shadow_rounds} if plan.shadow_rounds else {}
+    method = _method(name, **options)
+    yield from _members(homes, method, method, plan, seed=seed)
+    if method.hyperparameters().corrects:
+        return
+    first = Federation.of(homes, method, seed=seed).updates(np.arange(homes.n_homes))
+    clip = float(np.median([np.linalg.norm(one.update) for one in first.values()]))
+    for epsilon in plan.epsilons:
+        private = _method(name, epsilon=epsilon, clip=clip, **options)
+        yield from _members(homes, method, private, plan, seed=seed)
 
 
-def _members(homes: Homes, method: Federated, plan: Plan, defence: Defence, *, seed: int) -> Iterator[Finding]:
+def _members(homes: Homes, plain: Federated, method: Federated, plan: Plan, *, seed: int) -> Iterator[Finding]:
+    """The attack on models of `method`; `plain` is the same without privacy, by which the loss of a home is defined."""
     member = random_halves(plan.shadows, homes.n_homes, seed)
-    examples = training_examples(homes, method, seed=seed)
-    prepared = method.prepare(homes, np.random.default_rng(seed)).scorer
+    examples = training_examples(homes, plain, seed=seed)
+    reference = plain.prepare(homes, np.random.default_rng(seed)).scorer
     loss: dict[str, list[Precise]] = {}
     for number, inside in enumerate(member):
         fitted = method.fit(homes.subset(inside), rng=np.random.default_rng([seed, number]))
         scorers = {"loss of its rules": fitted.scorer}
         if method.counts_homes:
             scorers = {
-                "loss of its rules, by the weights": prepared,
+                "loss of its rules, by the weights": reference,
                 "loss of its rules, with the counts": fitted.scorer,
             }
         for attack, scorer in scorers.items():
@@ -275,12 +280,12 @@ def _members(homes: Homes, method: Federated, plan: Plan, defence: Defence, *, s
             "model",
             attack,
             "the rules of the home; homes of the same population to train shadow models on",
-            "none" if not defence.epsilon else "noise at the server",
+            "noise in training" if method.epsilon else "none",
             values,
             homes=homes.n_homes // 2,
             trials=trials,
-            epsilon=defence.epsilon,
-            cohort=homes.n_homes // 2,
+            epsilon=method.epsilon,
+            cohort=min(method.cohort or homes.n_homes, homes.n_homes // 2),
             round=method.rounds,
             local_steps=method.local_steps,
         )
@@ -351,10 +356,9 @@ def audit_counts(homes: Homes, chosen: Homes, plan: Plan, *, seed: int) -> Itera
 
 def audit_singles(homes: Homes) -> Iterator[Finding]:
     """Cells of a single home in each sum, the homes that have such a cell, and the rules that can be read."""
-    valid = ValidRules.of(homes)
-    tables = contributions(homes, valid)
+    tables, n = contributions(homes, ValidRules.of(homes)), homes.n_homes
     for name, table in tables.items():
-        total = np.asarray(table.sum(axis=0)).ravel()
+        total = column_sums(table)
         single = (table @ (total == 1).astype(np.float64)) > 0
         cells = int((total > 0).sum())
         values = {
@@ -362,120 +366,108 @@ def audit_singles(homes: Homes) -> Iterator[Finding]:
             "cells": float(cells),
             "homes with such a cell": float(single.mean()),
         }
-        yield _of_counts(f"counts of 1: {name}", "nothing", "secure sum", values, homes.n_homes, homes.n_homes)
+        yield _of_counts(f"counts of 1: {name}", "nothing", values, homes=n, trials=n, defence=Defence(n))
     has = tables["typed rules"]
     read = homes_read(csr_array(has.T @ has))
-    true = {tuple(np.sort(has.indices[has.indptr[k] : has.indptr[k + 1]]).tolist()) for k in range(homes.n_homes)}
+    true = {tuple(np.sort(has.indices[has.indptr[k] : has.indptr[k + 1]]).tolist()) for k in range(n)}
     right = [row for row in read if tuple(row.tolist()) in true]
     values = {
-        "homes read": len(read) / homes.n_homes,
+        "homes read": len(read) / n,
         "rules read": sum(map(len, right)) / max(int(has.sum()), 1),
         "precision": len(right) / max(len(read), 1),
     }
-    yield _of_counts("rows of rules of one home", "nothing", "secure sum", values, homes.n_homes, homes.n_homes)
+    yield _of_counts("rows of rules of one home", "nothing", values, homes=n, trials=n, defence=Defence(n))
+
+
+def count_defences(plan: Plan, cohorts: Sequence[int], noisy: Sequence[int]) -> Iterator[Defence]:
+    """Sums over these many homes; and with noise, half of epsilon being for the counts, over these."""
+    yield from (Defence(n) for n in dict.fromkeys(cohorts))
+    delta = default_delta(plan.account_homes)
+    for epsilon in plan.epsilons:
+        multiplier = multiplier_for(DEFAULT_COUNTS_SHARE * epsilon, delta)
+        yield from (Defence(n, epsilon, multiplier) for n in dict.fromkeys(noisy))
 
 
 def audit_count_rules(homes: Homes, plan: Plan, *, seed: int) -> Iterator[Finding]:
     """Typed rules of a home from the first counting sum, over cohorts and with noise."""
-    valid = ValidRules.of(homes)
-    has = contributions(homes, valid)["typed rules"]
-    targets, n = np.arange(homes.n_homes)[: plan.targets], homes.n_homes
-    sum_all = np.asarray(has.sum(axis=0)).ravel()
-    delta = default_delta(plan.account_homes)
-    everybody = [Defence(), *(Defence(k) for k in (*plan.cohorts, n) if k <= n)]
-    noisy = [Defence(k, e, multiplier_for(e, delta)) for e in plan.epsilons for k in (1, n)]
-    devices = np.bincount(homes.device_home * valid.n_types + homes.device_type, minlength=n * valid.n_types)
-    devices = devices.reshape(n, valid.n_types)
+    valid, n = ValidRules.of(homes), homes.n_homes
+    table = contributions(homes, valid)["typed rules"]
+    has: Mask = np.asarray(table.todense()) > 0
+    owns = np.asarray(owned_types(homes).todense()) > 0
     trigger, action, _ = valid.typed()
-    for defence in dict.fromkeys([*everybody, *noisy]):
+    total, targets = has.sum(axis=0), range(min(plan.targets, n))
+    for defence in count_defences(plan, [1, *(k for k in plan.cohorts if k < n), n], [1, n]):
         score = RuleScore()
-        for target in targets.tolist():
+        for target in targets:
             rng = np.random.default_rng([seed, target, defence.cohort])
             others = np.delete(np.arange(n), target)
-            truth = np.asarray(has[[target]].todense()).ravel() > 0
-            share = (sum_all - truth + 0.3) / (n - 1 + 3)
-            owned = (devices[target][trigger] > 0) & (devices[target][action] > 0)
+            share = (total - has[target] + PRIOR_HAVE) / (n - 1 + PRIOR_OWN)
+            owned = owns[target][trigger] & owns[target][action]
+            # The control is a sum without the target, of one home less where all are in it.
+            with_it = np.append(rng.choice(others, defence.cohort - 1, replace=False), target)
+            without = rng.choice(others, min(defence.cohort, n - 1), replace=False)
             guesses = []
-            for inside in (True, False):  # and the control, without the target
-                some = rng.choice(others, defence.cohort - inside, replace=defence.cohort - inside > len(others))
-                cohort = has[np.append(some, target) if inside else some]
-                total, deviation = summed_counts(cohort, defence, key=(seed, target, inside))
-                odds = np.where(owned, claimed_cells(total, deviation, share, clients=defence.cohort), -np.inf)
-                guesses.append(guess_of(valid, odds, odds > 0))
-            score.add(guesses[0], guess_of(valid, truth.astype(float), truth), guesses[1])
-        yield _of_counts("typed rules", f"{DEVICES}; {POPULATION}", defence.name, score.values, n, score.homes, defence)
-    # Two sums that differ by one home.
+            for which, cohort in enumerate((with_it, without)):
+                seen, deviation = summed_counts(table[cohort], "rules", defence, key=(seed, target, which))
+                odds = claimed_cells(seen, deviation, share, clients=defence.cohort)
+                guesses.append(guess_of(valid, np.where(owned, odds, -np.inf), owned & (odds > 0)))
+            score.add(guesses[0], truth_of(valid, has[target]), guesses[1], anybody=np.logical_or.reduce(has[with_it]))
+        knows = f"{DEVICES}; {POPULATION}"
+        yield _of_counts("typed rules", knows, score.values, homes=n, trials=score.homes, defence=defence)
     score = RuleScore()
-    for target in targets.tolist():
-        truth = np.asarray(has[[target]].todense()).ravel() > 0
+    for target in targets:
         chosen = np.zeros(len(valid), dtype=bool)
-        chosen[added_cells(sum_all - truth, sum_all)] = True
-        guess = guess_of(valid, chosen.astype(float), chosen)
-        nothing = guess_of(valid, np.zeros(len(valid)), np.zeros(len(valid), dtype=bool))
-        score.add(guess, guess_of(valid, truth.astype(float), truth), nothing)
-    yield _of_counts(
-        "difference of two sums",
-        "the same sum without the home",
-        "secure sum",
-        score.values,
-        n,
-        score.homes,
-        Defence(n),
-    )
+        chosen[added_cells(total - has[target], total)] = True
+        nothing = truth_of(valid, np.zeros(len(valid), dtype=bool))
+        score.add(truth_of(valid, chosen), truth_of(valid, has[target]), nothing)
+    knows = "the same sum without the home"
+    yield _of_counts("difference of two sums", knows, score.values, homes=n, trials=score.homes, defence=Defence(n))
 
 
 def audit_count_members(homes: Homes, plan: Plan, *, seed: int) -> Iterator[Finding]:
     """Whether a home is in a sum over half of the homes."""
-    valid = ValidRules.of(homes)
-    tables = contributions(homes, valid)
-    delta, n = default_delta(plan.account_homes), homes.n_homes
-    for name, table in {
-        "typed rules": tables["typed rules"],
-        "all sums": csr_array(hstack([t for t in tables.values() if t.shape[1]], format="csr")),
-    }.items():
-        for defence in (Defence(n // 2), *(Defence(n // 2, e, multiplier_for(e, delta)) for e in plan.epsilons)):
-            member, scores = random_halves(2, n, seed), []
+    valid, n = ValidRules.of(homes), homes.n_homes
+    every = contributions(homes, valid)
+    tables = {"rules": every["typed rules"], "pairs": every["pairs of typed rules"]}
+    member = random_halves(2, n, seed)
+    for parts in (("rules",), ("rules", "pairs")):
+        for defence in count_defences(plan, [n // 2], [n // 2]):
+            score = np.zeros(member.shape)
             for which, inside in enumerate(member):
-                total, deviation = summed_counts(table[inside], defence, key=(seed, which))
-                population = np.asarray(table.sum(axis=0)).ravel()
-                for home in range(n):
-                    cells = table.indices[table.indptr[home] : table.indptr[home + 1]]
-                    others = (population[cells] - 1 + 0.3) / (n - 1 + 3)
-                    share = np.zeros(table.shape[1])
-                    share[cells] = others
-                    scores.append(is_member(total, deviation, cells, share, homes=int(inside.sum())))
-            score, truth = np.array(scores), member.reshape(-1)
-            values = {"auc": auc(score, truth), "found at 1 % false alarms": found_at(score, truth, FALSE_ALARMS)}
-            knows = f"the home; {POPULATION}"
-            yield _of_counts(f"membership: {name}", knows, defence.name, values, n // 2, len(score), defence)
+                for part in parts:
+                    table = tables[part]
+                    seen, deviation = summed_counts(table[inside], part, defence, key=(seed, which))
+                    population = column_sums(table)
+                    for home in range(n):
+                        cells = table.indices[table.indptr[home] : table.indptr[home + 1]]
+                        share = (population[cells] - 1 + PRIOR_HAVE) / (n - 1 + PRIOR_OWN)
+                        score[which, home] += is_member(seen[cells], deviation, share, homes=int(inside.sum()))
+            found = score.reshape(-1), member.reshape(-1)
+            values = {"auc": auc(*found), "found at 1 % false alarms": found_at(*found, FALSE_ALARMS)}
+            attack = f"membership by {' and '.join(parts)}"
+            knows = f"the rules of the home; {POPULATION}"
+            yield _of_counts(attack, knows, values, homes=n // 2, trials=score.size, defence=defence)
 
 
 def _of_counts(
-    attack: str,
-    knows: str,
-    defence: str,
-    values: dict[str, float],
-    homes: int,
-    trials: int,
-    against: Defence | None = None,
+    attack: str, knows: str, values: dict[str, float], *, homes: int, trials: int, defence: Defence
 ) -> Finding:
-    against = against or Defence(homes)
     return Finding(
         "fedrank",
         "counts",
         attack,
         knows,
-        defence,
+        defence.name,
         values,
         homes=homes,
         trials=trials,
-        cohort=against.cohort,
-        epsilon=against.epsilon,
-        noise_multiplier=against.noise_multiplier,
+        cohort=defence.cohort,
+        epsilon=defence.epsilon,
+        noise_multiplier=defence.noise_multiplier,
     )
 
 
-def _method(name: str) -> Federated:
-    method = build(name)
+def _method(name: str, **options: object) -> Federated:
+    method = build(name, **options)
     assert isinstance(method, Federated)
     return method

@@ -183,6 +183,11 @@ def guess_of(
     return Guess(score, chosen, relations, types)
 
 
+def truth_of(valid: ValidRules, has: Mask) -> Guess:
+    """What an attacker claims that knows for certain which valid rules a home has."""
+    return guess_of(valid, has.astype(np.float64), has)
+
+
 def merged(guesses: list[Guess]) -> Guess:
     """Of several updates of one home: all that is claimed of any, and the highest score of each rule."""
     return Guess(

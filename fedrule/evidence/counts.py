@@ -266,7 +266,7 @@ class RoomCounts:
         nobody = cls(valid, *(np.zeros(size, dtype=np.int64) for size in (pairs, pairs, items, items)))
         if homes.words is None:
             return nobody
-        named, shared = (homes.rules.take(which) for which in named_and_shared(homes))
+        named, shared = (homes.rules.take(which) for which in _named_and_shared(homes))
         numbers = nobody._numbers(homes, named, shared)
         counted = zip(numbers, nobody.columns, (named, shared, named, shared), strict=True)
         return cls(valid, *(homes_with(own, len(none), rules.home, homes.n_homes) for own, none, rules in counted))
@@ -275,7 +275,7 @@ class RoomCounts:
     def of_each_home(cls, homes: Homes, valid: ValidRules) -> list[tuple[Array, Array]]:
         """For each column, which home adds to which place; some repeatedly, and -1 for rules that are not valid."""
         nobody = cls(valid, *(np.zeros(0, dtype=np.int64) for _ in range(4)))
-        named, shared = (homes.rules.take(which) for which in named_and_shared(homes))
+        named, shared = (homes.rules.take(which) for which in _named_and_shared(homes))
         numbers = nobody._numbers(homes, named, shared)
         return [(r.home, number) for r, number in zip((named, shared, named, shared), numbers, strict=True)]
 
@@ -304,7 +304,7 @@ class RoomCounts:
             for column, number in zip(self.columns, numbers, strict=True)
         ]
         if leave_out is not None and leave_out.words is not None:
-            named, shared = (leave_out.rules.take(which) for which in named_and_shared(leave_out))
+            named, shared = (leave_out.rules.take(which) for which in _named_and_shared(leave_out))
             for counted, number, rules, own in zip(
                 found, numbers, (named, shared, named, shared), self._numbers(leave_out, named, shared), strict=True
             ):
@@ -334,7 +334,7 @@ def _log_share(*counted: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     return np.stack([of_types, of_rule], axis=1).astype(np.float32)
 
 
-def named_and_shared(homes: Homes) -> tuple[Mask, Mask]:
+def _named_and_shared(homes: Homes) -> tuple[Mask, Mask]:
     """Which rules are between two different devices that have words, and which of these share one.
 
     A word of all devices of the home says nothing and does not count.

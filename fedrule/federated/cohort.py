@@ -32,12 +32,14 @@ class Cohort:
     corrupted: Mask  # [n_present]  but send NaN
     dropped: int  # dropped out during the round
     late: int  # sent after the round
+    absent: Array  # clients that dropped out or were late, sorted
 
     def without(self, missing: Array) -> Cohort:
         """The same where these clients, which may be others too, dropped out as well."""
         there = ~np.isin(self.present, missing)
         dropped = self.dropped + int((~there).sum())
-        return Cohort(self.present[there], self.corrupted[there], dropped, self.late)
+        absent = np.union1d(self.absent, self.present[~there])
+        return Cohort(self.present[there], self.corrupted[there], dropped, self.late, absent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +92,5 @@ class Cohorts:
         late = ~dropped & (fault < self.drop_out + self.late)
         present = ~(dropped | late)
         corrupted = fault[present] < self.drop_out + self.late + self.corrupted
-        return Cohort(clients[chosen[present]], corrupted, int(dropped.sum()), int(late.sum()))
+        absent = clients[chosen[~present]]
+        return Cohort(clients[chosen[present]], corrupted, int(dropped.sum()), int(late.sum()), absent)

@@ -317,8 +317,19 @@ class Privacy:
 
     def noisy_mean(self, total: Cells, *, n_clients: int, sampling_rate: float, normals: Normals) -> Cells:
         """The mean update that the server uses, from the exact sum."""
-        scale = self.account(n_clients, sampling_rate).noise_multiplier * self.sensitivity(total.size)
+        scale = self._scale(total.size, n_clients, sampling_rate)
         return (total + noise(total.size, scale, normals)) / (sampling_rate * n_clients)
+
+    def noisy_part(
+        self, part: Cells, *, n_clients: int, sampling_rate: float, threshold: int, normals: Normals
+    ) -> Cells:
+        """What one of the participants of a secure sum adds to it: its own part with a share of the noise."""
+        scale = self._scale(part.size, n_clients, sampling_rate)
+        return part + share_of_noise(part.size, scale, threshold=threshold, normals=normals)
+
+    def _scale(self, size: int, n_clients: int, sampling_rate: float) -> float:
+        """The standard deviation of the noise of a round's sum."""
+        return self.account(n_clients, sampling_rate).noise_multiplier * self.sensitivity(size)
 
 
 class Purpose(IntEnum):
@@ -328,9 +339,9 @@ class Purpose(IntEnum):
     ROUNDS = 201
 
 
-def normals_of(seed: int | None, purpose: Purpose, number: int = 0) -> Normals:
+def normals_of(seed: int | None, purpose: Purpose, *number: int) -> Normals:
     """Noise that repeats, for simulations with a seed, or without one noise that nobody can predict."""
-    return secret_normals if seed is None else seeded_normals(seed, purpose, number)
+    return secret_normals if seed is None else seeded_normals(seed, purpose, *number)
 
 
 def share_of_noise(size: int, scale: float, *, threshold: int, normals: Normals) -> Cells:

@@ -65,12 +65,16 @@ class RoundReport(NamedTuple):
     sent_bytes: float = 0.0  # by a client, mean: its update, of the rows those in its batch
     received_bytes: float = 0.0  # by a client: the model, and shared_k
     state_bytes: float = 0.0  # of a client's state, mean over all clients
-    epsilon: float = math.inf  # disclosed by the run so far; infinite: without differential privacy
+    epsilon: float = math.nan  # disclosed by the run so far; NaN: without differential privacy
+
+    @property
+    def private(self) -> bool:
+        return not math.isnan(self.epsilon)
 
     def values(self) -> dict[str, float]:
-        """For a history; only private runs have an epsilon."""
-        values = {name: float(value) for name, value in self._asdict().items()}
-        return values if math.isfinite(self.epsilon) else {n: v for n, v in values.items() if n != "epsilon"}
+        """For a history: private runs have an epsilon and release no loss."""
+        left_out = "loss" if self.private else "epsilon"
+        return {name: float(value) for name, value in self._asdict().items() if name != left_out}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +102,11 @@ class RoundSum:
         counts = [self.clients, self.refused, self.rows, self.state_bytes]
         return np.concatenate([numbers.astype(np.int64), np.array(counts, dtype=np.int64)])
 
+    def lengths(self) -> dict[str, int]:
+        """Of its parts, for `from_integers`."""
+        parts = {"size": self.update, "n_mean_gradient": self.mean_gradient, "n_shared": self.base_weight}
+        return {name: len(part) for name, part in parts.items()}
+
     @classmethod
     def from_integers(cls, integers: Array, *, size: int, n_mean_gradient: int, n_shared: int) -> RoundSum:
         """The sum in a vector of `integers`, whose parts have these lengths."""
@@ -116,6 +125,9 @@ class TrainedClients(NamedTuple):
     states: ClientStates  # the next ones, if the server counts the sums
     counted: Array  # clients whose updates are in the sums
     corrupted: int = 0  # simulated faults
+    # Of a secure sum: bytes that a client sends and receives, mean, without the model.
+    sent_bytes: float | None = None
+    received_bytes: float = 0.0
 
 
 class ChunkResult(NamedTuple):
@@ -143,6 +155,7 @@ class Engine:
     missing: Mapping[int, Array] = field(default_factory=dict)
     aggregation: Aggregation = field(default_factory=Aggregation)  # of the updates of a cohort
     attackers: Attackers | None = None  # simulated
+    secure_threshold: float = 0.0  # share of a cohort that a secure sum needs at least, above 1/2; 0: sums are plain
 
     def __post_init__(self) -> None:
         if self.privacy.clip and self.hyperparameters.corrects:
@@ -158,6 +171,13 @@ class Engine:
             )
         if self.weighting not in get_args(Weighting):
             raise unknown("weighting", self.weighting, get_args(Weighting))
+        if self.secure_threshold and not 0.5 < self.secure_threshold <= 1:
+            raise DataError(
+                f"secure_threshold must be above 0.5, or else two halves of a cohort could be unmasked apart, and at "
+                f"most 1, got {self.secure_threshold}; 0: plain sums"
+            )
+        if self.secure_threshold and self.single_updates:
+            raise DataError(f"{self.single_updates} needs single updates, which a secure sum hides from the server")
         if self.aggregation.name != "mean" and self.weighting != "clients":
             raise DataError(
                 f"aggregation {self.aggregation.name} counts every client once, since weights are claimed by clients; "
@@ -202,15 +222,19 @@ class Engine:
         cohort = self.cohorts.of(with_rules, seed=seed, number=state.round, n_clients=n_clients)
         if state.round in self.missing:
             cohort = cohort.without(self.missing[state.round])
-        states = state.clients if donate else state.clients.copy()
-        trained = self.train_clients(
-            trainer,
-            states,
-            state.broadcast(),
-            cohort.present,
-            faulty=cohort.corrupted,
-            single=bool(self.single_updates),
-        )
+        # A secure sum may be given up, and then clients keep their old states.
+        states = state.clients if donate and not self.secure_threshold else state.clients.copy()
+        if self.secure_threshold:
+            trained = self._train_securely(trainer, states, state, cohort, n_clients=n_clients, seed=seed)
+        else:
+            trained = self.train_clients(
+                trainer,
+                states,
+                state.broadcast(),
+                cohort.present,
+                faulty=cohort.corrupted,
+                single=bool(self.single_updates),
+            )
         after, report = self.finish_round(
             replace(state, clients=trained.states),
             trained.sums,
@@ -219,6 +243,10 @@ class Engine:
             rate=rate,
             seed=seed,
         )
+        if trained.sent_bytes is not None:
+            report = report._replace(
+                sent_bytes=trained.sent_bytes, received_bytes=report.received_bytes + trained.received_bytes
+            )
         return after, self.log_faults(after.round, report, cohort, corrupted=trained.corrupted)
 
     def train_clients(
@@ -280,6 +308,75 @@ class Engine:
             )  # single updates have their base
         return TrainedClients(sums, states, clients[finite], int(faults.sum()))
 
+    def _train_securely(
+        self,
+        trainer: Trainer,
+        states: ClientStates,
+        state: ServerState,
+        cohort: Cohort,
+        *,
+        n_clients: int,
+        seed: int,
+    ) -> TrainedClients:
+        """As `train_clients`, but every home is a participant of a secure sum: the server sees no single update.
+
+        Those that drop out or are late do so after they have dealt their shares. Where too few are left the sum is
+        given up: the model and all states stay as they were.
+        """
+        from fedrule.federated.secure.messages import BelowThreshold, Step
+        from fedrule.federated.secure_sum import secure_sum
+
+        parts: dict[int, RoundSum] = {}
+        counted, corrupted = [], 0
+        for i, client in enumerate(cohort.present.tolist()):
+            faulty = cohort.corrupted[i : i + 1]
+            one = self.train_clients(trainer, states, state.broadcast(), np.array([client]), faulty=faulty)
+            states, corrupted = one.states, corrupted + one.corrupted
+            counted.append(one.counted)
+            parts[client] = replace(one.sums, state_bytes=0)
+        members = sorted([*parts, *cohort.absent.tolist()])
+        threshold = math.floor(self.secure_threshold * len(members)) + 1
+        if self.privacy.noisy:
+            for client, sums in parts.items():
+                normals = normals_of(seed, NoisePurpose.ROUNDS, state.round, client)
+                update = self.privacy.noisy_part(
+                    sums.update,
+                    n_clients=n_clients,
+                    sampling_rate=self.cohorts.fraction(n_clients),
+                    threshold=threshold,
+                    normals=normals,
+                )
+                parts[client] = replace(sums, update=update)
+        like = self.nothing(trainer.layout, len(state.shared))
+        vectors = {client: parts.get(client, like).integers() for client in members}
+        try:
+            found = secure_sum(
+                vectors,
+                threshold=min(threshold, len(members)),
+                dropped=dict.fromkeys(cohort.absent.tolist(), Step.MASK),
+                name=f"{self.name} round {state.round + 1}",
+            )
+        except BelowThreshold as error:
+            log.warning("%s: round %d: %s; the model stays", self.name, state.round + 1, error)
+            return TrainedClients(like, state.clients, np.zeros(0, dtype=np.int64), corrupted)
+        costs = [cost for steps in found.costs.values() for cost in steps.values()]
+        total = like.from_integers(found.total, **like.lengths())
+        return TrainedClients(
+            replace(total, state_bytes=states.nbytes),
+            states,
+            np.concatenate([np.zeros(0, dtype=np.int64), *counted]),
+            corrupted,
+            sum(cost.sent for cost in costs) / len(members),
+            sum(cost.received for cost in costs) / len(members),
+        )
+
+    def nothing(self, layout: FlatParameters, n_shared: int) -> RoundSum:
+        """The sum over no client, of a round with so many shared vectors."""
+        h = self.hyperparameters
+        mean_gradient = np.zeros(layout.size if h.sends_mean_gradient else 0)
+        base_weight = np.zeros(n_shared if h.corrects and h.row_sparse else 0)
+        return RoundSum(np.zeros(layout.size), mean_gradient, base_weight, 0.0, 0.0, 0, 0, 0, 0)
+
     def n_clients(self, rule_counts: Array) -> int:
         """How many clients a federation with so many rules has: those with rules.
 
@@ -319,7 +416,12 @@ class Engine:
         if self.privacy.noisy:
             fraction = self.cohorts.fraction(n_clients)
             normals = normals_of(seed, NoisePurpose.ROUNDS, state.round)
-            update = self.privacy.noisy_mean(sums.update, n_clients=n_clients, sampling_rate=fraction, normals=normals)
+            if self.secure_threshold:
+                update = sums.update / (fraction * n_clients)  # the homes have added the noise, each a part of it
+            else:
+                update = self.privacy.noisy_mean(
+                    sums.update, n_clients=n_clients, sampling_rate=fraction, normals=normals
+                )
             report = report._replace(epsilon=self.privacy.account(n_clients, fraction).after(number))
             return server_round(h, layout, self.server, state, update, None, present=fraction, rate=rate), report
         if not sums.clients:
@@ -333,9 +435,7 @@ class Engine:
                 LARGEST,
             )
         base = np.zeros(layout.size)
-        for weight, shared in zip(
-            sums.base_weight, state.shared, strict=False
-        ):  # one by one: a product may use threads
+        for weight, shared in zip(sums.base_weight, state.shared, strict=False):  # a product of all may use threads
             base[layout.n_dense :] += weight * shared[layout.n_dense :].astype(float)
         base *= h.steps * h.phi_rate * h.phi_lambda
         update = (sums.update + base) / sums.weight
@@ -359,7 +459,6 @@ class Engine:
         """Train the round's clients, chunk by chunk, and store their states."""
         h, layout, scratch = self.hyperparameters, trainer.layout, Scratch()
         chunk_size = self.chunk_size if single is None else 1
-        weight = weight if single is None else np.ones_like(weight)
 
         def train(first: int) -> ChunkResult:
             end = min(first + chunk_size, len(work.clients))
@@ -394,13 +493,14 @@ class Engine:
     @np.errstate(over="ignore")  # an attack may be too large to be sent, and is then refused
     def _sent(self, chunk: ClientChunk, client: int) -> Vector:
         """Delta_k of the only client of a chunk, with its base, as an attacker would change it."""
-        h, n_dense, update = chunk.h, chunk.layout.n_dense, chunk.update.copy()
+        h, n_dense, update = chunk.h, chunk.layout.n_dense, chunk.update / chunk.weight[0]
         shared = chunk.shared(slice(0, 1)) if h.corrects and h.row_sparse else None
         if shared is not None:
             update[n_dense:] += h.steps * h.phi_rate * h.phi_lambda * shared[0, n_dense:].astype(float)
         if self.attackers is not None:
             update = self.attackers.sent(update, chunk.broadcast.round, client)
-        return update.astype(np.float32)
+        sent: Vector = update.astype(np.float32)
+        return sent
 
     def log_faults(self, number: int, report: RoundReport, cohort: Cohort, *, corrupted: int) -> RoundReport:
         """Say which clients are missing in a round; the report with their numbers."""
@@ -488,7 +588,7 @@ def run_rounds(
     while state.round < schedule.rounds:
         before = state.model
         state, report = step(state, schedule.rate_after(state.round))
-        losses = [report.loss] if report.clients and schedule.losses else []
+        losses = [report.loss] if report.clients and schedule.losses and not report.private else []
         if report.refused - report.corrupted > report.clients:  # most are NaN or infinite, simulated faults aside
             losses = [math.nan]
         if guard.diverged(state.round, before, losses, finite=bool(np.isfinite(state.model).all())):

@@ -123,5 +123,5 @@ def clip_factor(norm: float, clip: float) -> float:
 
 def clip_factors(norm: npt.NDArray[np.float64], clip: float) -> npt.NDArray[np.float64]:
     """`clip_factor` of several."""
-    factor = np.floor(clip / np.maximum(norm, 1e-300) / CLIP_STEP) * CLIP_STEP
-    return np.where(norm <= clip, 1.0, factor)
+    factor: npt.NDArray[np.float64] = np.floor(clip / np.maximum(norm, clip) / CLIP_STEP) * CLIP_STEP
+    return factor

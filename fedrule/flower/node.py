@@ -310,6 +310,7 @@ def federated_method(text: str) -> Federated:
             f"{method.NAME}: validation {method.validation} needs rules that no home may show; set it to 0 and choose "
             "the number of rounds in a simulation"
         )
+    method.refuse_deployment()
     return method
 
 

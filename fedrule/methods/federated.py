@@ -82,6 +82,7 @@ class Federated(GraphMethod):
     clip: float = 0.0  # largest L2 norm of a home's weighted update; 0: any
     sampling: Sampling = derived(default_sampling)  # uniform: a fixed number of homes; poisson: each independently
     weighting: Weighting = "clients"  # of updates: equal, by the number of rules (rules) or by its root (roots)
+    secure_threshold: float = 0.0  # secure sums that go on while more than this share of a cohort stays; 0: plain sums
     drop_out: float = 0.0  # simulated fault: fraction of a cohort that drops out during the round
     late: float = 0.0  # simulated fault: fraction whose update comes after the round
     corrupted: float = 0.0  # simulated fault: fraction whose update is NaN
@@ -211,6 +212,7 @@ class Federated(GraphMethod):
             self.weighting,
             name=self.NAME,
             privacy=self.privacy,
+            secure_threshold=self.secure_threshold,
             aggregation=Aggregation(
                 self.aggregation, self.trim, self.assumed_attackers, self.norm_bound, self.norm_relative
             ),
@@ -220,13 +222,17 @@ class Federated(GraphMethod):
         return AttackOptions(self.attack, self.attackers, self.attack_scale, self.promoted)
 
     def refuse_deployment(self) -> None:
-        """An error where an option is for the simulation only; a deployment calls it before it starts.
-
-        Simulated faults are not: a trial of a deployment may have some beside the real ones.
-        """
-        simulated = [*(["attack"] if self.attack != "none" else []), *(["promoted"] if self.promoted else [])]
-        if simulated:
-            raise DataError(f"{self.NAME}: {', '.join(simulated)} can only be simulated; a deployment has real ones")
+        """An error where an option is for the simulation only; server and nodes call it before they start."""
+        if self._attack().used:
+            raise DataError(
+                f"{self.NAME}: attack {self.attack} and promoted {self.promoted!r} are for the simulation; "
+                "leave them out"
+            )
+        if self.privacy.noisy and self.counts_share:
+            raise DataError(
+                f"{self.NAME}: nodes send counts before training without noise; with differential privacy use the "
+                "simulation, or a method without counts, e.g. fedgnn"
+            )
         if needed := self.engine().single_updates:
             raise DataError(f"{self.NAME}: {needed} needs single updates, and nodes send sums; use the simulation")
 

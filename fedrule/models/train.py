@@ -33,6 +33,7 @@ from datasets.splits import Split, split
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
 from fedrule.federated.checkpoint import Checkpoint
+from fedrule.methods.federated import Federated
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.models.card import Scale, TrainingRun
 from fedrule.models.file import SavedModel
@@ -107,14 +108,19 @@ def train(
     _warn_of_small_homes(name, parts)
     built = _build(name, options or {}, test, patience, earlier)
     fit = _fit_of(built, checkpoint)
-    start, counts = _start(built, parts, earlier, seed)
+    private = isinstance(built, Federated) and built.privacy.noisy
+    if private and earlier is not None:
+        raise DataError(
+            f"{name}: a private run begins anew, since its account does not know what {earlier.card.method} has seen"
+        )
+    start, counts = _private_start(built, parts, seed) if private else _start(built, parts, earlier, seed)
     rounds = _Rounds(on_round)
     resume = {}
     if checkpoint is not None:
         configuration = {"continue_from": None if earlier is None else earlier.digest}
         resume = {"checkpoint": checkpoint.extended(configuration, {"rounds": rounds})}
     fitted = fit(parts.train, rng=generator(Stream.FITTING, seed), on_round=rounds, warm_start=start, **resume)
-    calibration = _calibration(fitted, built, parts, seed)
+    calibration = Calibration() if private else _calibration(fitted, built, parts, seed)
     training = TrainingRun(
         data=given.name,
         fingerprint=given.fingerprint,
@@ -195,6 +201,12 @@ def _build(
     rate = next((rate for rate in RATES if hasattr(built, rate)), None)
     if earlier is not None and len(earlier.card.trainings) == 1 and rate is not None and rate not in options:
         full[rate] = getattr(built, rate) * CONTINUED_RATE
+    if isinstance(built, Federated) and built.privacy.noisy:
+        if patience:
+            raise DataError(
+                f"{name}: stopping early by rules of homes is outside of the account of privacy; set patience 0"
+            )
+        return graph_method(name, full | {"validation": 0.0, "patience": 0})
     if patience is None:
         # A rate that decays to zero does its best work at the end: never stop it early, but keep the best round.
         patience = built.rounds if getattr(built, "decay", False) else PATIENCE
@@ -224,6 +236,17 @@ def _start(built: GraphMethod, parts: Split, earlier: SavedModel | None, seed: i
     scorer = built.scorer(counts.valid, counts)
     parameters = extended_parameters(earlier, scorer, torch.Generator().manual_seed(seed))
     return WarmStart(parameters, counts, parts.validation), counts
+
+
+def _private_start(built: GraphMethod, parts: Split, seed: int) -> tuple[WarmStart, Statistics]:
+    """The same with differential privacy: counts have noise, and nothing is validated on rules of homes.
+
+    Where the method counts nothing, all rules of the vocabularies are valid, and their counts are 0.
+    """
+    valid, counts = built.count(parts.train, generator(Stream.FITTING, seed))
+    names = parts.train.types, parts.train.relations
+    counts = counts or replace(Statistics.of_nobody(*names, valid, all_patterns=built.evidence > 0), noisy=True)
+    return WarmStart(counts=counts), counts
 
 
 def _calibration(fitted: GraphModel, built: GraphMethod, parts: Split, seed: int) -> Calibration:

@@ -316,13 +316,13 @@ def test_fedrank_weights_homes_by_roots_under_the_mean_and_equally_under_other_a
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"attack": "scale", "attackers": 0.1}, "fedgnn: attack can only be simulated"),
-        ({"drop_out": 0.1, "promoted": "auto"}, "fedgnn: promoted can only be simulated"),
+        ({"attack": "scale", "attackers": 0.1}, "fedgnn: attack scale and promoted '' are for the simulation"),
+        ({"promoted": "auto"}, "fedgnn: attack none and promoted 'auto' are for the simulation; leave them out"),
         ({"norm_bound": 1.0}, "fedgnn: norm_bound needs single updates, and nodes send sums"),
         ({"aggregation": "krum"}, "fedgnn: aggregation krum needs single updates, and nodes send sums"),
     ],
 )
 def test_a_deployment_refuses_what_can_only_be_simulated(options, message):
-    build("fedgnn").refuse_deployment()
+    build("fedgnn", drop_out=0.1).refuse_deployment()  # a trial has simulated faults, too
     with pytest.raises(DataError, match=message):
         build("fedgnn", **options).refuse_deployment()

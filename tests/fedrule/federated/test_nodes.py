@@ -36,7 +36,9 @@ ENGINES = {
 TRAINERS = {"kernel": KernelTrainer, "torch": TorchTrainer}
 
 
-def deployed(engine: Engine, trainers: list[Trainer], homes_of: list[np.ndarray], model: np.ndarray, rounds: int):
+def deployed(
+    engine: Engine, trainers: list[Trainer], homes_of: list[np.ndarray], model: np.ndarray, rounds: int, seed: int = 3
+):
     """The server's state and the nodes' states after so many rounds, in which nodes see only their own homes."""
     layout, n_homes = trainers[0].layout, sum(len(homes) for homes in homes_of)
     rule_counts = np.zeros(n_homes, dtype=np.int64)
@@ -45,7 +47,9 @@ def deployed(engine: Engine, trainers: list[Trainer], homes_of: list[np.ndarray]
     state = engine.begin_server(layout, model, n_homes)
     nodes = [ClientStates.initial(trainer.rule_counts, layout, engine.hyperparameters) for trainer in trainers]
     for number in range(rounds):
-        cohort = engine.cohorts.of(np.flatnonzero(rule_counts), seed=3, number=number)
+        n_clients = engine.n_clients(rule_counts)
+        with_rules = np.flatnonzero(rule_counts)
+        cohort = engine.cohorts.of(with_rules, seed=seed, number=number, n_clients=n_clients)
         total, last = None, state.clients.last.copy()
         for i, (trainer, homes) in enumerate(zip(trainers, homes_of, strict=True)):
             mine = np.isin(homes, cohort.present)
@@ -54,9 +58,8 @@ def deployed(engine: Engine, trainers: list[Trainer], homes_of: list[np.ndarray]
             nodes[i] = trained.states
             last[homes[trained.counted]] = number
             total = trained.sums if total is None else trained.sums + total  # in either order
-        n_clients = int((rule_counts > 0).sum())
         state = replace(state, clients=replace(state.clients, last=last))
-        state, _ = engine.finish_round(state, total, layout, n_clients=n_clients)
+        state, _ = engine.finish_round(state, total, layout, n_clients=n_clients, seed=seed)
     return state, nodes
 
 

@@ -22,7 +22,15 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from datasets.common.cli import run as run_command
 from datasets.common.errors import DataError
-from fedrule.federated.secure.masks import add_pair_mask, agreed_secret, context_of, key_stream, own_mask, point_of
+from fedrule.federated.secure.masks import (
+    add_pair_mask,
+    agreed_secret,
+    context_of,
+    derived_key,
+    key_stream,
+    own_mask,
+    point_of,
+)
 from fedrule.federated.secure.messages import (
     BelowThreshold,
     Inbox,
@@ -207,6 +215,23 @@ def test_a_mask_is_the_key_stream_of_chacha20():
     assert key_stream(bytes(32), 4).astype("<u8").tobytes().hex() == expected
 
 
+def test_a_derived_key_depends_on_secret_purpose_context_and_participants():
+    def key(secret=b"s" * 32, label=b"masks", context=b"c" * 32, participants=(1, 2)):
+        return derived_key(secret, label, context=context, participants=participants)
+
+    others = [key(b"t" * 32), key(label=b"shares"), key(context=b"d" * 32), key(participants=(2, 1))]
+    assert len({key(), *others}) == 5
+    assert key() == key()
+
+
+def test_shares_that_are_dealt_again_after_a_crash_are_encrypted_with_another_nonce():
+    """The key is the same: two texts under one nonce would give away their difference."""
+    run = Run(vectors_of(3))
+    roster = collect_keys(run.session, run.keys.values())
+    first, again = (share(run.secrets[3], roster)[1].sealed[13] for _ in range(2))
+    assert first[:12] != again[:12]
+
+
 # What the server sees
 
 N_SEEN = 40_000  # numbers of a vector
@@ -305,6 +330,31 @@ def test_a_vector_that_arrives_late_stays_masked_although_the_key_was_revealed(t
     # These were the right masks: without the own mask, whose seed nobody revealed, the vector would be there.
     own = own_mask(seed, N_SEEN, context=context, participant=2)
     assert np.array_equal((left - own).astype("<u2"), telling[2])
+
+
+@pytest.mark.parametrize("helpers", [(), (0,), (0, 3)])
+def test_a_vector_stays_masked_by_pairs_once_own_masks_are_known_even_if_some_help_the_server(telling, helpers):
+    """Fewer than the threshold, which is 3, give the server their keys. It takes off all masks that it can compute."""
+    run = Run(telling).share()
+    private = {member: X25519PrivateKey.from_private_bytes(run.secrets[member].masking_key) for member in helpers}
+    run.mask().unmask()
+    context = context_of(run.roster, telling)
+    left = {}
+    for member in telling:
+        shares = {point_of(run.session, m): int.from_bytes(r.seeds[member]) for m, r in run.revealed.items()}
+        three = dict(list(shares.items())[: run.session.threshold])
+        own = own_mask(interpolate(three).to_bytes(32), N_SEEN, context=context, participant=member)
+        rest = np.frombuffer(run.masked[member].numbers, "<u2") - own
+        for helper in set(helpers) - {member}:  # adding the helper's side takes off the member's
+            secret = agreed_secret(private[helper], run.roster.public[member].masking, peer=member)
+            add_pair_mask(rest, secret, context=context, own=helper, peer=member)
+        left[member] = rest.astype("<u2")
+    others = [member for member in telling if member not in helpers]
+    for member in others:
+        assert is_flat(left[member].tobytes(), 2)
+        assert not correlated(left[member], telling[member])
+    # All that can be known was taken off: what is left of the others adds up to the sum of their vectors.
+    assert np.array_equal(sum(left[member] for member in others), sum(telling[member] for member in others))
 
 
 def test_nobody_reveals_both_shares_of_a_peer():

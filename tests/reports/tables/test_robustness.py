@@ -1,0 +1,114 @@
+"""The table of attacks and defences, from runs with chosen numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports.inputs import Inputs
+from reports.outputs import Missing
+from reports.tables.robustness import attacks
+from tests.support.made_runs import run
+
+KRUM = {"aggregation": "krum", "assumed_attackers": 0.3}
+
+
+def made(mrr, rank, *, attack="none", attackers=0.0, seed=0, auc=0.9, method="fedgnn", **options):
+    """A run of the suite; the AUC and the rank are in the last round."""
+    scale = 1.0 if attack in ("none", "label-flip") else 10.0
+    parameters = {"attack": attack, "attackers": attackers, "attack_scale": scale, "promoted": "auto", **options}
+    history = [{"round": 1.0, "test_auc": 0.5}, {"round": 2.0, "test_auc": auc, "promoted_rank": rank}]
+    about = {"summary": {"mrr": mrr}, "history": history, "curves": 1000, "suite": "robustness"}
+    return run(method, seed, parameters=parameters, **about)
+
+
+def rows(*runs):
+    table = attacks(Inputs(tuple(runs)))
+    return {tuple(cell.text for cell in row[:3]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
+
+
+NORMAL = made(0.30, 100.0)
+
+
+def test_an_attack_is_bounded_up_to_the_largest_share_before_the_first_that_breaks_the_criterion():
+    # 90 % of 0.30 is 0.27: 0.28 is within, 0.26 is not, and 0.29 after it does not count.
+    found = rows(
+        NORMAL,
+        made(0.28, 100.0, attack="noise", attackers=0.05),
+        made(0.26, 100.0, attack="noise", attackers=0.1),
+        made(0.29, 100.0, attack="noise", attackers=0.2),
+    )
+    row = found["fedgnn", "noise", "mean"]
+    assert row["bounded"].text == "up to 5%"
+    assert [row[f"MRR {share}"].strong for share in ("0%", "5%", "10%", "20%")] == [False, False, True, False]
+
+
+def test_promotion_is_bounded_by_the_rank_of_the_mean_without_attackers_and_other_attacks_are_not():
+    # Half of 100 is 50; krum alone has 80 without attackers, which does not matter.
+    found = rows(
+        NORMAL,
+        made(0.30, 80.0, **KRUM),
+        made(0.30, 51.0, attack="promote", attackers=0.2, **KRUM),
+        made(0.30, 49.0, attack="promote", attackers=0.2),
+        made(0.30, 1.0, attack="scale", attackers=0.2),
+    )
+    assert found["fedgnn", "promote", "krum"]["bounded"].text == "up to 20%"
+    assert found["fedgnn", "promote", "krum"]["rank 0%"].text == "80"
+    assert found["fedgnn", "promote", "mean"]["bounded"].text == "no"
+    assert found["fedgnn", "promote", "mean"]["rank 20%"].strong
+    assert found["fedgnn", "scale", "mean"]["bounded"].text == "up to 20%"
+
+
+def test_a_defence_that_costs_too_much_without_attackers_bounds_nothing():
+    found = rows(
+        NORMAL,
+        made(0.20, 100.0, **KRUM),
+        made(0.29, 100.0, attack="noise", attackers=0.2, **KRUM),
+    )
+    assert found["fedgnn", "noise", "krum"]["bounded"].text == "no, without attackers neither"
+
+
+def test_numbers_are_means_over_seeds():
+    found = rows(
+        NORMAL,
+        made(0.20, 10.0, auc=0.8, attack="scale", attackers=0.2),
+        made(0.40, 30.0, auc=0.9, attack="scale", attackers=0.2, seed=1),
+    )
+    row = found["fedgnn", "scale", "mean"]
+    assert (row["MRR 20%"].value, row["AUC 20%"].text, row["rank 20%"].text) == (pytest.approx(0.3), "0.850", "20")
+
+
+def test_a_share_that_was_not_run_leaves_the_verdict_open():
+    found = rows(
+        NORMAL,
+        made(0.30, 90.0, attack="scale", attackers=0.1),
+        made(0.30, 90.0, attack="noise", attackers=0.1),
+        made(0.30, 90.0, attack="noise", attackers=0.2),
+    )
+    assert found["fedgnn", "scale", "mean"]["bounded"].text == "–"  # noqa: RUF001
+    assert found["fedgnn", "noise", "mean"]["bounded"].text == "up to 20%"
+
+
+def test_the_caption_counts_what_is_bounded_and_notes_say_how():
+    relative = {"norm_bound": 1.0, "norm_relative": True}
+    table = attacks(
+        Inputs(
+            (
+                NORMAL,
+                made(0.10, 90.0, attack="scale", attackers=0.2),
+                made(0.30, 90.0, attack="scale", attackers=0.2, **KRUM),
+                made(0.30, 90.0, attack="scale", attackers=0.2, **relative),
+            )
+        )
+    )
+    assert "Up to 20% attackers the defences bound 2 of 3 attacks on fedgnn." in table.about.caption
+    assert "fedgnn has MRR 0.300, and the promoted rule rank 100" in table.about.caption
+    notes = " ".join(table.about.notes)
+    assert "Krum: assumed_attackers 0.3; norm bound: 1 times the median norm of the cohort; attackers send 10" in notes
+    assert [row[2].text for row in table.rows] == ["mean", "norm bound", "krum"]
+
+
+def test_without_attacks_the_page_says_how_to_run_them():
+    for runs in ((), (run("fedgnn"),), (NORMAL,)):
+        with pytest.raises(Missing) as missing:
+            attacks(Inputs(runs))
+        assert missing.value.command == "python -m benchmarks run robustness"
