@@ -405,7 +405,7 @@ class Federation:
 
     def _record(self, done: int, report: RoundReport, traffic: RoundTraffic) -> None:
         """A line for the round; a round that is done again after a crash has its last line count."""
-        line = {"round": done, **report._asdict(), **traffic.as_json()}
+        line = {"round": done, **report.values(), **traffic.as_json()}
         with (self.options.folder / ROUNDS).open("a", encoding="utf-8") as file:
             file.write(json.dumps({name: None if value != value else value for name, value in line.items()}) + "\n")
 

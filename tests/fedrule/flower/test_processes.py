@@ -36,7 +36,7 @@ SECONDS = 3000.0  # a busy machine
 
 @contextmanager
 def deployed(
-    path: Path, method: str, *, homes: int, nodes: int, rounds: int, resend: float = 60.0
+    path: Path, method: str, *, homes: int, nodes: int, rounds: int, resend: float = 120.0
 ) -> Iterator[tuple[Trial, Deployment]]:
     data = load("wyze-synthetic", homes=homes)
     trial = Trial.prepare(
