@@ -26,4 +26,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
 
 def install_hint(extra: str) -> str:
     """An extra of this project and the command that installs it, from its folder."""
-    return f'the extra {extra}: pip install -c constraints.txt -e ".[{extra}]"'
+    pins = "constraints-flower.txt" if extra == "flower" else "constraints.txt"  # it needs an environment of its own
+    return f'the extra {extra}: pip install -c {pins} -e ".[{extra}]"'

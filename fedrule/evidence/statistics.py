@@ -160,6 +160,39 @@ class Statistics:
             together=together,
         )
 
+    def integers(self) -> Array:
+        """All sums as one vector, zeros included: what a secure sum adds, so that the places of a home stay hidden."""
+        parts = [np.array([self.n_homes]), self.with_rule, self.self_rules, self.both]
+        if self.together is not None:
+            companions = np.zeros(self.companions.n_cells)
+            companions[self.companions.cell] = self.companions.homes
+            above = self.together.toarray()[np.triu_indices(len(self.valid))]
+            parts += [*self.have[1:], *self.rooms.columns, companions, above]
+        return np.concatenate([np.asarray(part).reshape(-1).astype(np.int64) for part in parts])
+
+    def with_integers(self, integers: Array) -> Statistics:
+        """The sums in a vector of `integers`, for the vocabularies and valid rules of these."""
+        n_valid, everything = len(self.valid), self.together is not None
+        sizes = [1, n_valid, n_valid, len(self.both)]
+        if everything:
+            sizes += [*map(len, self.have[1:]), *map(len, self.rooms.columns), self.companions.n_cells]
+            sizes.append(n_valid * (n_valid + 1) // 2)
+        if integers.shape != (sum(sizes),):
+            raise DataError(f"counts over homes: {integers.shape} numbers, not {sum(sizes)}; they are of other rules")
+        (homes, have, self_rules, both, *more) = np.split(integers, np.cumsum(sizes)[:-1])
+        arrays = {"homes": homes, "have": have, "self_rules": self_rules, "both": both}
+        if everything:
+            n_patterns = len(self.have) - 1
+            arrays |= {f"patterns.{at + 1}": more[at] for at in range(n_patterns)}
+            arrays |= {f"rooms.{name}": more[n_patterns + at] for at, name in enumerate(ROOMS)}
+            cell = np.flatnonzero(more[-2])
+            together = np.zeros((n_valid, n_valid), dtype=np.int64)
+            together[np.triu_indices(n_valid)] = more[-1]
+            sparse = csr_array(together + np.triu(together, 1).T)
+            arrays |= {"companions.cell": cell, "companions.homes": more[-2][cell]}
+            arrays |= {f"together.{part}": getattr(sparse, part).astype(np.int64) for part in TOGETHER}
+        return self.with_arrays(arrays)
+
     def evidence(self) -> Evidence:
         """What `Evidence.of` makes of the homes that these sums are over; it inverts a matrix of all valid rules."""
         if len(self.valid) > MOST_RULES:

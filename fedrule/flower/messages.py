@@ -42,6 +42,7 @@ class Kind(StrEnum):
     COUNTS = "counts"  # what else is counted over homes (fedrule.evidence.statistics)
     ROUND = "round"  # train the clients of a cohort; the first one brings what all clients have to know
     END = "end"  # the last round counted
+    SECURE = "secure"  # a further step of a sum that the server cannot look into
     REFUSED = "refused"
 
 

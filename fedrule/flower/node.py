@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SESSION, ANSWER = "session", "answer."  # of secure sums
 SETUP = "setup."  # how the names of arrays begin that are kept for all rounds
 OWN_METHODS = ("fedrule.methods.federated", "fedrule.methods.fedrank")  # modules
 
@@ -101,10 +102,11 @@ class Node:
                     Kind.COUNTS: self._counts,
                     Kind.ROUND: self._round,
                     Kind.END: self._end,
+                    Kind.SECURE: self._secure,
                 }
                 if request.kind not in answers:
                     raise Refusal(f"this node does not know requests of kind {request.kind}; install a newer fedrule")
-                header, arrays = answers[request.kind](request, folder)
+                header, arrays = self._answered(request, folder) or answers[request.kind](request, folder)
         except DataError as error:
             log.error("request %s of the server is refused: %s", request.kind, error)
             return refusal(request, error)
@@ -134,8 +136,12 @@ class Node:
         cell = (trigger_type * n_types + action_type) * n_relations + relation
         each = np.unique(cell * homes.n_homes + homes.rules.home) // homes.n_homes  # once for each home
         cells, count = np.unique(each, return_counts=True)
-        selves = homes.rules.home[homes.rules.trigger == homes.rules.action]
-        return {"self_rules": len(np.unique(selves))}, {"cell": cells, "count": count.astype(np.int32)}
+        selves = len(np.unique(homes.rules.home[homes.rules.trigger == homes.rules.action]))
+        if SESSION in request.arrays:
+            vector = np.zeros(n_types**2 * n_relations + 1, dtype=np.int64)
+            vector[cells], vector[-1] = count, selves
+            return self._advertise(request, folder, vector, {}, {})
+        return {"self_rules": selves}, {"cell": cells, "count": count.astype(np.int32)}
 
     def _counts(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """What else is counted over homes."""
@@ -148,6 +154,8 @@ class Node:
 
             return {}, {**BoundedSums.of(homes, valid, all_patterns=all_patterns).parts}
         counts = Statistics.of(homes, valid, all_patterns=all_patterns)
+        if SESSION in request.arrays:
+            return self._advertise(request, folder, counts.integers(), {}, {})
         arrays = counts.arrays(all_patterns=all_patterns)
         return {}, {name: array.astype(np.int32) for name, array in arrays.items()}
 
@@ -173,11 +181,15 @@ class Node:
         faulty = unpack_mask(request.array("faulty"), homes.n_homes)[present]
         trained = engine.train_clients(trainer, current.copy(), broadcast, present, faulty=faulty)
         folder.save_states(run, current, trained.states)
-        header, arrays = pack_sums(trained.sums, trainer.layout)
         counted = np.zeros(homes.n_homes, dtype=bool)
         counted[trained.counted] = True
-        header |= {"corrupted": trained.corrupted, "ready": ready, "seconds": round(time.process_time(), 3)}
-        return header, {**arrays, "counted": pack_mask(counted)}
+        about: dict[str, Json] = {"corrupted": trained.corrupted, "ready": ready}
+        about["seconds"] = round(time.process_time(), 3)
+        if SESSION in request.arrays:
+            mask = {"counted": pack_mask(counted)}
+            return self._advertise(request, folder, trained.sums.integers(), about, mask)
+        header, arrays = pack_sums(trained.sums, trainer.layout)
+        return {**header, **about}, {**arrays, "counted": pack_mask(counted)}
 
     def _end(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """The states after the last round."""
@@ -186,6 +198,65 @@ class Node:
         initial = ClientStates.initial(trainer.rule_counts, trainer.layout, engine.hyperparameters)
         folder.save_states(run, folder.states(run, initial, request.array("last").astype(np.int64)), None)
         return {}, {}
+
+    def _answered(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]] | None:
+        """The answer that was given to a step of a secure sum before, where the request comes again.
+
+        Keys drawn anew, or a vector masked twice, would spoil the sum or give something away.
+        """
+        if SESSION not in request.arrays:
+            return None
+        found = folder.read(request.text("run"), "secure")
+        step = [request.array(SESSION).tobytes().hex(), request.header.get("step", 1)]
+        if found is None or found[0].get("step") != step:
+            return None
+        about, arrays = found
+        answer = {name.removeprefix(ANSWER): a for name, a in arrays.items() if name.startswith(ANSWER)}
+        return dict(about["header"]), answer  # type: ignore[call-overload]
+
+    def _advertise(
+        self,
+        request: Message,
+        folder: NodeFolder,
+        vector: Array,
+        header: dict[str, Json],
+        arrays: dict[str, AnyArray],
+    ) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+        """The first step of a secure sum of `vector`, which stays here; header and arrays are no secrets."""
+        return self._take_step(request, folder, 1, stored=b"", vector=vector, header=header, arrays=arrays)
+
+    def _secure(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+        """A further step of a secure sum."""
+        found = folder.read(request.text("run"), "secure")
+        if found is None:
+            raise Refusal("this node has no secrets of this sum; its folder is new")
+        stored, vector = found[1]["secrets"].tobytes(), found[1]["vector"]
+        step = request.number("step")
+        return self._take_step(request, folder, step, stored=stored, vector=vector, header={}, arrays={})
+
+    def _take_step(
+        self,
+        request: Message,
+        folder: NodeFolder,
+        step: int,
+        *,
+        stored: bytes,
+        vector: Array,
+        header: dict[str, Json],
+        arrays: dict[str, AnyArray],
+    ) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+        """Take a step and write its secrets, and the answer, before it is sent."""
+        from fedrule.federated.secure.messages import Step
+        from fedrule.federated.secure_sum import answer  # brings the extra secure
+
+        message = request.array("message").tobytes()
+        secrets, reply = answer(message, request.number("participant"), step=Step(step), stored=stored, vector=vector)
+        answers = {**arrays, "message": np.frombuffer(reply, dtype=np.uint8)}
+        kept = {f"{ANSWER}{name}": array for name, array in answers.items()}
+        kept |= {"secrets": np.frombuffer(secrets, dtype=np.uint8), "vector": vector}
+        place = [request.array(SESSION).tobytes().hex(), step]
+        folder.write(request.text("run"), "secure", kept, step=place, header=header)
+        return header, answers
 
     @staticmethod
     def _keep_setup(request: Message, folder: NodeFolder) -> None:
@@ -243,12 +314,22 @@ def federated_method(text: str) -> Federated:
     federated_class(content["name"])
     method = cast("Federated", build(content["name"], **content["parameters"]))
     method.refuse_deployment()
+    if method.privacy.noisy:
+        raise DataError(
+            f"{method.NAME}: epsilon and noise_multiplier work in the simulation only: which rules are valid, the counts "
+            "and who took part would leave the nodes outside of the account of privacy; set them to 0"
+        )
     if method.validation:
         raise DataError(
             f"{method.NAME}: validation {method.validation} needs rules that no home may show; set it to 0 and choose "
             "the number of rounds in a simulation"
         )
     method.refuse_deployment()
+    if method.privacy.noisy:
+        raise DataError(
+            f"{method.NAME}: epsilon and noise_multiplier work in the simulation only: which rules are valid, the counts "
+            "and who took part would leave the nodes outside of the account of privacy; set them to 0"
+        )
     return method
 
 

@@ -59,6 +59,7 @@ log = logging.getLogger(__name__)
 
 FORMAT = 1  # of the server's files
 RUN, SETUP, CHECKPOINT, ROUNDS, WEIGHTS = "run.json", "setup.npz", "checkpoint.npz", "rounds.jsonl", "weights.npz"
+SECURE_NODES = 3
 END_SECONDS = 60.0  # for nodes to hear that the run is over; those that do not lose nothing
 REMEDY = "restore it from a copy, or empty the folder and start a new run"
 
@@ -83,10 +84,16 @@ class ServerOptions:
     wait: float = 600.0  # seconds for these nodes to connect
     limit: float = 600.0  # seconds for an answer; a node that takes longer has dropped out of the round
     clock: float = CLOCK_TOLERANCE  # seconds that a node's clock may be off
+    secure: bool = False  # the server learns sums over nodes only: fedrule.flower.secure
 
     def __post_init__(self) -> None:
         if self.nodes < 1:
             raise DataError(f"nodes must be at least 1, got {self.nodes}")
+        if self.secure and self.nodes < SECURE_NODES:
+            raise DataError(
+                f"secure sums need at least {SECURE_NODES} nodes, got {self.nodes}: of two nodes each can take its own "
+                "vector from the sum and see the other's; set nodes, or secure to false"
+            )
         for name in ("wait", "limit", "clock"):
             if not getattr(self, name) > 0:
                 raise DataError(f"{name} must be above 0 seconds, got {getattr(self, name)}")
@@ -214,17 +221,20 @@ class Federation:
             cell, counts = self._private_counts(every)
             self_pairs = True  # whether a device acts on itself anywhere is not in the account
         else:
-            answers = self._ask({name: self._request(Kind.RULES) for name in every}, all_of_them=True)
-            cell = np.unique(np.concatenate([answer.array("cell") for answer in answers.values()]))
-            self_pairs = any(answer.number("self_rules") for answer in answers.values())
+            cell, self_pairs = self._rules(every)
         arrays: dict[str, AnyArray] = {} if counts is None else {**counts.arrays(all_patterns=self.method.evidence > 0)}
         if self.method.counts_homes and counts is None:
             request = self._request(Kind.COUNTS, {"cell": cell}, all_patterns=self.method.evidence > 0)
-            answers = self._ask(dict.fromkeys(every, request), all_of_them=True)
-            counts = self._statistics(cell, [answer.arrays for answer in answers.values()])
+            requests = dict.fromkeys(every, request)
+            if self.options.secure:
+                nobody = self._statistics(cell, [])
+                counts = nobody.with_integers(self._secure_sum("counts", requests, len(nobody.integers())))
+            else:
+                answers = self._ask(requests, all_of_them=True)
+                counts = self._statistics(cell, [answer.arrays for answer in answers.values()])
+                sent = sum(answer.payload_bytes for answer in answers.values())
+                log.info("%s: the nodes sent %.1f kB of counts", self.method.NAME, sent / 1e3)
             arrays = {**counts.arrays(all_patterns=self.method.evidence > 0)}
-            sent = sum(answer.payload_bytes for answer in answers.values())
-            log.info("%s: the nodes sent %.1f kB of counts", self.method.NAME, sent / 1e3)
         about = {
             "format": FORMAT,
             "run": self.identity.run,
@@ -233,6 +243,27 @@ class Federation:
         }
         write_arrays(path, about, {**arrays, "cell": cell, "with_rules": self.with_rules})
         return cell, self_pairs, counts
+
+    def _rules(self, every: Sequence[str]) -> tuple[Array, bool]:
+        """Which rules some home has, as cells of the valid-rule tensor, and whether a device acts on itself."""
+        requests = {name: self._request(Kind.RULES) for name in every}
+        if self.options.secure:
+            n_cells = len(self.vocabulary.types) ** 2 * len(self.vocabulary.relations)
+            total = self._secure_sum("rules", requests, n_cells + 1)
+            return np.flatnonzero(total[:-1]), bool(total[-1])
+        answers = self._ask(requests, all_of_them=True)
+        cell = np.unique(np.concatenate([answer.array("cell") for answer in answers.values()]))
+        return cell, any(answer.number("self_rules") for answer in answers.values())
+
+    def _secure_sum(self, name: str, requests: Mapping[str, Message], size: int) -> Array:
+        """The sum over all nodes, of which the server sees no addend; an error where one is missing."""
+        from fedrule.flower.secure import secure_total
+
+        nodes = [member.node for member in self.members]
+        name = f"{self.identity.run}.{name}"
+        found = secure_total(nodes, requests, size=size, name=name, ask=lambda each: self._ask(each, all_of_them=True))
+        log.info("%s: %d bytes of a node in a secure sum", name, max(found.sent.values()))
+        return found.total
 
     def _statistics(self, cell: Array, parts: Sequence[Mapping[str, AnyArray]]) -> Statistics:
         """The sum of what nodes counted."""
@@ -402,7 +433,7 @@ class Federation:
 
     def _record(self, done: int, report: RoundReport, traffic: RoundTraffic) -> None:
         """A line for the round; a round that is done again after a crash has its last line count."""
-        line = {"round": done, **report._asdict(), **traffic.as_json()}
+        line = {"round": done, **report.values(), **traffic.as_json()}
         with (self.options.folder / ROUNDS).open("a", encoding="utf-8") as file:
             file.write(json.dumps({name: None if value != value else value for name, value in line.items()}) + "\n")
 
@@ -429,40 +460,83 @@ class _Rounds:
         n_clients = engine.n_clients(federation.with_rules)
         cohort = engine.cohorts.of(with_rules, seed=self.seed, number=state.round, n_clients=n_clients)
         faulty = cohort.present[cohort.corrupted]
-        asked = [m for m in federation.members if np.isin(np.arange(m.first, m.clients.stop), cohort.present).any()]
+        secure = federation.options.secure
+        members = {m.node: m for m in federation.members if secure or _has_any(m, cohort.present)}
         requests, shared = {}, {}
-        for member in asked:
+        for member in members.values():
             requests[member.node], shared[member.node] = self._request(state, member, cohort.present, faulty)
-        answers = self._answers(requests, {member.node: member for member in asked})
-        total, last, corrupted, absent = self._nothing(state), state.clients.last.copy(), 0, []
-        for member in asked:
+        collect = self._secure_sums if secure else self._plain_sums
+        total, answers, sent = collect(state, requests, members, shared)
+        last, corrupted, absent = state.clients.last.copy(), 0, []
+        for member in members.values():
             answer = answers.get(member.node)
-            sums = None if answer is None else self._sums(answer, member, shared[member.node], state)
-            if sums is None or answer is None:
+            if answer is None:
                 numbers = np.arange(member.first, member.clients.stop)
                 absent.append(numbers[np.isin(numbers, cohort.present)])
                 continue
-            total = total + sums
-            self.state_bytes[member.node] = sums.state_bytes
             counted = np.flatnonzero(unpack_mask(answer.array("counted"), member.homes))
             last[member.first + counted] = state.round
             corrupted += answer.number("corrupted")
         missing = np.concatenate([np.zeros(0, dtype=np.int64), *absent])
-        total = replace(total, state_bytes=sum(self.state_bytes.values()))
         state = replace(state, clients=replace(state.clients, last=last))
         after, report = engine.finish_round(state, total, self.layout, n_clients=n_clients, rate=rate)
         report = engine.log_faults(after.round, report, cohort.without(missing), corrupted=corrupted)
         self.traffic = RoundTraffic(
-            {name: sum_payload(answer) for name, answer in answers.items()},
+            sent,
             {name: broadcast_payload(requests[name]) for name in answers},
             tuple(missing.tolist()),
-            {name: len(answer.array("row")) for name, answer in answers.items()},
+            {name: len(answer.array("row")) for name, answer in answers.items() if "row" in answer.arrays},
             {name: len(requests[name].array("shared")) for name in answers},
             {name: answer.header.get("ready") for name, answer in answers.items()},
             {name: answer.header.get("seconds") for name, answer in answers.items()},
         )
         self.after = after
         return after, report
+
+    def _plain_sums(
+        self,
+        state: ServerState,
+        requests: Mapping[str, Message],
+        members: Mapping[str, Member],
+        shared: Mapping[str, Array],
+    ) -> tuple[RoundSum, dict[str, Message], dict[str, int]]:
+        """The sum of the sums of the nodes, their answers, and the bytes that they sent."""
+        total, answers = self._nothing(state), self._answers(requests, members)
+        for name, answer in [*answers.items()]:
+            sums = self._sums(answer, members[name], shared[name], state)
+            if sums is None:
+                del answers[name]
+                continue
+            total = total + sums
+            self.state_bytes[name] = sums.state_bytes
+        total = replace(total, state_bytes=sum(self.state_bytes.values()))
+        return total, answers, {name: sum_payload(answer) for name, answer in answers.items()}
+
+    def _secure_sums(
+        self,
+        state: ServerState,
+        requests: Mapping[str, Message],
+        members: Mapping[str, Member],
+        shared: Mapping[str, Array],  # noqa: ARG002  all of them
+    ) -> tuple[RoundSum, dict[str, Message], dict[str, int]]:
+        """The same where the server sees the sum only; nobody counts where too few nodes stay to the end."""
+        from fedrule.flower.secure import secure_total
+
+        nothing = self._nothing(state)
+        lengths = {"n_mean_gradient": len(nothing.mean_gradient), "n_shared": len(nothing.base_weight)}
+        try:
+            found = secure_total(
+                [*members],
+                requests,
+                size=len(nothing.integers()),
+                name=f"{self.federation.identity.run}.round{state.round}",
+                ask=lambda each: self._answers(each, members),
+            )
+        except DataError as error:
+            log.warning("%s", error)
+            return nothing, {}, {}
+        total = RoundSum.from_integers(found.total, size=self.layout.size, **lengths)
+        return total, found.answers, found.sent
 
     def end(self) -> None:
         """Tell the nodes that the last round counted; not where a run is resumed that was over."""
@@ -478,7 +552,9 @@ class _Rounds:
         """The nodes' answers; a node that lacks the setup, because it or its folder is new, is sent it first."""
         found = self.federation._ask(
             {
-                name: request if name in self.has_setup else self._with_setup(request, members[name])
+                name: request
+                if name in self.has_setup or request.kind != Kind.ROUND
+                else self._with_setup(request, members[name])
                 for name, request in requests.items()
             }
         )
@@ -499,7 +575,7 @@ class _Rounds:
         numbers = np.arange(member.first, member.clients.stop)
         last, cohort = state.clients.last[member.clients], np.isin(numbers, present)
         which = np.arange(len(state.shared))
-        if len(which) and state.shared_round[0] >= 0:
+        if len(which) and state.shared_round[0] >= 0 and not self.federation.options.secure:
             which = np.flatnonzero(np.isin(state.shared_round, last[cohort]))
         arrays: dict[str, AnyArray] = {
             "model": state.model,
@@ -530,6 +606,10 @@ class _Rounds:
         n_shared = len(state.shared) if h.corrects and h.row_sparse else 0
         mean_gradient = np.zeros(size if h.sends_mean_gradient else 0)
         return RoundSum(np.zeros(size), mean_gradient, np.zeros(n_shared), 0.0, 0.0, 0, 0, 0, 0)
+
+
+def _has_any(member: Member, clients: Array) -> bool:
+    return bool(((clients >= member.first) & (clients < member.clients.stop)).any())
 
 
 def sum_payload(answer: Message) -> int:

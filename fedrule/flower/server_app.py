@@ -32,12 +32,12 @@ class FlowerTransport:
     """Requests as Flower's messages.
 
     Flower hands a message out once: a node that is killed with it in hand never answers, also if it starts again. So a
-    request without an answer is sent again after `resend` seconds, to nodes that are connected; a node that was only
-    slow answers both, and its answers are equal.
+    request without an answer is sent again after `resend` seconds, then after twice as many, and so on, to nodes that
+    are connected; a node that was only slow answers both, and its answers are equal.
     """
 
     grid: Grid
-    resend: float = 60.0
+    resend: float = 120.0
 
     def nodes(self) -> Sequence[int]:
         return sorted(self.grid.get_node_ids())
@@ -47,14 +47,15 @@ class FlowerTransport:
         answers: dict[int, Message] = {}
         waiting: dict[str, int] = {}  # nodes by the ids of messages
         due = dict.fromkeys(requests, 0.0)  # when to send to each node
-        errors = dict.fromkeys(requests, 0)
+        errors, times = dict.fromkeys(requests, 0), dict.fromkeys(requests, 0)
         while len(answers) < len(requests) and (now := time.monotonic()) < end:
             ready = [node for node, at in due.items() if at <= now and node not in answers]
             if ready:
                 there = set(self.nodes())
                 for node in ready:
-                    due[node] = now + (self.resend if node in there else AGAIN)
+                    due[node] = now + (self.resend * 2 ** times[node] if node in there else AGAIN)
                     if node in there:
+                        times[node] += 1
                         waiting |= self._send(node, requests[node], end - now)
             for reply in self.grid.pull_messages([*waiting]) if waiting else ():
                 node = waiting.pop(reply.metadata.reply_to_message_id)
@@ -98,7 +99,7 @@ def train(grid: Grid, config: Mapping[str, object], folder: Path) -> None:
     from fedrule.flower.vocabulary import FILE, Vocabulary
 
     own = {name: value for name, value in config.items() if not name.startswith(PARAMETERS)}
-    known = {"method", "folder", "nodes", "seed", "wait", "limit", "resend", "clock"}
+    known = {"method", "folder", "nodes", "seed", "wait", "limit", "resend", "clock", "secure"}
     if unknown := sorted(own.keys() - known):
         raise DataError(f"run-config: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
     if missing := sorted({"method", "folder"} - own.keys()):
@@ -109,9 +110,10 @@ def train(grid: Grid, config: Mapping[str, object], folder: Path) -> None:
         Path(str(own["folder"])),
         nodes=_whole(own, "nodes", 1),
         seed=_whole(own, "seed", 0),
+        secure=bool(own.get("secure", False)),
         **{name: _number(own, name) for name in ("wait", "limit", "clock") if name in own},
     )
-    transport = FlowerTransport(grid, _number(own, "resend") if "resend" in own else 60.0)
+    transport = FlowerTransport(grid, _number(own, "resend") if "resend" in own else 120.0)
     federation = Federation(transport, method, Vocabulary.read(folder / FILE), options)
     log.info("%s: run %s in %s", method.NAME, federation.identity.run, options.folder)
     begin = time.monotonic()

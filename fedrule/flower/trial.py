@@ -47,7 +47,7 @@ class Trial:
         nodes: int,
         seed: int = 0,
         limit: float = 600.0,
-        resend: float = 60.0,
+        resend: float = 120.0,
     ) -> Trial:
         """Write the app and the homes of the nodes, as equal in number as can be, one run of homes after the other."""
         federated_method(method_text(method, parameters))  # refuses what cannot be deployed, before anything starts

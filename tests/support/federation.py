@@ -74,5 +74,5 @@ def in_process(homes: Homes, sizes: Sequence[int], folder: Path, *, fixed: bool 
 
 
 def federation(transport: InProcess, method: Federated, homes: Homes, folder: Path, **options: object) -> Federation:
-    given = ServerOptions(folder, nodes=len(transport.members), wait=1.0, **options)  # type: ignore[arg-type]
+    given = ServerOptions(folder, **{"nodes": len(transport.members), "wait": 1.0, **options})  # type: ignore[arg-type]
     return Federation(transport, method, Vocabulary.of(homes), given)

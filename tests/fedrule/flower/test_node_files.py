@@ -1,4 +1,4 @@
-"""What a node keeps survives restarts, in two phases, and what is damaged or of another run is refused with a remedy."""
+"""What a node keeps survives restarts, in two phases; what is damaged or of another run is refused with a remedy."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def test_only_clients_that_counted_have_the_new_state(tmp_path: Path) -> None:
 
 def test_states_that_the_server_counts_on_and_that_are_lost_are_refused(tmp_path: Path) -> None:
     folder = NodeFolder(tmp_path)
-    with pytest.raises(Refusal, match="run.states: no such file, but the server counts on the states of 1 clients"):
+    with pytest.raises(Refusal, match=r"run\.states: no such file, but the server counts on the states of 1 clients"):
         folder.states("run", initial(), np.array([0, -1]))
     folder.save_states("run", initial(), None)
-    with pytest.raises(Refusal, match="not the states of the last rounds, but .* 2 clients of this node; restore"):
+    with pytest.raises(Refusal, match=r"not the states of the last rounds, but .* 2 clients of this node; restore"):
         folder.states("run", initial(), np.array([4, 4]))
 
 
@@ -87,13 +87,8 @@ def test_a_damaged_file_is_refused_with_the_remedy(tmp_path: Path, at: float) ->
     content = bytearray(path.read_bytes())
     content[int(at * len(content))] ^= 0xFF
     path.write_bytes(content)
-    # Whatever is hit, the numbers are right or refused.
-    try:
-        found = folder.states("run", initial(), NEVER)
-        np.testing.assert_array_equal(found.own.dense, np.zeros((2, 3)))
-    except DataError as error:
-        assert str(path) in str(error)
-        assert "restore it from a copy, or delete it and start a new run" in str(error)
+    with pytest.raises(DataError, match=r"run\.states: .*restore it from a copy, or delete it and start a new run"):
+        folder.states("run", initial(), NEVER)
 
 
 def test_a_changed_number_is_noticed(tmp_path: Path) -> None:
@@ -124,9 +119,7 @@ def test_a_file_of_another_run_is_refused(tmp_path: Path) -> None:
     folder = NodeFolder(tmp_path)
     folder.save_states("one", initial(), None)
     folder.file("one", "states").rename(folder.file("two", "states"))
-    with pytest.raises(
-        DataError, match=r"two\.states: of run one, not of two, which the server trains; give this node"
-    ):
+    with pytest.raises(DataError, match=r"two\.states: of run one, not of two, which the server trains; give"):
         folder.states("two", initial(), NEVER)
 
 
@@ -159,11 +152,8 @@ def test_a_node_keeps_its_name(tmp_path: Path) -> None:
 
 def test_two_processes_do_not_use_one_folder_at_once(tmp_path: Path) -> None:
     folder = NodeFolder(tmp_path)
-    with (
-        folder.lock(seconds=1),
-        pytest.raises(Refusal, match="another process uses this node's folder; give every node"),
-    ):
-        with NodeFolder(tmp_path).lock(seconds=0.2):
-            pass
+    used = pytest.raises(Refusal, match="another process uses this node's folder; give every node")
+    with folder.lock(seconds=1), used, NodeFolder(tmp_path).lock(seconds=0.2):
+        pass
     with folder.lock(seconds=1):
         pass

@@ -75,7 +75,7 @@ columns = {{user = "user", device = "id"}}
 [rules]
 url = "sqlite:///{tmp_path / "home.db"}"
 table = "rule"
-columns = {{user = "user", trigger_device = "trigger", trigger_state = "state", action = "act", action_device = "action"}}
+columns = {{trigger_device = "trigger", trigger_state = "state", action = "act", action_device = "action"}}
 """
     )
     try:
