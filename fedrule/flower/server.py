@@ -277,7 +277,8 @@ class Federation:
 
     def _private_counts(self, every: Sequence[str]) -> tuple[Array, Statistics | None]:
         """Valid rules and counts with noise that nobody can predict; without counts all rules are valid."""
-        from baselines.gaussian_mechanism import secret_normals  # brings SciPy
+        from baselines import private_counts  # brings SciPy
+        from baselines.gaussian_mechanism import secret_normals
         from fedrule.evidence import private_statistics
 
         method, n_homes, n_types = self.method, len(self.with_rules), len(self.vocabulary.types)
@@ -285,9 +286,9 @@ class Federation:
             return np.arange(n_types**2 * len(self.vocabulary.relations)), None
         account = method.privacy.account(n_homes, method.engine().cohorts.fraction(n_homes))
         answers = self._ask({name: self._request(Kind.RULES, private=True) for name in every}, all_of_them=True)
-        total = sum(answer.array("sum") for answer in answers.values())
+        total = np.sum([answer.array("sum") for answer in answers.values()], axis=0)
         rules = private_statistics.noisy_rules(total, account.counts, secret_normals)
-        valid = private_statistics.valid_rules(rules, self.vocabulary)
+        valid = private_counts.valid_rules(rules, self.vocabulary)
         request = self._request(Kind.COUNTS, {"cell": valid.cell}, all_patterns=method.evidence > 0, private=True)
         answers = self._ask(dict.fromkeys(every, request), all_of_them=True)
         parts = [private_statistics.BoundedSums(dict(answer.arrays)) for answer in answers.values()]
