@@ -60,6 +60,8 @@ log = logging.getLogger(__name__)
 FORMAT = 1  # of the server's files
 RUN, SETUP, CHECKPOINT, ROUNDS, WEIGHTS = "run.json", "setup.npz", "checkpoint.npz", "rounds.jsonl", "weights.npz"
 SECURE_NODES = 3
+JOIN_SECONDS = 120.0  # for a new node to join; a round does not wait longer for it
+AGAIN = 30.0  # seconds after which a node that refused is asked again: its owner may have mended what it said
 END_SECONDS = 60.0  # for nodes to hear that the run is over; those that do not lose nothing
 REMEDY = "restore it from a copy, or empty the folder and start a new run"
 
@@ -144,6 +146,7 @@ class Federation:
     connected: dict[str, int] = field(init=False, default_factory=dict)  # Flower's number of a node, by its name
     joined: dict[str, Message] = field(init=False, default_factory=dict)  # their answers
     refused: dict[int, str] = field(init=False, default_factory=dict)  # why nodes are not in the run
+    asked: dict[int, float] = field(init=False, default_factory=dict)  # when nodes answered whether they join
     with_rules: AnyArray = field(init=False)  # [n_clients]  bool
 
     def __post_init__(self) -> None:
@@ -310,19 +313,20 @@ class Federation:
         needed = {member.node for member in self.members}
         end = time.monotonic() + self.options.wait
         while True:
-            known = set(self.connected.values()) | set(self.refused)
+            known = {*self.connected.values(), *(n for n, at in self.asked.items() if time.monotonic() < at + AGAIN)}
             present = set(self.transport.nodes())
             new = [node for node in present if node not in known]
             if new:
-                answers = self.transport.exchange(
-                    {node: self._request(Kind.JOIN) for node in new}, seconds=self.options.limit
-                )
+                requests = {node: self._request(Kind.JOIN) for node in new}
+                answers = self.transport.exchange(requests, seconds=min(JOIN_SECONDS, self.options.limit))
+                self.asked |= dict.fromkeys(answers, time.monotonic())
                 for node, answer in answers.items():
                     try:
                         name = self._checked(answer).text("node")
                         if needed and name not in needed:
                             raise Refusal(f"node {name} is not a member of this run; it can join the next one")
                         self.connected[name], self.joined[name] = node, answer
+                        self.refused.pop(node, None)
                     except DataError as error:
                         self.refused[node] = str(error)
                         log.warning("node %d is left out: %s", node, error)
