@@ -198,11 +198,11 @@ class Federation:
         """Valid rules, whether a device acts on itself, and counts over homes; from the folder if they are there."""
         path = self.options.folder / SETUP
         if path.exists():
-            about, arrays = read_arrays(path, what="setup of a federation", remedy=REMEDY)
-            self._check_run(about, path)
-            self.members = [Member(**member) for member in about["members"]]
+            saved, arrays = read_arrays(path, what="setup of a federation", remedy=REMEDY)
+            self._check_run(saved, path)
+            self.members = [Member(**member) for member in saved["members"]]
             self.with_rules = arrays.pop("with_rules")
-            cell, self_pairs = arrays.pop("cell"), bool(about["self_pairs"])
+            cell, self_pairs = arrays.pop("cell"), bool(saved["self_pairs"])
             self._connect(wait=True)
             return cell, self_pairs, self._statistics(cell, [arrays]) if self.method.counts_homes else None
         self._connect(wait=True)
@@ -281,7 +281,7 @@ class Federation:
     def _private_counts(self, every: Sequence[str]) -> tuple[Array, Statistics | None]:
         """Valid rules and counts with noise that nobody can predict; without counts all rules are valid."""
         from baselines import private_counts  # brings SciPy
-        from baselines.gaussian_mechanism import secret_normals
+        from datasets.common.gaussian_mechanism import secret_normals
         from fedrule.evidence import private_statistics
 
         method, n_homes, n_types = self.method, len(self.with_rules), len(self.vocabulary.types)
@@ -633,16 +633,17 @@ def assign_numbers(nodes: Sequence[tuple[str, int, int | None]]) -> list[Member]
     The others follow in the order of their names, which are kept, behind the last fixed one.
     """
     fixed = sorted((first, name, homes) for name, homes, first in nodes if first is not None)
-    members, end = [], 0
-    for first, name, homes in fixed:
-        if first < end:
+    members: list[Member] = []
+    end = 0
+    for begin, name, homes in fixed:
+        if begin < end:
             other = members[-1]
             raise DataError(
-                f"node {name} has homes {first} to {first + homes - 1}, node {other.node} {other.first} to {end - 1}; "
+                f"node {name} has homes {begin} to {begin + homes - 1}, node {other.node} {other.first} to {end - 1}; "
                 "set first= in their node-configs so that they do not overlap"
             )
-        members.append(Member(name, first, homes))
-        end = first + homes
+        members.append(Member(name, begin, homes))
+        end = begin + homes
     for name, homes, first in sorted(nodes, key=lambda node: node[0]):
         if first is None:
             members.append(Member(name, end, homes))
