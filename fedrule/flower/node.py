@@ -23,6 +23,7 @@ from datasets.common.errors import DataError
 from datasets.common.files import Json
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
+from fedrule.federated.private import Purpose, normals_of
 from fedrule.federated.rounds import Engine
 from fedrule.federated.states import Broadcast, ClientStates
 from fedrule.federated.trainers.trainer import Trainer
@@ -186,8 +187,17 @@ class Node:
         about: dict[str, Json] = {"corrupted": trained.corrupted, "ready": ready}
         about["seconds"] = round(time.process_time(), 3)
         if SESSION in request.arrays:
-            mask = {"counted": pack_mask(counted)}
-            return self._advertise(request, folder, trained.sums.integers(), about, mask)
+            sums, n_clients = trained.sums, request.number("n_clients")
+            if engine.privacy.noisy:  # nobody adds all of the noise: each node a share of it
+                update = engine.privacy.noisy_part(
+                    sums.update,
+                    n_clients=n_clients,
+                    sampling_rate=engine.cohorts.fraction(n_clients),
+                    threshold=request.number("threshold"),
+                    normals=normals_of(None, Purpose.ROUNDS),
+                )
+                sums = replace(sums, update=update)
+            return self._advertise(request, folder, sums.integers(), about, {"counted": pack_mask(counted)})
         header, arrays = pack_sums(trained.sums, trainer.layout)
         return {**header, **about}, {**arrays, "counted": pack_mask(counted)}
 
@@ -314,11 +324,6 @@ def federated_method(text: str) -> Federated:
     federated_class(content["name"])
     method = cast("Federated", build(content["name"], **content["parameters"]))
     method.refuse_deployment()
-    if method.privacy.noisy:
-        raise DataError(
-            f"{method.NAME}: epsilon and noise_multiplier work in the simulation only: the valid rules, the counts and "
-            "who took part would leave the nodes outside of the account of privacy; set them to 0"
-        )
     if method.validation:
         raise DataError(
             f"{method.NAME}: validation {method.validation} needs rules that no home may show; set it to 0 and choose "

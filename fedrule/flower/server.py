@@ -86,16 +86,10 @@ class ServerOptions:
     wait: float = 600.0  # seconds for these nodes to connect
     limit: float = 600.0  # seconds for an answer; a node that takes longer has dropped out of the round
     clock: float = CLOCK_TOLERANCE  # seconds that a node's clock may be off
-    secure: bool = False  # the server learns sums over nodes only: fedrule.flower.secure
 
     def __post_init__(self) -> None:
         if self.nodes < 1:
             raise DataError(f"nodes must be at least 1, got {self.nodes}")
-        if self.secure and self.nodes < SECURE_NODES:
-            raise DataError(
-                f"secure sums need at least {SECURE_NODES} nodes, got {self.nodes}: of two nodes each can take its own "
-                "vector from the sum and see the other's; set nodes, or secure to false"
-            )
         for name in ("wait", "limit", "clock"):
             if not getattr(self, name) > 0:
                 raise DataError(f"{name} must be above 0 seconds, got {getattr(self, name)}")
@@ -151,10 +145,20 @@ class Federation:
 
     def __post_init__(self) -> None:
         federated_method(method_text(self.method.NAME, asdict(self.method)))  # refuses what nodes would refuse
+        if self.secure and self.options.nodes < SECURE_NODES:
+            raise DataError(
+                f"secure sums need at least {SECURE_NODES} nodes, got {self.options.nodes}: of two nodes each can take "
+                "its own vector from the sum and see the other's; set nodes, or secure_threshold to 0"
+            )
         self.options.folder.mkdir(parents=True, exist_ok=True)
         self.identity = Identity(
             self._run(), self.vocabulary.fingerprint, method_text(self.method.NAME, asdict(self.method))
         )
+
+    @property
+    def secure(self) -> bool:
+        """Whether the server learns sums over nodes only: fedrule.flower.secure."""
+        return self.method.secure_threshold > 0
 
     def train(self, on_round: OnRound | None = None) -> GraphModel:
         """The model after all rounds, resumed where the server was stopped."""
@@ -225,11 +229,11 @@ class Federation:
             self_pairs = True  # whether a device acts on itself anywhere is not in the account
         else:
             cell, self_pairs = self._rules(every)
-        arrays: dict[str, AnyArray] = {} if counts is None else {**counts.arrays(all_patterns=self.method.evidence > 0)}
+        arrays = {} if counts is None else {**counts.arrays(all_patterns=self.method.evidence > 0)}
         if self.method.counts_homes and counts is None:
             request = self._request(Kind.COUNTS, {"cell": cell}, all_patterns=self.method.evidence > 0)
             requests = dict.fromkeys(every, request)
-            if self.options.secure:
+            if self.secure:
                 nobody = self._statistics(cell, [])
                 counts = nobody.with_integers(self._secure_sum("counts", requests, len(nobody.integers())))
             else:
@@ -250,7 +254,7 @@ class Federation:
     def _rules(self, every: Sequence[str]) -> tuple[Array, bool]:
         """Which rules some home has, as cells of the valid-rule tensor, and whether a device acts on itself."""
         requests = {name: self._request(Kind.RULES) for name in every}
-        if self.options.secure:
+        if self.secure:
             n_cells = len(self.vocabulary.types) ** 2 * len(self.vocabulary.relations)
             total = self._secure_sum("rules", requests, n_cells + 1)
             return np.flatnonzero(total[:-1]), bool(total[-1])
@@ -264,7 +268,14 @@ class Federation:
 
         nodes = [member.node for member in self.members]
         name = f"{self.identity.run}.{name}"
-        found = secure_total(nodes, requests, size=size, name=name, ask=lambda each: self._ask(each, all_of_them=True))
+        found = secure_total(
+            nodes,
+            requests,
+            size=size,
+            name=name,
+            threshold=self.method.engine().secure_threshold_of(len(nodes)),
+            ask=lambda each: self._ask(each, all_of_them=True),
+        )
         log.info("%s: %d bytes of a node in a secure sum", name, max(found.sent.values()))
         return found.total
 
@@ -465,7 +476,7 @@ class _Rounds:
         n_clients = engine.n_clients(federation.with_rules)
         cohort = engine.cohorts.of(with_rules, seed=self.seed, number=state.round, n_clients=n_clients)
         faulty = cohort.present[cohort.corrupted]
-        secure = federation.options.secure
+        secure = federation.secure
         members = {m.node: m for m in federation.members if secure or _has_any(m, cohort.present)}
         requests, shared = {}, {}
         for member in members.values():
@@ -506,7 +517,7 @@ class _Rounds:
         shared: Mapping[str, Array],
     ) -> tuple[RoundSum, dict[str, Message], dict[str, int]]:
         """The sum of the sums of the nodes, their answers, and the bytes that they sent."""
-        total, answers = self._nothing(state), self._answers(requests, members)
+        total, answers = self.engine.nothing(self.layout, len(state.shared)), self._answers(requests, members)
         for name, answer in [*answers.items()]:
             sums = self._sums(answer, members[name], shared[name], state)
             if sums is None:
@@ -527,20 +538,20 @@ class _Rounds:
         """The same where the server sees the sum only; nobody counts where too few nodes stay to the end."""
         from fedrule.flower.secure import secure_total
 
-        nothing = self._nothing(state)
-        lengths = {"n_mean_gradient": len(nothing.mean_gradient), "n_shared": len(nothing.base_weight)}
+        nothing = self.engine.nothing(self.layout, len(state.shared))
         try:
             found = secure_total(
                 [*members],
                 requests,
                 size=len(nothing.integers()),
                 name=f"{self.federation.identity.run}.round{state.round}",
+                threshold=self.engine.secure_threshold_of(len(members)),
                 ask=lambda each: self._answers(each, members),
             )
         except DataError as error:
             log.warning("%s", error)
             return nothing, {}, {}
-        total = RoundSum.from_integers(found.total, size=self.layout.size, **lengths)
+        total = RoundSum.from_integers(found.total, **nothing.lengths())
         return total, found.answers, found.sent
 
     def end(self) -> None:
@@ -580,7 +591,7 @@ class _Rounds:
         numbers = np.arange(member.first, member.clients.stop)
         last, cohort = state.clients.last[member.clients], np.isin(numbers, present)
         which = np.arange(len(state.shared))
-        if len(which) and state.shared_round[0] >= 0 and not self.federation.options.secure:
+        if len(which) and state.shared_round[0] >= 0 and not self.federation.secure:
             which = np.flatnonzero(np.isin(state.shared_round, last[cohort]))
         arrays: dict[str, AnyArray] = {
             "model": state.model,
@@ -590,7 +601,11 @@ class _Rounds:
             "cohort": pack_mask(cohort),
             "faulty": pack_mask(np.isin(numbers, faulty)),
         }
-        return self.federation._request(Kind.ROUND, arrays, round=state.round), which
+        header: dict[str, Json] = {"round": state.round}
+        if self.federation.secure:
+            header["n_clients"] = self.engine.n_clients(self.federation.with_rules)
+            header["threshold"] = self.engine.secure_threshold_of(len(self.federation.members))
+        return self.federation._request(Kind.ROUND, arrays, **header), which
 
     def _sums(self, answer: Message, member: Member, which: Array, state: ServerState) -> RoundSum | None:
         """The sums in an answer, with the weights of all shared vectors; None where it does not fit."""
@@ -600,17 +615,10 @@ class _Rounds:
         except Refusal as error:
             log.warning("node %s: %s", member.node, error)
             return None
-        base = self._nothing(state).base_weight
+        base = self.engine.nothing(self.layout, len(state.shared)).base_weight
         if len(base) and len(sums.base_weight):
             base[which] = sums.base_weight
         return replace(sums, base_weight=base)
-
-    def _nothing(self, state: ServerState) -> RoundSum:
-        """The sum over no client."""
-        h, size = self.engine.hyperparameters, self.layout.size
-        n_shared = len(state.shared) if h.corrects and h.row_sparse else 0
-        mean_gradient = np.zeros(size if h.sends_mean_gradient else 0)
-        return RoundSum(np.zeros(size), mean_gradient, np.zeros(n_shared), 0.0, 0.0, 0, 0, 0, 0)
 
 
 def _has_any(member: Member, clients: Array) -> bool:

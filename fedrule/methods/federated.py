@@ -237,6 +237,11 @@ class Federated(GraphMethod):
                 f"{self.NAME}: attack {self.attack} and promoted {self.promoted!r} are for the simulation; "
                 "leave them out"
             )
+        if self.secure_threshold and self.privacy.noisy and self.counts_share:
+            raise DataError(
+                f"{self.NAME}: the server adds noise to counts, which secure sums would hide from it; set "
+                "secure_threshold to 0, or use a method without counts, e.g. fedgnn"
+            )
         if needed := self.engine().single_updates:
             raise DataError(f"{self.NAME}: {needed} needs single updates, and nodes send sums; use the simulation")
 

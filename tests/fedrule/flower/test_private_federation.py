@@ -13,6 +13,7 @@ pytest.importorskip("opacus", reason="the account needs the extra private")
 
 import datasets.common.gaussian_mechanism
 from baselines.registry import build
+from datasets.common.errors import DataError
 from fedrule.federated import private
 from fedrule.methods.federated import Federated
 from tests.support.federation import federation, in_process
@@ -31,9 +32,9 @@ def made(name: str) -> Federated:
     return method
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("name", "secure"), [*((name, False) for name in METHODS), ("fedgnn", True)])
 def test_without_the_noise_nodes_and_server_give_the_model_of_the_simulation(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(datasets.common.gaussian_mechanism, "secret_normals", np.zeros)
     monkeypatch.setattr(private, "secret_normals", np.zeros)
@@ -41,7 +42,8 @@ def test_without_the_noise_nodes_and_server_give_the_model_of_the_simulation(
     # A deployment draws the seed of training first; a simulation that of the counts before it.
     monkeypatch.setattr(Federated, "noise_seed", lambda _self, _rng: 0)
     homes, method = population(5, n_homes=60), made(name)
-    trained = federation(in_process(homes, SIZES, tmp_path), method, homes, tmp_path / "server").train()
+    transport = in_process(homes, SIZES, tmp_path)
+    trained = federation(transport, method, homes, tmp_path / "server", secure=secure).train()
     alone = method.fit(homes, rng=np.random.default_rng(0))
     assert np.array_equal(trained.scorer.valid.cell, alone.scorer.valid.cell)
     for parameter, value in alone.parameters.items():
@@ -66,3 +68,32 @@ def test_the_noise_of_a_deployment_never_repeats_and_epsilon_is_reported_after_e
     spent = [epsilon for _, epsilon in told[:3]]
     assert spent == sorted(spent)
     assert 29 < spent[-1] <= 30 * (1 + 1e-9)
+
+
+def test_with_secure_sums_every_node_adds_its_share_of_the_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In place of random noise, none and then one standard deviation s in every number: each of three nodes adds
+    # s / sqrt(threshold), with a threshold of floor(0.6 * 3) + 1 = 2, and the server adds none. It divides by the
+    # expected number of homes, 0.5 * 60, and moves the model against the mean.
+    homes = population(5, n_homes=60)
+    method = build("fedgnn", epsilon=30.0, clip=1.0, rounds=1, server_optimizer="plain", **METHODS["fedgnn"])
+    assert isinstance(method, Federated)
+    models = []
+    for turn, normals in enumerate((np.zeros, np.ones)):
+        monkeypatch.setattr(private, "secret_normals", normals)
+        transport = in_process(homes, SIZES, tmp_path / f"{turn}")
+        models.append(federation(transport, method, homes, tmp_path / f"server {turn}", secure=True).train())
+    without, noisy = (model.parameters for model in models)
+    size = sum(value.numel() for value in noisy.values())
+    scale = method.privacy.account(60, 0.5).noise_multiplier * method.privacy.sensitivity(size)
+    expected = 3 * scale / np.sqrt(2) / (0.5 * 60)
+    assert expected > 0.01
+    for name, value in noisy.items():
+        np.testing.assert_allclose((without[name] - value).numpy(), expected, rtol=0, atol=1e-6, err_msg=name)
+
+
+def test_counts_with_noise_and_secure_sums_exclude_each_other(tmp_path: Path) -> None:
+    homes = population(5, n_homes=60)
+    with pytest.raises(DataError, match="the server adds noise to counts, which secure sums would hide from it"):
+        federation(in_process(homes, SIZES, tmp_path), made("fedrank"), homes, tmp_path / "server", secure=True)
