@@ -118,7 +118,20 @@ def _runs(inputs: Inputs) -> list[Result]:
     usual = {}
     for method in {run.key.method for run in runs}:
         usual[method] = Counter(_others(run) for run in runs if run.key.method == method).most_common(1)[0][0]
-    return [run for run in runs if _others(run) == usual[run.key.method]]
+    return _same_seeds([run for run in runs if _others(run) == usual[run.key.method]])
+
+
+def _same_seeds(runs: Sequence[Result]) -> list[Result]:
+    """Without seeds that some entry of a method lacks: entries are compared, and seeds differ by more than attacks."""
+    kept = []
+    for method in sorted({run.key.method for run in runs}):
+        seeds: dict[Where, set[int]] = {}
+        for run in runs:
+            if run.key.method == method:
+                seeds.setdefault(_where(run), set()).add(run.key.seed)
+        of_all = set.intersection(*seeds.values()) or set.union(*seeds.values())
+        kept += [run for run in runs if run.key.method == method and run.key.seed in of_all]
+    return kept
 
 
 def _others(run: Result) -> str:
