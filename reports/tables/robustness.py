@@ -93,9 +93,7 @@ def attacks(inputs: Inputs) -> Table:
     normals = [(m, measured[m, "mean", "none", 0.0]) for m in methods]
     caption = (
         f"Up to {shares[-1]:.0%} attackers the defences bound {join_names(verdicts)}. Without attackers and with the "
-        "mean "
-        + join_names([f"{m} has MRR {n.mrr:.3f}, and the promoted rule rank {n.rank:.0f}" for m, n in normals])
-        + "."
+        "mean " + join_names([f"{m} has MRR {n.mrr:.3f} (promoted rule: rank {n.rank:.0f})" for m, n in normals]) + "."
     )
     first = runs[0]
     where = f"{first.key.data}, {counted(first.counts.get('homes', 0), 'home')}, track {first.key.track}"

@@ -109,7 +109,7 @@ def test_the_caption_counts_what_is_bounded_and_notes_say_how():
         )
     )
     assert "Up to 20% attackers the defences bound 2 of 3 attacks on fedgnn." in table.about.caption
-    assert "fedgnn has MRR 0.300, and the promoted rule rank 100" in table.about.caption
+    assert "fedgnn has MRR 0.300 (promoted rule: rank 100)" in table.about.caption
     notes = " ".join(table.about.notes)
     assert "Krum: assumed_attackers 0.3; norm bound: 1 times the median norm of the cohort; attackers send 10" in notes
     assert [row[2].text for row in table.rows] == ["mean", "norm bound", "krum"]
