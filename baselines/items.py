@@ -82,7 +82,9 @@ class UserItemModel(ABC):
 
     def training_row(self, homes: Homes, which: Array) -> Array:
         """The row of each home in the training data, by user, -1 for a home that was not there."""
-        return self._users.get_indexer(homes.users[which]).astype(np.int64)
+        import pandas as pd
+
+        return self._users.get_indexer(pd.Index(homes.users[which])).astype(np.int64)
 
 
 class LinearModel(UserItemModel):

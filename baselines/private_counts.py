@@ -23,8 +23,8 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 
 from baselines.cooccurrence import Matrix
-from baselines.gaussian_mechanism import Cells, Normals, bounded_rows, bounding_factors, noise
 from datasets.common.errors import DataError
+from datasets.common.gaussian_mechanism import Cells, Normals, bounded_rows, bounding_factors, noise
 from datasets.homes import Array, Homes, Relation
 from datasets.valid import ValidRules
 

@@ -31,9 +31,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from baselines import private_counts
-from baselines.gaussian_mechanism import Cells, Normals, bounded_rows, shared
 from baselines.items import Items
 from baselines.private_counts import NoisySum, Vocabulary, column_sums, ones, valid_rules
+from datasets.common.gaussian_mechanism import Cells, Normals, bounded_rows, shared
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
 from fedrule.evidence.counts import (

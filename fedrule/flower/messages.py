@@ -164,9 +164,16 @@ def check_clock(sent: float, *, earliest: float, latest: float, whose: str, tole
 
 def refusal(request: Message, error: Exception) -> Message:
     """The answer to a request that is refused."""
-    header = {"format": FORMAT, "version": package_version(), "time": time.time(), "reason": str(error)}
     needs = error.needs if isinstance(error, Refusal) else None
-    return Message(Kind.REFUSED, {**header, "request": str(request.kind), "needs": needs and str(needs)})
+    header: dict[str, Json] = {
+        "format": FORMAT,
+        "version": package_version(),
+        "time": time.time(),
+        "reason": str(error),
+        "request": str(request.kind),
+        "needs": needs and str(needs),
+    }
+    return Message(Kind.REFUSED, header)
 
 
 def vocabulary_fingerprint(types: Sequence[str], relations: Sequence[tuple[str, str]]) -> str:

@@ -316,19 +316,13 @@ def federated_method(text: str) -> Federated:
     method.refuse_deployment()
     if method.privacy.noisy:
         raise DataError(
-            f"{method.NAME}: epsilon and noise_multiplier work in the simulation only: which rules are valid, the counts "
-            "and who took part would leave the nodes outside of the account of privacy; set them to 0"
+            f"{method.NAME}: epsilon and noise_multiplier work in the simulation only: the valid rules, the counts and "
+            "who took part would leave the nodes outside of the account of privacy; set them to 0"
         )
     if method.validation:
         raise DataError(
             f"{method.NAME}: validation {method.validation} needs rules that no home may show; set it to 0 and choose "
             "the number of rounds in a simulation"
-        )
-    method.refuse_deployment()
-    if method.privacy.noisy:
-        raise DataError(
-            f"{method.NAME}: epsilon and noise_multiplier work in the simulation only: which rules are valid, the counts "
-            "and who took part would leave the nodes outside of the account of privacy; set them to 0"
         )
     return method
 

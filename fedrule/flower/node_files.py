@@ -123,7 +123,7 @@ class NodeFolder:
             return None
         about, arrays = found
         n_homes, n_devices = int(str(about["homes"])), len(arrays["device_home"])
-        columns = (arrays[name] for name in ("home", "trigger", "action", "relation"))
+        home, trigger, action, relation = (arrays[name] for name in ("home", "trigger", "action", "relation"))
         words = Words(arrays["word_device"], arrays["word"]) if "word" in arrays else None
         types, relations = json.loads(json.dumps([about["types"], about["relations"]]))
         return Homes(
@@ -134,7 +134,7 @@ class NodeFolder:
             arrays["device_home"],
             arrays["device_type"],
             np.arange(n_devices),
-            Rules(*columns, arrays.get("group")),
+            Rules(home, trigger, action, relation, arrays.get("group")),
             words=words,
         )
 

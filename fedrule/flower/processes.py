@@ -28,6 +28,8 @@ HOST = "127.0.0.1"
 MARK = "FEDRULE_DEPLOYMENT"
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
+RESTART_SECONDS, RESTART_PAUSE = 600.0, 5.0
+ACTIVATED = "Activated node_id"  # what the server logs when it lets a node in
 
 
 @dataclass
@@ -79,6 +81,26 @@ class Deployment:
         port = ("--port", str(free_port()))
         server = ("--superlink", f"{HOST}:{self.port}")
         self._start(f"node-{node}", "flower-supernode", *server, *port, *arguments, "--node-config", config)
+
+    def restart_node(self, node: int, config: str) -> None:
+        """Start a node that was killed, again and again until the server lets it in.
+
+        Flower holds a node for connected until its heartbeats are missed, a minute or two, and refuses a second one
+        with its key until then (exit code 305). On real nodes a service manager does the same.
+        """
+        end = time.monotonic() + RESTART_SECONDS
+        while time.monotonic() < end:
+            before = self.log_of("server").count(ACTIVATED)
+            self.start_node(node, config)
+            process = self.processes[f"node-{node}"]
+            while process.poll() is None and self.log_of("server").count(ACTIVATED) == before:
+                if time.monotonic() > end:
+                    break
+                time.sleep(0.5)
+            if process.poll() is None:
+                return
+            time.sleep(RESTART_PAUSE)
+        raise DataError(f"node {node} is not let in again; see {self.log_file(f'node-{node}')}")
 
     def run(self) -> int:
         """Submit the app; Flower's number of the run."""

@@ -60,6 +60,8 @@ log = logging.getLogger(__name__)
 FORMAT = 1  # of the server's files
 RUN, SETUP, CHECKPOINT, ROUNDS, WEIGHTS = "run.json", "setup.npz", "checkpoint.npz", "rounds.jsonl", "weights.npz"
 SECURE_NODES = 3
+JOIN_SECONDS = 120.0  # for a new node to join; a round does not wait longer for it
+AGAIN = 30.0  # seconds after which a node that refused is asked again: its owner may have mended what it said
 END_SECONDS = 60.0  # for nodes to hear that the run is over; those that do not lose nothing
 REMEDY = "restore it from a copy, or empty the folder and start a new run"
 
@@ -144,6 +146,7 @@ class Federation:
     connected: dict[str, int] = field(init=False, default_factory=dict)  # Flower's number of a node, by its name
     joined: dict[str, Message] = field(init=False, default_factory=dict)  # their answers
     refused: dict[int, str] = field(init=False, default_factory=dict)  # why nodes are not in the run
+    asked: dict[int, float] = field(init=False, default_factory=dict)  # when nodes answered whether they join
     with_rules: AnyArray = field(init=False)  # [n_clients]  bool
 
     def __post_init__(self) -> None:
@@ -195,11 +198,11 @@ class Federation:
         """Valid rules, whether a device acts on itself, and counts over homes; from the folder if they are there."""
         path = self.options.folder / SETUP
         if path.exists():
-            about, arrays = read_arrays(path, what="setup of a federation", remedy=REMEDY)
-            self._check_run(about, path)
-            self.members = [Member(**member) for member in about["members"]]
+            saved, arrays = read_arrays(path, what="setup of a federation", remedy=REMEDY)
+            self._check_run(saved, path)
+            self.members = [Member(**member) for member in saved["members"]]
             self.with_rules = arrays.pop("with_rules")
-            cell, self_pairs = arrays.pop("cell"), bool(about["self_pairs"])
+            cell, self_pairs = arrays.pop("cell"), bool(saved["self_pairs"])
             self._connect(wait=True)
             return cell, self_pairs, self._statistics(cell, [arrays]) if self.method.counts_homes else None
         self._connect(wait=True)
@@ -277,7 +280,8 @@ class Federation:
 
     def _private_counts(self, every: Sequence[str]) -> tuple[Array, Statistics | None]:
         """Valid rules and counts with noise that nobody can predict; without counts all rules are valid."""
-        from baselines.gaussian_mechanism import secret_normals  # brings SciPy
+        from baselines import private_counts  # brings SciPy
+        from datasets.common.gaussian_mechanism import secret_normals
         from fedrule.evidence import private_statistics
 
         method, n_homes, n_types = self.method, len(self.with_rules), len(self.vocabulary.types)
@@ -285,9 +289,9 @@ class Federation:
             return np.arange(n_types**2 * len(self.vocabulary.relations)), None
         account = method.privacy.account(n_homes, method.engine().cohorts.fraction(n_homes))
         answers = self._ask({name: self._request(Kind.RULES, private=True) for name in every}, all_of_them=True)
-        total = sum(answer.array("sum") for answer in answers.values())
+        total = np.sum([answer.array("sum") for answer in answers.values()], axis=0)
         rules = private_statistics.noisy_rules(total, account.counts, secret_normals)
-        valid = private_statistics.valid_rules(rules, self.vocabulary)
+        valid = private_counts.valid_rules(rules, self.vocabulary)
         request = self._request(Kind.COUNTS, {"cell": valid.cell}, all_patterns=method.evidence > 0, private=True)
         answers = self._ask(dict.fromkeys(every, request), all_of_them=True)
         parts = [private_statistics.BoundedSums(dict(answer.arrays)) for answer in answers.values()]
@@ -309,19 +313,20 @@ class Federation:
         needed = {member.node for member in self.members}
         end = time.monotonic() + self.options.wait
         while True:
-            known = set(self.connected.values()) | set(self.refused)
+            known = {*self.connected.values(), *(n for n, at in self.asked.items() if time.monotonic() < at + AGAIN)}
             present = set(self.transport.nodes())
             new = [node for node in present if node not in known]
             if new:
-                answers = self.transport.exchange(
-                    {node: self._request(Kind.JOIN) for node in new}, seconds=self.options.limit
-                )
+                requests = {node: self._request(Kind.JOIN) for node in new}
+                answers = self.transport.exchange(requests, seconds=min(JOIN_SECONDS, self.options.limit))
+                self.asked |= dict.fromkeys(answers, time.monotonic())
                 for node, answer in answers.items():
                     try:
                         name = self._checked(answer).text("node")
                         if needed and name not in needed:
                             raise Refusal(f"node {name} is not a member of this run; it can join the next one")
                         self.connected[name], self.joined[name] = node, answer
+                        self.refused.pop(node, None)
                     except DataError as error:
                         self.refused[node] = str(error)
                         log.warning("node %d is left out: %s", node, error)
@@ -628,16 +633,17 @@ def assign_numbers(nodes: Sequence[tuple[str, int, int | None]]) -> list[Member]
     The others follow in the order of their names, which are kept, behind the last fixed one.
     """
     fixed = sorted((first, name, homes) for name, homes, first in nodes if first is not None)
-    members, end = [], 0
-    for first, name, homes in fixed:
-        if first < end:
+    members: list[Member] = []
+    end = 0
+    for begin, name, homes in fixed:
+        if begin < end:
             other = members[-1]
             raise DataError(
-                f"node {name} has homes {first} to {first + homes - 1}, node {other.node} {other.first} to {end - 1}; "
+                f"node {name} has homes {begin} to {begin + homes - 1}, node {other.node} {other.first} to {end - 1}; "
                 "set first= in their node-configs so that they do not overlap"
             )
-        members.append(Member(name, first, homes))
-        end = first + homes
+        members.append(Member(name, begin, homes))
+        end = begin + homes
     for name, homes, first in sorted(nodes, key=lambda node: node[0]):
         if first is None:
             members.append(Member(name, end, homes))

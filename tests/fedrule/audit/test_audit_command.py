@@ -77,6 +77,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_does_not(tmp_path):
     ("arguments", "message"),
     [
         (["--method", "ease"], "unknown method of the audit 'ease'"),
+        (["--part", "rows"], "unknown part of the audit 'rows'"),
         (["--homes", "3"], "audit: homes must be at least 4, got 3"),
         (["--data", "wyze-synthetic:homes=2"], "an audit needs at least 4 homes with rules"),
     ],

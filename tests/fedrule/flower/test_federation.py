@@ -18,7 +18,7 @@ from datasets import Homes
 from datasets.common.errors import DataError
 from fedrule.federated.rounds import RoundReport
 from fedrule.federated.vectors import FlatParameters
-from fedrule.flower import messages
+from fedrule.flower import messages, server
 from fedrule.flower.messages import Kind, Message
 from fedrule.flower.node import Node, federated_method, method_text
 from fedrule.flower.node_files import NodeFolder
@@ -311,3 +311,21 @@ def test_options_that_need_all_rules_at_the_server_are_refused(tmp_path: Path) -
         federation(transport, made("fedgnn", **private), homes, tmp_path / "server")
     with pytest.raises(DataError, match="popularity is not trained in the homes"):
         federated_method(method_text("popularity", {}))
+
+
+def test_a_node_that_was_refused_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    homes, method = population(5, n_homes=6), made("fedgnn")
+    transport = in_process(homes, SIZES, tmp_path)
+    right = transport.members[101]
+    transport.members[101] = replace(right, vocabulary=Vocabulary((*homes.types, "Toaster"), homes.relations))
+    monkeypatch.setattr(server, "AGAIN", 0.1)
+    run = federation(transport, method, homes, tmp_path / "server", wait=60.0)
+
+    def mend(_node: int, _request: Message) -> bool:
+        if len(transport.requests) > 5:
+            transport.members[101] = right
+        return False
+
+    transport.lost = mend
+    assert_equal(run.train(), simulated(method, homes))
+    assert run.refused == {}

@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="the federated methods need the extra graph"
 pytest.importorskip("numba", reason="the federated methods need the extra graph")
 pytest.importorskip("opacus", reason="the account needs the extra private")
 
-import baselines.gaussian_mechanism
+import datasets.common.gaussian_mechanism
 from baselines.registry import build
 from fedrule.federated import private
 from fedrule.methods.federated import Federated
@@ -35,7 +35,7 @@ def made(name: str) -> Federated:
 def test_without_the_noise_nodes_and_server_give_the_model_of_the_simulation(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(baselines.gaussian_mechanism, "secret_normals", np.zeros)
+    monkeypatch.setattr(datasets.common.gaussian_mechanism, "secret_normals", np.zeros)
     monkeypatch.setattr(private, "secret_normals", np.zeros)
     monkeypatch.setattr(private, "seeded_normals", lambda *_key: np.zeros)
     # A deployment draws the seed of training first; a simulation that of the counts before it.

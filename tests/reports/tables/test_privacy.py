@@ -29,7 +29,9 @@ SINGLE = AuditRow(
     "fedrank", "counts", "counts of 1", "nothing", "secure sum",
     {"cells": 120, "cells of one home": 79, "homes with such a cell": 0.0025}, 100, 100, cohort=100,
 )  # fmt: skip
-AUDIT = Audit("wyze-synthetic", "f", 200, 0, ("fedgnn", "fedrank"), {"homes": 200}, (PLAIN, SUMMED, MEMBERS, SINGLE))
+AUDIT = Audit(
+    "wyze-synthetic", "f", 200, 0, ("fedgnn", "fedrank"), ("updates",), {"homes": 200}, (PLAIN, SUMMED, MEMBERS, SINGLE)
+)
 
 
 def test_a_row_says_what_leaves_who_sees_it_and_what_can_be_told():
