@@ -37,8 +37,9 @@ def _lines(saved: SavedModel) -> Iterator[str]:
     yield f"{card.method}, {numbers:,} weights, digest {saved.digest[:12]}"
     yield f"{len(card.types):,} types, {len(card.relations):,} relations, {len(saved.valid):,} valid rules"
     for run in card.trainings:
-        homes = f"{run.homes:,} homes of {run.data} ({run.fingerprint})"
-        yield f"trained on {homes}, {run.rounds:,} rounds, seed {run.seed}, {run.trained_at}"
+        which = "" if run.fingerprint is None else f" ({run.fingerprint})"
+        seed = "a secret seed" if run.seed is None else f"seed {run.seed}"
+        yield f"trained on {run.homes:,} homes of {run.data}{which}, {run.rounds:,} rounds, {seed}, {run.trained_at}"
         yield from (f"WARNING: {warning}" for warning in run.warnings)
     if not card.metrics:
         yield "no test metrics"

@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 Weighting: TypeAlias = Literal["clients", "rules", "roots"]
 POWER = {"clients": 0.0, "rules": 1.0, "roots": 0.5}  # of a client's number of rules
 CHUNK_SIZE = 1024
+SECURE_HOMES = 3  # that a secure sum has at least
 MOST_RULES = 16  # that raise a client's weight in private runs
 
 
@@ -72,9 +73,9 @@ class RoundReport(NamedTuple):
         return not math.isnan(self.epsilon)
 
     def values(self) -> dict[str, float]:
-        """For a history: private runs have an epsilon and release no loss."""
-        left_out = "loss" if self.private else "epsilon"
-        return {name: float(value) for name, value in self._asdict().items() if name != left_out}
+        """For a history: private runs have an epsilon, and nothing that depends on homes and has no noise."""
+        left_out = ("loss", "clients", "refused", "corrupted", "state_bytes") if self.private else ("epsilon",)
+        return {name: float(value) for name, value in self._asdict().items() if name not in left_out}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -235,6 +236,9 @@ class Engine:
                 faulty=cohort.corrupted,
                 single=bool(self.single_updates),
             )
+        if trained is None:
+            after, report = self.give_up_round(state, trainer.layout, n_clients=n_clients)
+            return after, self.log_faults(after.round, report, cohort, corrupted=0)
         after, report = self.finish_round(
             replace(state, clients=trained.states),
             trained.sums,
@@ -317,11 +321,10 @@ class Engine:
         *,
         n_clients: int,
         seed: int,
-    ) -> TrainedClients:
+    ) -> TrainedClients | None:
         """As `train_clients`, but every home is a participant of a secure sum: the server sees no single update.
 
-        Those that drop out or are late do so after they have dealt their shares. Where too few are left the sum is
-        given up: the model and all states stay as they were.
+        Those that drop out or are late do so after they have dealt their shares. None where too few are left.
         """
         from fedrule.federated.secure.messages import BelowThreshold, Step
         from fedrule.federated.secure_sum import secure_sum
@@ -335,6 +338,15 @@ class Engine:
             counted.append(one.counted)
             parts[client] = replace(one.sums, state_bytes=0)
         members = sorted([*parts, *cohort.absent.tolist()])
+        like = self.nothing(trainer.layout, len(state.shared))
+        if len(members) < SECURE_HOMES:
+            log.warning(
+                "%s: round %d: %d homes are too few for a secure sum, of two each knows the other's; the model stays",
+                self.name,
+                state.round + 1,
+                len(members),
+            )
+            return None
         threshold = self.secure_threshold_of(len(members))
         if self.privacy.noisy:
             for client, sums in parts.items():
@@ -347,7 +359,6 @@ class Engine:
                     normals=normals,
                 )
                 parts[client] = replace(sums, update=update)
-        like = self.nothing(trainer.layout, len(state.shared))
         vectors = {client: parts.get(client, like).integers() for client in members}
         try:
             found = secure_sum(
@@ -358,7 +369,7 @@ class Engine:
             )
         except BelowThreshold as error:
             log.warning("%s: round %d: %s; the model stays", self.name, state.round + 1, error)
-            return TrainedClients(like, state.clients, np.zeros(0, dtype=np.int64), corrupted)
+            return None
         costs = [cost for steps in found.costs.values() for cost in steps.values()]
         total = like.from_integers(found.total, **like.lengths())
         return TrainedClients(
@@ -448,6 +459,16 @@ class Engine:
         state = server_round(h, layout, self.server, state, update, mean_gradient, present=present, rate=rate)
         return state.without_unused() if h.corrects and not h.equations.one_shared else state, report
 
+    def give_up_round(
+        self, state: ServerState, layout: FlatParameters, *, n_clients: int
+    ) -> tuple[ServerState, RoundReport]:
+        """A round without a sum, where a secure sum had too few participants: the model and all states stay."""
+        number, report = state.round + 1, self._report(self.nothing(layout, 0), layout, len(state.clients.last))
+        if self.privacy.noisy:  # nothing was disclosed; the account is one of planned rounds
+            account = self.privacy.account(n_clients, self.cohorts.fraction(n_clients))
+            report = report._replace(epsilon=account.after(number))
+        return replace(state, round=number), report
+
     def _train(
         self,
         trainer: Trainer,
@@ -526,7 +547,11 @@ class Engine:
             sums.loss / sums.weight if sums.weight else float("nan"),
             sums.clients,
             refused=sums.refused,
-            sent_bytes=layout.sent_bytes(sums.rows / max(trained, 1), vectors=2 if h.sends_mean_gradient else 1),
+            # Which rows a home touches is not for a private run to tell: they are all sent.
+            sent_bytes=layout.sent_bytes(
+                layout.n_rows if self.privacy.noisy else sums.rows / max(trained, 1),
+                vectors=2 if h.sends_mean_gradient else 1,
+            ),
             received_bytes=4.0 * layout.size * (2 if h.corrects else 1),
             state_bytes=sums.state_bytes / max(n_clients, 1),
         )
@@ -593,7 +618,9 @@ def run_rounds(
         before = state.model
         state, report = step(state, schedule.rate_after(state.round))
         losses = [report.loss] if report.clients and schedule.losses and not report.private else []
-        if report.refused - report.corrupted > report.clients:  # most are NaN or infinite, simulated faults aside
+        if (
+            schedule.losses and report.refused - report.corrupted > report.clients
+        ):  # most are NaN or infinite, simulated faults aside
             losses = [math.nan]
         if guard.diverged(state.round, before, losses, finite=bool(np.isfinite(state.model).all())):
             on_round(state.round, guard.model, report._replace(diverged=1))

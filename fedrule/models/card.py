@@ -36,10 +36,10 @@ class TrainingRun:
     """One training: the first, or one that continued it with other homes."""
 
     data: str  # e.g. "wyze-synthetic"
-    fingerprint: str  # of the homes as they were given
+    fingerprint: str | None  # of the homes as they were given; None, like rules and seed: a private run tells nobody
     homes: int
-    rules: int
-    seed: int
+    rules: int | None
+    seed: int | None
     rounds: int  # that the parameters have seen
     trained_at: str  # in UTC
     warnings: tuple[str, ...] = ()  # what went wrong: divergence, many refused updates, an unexplained end

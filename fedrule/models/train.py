@@ -11,6 +11,7 @@ import inspect
 import json
 import logging
 import math
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -113,20 +114,26 @@ def train(
         raise DataError(
             f"{name}: a private run begins anew, since its account does not know what {earlier.card.method} has seen"
         )
-    start, counts = _private_start(built, parts, seed) if private else _start(built, parts, earlier, seed)
+    if private and checkpoint is not None:
+        raise DataError(
+            f"{name}: rounds of a private run that are done again would disclose more; train without checkpoint"
+        )
+    # Who knows the seed of a private run can subtract its noise: nobody does.
+    fit_seed = secrets.randbits(62) if private else seed
+    start, counts = _private_start(built, parts, fit_seed) if private else _start(built, parts, earlier, seed)
     rounds = _Rounds(on_round)
     resume = {}
     if checkpoint is not None:
         configuration = {"continue_from": None if earlier is None else earlier.digest}
         resume = {"checkpoint": checkpoint.extended(configuration, {"rounds": rounds})}
-    fitted = fit(parts.train, rng=generator(Stream.FITTING, seed), on_round=rounds, warm_start=start, **resume)
+    fitted = fit(parts.train, rng=generator(Stream.FITTING, fit_seed), on_round=rounds, warm_start=start, **resume)
     calibration = Calibration() if private else _calibration(fitted, built, parts, seed)
     training = TrainingRun(
         data=given.name,
-        fingerprint=given.fingerprint,
+        fingerprint=None if private else given.fingerprint,
         homes=homes.n_homes,
-        rules=homes.n_rules,
-        seed=seed,
+        rules=None if private else homes.n_rules,
+        seed=None if private else seed,
         rounds=rounds.kept(fitted, start) if built.patience else rounds.done,
         trained_at=datetime.now(UTC).isoformat(timespec="seconds"),
         warnings=rounds.warnings(built.rounds),
@@ -137,7 +144,7 @@ def train(
         counts,
         scale=Scale(calibration.slope, calibration.offset),
         trainings=(*(earlier.card.trainings if earlier is not None else ()), training),
-        metrics={} if evaluate is None else _metrics(evaluate, fitted, parts, seed, calibration),
+        metrics={} if evaluate is None or private else _metrics(evaluate, fitted, parts, seed, calibration),
         versions={"fedrule": version("fedrule"), **versions()},
     )
 

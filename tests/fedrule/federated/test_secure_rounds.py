@@ -65,6 +65,20 @@ def test_a_round_with_too_few_homes_left_is_given_up_and_changes_nothing(caplog)
     assert "the model stays" in caplog.text
 
 
+@pytest.mark.parametrize("private", [False, True])
+def test_a_cohort_of_two_is_too_small_for_a_secure_sum_and_changes_nothing(private, caplog):
+    privacy = Privacy(clip=0.1, noise_multiplier=1.0, rounds=2) if private else Privacy()
+    cohorts = Cohorts(size=2, sampling="poisson" if private else "uniform")
+    engine = Engine(Hyperparameters(), ServerOptimizer("adam"), cohorts, secure_threshold=0.6, privacy=privacy)
+    state, reports = played(engine, rounds=2)
+    start = Setting(population(5, n_homes=12, bare=False), engine).start
+    if not private:  # always two of them; with Poisson sampling 2 in the mean
+        assert state.model.tobytes() == start.tobytes()
+        assert [report.clients for report in reports] == [0, 0]
+        assert "2 homes are too few for a secure sum" in caplog.text
+    assert [report.private for report in reports] == [private] * 2
+
+
 def test_noise_in_shares_is_that_of_the_server_or_more():
     # Of 12 homes, threshold floor(0.51 * 12) + 1 = 7: each adds variance s^2 / 7, all 12 together 12 / 7 s^2, where the
     # server would add s^2. With updates clipped to nearly nothing the model moves by noise alone; its numbers estimate

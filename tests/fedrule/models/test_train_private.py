@@ -10,6 +10,7 @@ import fedrule
 from datasets import DataError
 from datasets.splits import split
 from datasets.valid import ValidRules
+from fedrule.federated import Checkpoint
 
 pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 pytest.importorskip("numba", reason="the graph formulation needs the extra graph")
@@ -25,8 +26,19 @@ def test_the_counts_of_a_private_model_are_those_with_noise_and_it_is_not_calibr
     exact = ValidRules.of(split(HOMES, "holdout", seed=1, fraction=0.2, validation=True).train)
     assert not np.array_equal(saved.valid.cell, exact.cell)
     assert (saved.card.scale.slope, saved.card.scale.offset) == (1, 0)
-    again = fedrule.train(HOMES, "fedrank", options=RANK, seed=1)
-    assert all(np.array_equal(array, again.arrays[name]) for name, array in saved.arrays.items())
+
+
+def test_nobody_can_draw_the_noise_of_a_private_model_again_and_its_card_has_no_exact_number_of_rules():
+    one, other = (fedrule.train(HOMES, "fedrank", options=RANK, seed=1) for _ in range(2))
+    assert any(not np.array_equal(array, other.arrays[name]) for name, array in one.arrays.items())
+    (training,) = one.card.trainings
+    assert (training.seed, training.fingerprint, training.rules, training.homes) == (None, None, None, 100)
+    assert one.card.metrics == {}
+
+
+def test_a_private_training_is_not_resumed(tmp_path):
+    with pytest.raises(DataError, match="rounds of a private run that are done again would disclose more"):
+        fedrule.train(HOMES, "fedgnn", options=OPTIONS, checkpoint=Checkpoint(tmp_path / "run.npz"))
 
 
 def test_a_private_model_without_counts_has_all_rules_of_the_vocabularies_and_no_counts():
