@@ -23,11 +23,18 @@ from scipy.sparse import csr_array
 
 from baselines import private_counts
 from baselines.cooccurrence import DROPOUT, OWNERSHIP, REGULARIZATION, Matrix, regularized_inverse, share_able
-from baselines.gaussian_mechanism import Normals, check_delta, default_delta, multiplier_for, seeded_normals, shared
 from baselines.items import Items, LinearModel, homes_with_both
 from baselines.method import Fitted, OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError
+from datasets.common.gaussian_mechanism import (
+    Normals,
+    check_delta,
+    default_delta,
+    multiplier_for,
+    seeded_normals,
+    shared,
+)
 from datasets.homes import Array, Homes
 
 CELLS = 1 << 22  # scores at a time: 32 MB

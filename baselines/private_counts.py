@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
 from baselines.cooccurrence import Matrix
-from baselines.gaussian_mechanism import Cells, Normals, bounded_rows, bounding_factors, noise
 from datasets.common.errors import DataError
-from datasets.homes import Array, Homes
+from datasets.common.gaussian_mechanism import Cells, Normals, bounded_rows, bounding_factors, noise
+from datasets.homes import Array, Homes, Relation
 from datasets.valid import ValidRules
 
 MAX_TYPES = 3
@@ -120,11 +121,20 @@ def symmetric(upper: Cells, size: int, *, diagonal: Cells | None = None) -> Matr
     return matrix
 
 
-def valid_rules(counts: NoisySum, homes: Homes) -> ValidRules:
+class Vocabulary(Protocol):
+    """Whatever has names of types and relations, such as `Homes`, none of whose homes are read."""
+
+    @property
+    def types(self) -> tuple[str, ...]: ...
+
+    @property
+    def relations(self) -> tuple[Relation, ...]: ...
+
+
+def valid_rules(counts: NoisySum, vocabulary: Vocabulary) -> ValidRules:
     """The cells whose noisy counts pass the threshold: of cells that no home has, 0.6 % do."""
-    return ValidRules.of_cells(
-        len(homes.types), len(homes.relations), np.flatnonzero(counts.above(VALID_AT)).astype(np.int64)
-    )
+    cell = np.flatnonzero(counts.above(VALID_AT)).astype(np.int64)
+    return ValidRules.of_cells(len(vocabulary.types), len(vocabulary.relations), cell)
 
 
 def positive_semidefinite(matrix: Matrix) -> Matrix:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from benchmarks.results.audits import Audit, load_audits
 from benchmarks.results.compare import refuse_mixed
 from benchmarks.results.leaderboard import Board, boards, changed_options
 from benchmarks.results.records import DatasetSummary, Example, Study, load_examples, load_studies, load_summaries
@@ -32,6 +33,7 @@ class Inputs:
     examples: tuple[Example, ...] = ()  # one home with one rule hidden, and what each method recommends
     speeds: tuple[Speed, ...] = ()  # what `pytest benchmarks/` measured
     studies: tuple[Study, ...] = ()  # what `python -m benchmarks tune` tried
+    audits: tuple[Audit, ...] = ()  # what `python -m fedrule audit` found
     unreadable: tuple[tuple[str, str], ...] = ()  # file, and why it is not used
 
     @classmethod
@@ -43,8 +45,9 @@ class Inputs:
         examples, bad_examples = load_examples(place)
         speeds, bad_speeds = load_speeds(place)
         studies, bad_studies = load_studies(place)
-        unreadable = (*runs.unreadable, *bad_summaries, *bad_examples, *bad_speeds, *bad_studies)
-        found = tuple(summaries), tuple(examples), tuple(speeds), tuple(studies)
+        audits, bad_audits = load_audits(place)
+        unreadable = (*runs.unreadable, *bad_summaries, *bad_examples, *bad_speeds, *bad_studies, *bad_audits)
+        found = tuple(summaries), tuple(examples), tuple(speeds), tuple(studies), tuple(audits)
         return cls(runs.finished, runs.failed, *found, unreadable)
 
     @cached_property

@@ -101,6 +101,7 @@ class Audit:
     homes: int
     seed: int
     methods: tuple[str, ...]
+    parts: tuple[str, ...]  # updates, members, counts
     plan: dict[str, object]  # how much was attacked
     rows: tuple[AuditRow, ...]
     commit: str = ""

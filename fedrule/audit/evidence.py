@@ -45,10 +45,10 @@ def invert_evidence(view: UpdateView) -> Guess:
     possible = np.flatnonzero(pairs > 0)
     score, chosen = np.full(len(valid), -np.inf), np.zeros(len(valid), dtype=bool)
     if len(possible):
-        features, logit = typed_features(view, possible)
-        target = view.gradient[: features.shape[1]]
+        as_rule, as_non_rule, logit = typed_features(view, possible)
+        target = view.gradient[: as_rule.shape[1]]
         softmax = pairs[possible] * np.exp(logit - logit.max())
-        atoms = softmax @ features / softmax.sum() - features
+        atoms = softmax @ as_non_rule / softmax.sum() - as_rule
         along = np.maximum(atoms @ target, 0) ** 2 / np.maximum((atoms**2).sum(axis=1), 1e-300)
         square, chance = float(target @ target), view.deviation[0] ** 2
         score[possible] = log_odds(view.prior[possible]) + along / 2 / max(chance, square / len(target), 1e-300)
@@ -76,20 +76,21 @@ def pursue(atoms: Precise, target: Precise, *, least: float) -> Array:
     return np.array(chosen, dtype=np.int64)
 
 
-def typed_features(view: UpdateView, rules: Array) -> tuple[Precise, Precise]:
-    """Features [n, n_features] and logits [n] of valid rules, each the only rule, and hidden, in a home of its own.
+def typed_features(view: UpdateView, rules: Array) -> tuple[Precise, Precise, Precise]:
+    """[n, n_features] of valid rules as the hidden rule of a home, and as non-rules; and the logits [n] of non-rules.
 
-    The home has the target's devices; the rule is between the first two that it can be between.
+    Each is in a home of its own with the target's devices and no other rule, between the first two devices that it can
+    be between. They differ in the counts over homes, in which a home is left out where it has what is counted.
     """
     assert view.devices is not None
-    features = _features(view.public, tuple(view.devices.tolist()), tuple(rules.tolist()))
+    as_rule, as_non_rule = _features(view.public, tuple(view.devices.tolist()), tuple(rules.tolist()))
     weights = {name: value.numpy() for name, value in view.public.layout.parameters(view.model).items()}
-    hidden = np.maximum(features @ weights["evidence.first"] + weights["evidence.first_bias"], 0)
-    return features, features @ weights["evidence.direct"] + hidden @ weights["evidence.last"]
+    hidden = np.maximum(as_non_rule @ weights["evidence.first"] + weights["evidence.first_bias"], 0)
+    return as_rule, as_non_rule, as_non_rule @ weights["evidence.direct"] + hidden @ weights["evidence.last"]
 
 
 @lru_cache(maxsize=256)  # many views are of one home, and features do not depend on the model
-def _features(public: Public, devices: tuple[int, ...], rules: tuple[int, ...]) -> Precise:
+def _features(public: Public, devices: tuple[int, ...], rules: tuple[int, ...]) -> tuple[Precise, Precise]:
     (term,) = public.scorer.terms
     assert isinstance(term, EvidenceNetwork)
     trigger, action, relation = (column[np.array(rules)] for column in public.valid.typed())
@@ -101,4 +102,5 @@ def _features(public: Public, devices: tuple[int, ...], rules: tuple[int, ...]) 
     own, nothing = Rules(home, first, second, relation), np.zeros(0, dtype=np.int64)
     bare = public.homes(device_type, Rules(*[nothing] * 4), len(rules))
     full = public.homes(device_type, own, len(rules))
-    return term.observe(bare, own, leave_out=full)["features"].numpy().astype(np.float64)
+    as_rule, as_non_rule = (term.observe(bare, own, leave_out=each)["features"].numpy() for each in (full, bare))
+    return as_rule.astype(np.float64), as_non_rule.astype(np.float64)

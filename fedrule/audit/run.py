@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from baselines.gaussian_mechanism import default_delta, multiplier_for
 from baselines.private_counts import column_sums, owned_types
 from baselines.registry import build
 from datasets.common.errors import DataError, unknown
+from datasets.common.gaussian_mechanism import default_delta, multiplier_for
 from datasets.homes import Homes, Mask
 from datasets.valid import ValidRules
 from fedrule.audit.counts import added_cells, claimed_cells, homes_read, is_member
@@ -32,6 +32,7 @@ from fedrule.network.score import Scorer
 from fedrule.training.examples import Examples
 
 METHODS = ("fedgnn", "fedrule", "fedrank")
+PARTS = ("updates", "members", "counts")  # counts are of fedrank only
 DEVICES = "how many devices of each type the home has"
 HISTORY = "all earlier updates of the home"
 POPULATION = "how common rules are in other homes"
@@ -82,28 +83,31 @@ def audit(
     homes: Homes,
     plan: Plan,
     methods: Sequence[str] = METHODS,
+    parts: Sequence[str] = PARTS,
     *,
     seed: int = 0,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Finding]:
     """All findings, one after the other; the same for the same homes, plan and seed. `on_step` is told what comes."""
-    for name in methods:
-        if name not in METHODS:
-            raise unknown("method of the audit", name, METHODS)
-    chosen = sample(homes, plan.homes, seed)
-    for name in methods:
-        on_step(f"updates of {name}")
-        yield from audit_updates(chosen, name, plan, seed=seed)
-        on_step(f"members of {name}")
-        yield from audit_members(sample(homes, plan.shadow_homes, seed + 1), name, plan, seed=seed)
-    if "fedrank" in methods:
-        on_step("counts of fedrank")
-        yield from audit_counts(homes, chosen, plan, seed=seed)
+    for kind, names, known in (("method", methods, METHODS), ("part", parts, PARTS)):
+        for name in names:
+            if name not in known:
+                raise unknown(f"{kind} of the audit", name, known)
+    list(defences(plan, plan.homes, private=True))  # where no account can be made, it says so before any work
+    for part, name in steps(methods, parts):
+        on_step(f"{part} of {name}")
+        chosen = sample(homes, plan.shadow_homes if part == "members" else plan.homes, seed + (part == "members"))
+        if part == "updates":
+            yield from audit_updates(chosen, name, plan, seed=seed)
+        elif part == "members":
+            yield from audit_members(chosen, name, plan, seed=seed)
+        else:
+            yield from audit_counts(homes, chosen, plan, seed=seed)
 
 
-def n_steps(methods: Sequence[str]) -> int:
-    """How often `audit` calls `on_step`."""
-    return 2 * len(methods) + ("fedrank" in methods)
+def steps(methods: Sequence[str], parts: Sequence[str]) -> list[tuple[str, str]]:
+    """What `audit` does: parts and methods."""
+    return [(part, name) for name in methods for part in parts if part != "counts" or name == "fedrank"]
 
 
 def sample(homes: Homes, many: int, seed: int) -> Homes:
@@ -124,12 +128,12 @@ def audit_updates(homes: Homes, name: str, plan: Plan, *, seed: int) -> Iterator
     attacks: dict[str, Attack] = {"gradient inversion": invert_evidence}
     if name != "fedrank":
         attacks = {"touched rows": touched_rows, "gradient inversion": invert_network}
-    for steps in dict.fromkeys((default.local_steps, 1)):
-        federation = Federation.of(homes, _method(name, local_steps=steps), seed=seed)
+    for local_steps in dict.fromkeys((default.local_steps, 1)):
+        federation = Federation.of(homes, _method(name, local_steps=local_steps), seed=seed)
         for rounds in (0, plan.rounds):
             federation = federation.after(rounds)
             measured = UpdateAudit.of(federation, plan, seed)
-            if not rounds and steps == default.local_steps:
+            if not rounds and local_steps == default.local_steps:
                 yield measured.finding("most common rules", popular_rules, Defence(), knows=(DEVICES, POPULATION))
             for attack, function in attacks.items():
                 # The network's own rows say which types a home has; the evidence network's do not.
@@ -140,7 +144,7 @@ def audit_updates(homes: Homes, name: str, plan: Plan, *, seed: int) -> Iterator
                     yield measured.finding(attack, function, Defence(), knows=knows)
             if name == "fedrank":
                 yield measured.several(invert_evidence, draws=max(default.draws, 1))
-            if steps == default.local_steps:
+            if local_steps == default.local_steps:
                 private = not federation.public.hyperparameters.corrects  # corrections cannot be private: see `Engine`
                 for defence in defences(plan, len(measured.sums), private=private):
                     attack = "gradient inversion"

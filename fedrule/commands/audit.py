@@ -28,6 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", default=DATA, metavar=HOMES_METAVAR, help=f"{HOMES_HELP} (default: %(default)s)")
     about = "methods to attack, separated by commas: fedgnn, fedrule, fedrank (default: all three)"
     add("--method", type=comma_separated, default=[], metavar="NAMES", help=about)
+    about = "parts, separated by commas: updates, members, counts, which are of fedrank only (default: all three)"
+    add("--part", type=comma_separated, default=[], metavar="NAMES", help=about)
     add("--homes", type=count, metavar="N", help="homes of the federation whose updates are attacked")
     add("--account-homes", type=count, metavar="N", help="homes of the federation that the noise of DP is for")
     add("--seed", type=int, default=0, help="random seed (default: %(default)s)")
@@ -42,7 +44,7 @@ def run(chosen: argparse.Namespace) -> int:
     set_threads(chosen.threads)
     from benchmarks.results.audits import AUDITS, Audit, AuditRow, write_audit
     from benchmarks.results.store import results_folder
-    from fedrule.audit.run import FULL, METHODS, QUICK, audit, n_steps
+    from fedrule.audit.run import FULL, METHODS, PARTS, QUICK, audit, steps
     from fedrule.models.file import refuse_unwritable
 
     if chosen.out is not None:
@@ -52,10 +54,10 @@ def run(chosen: argparse.Namespace) -> int:
         plan = replace(plan, homes=chosen.homes)
     if chosen.account_homes is not None:
         plan = replace(plan, account_homes=chosen.account_homes)
-    methods = tuple(dict.fromkeys(chosen.method)) or METHODS
+    methods, parts = tuple(dict.fromkeys(chosen.method)) or METHODS, tuple(dict.fromkeys(chosen.part)) or PARTS
     homes = load_homes(chosen.data)
     logging.getLogger("fedrule").setLevel(logging.ERROR)  # that private shadows of few homes learn nothing is a finding
-    with progress(n_steps(methods), "part", quiet=chosen.quiet) as bar:
+    with progress(len(steps(methods, parts)), "part", quiet=chosen.quiet) as bar:
         begun = 0
 
         def on_step(text: str) -> None:
@@ -64,7 +66,7 @@ def run(chosen: argparse.Namespace) -> int:
             begun += 1
             bar.note(text)
 
-        found = audit(homes, plan, methods, seed=chosen.seed, on_step=on_step)
+        found = audit(homes, plan, methods, parts, seed=chosen.seed, on_step=on_step)
         rows = tuple(AuditRow(**known(finding)) for finding in found)
         bar.step()
     record = Audit(
@@ -73,6 +75,7 @@ def run(chosen: argparse.Namespace) -> int:
         homes=homes.n_homes,
         seed=chosen.seed,
         methods=methods,
+        parts=parts,
         plan=asdict(plan),
         rows=rows,
         commit=commit(),
@@ -107,6 +110,6 @@ def table(found: Audit) -> typing.Iterator[str]:
                 previous = row.what
                 yield f"  {row.what}"
             where = f", of {row.homes:,} homes" if row.leaves == "counts" else ""
-            yield f"    {row.attack}{where}; defence: {row.defended_by}"
+            yield f"    {row.attack}{where}; defence: {row.defended_by}; the attacker also knows: {row.knows}"
             yield f"        {row.told}"
         yield ""

@@ -31,9 +31,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from baselines import private_counts
-from baselines.gaussian_mechanism import Cells, Normals, bounded_rows, shared
 from baselines.items import Items
-from baselines.private_counts import NoisySum, column_sums, ones
+from baselines.private_counts import NoisySum, Vocabulary, column_sums, ones, valid_rules
+from datasets.common.gaussian_mechanism import Cells, Normals, bounded_rows, shared
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
 from fedrule.evidence.counts import (
@@ -121,13 +121,13 @@ class BoundedSums:
 def private_statistics(homes: Homes, *, multiplier: float, normals: Normals, all_patterns: bool = True) -> Statistics:
     """Both sums over all homes of a simulation, and the statistics of them."""
     rules = noisy_rules(sum_of_rules(homes), multiplier, normals)
-    valid = private_counts.valid_rules(rules, homes)
+    valid = valid_rules(rules, homes)
     sums = BoundedSums.of(homes, valid, all_patterns=all_patterns)
     return statistics(homes, valid, rules, sums.noisy(multiplier, normals), n_homes=homes.n_homes)
 
 
 def statistics(
-    vocabulary: Homes,  # any homes with the types and relations, none of whose devices or rules are read
+    vocabulary: Vocabulary,
     valid: ValidRules,
     rules: NoisySum,
     noisy: dict[str, NoisySum],

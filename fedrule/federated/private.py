@@ -6,7 +6,7 @@ in each round the update of a cohort that each home joins independently with pro
 al. 2016, "Deep learning with differential privacy", CCS; McMahan et al. 2018, "Learning differentially private
 recurrent language models", ICLR).
 
-Without sampling (q = 1) the account is exact by `baselines.gaussian_mechanism`. With sampling, opacus composes the
+Without sampling (q = 1) the account is exact by `datasets.common.gaussian_mechanism`. With it, opacus composes the
 distributions of the privacy loss numerically (Gopi, Lee and Wutschitz 2021, "Numerical composition of differential
 privacy", NeurIPS). Renyi differential privacy would be simpler but is not tight: at delta 1e-6 and with z = 1 it says
 epsilon 8.9 where 8.06 is enough (100 rounds, q = 0.1), and 0.80 instead of 0.107 (400 rounds of 64 homes of 76,218).
@@ -27,8 +27,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy  # its parts are imported at their first use
 
-from baselines import gaussian_mechanism
-from baselines.gaussian_mechanism import (
+from datasets.common import gaussian_mechanism
+from datasets.common.errors import DataError, install_hint
+from datasets.common.gaussian_mechanism import (
     Cells,
     Normals,
     disclosed_epsilon,
@@ -38,7 +39,6 @@ from baselines.gaussian_mechanism import (
     seeded_normals,
     together,
 )
-from datasets.common.errors import DataError, install_hint
 
 if TYPE_CHECKING:
     from opacus.accountants.analysis.prv import Domain
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 ACCURACY = 0.002  # of epsilon: how far above the exact one the reported one may be, as a share
 LEAST_ERROR = 2e-4  # in epsilon; finer meshes would take seconds
 ORDERS = [1.25, 1.5, 1.75, *map(float, range(2, 64)), 128.0, 256.0, 512.0, 1024.0]  # of Renyi divergences
-LEAST_MULTIPLIER = 0.2  # below, with sampling, epsilon is beyond 100 in practice, and its distribution beyond memory
+LEAST_MULTIPLIER = 0.2  # below, with sampling, epsilon is mostly beyond 100, and its distribution beyond memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -335,7 +335,7 @@ class Engine:
             counted.append(one.counted)
             parts[client] = replace(one.sums, state_bytes=0)
         members = sorted([*parts, *cohort.absent.tolist()])
-        threshold = math.floor(self.secure_threshold * len(members)) + 1
+        threshold = self.secure_threshold_of(len(members))
         if self.privacy.noisy:
             for client, sums in parts.items():
                 normals = normals_of(seed, NoisePurpose.ROUNDS, state.round, client)
@@ -352,7 +352,7 @@ class Engine:
         try:
             found = secure_sum(
                 vectors,
-                threshold=min(threshold, len(members)),
+                threshold=threshold,
                 dropped=dict.fromkeys(cohort.absent.tolist(), Step.MASK),
                 name=f"{self.name} round {state.round + 1}",
             )
@@ -369,6 +369,10 @@ class Engine:
             sum(cost.sent for cost in costs) / len(members),
             sum(cost.received for cost in costs) / len(members),
         )
+
+    def secure_threshold_of(self, n: int) -> int:
+        """How many of n participants a secure sum needs at least: more than the share `secure_threshold`."""
+        return max(2, min(math.floor(self.secure_threshold * n) + 1, n))
 
     def nothing(self, layout: FlatParameters, n_shared: int) -> RoundSum:
         """The sum over no client, of a round with so many shared vectors."""

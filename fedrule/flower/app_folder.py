@@ -70,7 +70,6 @@ class AppOptions:
     limit: float = 600.0
     resend: float = 120.0
     days: float = 30.0  # that certificates are valid
-    secure: bool = False  # whether the server learns sums over nodes only
 
     def __post_init__(self) -> None:
         if self.nodes < 1:
@@ -140,7 +139,6 @@ def app_configuration(options: AppOptions) -> str:
         "limit": options.limit,
         "resend": options.resend,
         "clock": 120.0,
-        "secure": options.secure,
     }
     about = {
         "method": "a federated method of fedrule",
@@ -151,7 +149,6 @@ def app_configuration(options: AppOptions) -> str:
         "limit": "seconds for an answer; a node that takes longer has dropped out of the round",
         "resend": "seconds after which a request without an answer is sent again, then twice as many, and so on",
         "clock": "seconds that the clock of a node may be off",
-        "secure": "true: the server learns sums over at least 3 nodes only, in four steps a round",
     }
     lines = [f"{name} = {_toml(value)}  # {about[name]}" for name, value in values.items()]
     parameters = [f"{name} = {_toml(value)}" for name, value in options.parameters.items()]

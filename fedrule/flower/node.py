@@ -13,7 +13,7 @@ import math
 import resource
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -23,6 +23,7 @@ from datasets.common.errors import DataError
 from datasets.common.files import Json
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
+from fedrule.federated.private import Purpose, normals_of
 from fedrule.federated.rounds import Engine
 from fedrule.federated.states import Broadcast, ClientStates
 from fedrule.federated.trainers.trainer import Trainer
@@ -127,6 +128,10 @@ class Node:
     def _rules(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """In how many homes each typed rule occurs, and in how many a device acts on itself."""
         homes = self._homes(request, folder)
+        if request.header.get("private"):
+            from fedrule.evidence import private_statistics  # brings SciPy
+
+            return {}, {"sum": private_statistics.sum_of_rules(homes)}
         trigger_type, relation, action_type = homes.typed()
         n_types, n_relations = len(homes.types), len(homes.relations)
         cell = (trigger_type * n_types + action_type) * n_relations + relation
@@ -145,6 +150,10 @@ class Node:
 
         homes, all_patterns = self._homes(request, folder), bool(request.value("all_patterns"))
         valid = valid_rules(self.vocabulary, request.array("cell"))
+        if request.header.get("private"):
+            from fedrule.evidence.private_statistics import BoundedSums
+
+            return {}, {**BoundedSums.of(homes, valid, all_patterns=all_patterns).parts}
         counts = Statistics.of(homes, valid, all_patterns=all_patterns)
         if SESSION in request.arrays:
             return self._advertise(request, folder, counts.integers(), {}, {})
@@ -178,8 +187,17 @@ class Node:
         about: dict[str, Json] = {"corrupted": trained.corrupted, "ready": ready}
         about["seconds"] = round(time.process_time(), 3)
         if SESSION in request.arrays:
-            mask = {"counted": pack_mask(counted)}
-            return self._advertise(request, folder, trained.sums.integers(), about, mask)
+            sums, n_clients = trained.sums, request.number("n_clients")
+            if engine.privacy.noisy:  # nobody adds all of the noise: each node a share of it
+                update = engine.privacy.noisy_part(
+                    sums.update,
+                    n_clients=n_clients,
+                    sampling_rate=engine.cohorts.fraction(n_clients),
+                    threshold=request.number("threshold"),
+                    normals=normals_of(None, Purpose.ROUNDS),
+                )
+                sums = replace(sums, update=update)
+            return self._advertise(request, folder, sums.integers(), about, {"counted": pack_mask(counted)})
         header, arrays = pack_sums(trained.sums, trainer.layout)
         return {**header, **about}, {**arrays, "counted": pack_mask(counted)}
 
@@ -283,13 +301,14 @@ class Node:
             names = self.vocabulary.types, self.vocabulary.relations
             nobody = Statistics.of_nobody(*names, valid, all_patterns=method.evidence > 0)
             counts = nobody.with_arrays({name: array.astype(np.int64) for name, array in arrays.items()})
+            counts = replace(counts, noisy=method.privacy.noisy)
         task = method.local_training(
             method.scorer(valid, counts),
             layout_of(about["layout"]),
             int(str(about["seed"])),
             self_pairs=bool(about["self_pairs"]),
         )
-        return method.engine(), trainer_of(homes, task, first + np.arange(homes.n_homes))
+        return method.engine(), trainer_of(method.trained_on(homes, valid), task, first + np.arange(homes.n_homes))
 
 
 def identity(message: Message) -> Identity:
@@ -305,11 +324,6 @@ def federated_method(text: str) -> Federated:
     federated_class(content["name"])
     method = cast("Federated", build(content["name"], **content["parameters"]))
     method.refuse_deployment()
-    if method.privacy.noisy:
-        raise DataError(
-            f"{method.NAME}: epsilon and noise_multiplier work in the simulation only: the valid rules, the counts and "
-            "who took part would leave the nodes outside of the account of privacy; set them to 0"
-        )
     if method.validation:
         raise DataError(
             f"{method.NAME}: validation {method.validation} needs rules that no home may show; set it to 0 and choose "

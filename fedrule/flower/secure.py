@@ -24,7 +24,6 @@ from fedrule.federated.secure.messages import (
     Revealed,
     Session,
     Step,
-    default_threshold,
 )
 from fedrule.federated.secure_sum import add_masked, collect_keys, recover_sum, route_shares
 from fedrule.flower.messages import Kind, Message
@@ -47,7 +46,7 @@ class SecureTotal(NamedTuple):
 
 
 def secure_total(
-    nodes: Sequence[str], requests: Mapping[str, Message], *, size: int, name: str, ask: Ask
+    nodes: Sequence[str], requests: Mapping[str, Message], *, size: int, name: str, threshold: int, ask: Ask
 ) -> SecureTotal:
     """The sum of the vectors that the nodes compute for these requests.
 
@@ -56,7 +55,7 @@ def secure_total(
     number = {node: at for at, node in enumerate(nodes)}
     members = tuple(range(len(nodes)))
     token = secrets.token_hex(8)  # a sum that is begun anew is another session
-    session = Session(f"{name}.{token}", members, default_threshold(len(nodes)), size, BOUND)
+    session = Session(f"{name}.{token}", members, threshold, size, BOUND)
     place, sent = np.frombuffer(session.digest, dtype=np.uint8), dict.fromkeys(nodes, 0)
 
     def step(number_of: Step, to: Mapping[str, Message], messages: Mapping[str, bytes]) -> dict[str, Message]:

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import json
 import logging
+import operator
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -84,16 +86,10 @@ class ServerOptions:
     wait: float = 600.0  # seconds for these nodes to connect
     limit: float = 600.0  # seconds for an answer; a node that takes longer has dropped out of the round
     clock: float = CLOCK_TOLERANCE  # seconds that a node's clock may be off
-    secure: bool = False  # the server learns sums over nodes only: fedrule.flower.secure
 
     def __post_init__(self) -> None:
         if self.nodes < 1:
             raise DataError(f"nodes must be at least 1, got {self.nodes}")
-        if self.secure and self.nodes < SECURE_NODES:
-            raise DataError(
-                f"secure sums need at least {SECURE_NODES} nodes, got {self.nodes}: of two nodes each can take its own "
-                "vector from the sum and see the other's; set nodes, or secure to false"
-            )
         for name in ("wait", "limit", "clock"):
             if not getattr(self, name) > 0:
                 raise DataError(f"{name} must be above 0 seconds, got {getattr(self, name)}")
@@ -149,10 +145,20 @@ class Federation:
 
     def __post_init__(self) -> None:
         federated_method(method_text(self.method.NAME, asdict(self.method)))  # refuses what nodes would refuse
+        if self.secure and self.options.nodes < SECURE_NODES:
+            raise DataError(
+                f"secure sums need at least {SECURE_NODES} nodes, got {self.options.nodes}: of two nodes each can take "
+                "its own vector from the sum and see the other's; set nodes, or secure_threshold to 0"
+            )
         self.options.folder.mkdir(parents=True, exist_ok=True)
         self.identity = Identity(
             self._run(), self.vocabulary.fingerprint, method_text(self.method.NAME, asdict(self.method))
         )
+
+    @property
+    def secure(self) -> bool:
+        """Whether the server learns sums over nodes only: fedrule.flower.secure."""
+        return self.method.secure_threshold > 0
 
     def train(self, on_round: OnRound | None = None) -> GraphModel:
         """The model after all rounds, resumed where the server was stopped."""
@@ -217,20 +223,17 @@ class Federation:
         if not self.with_rules.any():
             raise DataError("no home of this federation has a rule; there is nothing to learn from")
         every = [member.node for member in self.members]
-        requests = {name: self._request(Kind.RULES) for name in every}
-        if self.options.secure:
-            n_cells = len(self.vocabulary.types) ** 2 * len(self.vocabulary.relations)
-            total = self._secure_sum("rules", requests, n_cells + 1)
-            cell, self_pairs = np.flatnonzero(total[:-1]), bool(total[-1])
+        counts = None
+        if self.method.privacy.noisy:
+            cell, counts = self._private_counts(every)
+            self_pairs = True  # whether a device acts on itself anywhere is not in the account
         else:
-            answers = self._ask(requests, all_of_them=True)
-            cell = np.unique(np.concatenate([answer.array("cell") for answer in answers.values()]))
-            self_pairs = any(answer.number("self_rules") for answer in answers.values())
-        arrays, counts = {}, None
-        if self.method.counts_homes:
+            cell, self_pairs = self._rules(every)
+        arrays = {} if counts is None else {**counts.arrays(all_patterns=self.method.evidence > 0)}
+        if self.method.counts_homes and counts is None:
             request = self._request(Kind.COUNTS, {"cell": cell}, all_patterns=self.method.evidence > 0)
             requests = dict.fromkeys(every, request)
-            if self.options.secure:
+            if self.secure:
                 nobody = self._statistics(cell, [])
                 counts = nobody.with_integers(self._secure_sum("counts", requests, len(nobody.integers())))
             else:
@@ -248,13 +251,31 @@ class Federation:
         write_arrays(path, about, {**arrays, "cell": cell, "with_rules": self.with_rules})
         return cell, self_pairs, counts
 
+    def _rules(self, every: Sequence[str]) -> tuple[Array, bool]:
+        """Which rules some home has, as cells of the valid-rule tensor, and whether a device acts on itself."""
+        requests = {name: self._request(Kind.RULES) for name in every}
+        if self.secure:
+            n_cells = len(self.vocabulary.types) ** 2 * len(self.vocabulary.relations)
+            total = self._secure_sum("rules", requests, n_cells + 1)
+            return np.flatnonzero(total[:-1]), bool(total[-1])
+        answers = self._ask(requests, all_of_them=True)
+        cell = np.unique(np.concatenate([answer.array("cell") for answer in answers.values()]))
+        return cell, any(answer.number("self_rules") for answer in answers.values())
+
     def _secure_sum(self, name: str, requests: Mapping[str, Message], size: int) -> Array:
         """The sum over all nodes, of which the server sees no addend; an error where one is missing."""
         from fedrule.flower.secure import secure_total
 
         nodes = [member.node for member in self.members]
         name = f"{self.identity.run}.{name}"
-        found = secure_total(nodes, requests, size=size, name=name, ask=lambda each: self._ask(each, all_of_them=True))
+        found = secure_total(
+            nodes,
+            requests,
+            size=size,
+            name=name,
+            threshold=self.method.engine().secure_threshold_of(len(nodes)),
+            ask=lambda each: self._ask(each, all_of_them=True),
+        )
         log.info("%s: %d bytes of a node in a secure sum", name, max(found.sent.values()))
         return found.total
 
@@ -266,7 +287,27 @@ class Federation:
         nobody = total
         for arrays in parts:
             total = total + nobody.with_arrays({name: array.astype(np.int64) for name, array in arrays.items()})
-        return total
+        return replace(total, noisy=self.method.privacy.noisy)
+
+    def _private_counts(self, every: Sequence[str]) -> tuple[Array, Statistics | None]:
+        """Valid rules and counts with noise that nobody can predict; without counts all rules are valid."""
+        from baselines import private_counts  # brings SciPy
+        from datasets.common.gaussian_mechanism import secret_normals
+        from fedrule.evidence import private_statistics
+
+        method, n_homes, n_types = self.method, len(self.with_rules), len(self.vocabulary.types)
+        if not method.counts_share:
+            return np.arange(n_types**2 * len(self.vocabulary.relations)), None
+        account = method.privacy.account(n_homes, method.engine().cohorts.fraction(n_homes))
+        answers = self._ask({name: self._request(Kind.RULES, private=True) for name in every}, all_of_them=True)
+        total = np.sum([answer.array("sum") for answer in answers.values()], axis=0)
+        rules = private_statistics.noisy_rules(total, account.counts, secret_normals)
+        valid = private_counts.valid_rules(rules, self.vocabulary)
+        request = self._request(Kind.COUNTS, {"cell": valid.cell}, all_patterns=method.evidence > 0, private=True)
+        answers = self._ask(dict.fromkeys(every, request), all_of_them=True)
+        parts = [private_statistics.BoundedSums(dict(answer.arrays)) for answer in answers.values()]
+        sums = reduce(operator.add, parts).noisy(account.counts, secret_normals)
+        return valid.cell, private_statistics.statistics(self.vocabulary, valid, rules, sums, n_homes=n_homes)
 
     def _setup_of_nodes(
         self, cell: Array, self_pairs: bool, counts: Statistics | None, layout: FlatParameters, seed: int
@@ -435,7 +476,7 @@ class _Rounds:
         n_clients = engine.n_clients(federation.with_rules)
         cohort = engine.cohorts.of(with_rules, seed=self.seed, number=state.round, n_clients=n_clients)
         faulty = cohort.present[cohort.corrupted]
-        secure = federation.options.secure
+        secure = federation.secure
         members = {m.node: m for m in federation.members if secure or _has_any(m, cohort.present)}
         requests, shared = {}, {}
         for member in members.values():
@@ -476,7 +517,7 @@ class _Rounds:
         shared: Mapping[str, Array],
     ) -> tuple[RoundSum, dict[str, Message], dict[str, int]]:
         """The sum of the sums of the nodes, their answers, and the bytes that they sent."""
-        total, answers = self._nothing(state), self._answers(requests, members)
+        total, answers = self.engine.nothing(self.layout, len(state.shared)), self._answers(requests, members)
         for name, answer in [*answers.items()]:
             sums = self._sums(answer, members[name], shared[name], state)
             if sums is None:
@@ -497,20 +538,20 @@ class _Rounds:
         """The same where the server sees the sum only; nobody counts where too few nodes stay to the end."""
         from fedrule.flower.secure import secure_total
 
-        nothing = self._nothing(state)
-        lengths = {"n_mean_gradient": len(nothing.mean_gradient), "n_shared": len(nothing.base_weight)}
+        nothing = self.engine.nothing(self.layout, len(state.shared))
         try:
             found = secure_total(
                 [*members],
                 requests,
                 size=len(nothing.integers()),
                 name=f"{self.federation.identity.run}.round{state.round}",
+                threshold=self.engine.secure_threshold_of(len(members)),
                 ask=lambda each: self._answers(each, members),
             )
         except DataError as error:
             log.warning("%s", error)
             return nothing, {}, {}
-        total = RoundSum.from_integers(found.total, size=self.layout.size, **lengths)
+        total = RoundSum.from_integers(found.total, **nothing.lengths())
         return total, found.answers, found.sent
 
     def end(self) -> None:
@@ -550,7 +591,7 @@ class _Rounds:
         numbers = np.arange(member.first, member.clients.stop)
         last, cohort = state.clients.last[member.clients], np.isin(numbers, present)
         which = np.arange(len(state.shared))
-        if len(which) and state.shared_round[0] >= 0 and not self.federation.options.secure:
+        if len(which) and state.shared_round[0] >= 0 and not self.federation.secure:
             which = np.flatnonzero(np.isin(state.shared_round, last[cohort]))
         arrays: dict[str, AnyArray] = {
             "model": state.model,
@@ -560,7 +601,11 @@ class _Rounds:
             "cohort": pack_mask(cohort),
             "faulty": pack_mask(np.isin(numbers, faulty)),
         }
-        return self.federation._request(Kind.ROUND, arrays, round=state.round), which
+        header: dict[str, Json] = {"round": state.round}
+        if self.federation.secure:
+            header["n_clients"] = self.engine.n_clients(self.federation.with_rules)
+            header["threshold"] = self.engine.secure_threshold_of(len(self.federation.members))
+        return self.federation._request(Kind.ROUND, arrays, **header), which
 
     def _sums(self, answer: Message, member: Member, which: Array, state: ServerState) -> RoundSum | None:
         """The sums in an answer, with the weights of all shared vectors; None where it does not fit."""
@@ -570,17 +615,10 @@ class _Rounds:
         except Refusal as error:
             log.warning("node %s: %s", member.node, error)
             return None
-        base = self._nothing(state).base_weight
+        base = self.engine.nothing(self.layout, len(state.shared)).base_weight
         if len(base) and len(sums.base_weight):
             base[which] = sums.base_weight
         return replace(sums, base_weight=base)
-
-    def _nothing(self, state: ServerState) -> RoundSum:
-        """The sum over no client."""
-        h, size = self.engine.hyperparameters, self.layout.size
-        n_shared = len(state.shared) if h.corrects and h.row_sparse else 0
-        mean_gradient = np.zeros(size if h.sends_mean_gradient else 0)
-        return RoundSum(np.zeros(size), mean_gradient, np.zeros(n_shared), 0.0, 0.0, 0, 0, 0, 0)
 
 
 def _has_any(member: Member, clients: Array) -> bool:

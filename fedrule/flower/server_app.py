@@ -99,7 +99,7 @@ def train(grid: Grid, config: Mapping[str, object], folder: Path) -> None:
     from fedrule.flower.vocabulary import FILE, Vocabulary
 
     own = {name: value for name, value in config.items() if not name.startswith(PARAMETERS)}
-    known = {"method", "folder", "nodes", "seed", "wait", "limit", "resend", "clock", "secure"}
+    known = {"method", "folder", "nodes", "seed", "wait", "limit", "resend", "clock"}
     if unknown := sorted(own.keys() - known):
         raise DataError(f"run-config: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
     if missing := sorted({"method", "folder"} - own.keys()):
@@ -110,7 +110,6 @@ def train(grid: Grid, config: Mapping[str, object], folder: Path) -> None:
         Path(str(own["folder"])),
         nodes=_whole(own, "nodes", 1),
         seed=_whole(own, "seed", 0),
-        secure=bool(own.get("secure", False)),
         **{name: _number(own, name) for name in ("wait", "limit", "clock") if name in own},
     )
     transport = FlowerTransport(grid, _number(own, "resend") if "resend" in own else 120.0)

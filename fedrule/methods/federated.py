@@ -166,7 +166,7 @@ class Federated(GraphMethod):
             every = np.arange(len(train.types) ** 2 * len(train.relations))
             return ValidRules.of_cells(len(train.types), len(train.relations), every), None
         account = self.privacy.account(train.n_homes, self.engine().cohorts.fraction(train.n_homes))
-        normals = normals_of(int(rng.integers(2**62)), Purpose.COUNTS)
+        normals = normals_of(self.noise_seed(rng), Purpose.COUNTS)
         counts = private_statistics(train, multiplier=account.counts, normals=normals, all_patterns=self.evidence > 0)
         log.info(
             "%s: counts with noise, epsilon %.3g at delta %.2g; %d rules of enough homes",
@@ -177,6 +177,10 @@ class Federated(GraphMethod):
         )
         return counts.valid, counts
 
+    def noise_seed(self, rng: np.random.Generator) -> int:
+        """Of the noise in the counts of a simulation."""
+        return int(rng.integers(2**62))
+
     def prepare(self, train: Homes, rng: np.random.Generator, *, warm_start: WarmStart | None = None) -> TrainingSetup:
         if self.privacy.noisy and warm_start is not None:
             exact = warm_start.counts is not None and not warm_start.counts.noisy
@@ -186,13 +190,18 @@ class Federated(GraphMethod):
                     "train without them"
                 )
         prepared = super().prepare(train, rng, warm_start=warm_start)
+        return replace(prepared, train=self.trained_on(prepared.train, prepared.scorer.valid))
+
+    def trained_on(self, homes: Homes, valid: ValidRules) -> Homes:
+        """The homes with the rules that they learn from; in private runs those of enough homes.
+
+        Non-rules are drawn among these. Beside them, a rule of few homes would teach that what nobody has is what
+        everybody wants.
+        """
         if not self.privacy.noisy:
-            return prepared
-        # A home learns from rules of enough homes only. Non-rules are drawn among these; beside them a rule of few
-        # homes would teach that what nobody has is what everybody wants.
-        trigger_type, relation, action_type = train.typed()
-        known = prepared.scorer.valid.contains(trigger_type, action_type, relation)
-        return replace(prepared, train=train.with_rules(known))
+            return homes
+        trigger_type, relation, action_type = homes.typed()
+        return homes.with_rules(valid.contains(trigger_type, action_type, relation))
 
     def hyperparameters(self) -> Hyperparameters:
         """Of the clients."""
@@ -228,10 +237,10 @@ class Federated(GraphMethod):
                 f"{self.NAME}: attack {self.attack} and promoted {self.promoted!r} are for the simulation; "
                 "leave them out"
             )
-        if self.privacy.noisy and self.counts_share:
+        if self.secure_threshold and self.privacy.noisy and self.counts_share:
             raise DataError(
-                f"{self.NAME}: nodes send counts before training without noise; with differential privacy use the "
-                "simulation, or a method without counts, e.g. fedgnn"
+                f"{self.NAME}: the server adds noise to counts, which secure sums would hide from it; set "
+                "secure_threshold to 0, or use a method without counts, e.g. fedgnn"
             )
         if needed := self.engine().single_updates:
             raise DataError(f"{self.NAME}: {needed} needs single updates, and nodes send sums; use the simulation")

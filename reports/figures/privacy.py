@@ -84,7 +84,7 @@ def by_epsilon(inputs: Inputs) -> Drawing:
         f"{size:,} homes": LineStyle(SPARE[number % len(SPARE)], marker=MARKERS[number % len(MARKERS)])
         for number, size in enumerate(sizes)
     }
-    panels = []
+    panels: list[Panel] = []
     for method in dict.fromkeys(line.method for line in found):
         some = [line for line in found if line.method == method]
         panels.append(Panel(partial(_panel, shown=some, styles=styles, first=not panels), title=method))

@@ -20,7 +20,7 @@ RUN_SUITE = "python -m benchmarks run robustness"
 ATTACK = ("attack", "attackers", "attack_scale")
 DEFENCE = ("aggregation", "trim", "assumed_attackers", "norm_bound", "norm_relative")  # all else has to be equal
 LEAST_MRR, LEAST_RANK = 0.9, 0.5  # of that of the mean without attackers; chosen before the first run
-COSTS = "no, without attackers neither"
+COSTS = "not even without attackers"
 ATTACKS = ("sign-flip", "scale", "noise", "label-flip", "promote")
 DEFENCES = ("mean", "norm bound", "median", "trimmed-mean", "krum", "multi-krum")
 NOTE = (
@@ -93,9 +93,7 @@ def attacks(inputs: Inputs) -> Table:
     normals = [(m, measured[m, "mean", "none", 0.0]) for m in methods]
     caption = (
         f"Up to {shares[-1]:.0%} attackers the defences bound {join_names(verdicts)}. Without attackers and with the "
-        "mean "
-        + join_names([f"{m} has MRR {n.mrr:.3f}, and the promoted rule rank {n.rank:.0f}" for m, n in normals])
-        + "."
+        "mean " + join_names([f"{m} has MRR {n.mrr:.3f} (promoted rule: rank {n.rank:.0f})" for m, n in normals]) + "."
     )
     first = runs[0]
     where = f"{first.key.data}, {counted(first.counts.get('homes', 0), 'home')}, track {first.key.track}"
@@ -118,7 +116,20 @@ def _runs(inputs: Inputs) -> list[Result]:
     usual = {}
     for method in {run.key.method for run in runs}:
         usual[method] = Counter(_others(run) for run in runs if run.key.method == method).most_common(1)[0][0]
-    return [run for run in runs if _others(run) == usual[run.key.method]]
+    return _same_seeds([run for run in runs if _others(run) == usual[run.key.method]])
+
+
+def _same_seeds(runs: Sequence[Result]) -> list[Result]:
+    """Without seeds that some entry of a method lacks: entries are compared, and seeds differ by more than attacks."""
+    kept = []
+    for method in sorted({run.key.method for run in runs}):
+        seeds: dict[Where, set[int]] = {}
+        for run in runs:
+            if run.key.method == method:
+                seeds.setdefault(_where(run), set()).add(run.key.seed)
+        of_all = set.intersection(*seeds.values()) or set.union(*seeds.values())
+        kept += [run for run in runs if run.key.method == method and run.key.seed in of_all]
+    return kept
 
 
 def _others(run: Result) -> str:

@@ -13,7 +13,10 @@ from scipy.stats import norm
 
 from baselines import private_counts
 from baselines.ease import Cooccurrence, Ease
-from baselines.gaussian_mechanism import (
+from baselines.items import Items
+from baselines.private_counts import NoisySum
+from datasets.common.errors import DataError
+from datasets.common.gaussian_mechanism import (
     GRID,
     default_delta,
     disclosed_delta,
@@ -24,9 +27,6 @@ from baselines.gaussian_mechanism import (
     shared,
     together,
 )
-from baselines.items import Items
-from baselines.private_counts import NoisySum
-from datasets.common.errors import DataError
 from datasets.valid import ValidRules
 from tests.support import strategies
 from tests.support.small_populations import population

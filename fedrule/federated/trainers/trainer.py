@@ -71,7 +71,7 @@ class ClientChunk:
         weight = self.weight[some][finite, None]
         rows_only = self.h.corrects and self.h.row_sparse and self.layout.n_rows > 0
         update = self._without_base(sent.update, some) if rows_only else sent.update
-        update = update[finite]
+        update = update if finite.all() else update[finite]
         if self.clip:
             weight = weight * clip_factors(weight[:, 0] * np.sqrt(squared_norms(update)), self.clip)[:, None]
         self.update[:] += exact_addends(weight * update).sum(axis=0)
@@ -123,8 +123,12 @@ class ClientChunk:
 
 
 def squared_norms(vectors: npt.NDArray[np.floating]) -> Precise:
-    """[n]: of each row, in float64."""
-    return np.array([np.dot(row, row) for row in vectors.astype(np.float64)])
+    """[n]: of each row, in float64; row by row, since a copy of all would take longer than the sums."""
+    row, found = np.empty(vectors.shape[1]), np.empty(len(vectors))
+    for i, vector in enumerate(vectors):
+        row[:] = vector
+        found[i] = np.dot(row, row)
+    return found
 
 
 class Round(Protocol):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.gaussian_mechanism import seeded_normals, together
+from datasets.common.gaussian_mechanism import seeded_normals, together
 from datasets.valid import ValidRules
 from fedrule.evidence import private_statistics
 from fedrule.evidence.counts import companion_cells, typed_start

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.gaussian_mechanism import disclosed_epsilon, multiplier_for, secret_normals, seeded_normals
 from datasets.common.errors import DataError
+from datasets.common.gaussian_mechanism import disclosed_epsilon, multiplier_for, secret_normals, seeded_normals
 from fedrule.federated.private import Account, Mechanism, epsilon_of, share_of_noise
 from tests.support.privacy_loss import reference_epsilon
 

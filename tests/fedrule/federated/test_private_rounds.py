@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.gaussian_mechanism import seeded_normals
 from baselines.registry import build
 from datasets.common.errors import DataError
+from datasets.common.gaussian_mechanism import seeded_normals
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import ServerOptimizer

@@ -102,7 +102,7 @@ def test_a_round_with_fewer_nodes_than_the_threshold_is_given_up_in_words(
     transport.lost = silent
     run = federation(transport, method, homes, tmp_path / "server", secure=True)
     trained = run.train()
-    # 2 of 4 nodes stay, the threshold is 2 * 4 // 3 + 1 = 3.
+    # 2 of 4 nodes stay, the threshold is floor(0.6 * 4) + 1 = 3.
     assert "2 of 4 participants sent keys, but the threshold is 3" in caplog.text
     assert "round 2: no update" in caplog.text
     assert [record["clients"] for record in rounds_of(tmp_path / "server")][1] == 0

@@ -64,17 +64,25 @@ def test_a_defence_that_costs_too_much_without_attackers_bounds_nothing():
         made(0.20, 100.0, **KRUM),
         made(0.29, 100.0, attack="noise", attackers=0.2, **KRUM),
     )
-    assert found["fedgnn", "noise", "krum"]["bounded"].text == "no, without attackers neither"
+    assert found["fedgnn", "noise", "krum"]["bounded"].text == "not even without attackers"
 
 
 def test_numbers_are_means_over_seeds():
     found = rows(
         NORMAL,
+        made(0.30, 100.0, seed=1),
         made(0.20, 10.0, auc=0.8, attack="scale", attackers=0.2),
         made(0.40, 30.0, auc=0.9, attack="scale", attackers=0.2, seed=1),
     )
     row = found["fedgnn", "scale", "mean"]
     assert (row["MRR 20%"].value, row["AUC 20%"].text, row["rank 20%"].text) == (pytest.approx(0.3), "0.850", "20")
+
+
+def test_a_seed_that_some_entry_lacks_is_left_out_of_all():
+    # Seed 1 of the mean alone would make the reference 0.50, and 0.29 of seed 0 look like a loss.
+    found = rows(NORMAL, made(0.70, 100.0, seed=1), made(0.29, 90.0, attack="scale", attackers=0.2))
+    assert found["fedgnn", "scale", "mean"]["MRR 0%"].text == "0.300"
+    assert found["fedgnn", "scale", "mean"]["bounded"].text == "up to 20%"
 
 
 def test_a_share_that_was_not_run_leaves_the_verdict_open():
@@ -101,7 +109,7 @@ def test_the_caption_counts_what_is_bounded_and_notes_say_how():
         )
     )
     assert "Up to 20% attackers the defences bound 2 of 3 attacks on fedgnn." in table.about.caption
-    assert "fedgnn has MRR 0.300, and the promoted rule rank 100" in table.about.caption
+    assert "fedgnn has MRR 0.300 (promoted rule: rank 100)" in table.about.caption
     notes = " ".join(table.about.notes)
     assert "Krum: assumed_attackers 0.3; norm bound: 1 times the median norm of the cohort; attackers send 10" in notes
     assert [row[2].text for row in table.rows] == ["mean", "norm bound", "krum"]

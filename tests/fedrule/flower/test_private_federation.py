@@ -1,0 +1,99 @@
+"""A private federation by way of nodes: without its noise it gives the simulation's model bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the federated methods need the extra graph")
+pytest.importorskip("numba", reason="the federated methods need the extra graph")
+pytest.importorskip("opacus", reason="the account needs the extra private")
+
+import datasets.common.gaussian_mechanism
+from baselines.registry import build
+from datasets.common.errors import DataError
+from fedrule.federated import private
+from fedrule.methods.federated import Federated
+from tests.support.federation import federation, in_process
+from tests.support.small_populations import population
+
+SIZES = (10, 30, 20)  # homes of the nodes
+METHODS: dict[str, dict[str, object]] = {
+    "fedgnn": {"participation": 0.5},
+    "fedrank": {"cohort": 30, "candidates": 20, "evidence": 4, "draws": 2},
+}
+
+
+def made(name: str) -> Federated:
+    method = build(name, epsilon=30.0, clip=0.1, rounds=3, **METHODS[name])
+    assert isinstance(method, Federated)
+    return method
+
+
+@pytest.mark.parametrize(("name", "secure"), [*((name, False) for name in METHODS), ("fedgnn", True)])
+def test_without_the_noise_nodes_and_server_give_the_model_of_the_simulation(
+    name: str, secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets.common.gaussian_mechanism, "secret_normals", np.zeros)
+    monkeypatch.setattr(private, "secret_normals", np.zeros)
+    monkeypatch.setattr(private, "seeded_normals", lambda *_key: np.zeros)
+    # A deployment draws the seed of training first; a simulation that of the counts before it.
+    monkeypatch.setattr(Federated, "noise_seed", lambda _self, _rng: 0)
+    homes, method = population(5, n_homes=60), made(name)
+    transport = in_process(homes, SIZES, tmp_path)
+    trained = federation(transport, method, homes, tmp_path / "server", secure=secure).train()
+    alone = method.fit(homes, rng=np.random.default_rng(0))
+    assert np.array_equal(trained.scorer.valid.cell, alone.scorer.valid.cell)
+    for parameter, value in alone.parameters.items():
+        np.testing.assert_array_equal(trained.parameters[parameter].numpy(), value.numpy(), err_msg=parameter)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_noise_of_a_deployment_never_repeats_and_epsilon_is_reported_after_each_round(
+    name: str, tmp_path: Path
+) -> None:
+    homes, method, told = population(5, n_homes=60), made(name), []
+    models = []
+    for turn in range(2):
+        made_federation = federation(
+            in_process(homes, SIZES, tmp_path / f"{turn}"), method, homes, tmp_path / f"s{turn}"
+        )
+        models.append(made_federation.train(lambda done, report, _traffic: told.append((done, report.epsilon))))
+    one, other = (model.parameters for model in models)
+    same = [one[p].shape == other[p].shape and np.array_equal(one[p].numpy(), other[p].numpy()) for p in one]
+    assert not all(same)
+    assert [done for done, _ in told] == [1, 2, 3, 1, 2, 3]
+    spent = [epsilon for _, epsilon in told[:3]]
+    assert spent == sorted(spent)
+    assert 29 < spent[-1] <= 30 * (1 + 1e-9)
+
+
+def test_with_secure_sums_every_node_adds_its_share_of_the_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In place of random noise, none and then one standard deviation s in every number: each of three nodes adds
+    # s / sqrt(threshold), with a threshold of floor(0.6 * 3) + 1 = 2, and the server adds none. It divides by the
+    # expected number of homes, 0.5 * 60, and moves the model against the mean.
+    homes = population(5, n_homes=60)
+    method = build("fedgnn", epsilon=30.0, clip=1.0, rounds=1, server_optimizer="plain", **METHODS["fedgnn"])
+    assert isinstance(method, Federated)
+    models = []
+    for turn, normals in enumerate((np.zeros, np.ones)):
+        monkeypatch.setattr(private, "secret_normals", normals)
+        transport = in_process(homes, SIZES, tmp_path / f"{turn}")
+        models.append(federation(transport, method, homes, tmp_path / f"server {turn}", secure=True).train())
+    without, noisy = (model.parameters for model in models)
+    size = sum(value.numel() for value in noisy.values())
+    scale = method.privacy.account(60, 0.5).noise_multiplier * method.privacy.sensitivity(size)
+    expected = 3 * scale / np.sqrt(2) / (0.5 * 60)
+    assert expected > 0.01
+    for name, value in noisy.items():
+        np.testing.assert_allclose((without[name] - value).numpy(), expected, rtol=0, atol=1e-6, err_msg=name)
+
+
+def test_counts_with_noise_and_secure_sums_exclude_each_other(tmp_path: Path) -> None:
+    homes = population(5, n_homes=60)
+    with pytest.raises(DataError, match="the server adds noise to counts, which secure sums would hide from it"):
+        federation(in_process(homes, SIZES, tmp_path), made("fedrank"), homes, tmp_path / "server", secure=True)
