@@ -5,12 +5,12 @@ A home sends addends, of which the server uses only the sums:
 - once, before training, the counts over homes that evidence needs (fedrule/evidence/statistics.py), in two sums;
 - in each round in which it takes part, an update of the 5,133 weights, of which the server takes the mean.
 
-Both can be secure sums (`fedrule.federated.secure_sum`). The server then learns how many homes have a typed rule, two of
-them together, two relations on the same devices, rules that stay in one room, or devices of two types, and the mean
-update of a cohort, but nothing of a single home, except where a sum is one home's: a count of 1 is, and in diverse homes
-such counts give away most rules (docs/privacy.md#counts-of-one-home). Against that, counts and updates can have noise
-(`epsilon`). The counts are larger than the weights; `fit` logs their bytes and passes them to `on_round` in the first
-round as `statistics_bytes`. Every home receives the sums, as many bytes again, and subtracts its own part.
+Both can be secure sums (`fedrule.federated.secure_sum`). The server then learns how many homes have a typed rule, two
+of them together, two relations on the same devices, rules that stay in one room, or devices of two types, and the mean
+update of a cohort, but nothing of a single home, except where a sum is one home's: a count of 1 is, and in diverse
+homes such counts give away most rules (docs/privacy.md#counts-of-one-home). Against that, counts and updates can have
+noise (`epsilon`). The counts are larger than the weights; `fit` logs their bytes and passes them to `on_round` in the
+first round as `statistics_bytes`. Every home receives the sums, as many bytes again, and subtracts its own part.
 
 With the server's Adam and small cohorts it is nearly the minibatch training of `graphrank`.
 """
