@@ -7,7 +7,7 @@ training on rules of which each is dropped with probability p is p / (1 - p) * d
 `ownership` is ours: a home without the devices of a rule cannot have it, so its 0 in X says little against the rule.
 
 With `epsilon` all that is counted is released with Gaussian noise, so that the model is (epsilon, delta)-private for
-every home (baselines/private_counts.py): which typed rules are items, X^T X, and who owns which types. The classical
+every home (datasets/private_counts.py): which typed rules are items, X^T X, and who owns which types. The classical
 private least squares adds noise to X^T X as well (McSherry and Mironov 2009, "Differentially private recommender
 systems", KDD). Here pairs of rules that noise would explain are set to zero, and lambda grows with the noise. Much of
 what is left is how popular rules are: `popularity` adds it to the scores, which helps without privacy too.
@@ -21,11 +21,11 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from baselines import private_counts
 from baselines.cooccurrence import DROPOUT, OWNERSHIP, REGULARIZATION, Matrix, regularized_inverse, share_able
 from baselines.items import Items, LinearModel, homes_with_both
 from baselines.method import Fitted, OnRound, check_range, ignore
 from baselines.registry import register
+from datasets import private_counts
 from datasets.common.errors import DataError
 from datasets.common.gaussian_mechanism import (
     Normals,
@@ -93,7 +93,7 @@ class Cooccurrence:
         regularization: float = REGULARIZATION,
         dropout: float = DROPOUT,
     ) -> Cooccurrence:
-        """From noisy sums of bounded addends; see `baselines.private_counts`. The number of homes is taken as known."""
+        """From noisy sums of bounded addends; see `datasets.private_counts`. The number of homes is taken as known."""
         of_rules, of_pairs, of_types = shared(multiplier, SHARES.values())
         total = private_counts.sum_of_rules(train, max_rules=max_rules)
         rules = private_counts.NoisySum.of(total, private_counts.rule_bound(max_rules), of_rules, normals)

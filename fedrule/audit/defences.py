@@ -16,8 +16,8 @@ from operator import add
 import numpy as np
 from scipy.sparse import csr_array
 
-from baselines.private_counts import column_sums
 from datasets.common.gaussian_mechanism import bounded_rows, noise, seeded_normals
+from datasets.private_counts import column_sums
 from fedrule.evidence.private_statistics import BOUNDS, multipliers
 from fedrule.federated.optimizers import Precise
 from fedrule.federated.private import Privacy

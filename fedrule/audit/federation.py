@@ -13,8 +13,8 @@ import torch
 from scipy.sparse import csr_array
 
 from baselines.items import Items, homes_with_both
-from baselines.private_counts import ones
 from datasets.homes import Array, Homes, Mask, spans
+from datasets.private_counts import ones
 from datasets.valid import ValidRules
 from fedrule.audit.view import Guess, Public, UpdateView, truth_of
 from fedrule.evidence.counts import PATTERNS, ColumnReader, PatternCounts, RoomCounts, companion_cells

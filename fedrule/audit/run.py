@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from baselines.private_counts import column_sums, owned_types
 from baselines.registry import build
 from datasets.common.errors import DataError, unknown
 from datasets.common.gaussian_mechanism import default_delta, multiplier_for
 from datasets.homes import Homes, Mask
+from datasets.private_counts import column_sums, owned_types
 from datasets.valid import ValidRules
 from fedrule.audit.counts import added_cells, claimed_cells, homes_read, is_member
 from fedrule.audit.defences import Defence, mean_update, summed_counts

@@ -7,6 +7,8 @@ import logging
 import math
 import sys
 import typing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -56,8 +58,7 @@ def run(chosen: argparse.Namespace) -> int:
         plan = replace(plan, account_homes=chosen.account_homes)
     methods, parts = tuple(dict.fromkeys(chosen.method)) or METHODS, tuple(dict.fromkeys(chosen.part)) or PARTS
     homes = load_homes(chosen.data)
-    logging.getLogger("fedrule").setLevel(logging.ERROR)  # that private shadows of few homes learn nothing is a finding
-    with progress(len(steps(methods, parts)), "part", quiet=chosen.quiet) as bar:
+    with errors_only(), progress(len(steps(methods, parts)), "part", quiet=chosen.quiet) as bar:
         begun = 0
 
         def on_step(text: str) -> None:
@@ -113,3 +114,15 @@ def table(found: Audit) -> typing.Iterator[str]:
             yield f"    {row.attack}{where}; defence: {row.defended_by}; the attacker also knows: {row.knows}"
             yield f"        {row.told}"
         yield ""
+
+
+@contextmanager
+def errors_only() -> Iterator[None]:
+    """Without warnings of training: that private models of few homes learn nothing is a finding here."""
+    log = logging.getLogger("fedrule")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)

@@ -30,11 +30,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from baselines import private_counts
 from baselines.items import Items
-from baselines.private_counts import NoisySum, Vocabulary, column_sums, ones, valid_rules
+from datasets import private_counts
 from datasets.common.gaussian_mechanism import Cells, Normals, bounded_rows, shared
 from datasets.homes import Array, Homes
+from datasets.private_counts import NoisySum, Vocabulary, column_sums, ones, valid_rules
 from datasets.valid import ValidRules
 from fedrule.evidence.counts import (
     PATTERNS,

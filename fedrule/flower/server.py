@@ -291,7 +291,7 @@ class Federation:
 
     def _private_counts(self, every: Sequence[str]) -> tuple[Array, Statistics | None]:
         """Valid rules and counts with noise that nobody can predict; without counts all rules are valid."""
-        from baselines import private_counts  # brings SciPy
+        from datasets import private_counts  # brings SciPy
         from datasets.common.gaussian_mechanism import secret_normals
         from fedrule.evidence import private_statistics
 

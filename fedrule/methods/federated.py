@@ -53,7 +53,12 @@ def default_sampling(method: Federated) -> Sampling:
     return "poisson" if private and (method.participation < 1 or method.cohort) else "uniform"
 
 
-DEFAULT_COUNTS_SHARE = 0.5  # of epsilon, for the counts before training of methods that have any
+DEFAULT_COUNTS_SHARE = 0.5
+
+
+def default_counts_share(method: Federated) -> float:
+    """That of private runs of methods that count homes before training."""
+    return DEFAULT_COUNTS_SHARE if method.epsilon and method.counts_homes else 0.0
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Federated(GraphMethod):
     epsilon: float = 0.0  # differential privacy of each home over the whole run: docs/privacy.md; 0: none
     noise_multiplier: float = 0.0  # instead of epsilon: noise of a round's sum, in units of `clip`
     delta: float = 0.0  # of differential privacy; 0: 1 / homes^1.1
-    counts_share: float = derived(lambda self: DEFAULT_COUNTS_SHARE if self.epsilon and self.counts_homes else 0.0)
+    counts_share: float = derived(lambda self: default_counts_share(self))  # of epsilon, for counts before training
     clip: float = 0.0  # largest L2 norm of a home's weighted update; 0: any
     sampling: Sampling = derived(default_sampling)  # uniform: a fixed number of homes; poisson: each independently
     weighting: Weighting = "clients"  # of updates: equal, by the number of rules (rules) or by its root (roots)

@@ -259,12 +259,13 @@ def test_the_servers_rate_falls_along_half_a_cosine():
 
 def test_the_clients_part_runs_as_its_package_shows_it():
     doc = fedrule.federated.__doc__
-    code = textwrap.dedent(doc[doc.index("    method =") : doc.index("`sent.update`")])
+    code = textwrap.dedent(doc[doc.index("    method =") : doc.index("`trained.sums`")])
     scope = {"np": np, "torch": torch, "build": build, "homes": datasets.load("wyze-synthetic", homes=20)}
+    scope |= {"trainer_of": federated.trainer_of}
     scope |= {name: getattr(fedrule.federated, name) for name in fedrule.federated.__all__}
     exec(code, scope)
-    assert scope["sent"].finite
-    assert np.abs(scope["sent"].update).max() > 0
+    assert scope["trained"].counted.tolist() == [0]
+    assert np.abs(scope["trained"].sums.update).max() > 0
 
 
 def test_pairs_across_homes_are_refused():

@@ -15,6 +15,7 @@ from tests.support.seen import texts
 
 MRR = {"mrr": [0.5] * HOMES}
 EASE = {"regularization": 30.0, "dropout": 0.5, "ownership": 0.25}
+PRIVATE = {"popularity": "0", "epsilon": "0", "delta": "0", "max_rules": "2"}  # and their defaults
 
 
 def study(folder, method="toy", *, trials=(), **key):
@@ -43,9 +44,10 @@ def test_a_parameter_is_shown_with_its_default_and_what_else_it_was_run_with(tmp
         ["ease", "regularization", "30", ""],
         ["ease", "dropout", "0.5", "0, 0.25"],
         ["ease", "ownership", "0.25", "1"],
+        *(["ease", name, default, ""] for name, default in PRIVATE.items()),
     ]
-    assert [row[-1].strong for row in table.rows] == [False, True, True]
-    assert table.about.caption.startswith("1 method with 3 parameters, of which 2 were also run with values other")
+    assert [row[-1].strong for row in table.rows] == [False, True, True, *[False] * len(PRIVATE)]
+    assert table.about.caption.startswith("1 method with 7 parameters, of which 2 were also run with values other")
 
 
 def test_of_a_method_that_nobody_knows_the_values_that_differ_are_listed(tmp_path):

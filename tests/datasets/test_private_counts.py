@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from baselines import private_counts
 from baselines.ease import Cooccurrence, Ease
 from baselines.items import Items
-from baselines.private_counts import NoisySum
+from datasets import private_counts
 from datasets.common.errors import DataError
 from datasets.common.gaussian_mechanism import (
     GRID,
@@ -27,6 +26,7 @@ from datasets.common.gaussian_mechanism import (
     shared,
     together,
 )
+from datasets.private_counts import NoisySum
 from datasets.valid import ValidRules
 from tests.support import strategies
 from tests.support.small_populations import population

@@ -22,7 +22,6 @@ from typing import Protocol
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from baselines.cooccurrence import Matrix
 from datasets.common.errors import DataError
 from datasets.common.gaussian_mechanism import Cells, Normals, bounded_rows, bounding_factors, noise
 from datasets.homes import Array, Homes, Relation
@@ -111,7 +110,7 @@ def sum_of_pairs(have: csr_array, *, bound: float, diagonal: bool = False) -> Ce
     return together[np.triu_indices(have.shape[1], 0 if diagonal else 1)]
 
 
-def symmetric(upper: Cells, size: int, *, diagonal: Cells | None = None) -> Matrix:
+def symmetric(upper: Cells, size: int, *, diagonal: Cells | None = None) -> Cells:
     """The whole matrix from `sum_of_pairs`, which has a diagonal unless one is given."""
     matrix = np.zeros((size, size))
     matrix[np.triu_indices(size, 0 if diagonal is None else 1)] = upper
@@ -137,7 +136,7 @@ def valid_rules(counts: NoisySum, vocabulary: Vocabulary) -> ValidRules:
     return ValidRules.of_cells(len(vocabulary.types), len(vocabulary.relations), cell)
 
 
-def positive_semidefinite(matrix: Matrix) -> Matrix:
+def positive_semidefinite(matrix: Cells) -> Cells:
     """The nearest symmetric matrix without negative eigenvalues, as every X^T X is."""
     values, vectors = np.linalg.eigh(matrix)
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
