@@ -48,8 +48,15 @@ from fedrule.flower.messages import (
     unpack_mask,
     unpack_sums,
 )
+from fedrule.flower.node import (
+    SECURE_NODES,
+    federated_method,
+    layout_text,
+    method_text,
+    threshold_of_nodes,
+    valid_rules,
+)
 from fedrule.flower.node import SETUP as PREFIX
-from fedrule.flower.node import federated_method, layout_text, method_text, valid_rules
 from fedrule.flower.vocabulary import Vocabulary
 from fedrule.lazy import torch
 from fedrule.methods.federated import Federated
@@ -59,10 +66,10 @@ log = logging.getLogger(__name__)
 
 FORMAT = 1  # of the server's files
 RUN, SETUP, CHECKPOINT, ROUNDS, WEIGHTS = "run.json", "setup.npz", "checkpoint.npz", "rounds.jsonl", "weights.npz"
-SECURE_NODES = 3
 JOIN_SECONDS = 120.0  # for a new node to join; a round does not wait longer for it
 AGAIN = 30.0  # seconds after which a node that refused is asked again: its owner may have mended what it said
 END_SECONDS = 60.0  # for nodes to hear that the run is over; those that do not lose nothing
+BROKEN = (DataError, ValueError, TypeError, LookupError, OverflowError)  # what reading an odd answer may end in
 REMEDY = "restore it from a copy, or empty the folder and start a new run"
 
 
@@ -150,6 +157,8 @@ class Federation:
                 f"secure sums need at least {SECURE_NODES} nodes, got {self.options.nodes}: of two nodes each can take "
                 "its own vector from the sum and see the other's; set nodes, or secure_threshold to 0"
             )
+        if self.secure and (size := self.method.engine().cohorts.size):
+            self._check_cohort(size, self.options.nodes)
         self.options.folder.mkdir(parents=True, exist_ok=True)
         self.identity = Identity(
             self._run(), self.vocabulary.fingerprint, method_text(self.method.NAME, asdict(self.method))
@@ -159,6 +168,15 @@ class Federation:
     def secure(self) -> bool:
         """Whether the server learns sums over nodes only: fedrule.flower.secure."""
         return self.method.secure_threshold > 0
+
+    def _check_cohort(self, homes: int, nodes: int) -> None:
+        """Refuse cohorts that no secure sum could be made of: every round would be given up."""
+        needed = threshold_of_nodes(self.method, nodes)
+        if homes < needed:
+            raise DataError(
+                f"a cohort of {homes} homes is too small for secure sums of {nodes} nodes, which need a home on each "
+                f"of {needed} nodes at least; set a larger cohort or participation, or a smaller secure_threshold"
+            )
 
     def train(self, on_round: OnRound | None = None) -> GraphModel:
         """The model after all rounds, resumed where the server was stopped."""
@@ -222,6 +240,10 @@ class Federation:
             self.with_rules[member.clients] = unpack_mask(joined[member.node].array("with_rules"), member.homes)
         if not self.with_rules.any():
             raise DataError("no home of this federation has a rule; there is nothing to learn from")
+        if self.secure:
+            n_clients = int(self.with_rules.sum())
+            fraction = self.method.engine().cohorts.fraction(self.method.engine().n_clients(self.with_rules))
+            self._check_cohort(round(fraction * n_clients), len(self.members))
         every = [member.node for member in self.members]
         counts = None
         if self.method.privacy.noisy:
@@ -273,7 +295,7 @@ class Federation:
             requests,
             size=size,
             name=name,
-            threshold=self.method.engine().secure_threshold_of(len(nodes)),
+            threshold=threshold_of_nodes(self.method, len(nodes)),
             ask=lambda each: self._ask(each, all_of_them=True),
         )
         log.info("%s: %d bytes of a node in a secure sum", name, max(found.sent.values()))
@@ -334,11 +356,12 @@ class Federation:
                 for node, answer in answers.items():
                     try:
                         name = self._checked(answer).text("node")
+                        check_joined(answer)
                         if needed and name not in needed:
                             raise Refusal(f"node {name} is not a member of this run; it can join the next one")
                         self.connected[name], self.joined[name] = node, answer
                         self.refused.pop(node, None)
-                    except DataError as error:
+                    except BROKEN as error:
                         self.refused[node] = str(error)
                         log.warning("node %d is left out: %s", node, error)
             enough = needed <= set(self.connected) if needed else len(self.connected) >= self.options.nodes
@@ -370,15 +393,15 @@ class Federation:
         found: dict[str, Message] = {}
         begin = time.time()
         places = {self.connected[name]: name for name in requests if name in self.connected}
-        answers = self.transport.exchange(
-            {node: requests[name] for node, name in places.items()}, seconds=seconds or self.options.limit
-        )
+        # A request may be made long before it is sent: nodes compare its time with their clocks.
+        sent = {node: requests[name].at(begin) for node, name in places.items()}
+        answers = self.transport.exchange(sent, seconds=seconds or self.options.limit)
         problems = dict.fromkeys(requests, "no answer")
         for node, answer in answers.items():
             try:
                 found[places[node]] = self._checked(answer, begin)
                 del problems[places[node]]
-            except DataError as error:
+            except BROKEN as error:
                 problems[places[node]] = str(error)
                 if isinstance(error, Refusal) and error.needs is not None:
                     found[places[node]] = answer  # the caller sends what the node needs
@@ -490,7 +513,7 @@ class _Rounds:
                 numbers = np.arange(member.first, member.clients.stop)
                 absent.append(numbers[np.isin(numbers, cohort.present)])
                 continue
-            counted = np.flatnonzero(unpack_mask(answer.array("counted"), member.homes))
+            counted = _counted(answer, requests[member.node], member)
             last[member.first + counted] = state.round
             corrupted += answer.number("corrupted")
         missing = np.concatenate([np.zeros(0, dtype=np.int64), *absent])
@@ -519,11 +542,14 @@ class _Rounds:
         """The sum of the sums of the nodes, their answers, and the bytes that they sent."""
         total, answers = self.engine.nothing(self.layout, len(state.shared)), self._answers(requests, members)
         for name, answer in [*answers.items()]:
-            sums = self._sums(answer, members[name], shared[name], state)
-            if sums is None:
+            try:
+                _counted(answer, requests[name], members[name])
+                sums = self._sums(answer, shared[name], state)
+                total = total + sums
+            except BROKEN as error:
+                log.warning("node %s is left out of this round: %s", name, error)
                 del answers[name]
                 continue
-            total = total + sums
             self.state_bytes[name] = sums.state_bytes
         total = replace(total, state_bytes=sum(self.state_bytes.values()))
         return total, answers, {name: sum_payload(answer) for name, answer in answers.items()}
@@ -539,13 +565,26 @@ class _Rounds:
         from fedrule.flower.secure import secure_total
 
         nothing = self.engine.nothing(self.layout, len(state.shared))
+        threshold = threshold_of_nodes(self.federation.method, len(members))
+        contributors = {name for name, request in requests.items() if request.array("cohort").any()}
+        if len(contributors) < threshold:
+            log.warning(
+                "round %d is given up, and no node is asked: %d nodes have a home in its cohort, and the sum of fewer "
+                "than %d would say too much of each; set a larger cohort or participation",
+                state.round + 1,
+                len(contributors),
+                threshold,
+            )
+            return nothing, {}, {}
         try:
             found = secure_total(
                 [*members],
                 requests,
                 size=len(nothing.integers()),
                 name=f"{self.federation.identity.run}.round{state.round}",
-                threshold=self.engine.secure_threshold_of(len(members)),
+                threshold=threshold,
+                contributors=contributors,
+                check=lambda name, answer: _counted(answer, requests[name], members[name]),
                 ask=lambda each: self._answers(each, members),
             )
         except DataError as error:
@@ -604,21 +643,26 @@ class _Rounds:
         header: dict[str, Json] = {"round": state.round}
         if self.federation.secure:
             header["n_clients"] = self.engine.n_clients(self.federation.with_rules)
-            header["threshold"] = self.engine.secure_threshold_of(len(self.federation.members))
         return self.federation._request(Kind.ROUND, arrays, **header), which
 
-    def _sums(self, answer: Message, member: Member, which: Array, state: ServerState) -> RoundSum | None:
-        """The sums in an answer, with the weights of all shared vectors; None where it does not fit."""
+    def _sums(self, answer: Message, which: Array, state: ServerState) -> RoundSum:
+        """The sums in an answer, with the weights of all shared vectors; refused where it does not fit."""
         vectors = 2 if self.engine.hyperparameters.sends_mean_gradient else 1
-        try:
-            sums = unpack_sums(answer, self.layout, vectors=vectors, n_shared=len(which))
-        except Refusal as error:
-            log.warning("node %s: %s", member.node, error)
-            return None
+        sums = unpack_sums(answer, self.layout, vectors=vectors, n_shared=len(which))
         base = self.engine.nothing(self.layout, len(state.shared)).base_weight
         if len(base) and len(sums.base_weight):
             base[which] = sums.base_weight
         return replace(sums, base_weight=base)
+
+
+def _counted(answer: Message, request: Message, member: Member) -> Array:
+    """Which of a member's clients an answer counts; refused where it does not fit the request."""
+    counted = unpack_mask(answer.array("counted"), member.homes)
+    if (counted & ~unpack_mask(request.array("cohort"), member.homes)).any():
+        raise Refusal("it counts clients that are not in the cohort")
+    if not 0 <= answer.number("corrupted") <= member.homes:
+        raise Refusal(f"{answer.number('corrupted')} corrupted updates of {member.homes} homes")
+    return np.flatnonzero(counted)
 
 
 def _has_any(member: Member, clients: Array) -> bool:
@@ -657,6 +701,15 @@ def assign_numbers(nodes: Sequence[tuple[str, int, int | None]]) -> list[Member]
             members.append(Member(name, end, homes))
             end += homes
     return members
+
+
+def check_joined(answer: Message) -> None:
+    """Refuse an answer of a node that joins from which its clients cannot be numbered."""
+    if answer.number("homes") < 1:
+        raise Refusal(f"{answer.number('homes')} homes; a node holds at least one")
+    if answer.value("first") is not None and answer.number("first") < 0:
+        raise Refusal(f"first must be a whole number from 0 on, got {answer.number('first')}")
+    unpack_mask(answer.array("with_rules"), answer.number("homes"))
 
 
 def missing_of(folder: Path) -> dict[int, Array]:

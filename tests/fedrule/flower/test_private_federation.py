@@ -15,6 +15,7 @@ import datasets.common.gaussian_mechanism
 from baselines.registry import build
 from datasets.common.errors import DataError
 from fedrule.federated import private
+from fedrule.flower.messages import Kind, Message
 from fedrule.methods.federated import Federated
 from tests.support.federation import federation, in_process
 from tests.support.small_populations import population
@@ -74,8 +75,8 @@ def test_with_secure_sums_every_node_adds_its_share_of_the_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # In place of random noise, none and then one standard deviation s in every number: each of three nodes adds
-    # s / sqrt(threshold), with a threshold of floor(0.6 * 3) + 1 = 2, and the server adds none. It divides by the
-    # expected number of homes, 0.5 * 60, and moves the model against the mean.
+    # s / sqrt(3), the threshold being at least 3, and the server adds none. It divides by the expected number of
+    # homes, 0.5 * 60, and moves the model against the mean.
     homes = population(5, n_homes=60)
     method = build("fedgnn", epsilon=30.0, clip=1.0, rounds=1, server_optimizer="plain", **METHODS["fedgnn"])
     assert isinstance(method, Federated)
@@ -87,7 +88,7 @@ def test_with_secure_sums_every_node_adds_its_share_of_the_noise(
     without, noisy = (model.parameters for model in models)
     size = sum(value.numel() for value in noisy.values())
     scale = method.privacy.account(60, 0.5).noise_multiplier * method.privacy.sensitivity(size)
-    expected = 3 * scale / np.sqrt(2) / (0.5 * 60)
+    expected = 3 * scale / np.sqrt(3) / (0.5 * 60)
     assert expected > 0.01
     for name, value in noisy.items():
         np.testing.assert_allclose((without[name] - value).numpy(), expected, rtol=0, atol=1e-6, err_msg=name)
@@ -97,3 +98,15 @@ def test_counts_with_noise_and_secure_sums_exclude_each_other(tmp_path: Path) ->
     homes = population(5, n_homes=60)
     with pytest.raises(DataError, match="the server adds noise to counts, which secure sums would hide from it"):
         federation(in_process(homes, SIZES, tmp_path), made("fedrank"), homes, tmp_path / "server", secure=True)
+
+
+def test_a_node_refuses_to_send_exact_counts_where_the_method_promises_noise(tmp_path: Path) -> None:
+    homes = population(5, n_homes=60)
+    transport = in_process(homes, SIZES, tmp_path)
+    federation(transport, made("fedrank"), homes, tmp_path / "server").train()
+    asked = {request.kind: (node, request) for node, request in transport.requests}
+    for kind in (Kind.RULES, Kind.COUNTS):
+        node, request = asked[kind]
+        header = {name: value for name, value in request.header.items() if name != "private"}
+        answer = transport.members[node].answer(Message(kind, header, request.arrays))
+        assert "promises noise, but exact counts are asked for" in answer.text("reason")
