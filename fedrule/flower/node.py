@@ -6,6 +6,7 @@ Every request may come to a new process, so that all that a node knows of a run 
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import logging
@@ -169,6 +170,7 @@ class Node:
         if request.header.get("setup") is not None:
             self._keep_setup(request, folder)
         engine, trainer = self._trainer(request, folder, homes)
+        earlier = self._noisy_before(request, folder) if engine.privacy.noisy and SESSION in request.arrays else None
         ready: list[Json] = [round(time.process_time(), 3), _peak_megabytes()]
         last = request.array("last").astype(np.int64)
         initial = ClientStates.initial(trainer.rule_counts, trainer.layout, engine.hyperparameters)
@@ -191,6 +193,8 @@ class Node:
         about["seconds"] = round(time.process_time(), 3)
         if SESSION in request.arrays:
             sums, n_clients = trained.sums, request.number("n_clients")
+            if earlier is not None:
+                return self._advertise(request, folder, earlier, about, {"counted": pack_mask(counted)})
             if engine.privacy.noisy:  # nobody adds all of the noise: each node a share of it
                 update = engine.privacy.noisy_part(
                     sums.update,
@@ -200,9 +204,32 @@ class Node:
                     normals=normals_of(None, Purpose.ROUNDS),
                 )
                 sums = replace(sums, update=update)
+                key, number = round_key(request), request.number("round")
+                folder.write(run, "noisy", {"vector": sums.integers()}, key=key, round=number)
             return self._advertise(request, folder, sums.integers(), about, {"counted": pack_mask(counted)})
         header, arrays = pack_sums(trained.sums, trainer.layout)
         return {**header, **about}, {**arrays, "counted": pack_mask(counted)}
+
+    @staticmethod
+    def _noisy_before(request: Message, folder: NodeFolder) -> Array | None:
+        """The noisy sum that this node gave in the same round before, e.g. to a server that has crashed since.
+
+        Fresh noise on the same sum would be a second release, which is not in the account. So would be the sum of
+        another cohort or model in a round that is over: it is refused.
+        """
+        found = folder.read(request.text("run"), "noisy")
+        if found is None:
+            return None
+        about, arrays = found
+        if about["key"] == round_key(request):
+            return arrays["vector"]
+        if request.number("round") <= int(str(about["round"])):
+            raise Refusal(
+                f"this node has given its noisy sum of round {int(str(about['round'])) + 1}, and is asked for another "
+                f"one of round {request.number('round') + 1}, which is not in the account of what it discloses; "
+                "restore the server's folder from its last state, or start a new run"
+            )
+        return None
 
     def _end(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """The states after the last round."""
@@ -357,6 +384,14 @@ def check_protection(request: Message) -> None:
                 f"a secure sum of {len(session.members)} nodes with a threshold of {session.threshold}, the method of "
                 f"this run promises {needed}; nothing is sent"
             )
+
+
+def round_key(request: Message) -> str:
+    """What the sum of a node in a round depends on, as one text."""
+    state = hashlib.sha256(str(request.number("round")).encode())
+    for name in ("model", "cohort", "last"):
+        state.update(np.ascontiguousarray(request.array(name)).tobytes())
+    return state.hexdigest()
 
 
 def session_of(request: Message) -> Session:

@@ -19,14 +19,14 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
 from datasets.common.errors import DataError
-from datasets.common.files import Json, write_json
+from datasets.common.files import Json, atomic_file
 from datasets.homes import Array
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
@@ -62,10 +62,14 @@ from fedrule.lazy import torch
 from fedrule.methods.federated import Federated
 from fedrule.network.score import GraphModel
 
+if TYPE_CHECKING:
+    from baselines.private_counts import NoisySum
+
 log = logging.getLogger(__name__)
 
 FORMAT = 1  # of the server's files
 RUN, SETUP, CHECKPOINT, ROUNDS, WEIGHTS = "run.json", "setup.npz", "checkpoint.npz", "rounds.jsonl", "weights.npz"
+RELEASED = "released.npz"  # of a private run, before its setup is complete
 JOIN_SECONDS = 120.0  # for a new node to join; a round does not wait longer for it
 AGAIN = 30.0  # seconds after which a node that refused is asked again: its owner may have mended what it said
 END_SECONDS = 60.0  # for nodes to hear that the run is over; those that do not lose nothing
@@ -149,6 +153,9 @@ class Federation:
     refused: dict[int, str] = field(init=False, default_factory=dict)  # why nodes are not in the run
     asked: dict[int, float] = field(init=False, default_factory=dict)  # when nodes answered whether they join
     with_rules: AnyArray = field(init=False)  # [n_clients]  bool
+    # Of the cohorts of a private run, in place of the seed that nodes know: the account counts on that nobody but the
+    # server knows who takes part. Without it nobody can compute the run again.
+    sampling_seed: int | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         federated_method(method_text(self.method.NAME, asdict(self.method)))  # refuses what nodes would refuse
@@ -211,7 +218,10 @@ class Federation:
         return fitted
 
     def missing(self) -> dict[int, Array]:
-        """Clients that dropped out because their node did not answer, by rounds done before."""
+        """Clients that dropped out because their node did not answer, by rounds done before.
+
+        A simulation with them is that run, unless it is private: its cohorts are drawn by a secret seed.
+        """
         return missing_of(self.options.folder)
 
     # Before the first round.
@@ -225,11 +235,13 @@ class Federation:
             self.members = [Member(**member) for member in saved["members"]]
             self.with_rules = arrays.pop("with_rules")
             cell, self_pairs = arrays.pop("cell"), bool(saved["self_pairs"])
-            self._connect(wait=True)
+            self._connect(enough=min(self.options.nodes, len(self.members)))
             return cell, self_pairs, self._statistics(cell, [arrays]) if self.method.counts_homes else None
-        self._connect(wait=True)
+        if self.released is not None:  # all of the homes whose rules were counted belong to the run
+            self.members = [Member(**member) for member in self.released[0]["members"]]
+        self._connect(enough=len(self.members) or self.options.nodes)
         joined = self.joined
-        self.members = assign_numbers(
+        self.members = self.members or assign_numbers(
             [
                 (name, answer.number("homes"), cast("int | None", answer.value("first")))
                 for name, answer in joined.items()
@@ -321,15 +333,39 @@ class Federation:
         if not method.counts_share:
             return np.arange(n_types**2 * len(self.vocabulary.relations)), None
         account = method.privacy.account(n_homes, method.engine().cohorts.fraction(n_homes))
-        answers = self._ask({name: self._request(Kind.RULES, private=True) for name in every}, all_of_them=True)
-        total = np.sum([answer.array("sum") for answer in answers.values()], axis=0)
-        rules = private_statistics.noisy_rules(total, account.counts, secret_normals)
+        rules = self._noisy_rules(every, account.counts)
         valid = private_counts.valid_rules(rules, self.vocabulary)
         request = self._request(Kind.COUNTS, {"cell": valid.cell}, all_patterns=method.evidence > 0, private=True)
         answers = self._ask(dict.fromkeys(every, request), all_of_them=True)
         parts = [private_statistics.BoundedSums(dict(answer.arrays)) for answer in answers.values()]
         sums = reduce(operator.add, parts).noisy(account.counts, secret_normals)
         return valid.cell, private_statistics.statistics(self.vocabulary, valid, rules, sums, n_homes=n_homes)
+
+    def _noisy_rules(self, every: Sequence[str], multiplier: float) -> NoisySum:
+        """Rules with noise, kept before any node hears which are valid: a second draw would not be in the account."""
+        from baselines.private_counts import NoisySum
+        from datasets.common.gaussian_mechanism import secret_normals
+        from fedrule.evidence import private_statistics
+
+        if self.released is not None:
+            about, arrays = self.released
+            return NoisySum(arrays["rules"], float(about["deviation"]))
+        answers = self._ask({name: self._request(Kind.RULES, private=True) for name in every}, all_of_them=True)
+        total = np.sum([answer.array("sum") for answer in answers.values()], axis=0)
+        rules = private_statistics.noisy_rules(total, multiplier, secret_normals)
+        about = {"format": FORMAT, "run": self.identity.run, "members": [asdict(member) for member in self.members]}
+        write_arrays(self.options.folder / RELEASED, {**about, "deviation": rules.deviation}, {"rules": rules.values})
+        return rules
+
+    @cached_property
+    def released(self) -> tuple[dict[str, Any], dict[str, AnyArray]] | None:
+        """What a server that was stopped before the setup was complete had released."""
+        path = self.options.folder / RELEASED
+        if not path.exists():
+            return None
+        about, arrays = read_arrays(path, what="release of a federation", remedy=REMEDY)
+        self._check_run(about, path)
+        return about, arrays
 
     def _setup_of_nodes(
         self, cell: Array, self_pairs: bool, counts: Statistics | None, layout: FlatParameters, seed: int
@@ -341,8 +377,8 @@ class Federation:
             arrays |= {f"{PREFIX}{name}": array.astype(np.int32) for name, array in sums.items()}
         return Message(Kind.ROUND, {"seed": seed, "self_pairs": self_pairs, "layout": layout_text(layout)}, arrays)
 
-    def _connect(self, *, wait: bool = False) -> None:
-        """Learn which nodes are there and which of the run's members they are; with `wait` until enough are."""
+    def _connect(self, *, enough: int = 0) -> None:
+        """Learn which nodes are there and which of the run's members they are, waiting until there are enough."""
         needed = {member.node for member in self.members}
         end = time.monotonic() + self.options.wait
         while True:
@@ -364,14 +400,12 @@ class Federation:
                     except BROKEN as error:
                         self.refused[node] = str(error)
                         log.warning("node %d is left out: %s", node, error)
-            enough = needed <= set(self.connected) if needed else len(self.connected) >= self.options.nodes
-            if enough or not wait:
+            if len(self.connected) >= enough:
                 return
             if time.monotonic() > end:
                 reasons = "".join(f"; node {node}: {reason}" for node, reason in self.refused.items())
-                wanted = len(needed) or self.options.nodes
                 raise DataError(
-                    f"{len(self.connected)} of {wanted} nodes are there after {self.options.wait:g} seconds; start the "
+                    f"{len(self.connected)} of {enough} nodes are there after {self.options.wait:g} seconds; start the "
                     f"others, or set nodes to fewer{reasons}"
                 )
             time.sleep(0.5)
@@ -452,10 +486,16 @@ class Federation:
             "seed": self.options.seed,
         }
         if not path.exists():
-            write_json(path, cast(Json, {"format": FORMAT, "run": secrets.token_hex(8), **now}))
+            drawn: dict[str, object] = {"format": FORMAT, "run": secrets.token_hex(8), **now}
+            if self.method.privacy.noisy:
+                drawn["sampling_seed"] = secrets.randbits(62)
+            with atomic_file(path) as temporary:
+                temporary.touch(mode=0o600)
+                temporary.write_text(json.dumps(drawn, indent=1) + "\n", "utf-8")
         try:
             saved = json.loads(path.read_text("utf-8"))
             run = str(saved.pop("run"))
+            self.sampling_seed = int(saved["sampling_seed"]) if self.method.privacy.noisy else None
         except (ValueError, LookupError, AttributeError):
             raise DataError(f"{path}: damaged; {REMEDY}") from None
         different = [name for name, value in now.items() if saved.get(name) != value]
@@ -473,7 +513,10 @@ class Federation:
     def _record(self, done: int, report: RoundReport, traffic: RoundTraffic) -> None:
         """A line for the round; a round that is done again after a crash has its last line count."""
         line = {"round": done, **report.values(), **traffic.as_json()}
-        with (self.options.folder / ROUNDS).open("a", encoding="utf-8") as file:
+        path = self.options.folder / ROUNDS
+        if path.exists() and (text := path.read_text("utf-8")) and not text.endswith("\n"):
+            path.write_text(text[: text.rfind("\n") + 1], "utf-8")  # a line that a killed server did not end
+        with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({name: None if value != value else value for name, value in line.items()}) + "\n")
 
 
@@ -497,7 +540,8 @@ class _Rounds:
         federation._connect()
         with_rules = np.flatnonzero(federation.with_rules)
         n_clients = engine.n_clients(federation.with_rules)
-        cohort = engine.cohorts.of(with_rules, seed=self.seed, number=state.round, n_clients=n_clients)
+        seed = self.seed if federation.sampling_seed is None else federation.sampling_seed
+        cohort = engine.cohorts.of(with_rules, seed=seed, number=state.round, n_clients=n_clients)
         faulty = cohort.present[cohort.corrupted]
         secure = federation.secure
         members = {m.node: m for m in federation.members if secure or _has_any(m, cohort.present)}
@@ -724,9 +768,10 @@ def missing_of(folder: Path) -> dict[int, Array]:
 
 
 def rounds_of(folder: Path) -> list[dict[str, Json]]:
-    """The record of the rounds."""
+    """The record of the rounds; a last line that is being written, or never was to its end, is left out."""
     path = folder / ROUNDS
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n") and line.strip()]
 
 
 def predicted_bytes(engine: Engine, layout: FlatParameters, *, rows: int, shared: int) -> tuple[float, int]:
