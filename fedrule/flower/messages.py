@@ -67,6 +67,10 @@ class Message:
         """Of the arrays, without their names and types."""
         return sum(array.nbytes for array in self.arrays.values())
 
+    def at(self, time: float) -> Message:
+        """The same, sent at this time."""
+        return Message(self.kind, {**self.header, "time": time}, self.arrays)
+
     def value(self, name: str) -> Json:
         """An entry of the header; an error where it is missing."""
         if name not in self.header:
@@ -232,6 +236,8 @@ def pack_sums(sums: RoundSum, layout: FlatParameters) -> tuple[dict[str, Json], 
 def unpack_sums(answer: Message, layout: FlatParameters, *, vectors: int, n_shared: int) -> RoundSum:
     """The sums in an answer; refused where they do not fit the model."""
     row, numbers = answer.array("row"), restored(answer.array("numbers"))
+    if row.ndim != 1 or not np.issubdtype(row.dtype, np.integer):
+        raise Refusal(f"numbers of rows of type {row.dtype} and shape {row.shape}; the sender has another version")
     if len(row) and not (row.min() >= 0 and row.max() < layout.n_rows and (np.diff(row) > 0).all()):
         raise Refusal(f"numbers of rows must be ascending and below {layout.n_rows}; the sender has another model")
     length = layout.n_dense + len(row) * layout.row_length
@@ -247,6 +253,13 @@ def unpack_sums(answer: Message, layout: FlatParameters, *, vectors: int, n_shar
     base = answer.value("base_weight")
     if not isinstance(base, list) or len(base) not in (0, n_shared):
         raise Refusal(f"weights of {base} shared vectors, {n_shared} were sent")
+    if not all(isinstance(each, int | float) and 0 <= each < math.inf for each in base):
+        raise Refusal(f"weights {base} of shared vectors; they must be finite and not negative")
+    if not 0 <= answer.real("weight") < math.inf or not math.isfinite(answer.real("loss")):
+        raise Refusal(f"a weight of {answer.real('weight')} and a loss of {answer.real('loss')}; they must be finite")
+    for name in ("clients", "refused", "rows", "state_bytes"):
+        if answer.number(name) < 0:
+            raise Refusal(f"{name} must not be negative, got {answer.number(name)}")
     return RoundSum(
         update=found[0],
         mean_gradient=found[1] if vectors == 2 else np.zeros(0),
@@ -271,6 +284,6 @@ def pack_mask(mask: npt.NDArray[np.bool_]) -> AnyArray:
 
 
 def unpack_mask(bits: AnyArray, n: int) -> npt.NDArray[np.bool_]:
-    if bits.dtype != np.uint8 or len(bits) != (n + 7) // 8:
-        raise Refusal(f"{len(bits)} bytes of bits for {n} clients; the sender holds other homes")
+    if bits.dtype != np.uint8 or bits.shape != ((n + 7) // 8,):
+        raise Refusal(f"{bits.size} bytes of bits for {n} clients; the sender holds other homes")
     return np.unpackbits(bits, count=n).astype(bool)

@@ -6,6 +6,7 @@ Every request may come to a new process, so that all that a node knows of a run 
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import logging
@@ -47,12 +48,14 @@ from fedrule.flower.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from baselines.method import Method
+    from fedrule.federated.secure.messages import Session
     from fedrule.methods.federated import Federated
 
 log = logging.getLogger(__name__)
 
 SESSION, ANSWER = "session", "answer."  # of secure sums
 SETUP = "setup."  # how the names of arrays begin that are kept for all rounds
+SECURE_NODES = 3  # of two in a sum each can take its own vector from it and see the other's
 OWN_METHODS = ("fedrule.methods.federated", "fedrule.methods.fedrank")  # modules
 
 
@@ -107,6 +110,7 @@ class Node:
                 }
                 if request.kind not in answers:
                     raise Refusal(f"this node does not know requests of kind {request.kind}; install a newer fedrule")
+                check_protection(request)
                 header, arrays = self._answered(request, folder) or answers[request.kind](request, folder)
         except DataError as error:
             log.error("request %s of the server is refused: %s", request.kind, error)
@@ -166,6 +170,7 @@ class Node:
         if request.header.get("setup") is not None:
             self._keep_setup(request, folder)
         engine, trainer = self._trainer(request, folder, homes)
+        earlier = self._noisy_before(request, folder) if engine.privacy.noisy and SESSION in request.arrays else None
         ready: list[Json] = [round(time.process_time(), 3), _peak_megabytes()]
         last = request.array("last").astype(np.int64)
         initial = ClientStates.initial(trainer.rule_counts, trainer.layout, engine.hyperparameters)
@@ -188,18 +193,43 @@ class Node:
         about["seconds"] = round(time.process_time(), 3)
         if SESSION in request.arrays:
             sums, n_clients = trained.sums, request.number("n_clients")
+            if earlier is not None:
+                return self._advertise(request, folder, earlier, about, {"counted": pack_mask(counted)})
             if engine.privacy.noisy:  # nobody adds all of the noise: each node a share of it
                 update = engine.privacy.noisy_part(
                     sums.update,
                     n_clients=n_clients,
                     sampling_rate=engine.cohorts.fraction(n_clients),
-                    threshold=request.number("threshold"),
+                    threshold=session_of(request).threshold,
                     normals=normals_of(None, Purpose.ROUNDS),
                 )
                 sums = replace(sums, update=update)
+                key, number = round_key(request), request.number("round")
+                folder.write(run, "noisy", {"vector": sums.integers()}, key=key, round=number)
             return self._advertise(request, folder, sums.integers(), about, {"counted": pack_mask(counted)})
         header, arrays = pack_sums(trained.sums, trainer.layout)
         return {**header, **about}, {**arrays, "counted": pack_mask(counted)}
+
+    @staticmethod
+    def _noisy_before(request: Message, folder: NodeFolder) -> Array | None:
+        """The noisy sum that this node gave in the same round before, e.g. to a server that has crashed since.
+
+        Fresh noise on the same sum would be a second release, which is not in the account. So would be the sum of
+        another cohort or model in a round that is over: it is refused.
+        """
+        found = folder.read(request.text("run"), "noisy")
+        if found is None:
+            return None
+        about, arrays = found
+        if about["key"] == round_key(request):
+            return arrays["vector"]
+        if request.number("round") <= int(str(about["round"])):
+            raise Refusal(
+                f"this node has given its noisy sum of round {int(str(about['round'])) + 1}, and is asked for another "
+                f"one of round {request.number('round') + 1}, which is not in the account of what it discloses; "
+                "restore the server's folder from its last state, or start a new run"
+            )
+        return None
 
     def _end(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """The states after the last round."""
@@ -212,14 +242,20 @@ class Node:
     def _answered(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]] | None:
         """The answer that was given to a step of a secure sum before, where the request comes again.
 
-        Keys drawn anew, or a vector masked twice, would spoil the sum or give something away.
+        Keys drawn anew, or a vector masked twice, would spoil the sum or give something away. So a step before the last
+        one of the same sum, whose request was under way for long, is refused.
         """
         if SESSION not in request.arrays:
             return None
         found = folder.read(request.text("run"), "secure")
-        step = [request.array(SESSION).tobytes().hex(), request.header.get("step", 1)]
-        if found is None or found[0].get("step") != step:
+        if found is None:
             return None
+        session, step = request.array(SESSION).tobytes().hex(), request.number("step")
+        last_session, last_step = cast("tuple[str, int]", found[0]["step"])
+        if session != last_session or step > last_step:
+            return None
+        if step < last_step:
+            raise Refusal(f"step {step} of a secure sum came after step {last_step}; each is taken once, in order")
         about, arrays = found
         answer = {name.removeprefix(ANSWER): a for name, a in arrays.items() if name.startswith(ANSWER)}
         return dict(about["header"]), answer  # type: ignore[call-overload]
@@ -330,6 +366,47 @@ def federated_method(text: str) -> Federated:
             "the number of rounds in a simulation"
         )
     return method
+
+
+def check_protection(request: Message) -> None:
+    """Refuse to give away more than the method of the run says, whatever the request asks for."""
+    if request.kind not in (Kind.RULES, Kind.COUNTS, Kind.ROUND):
+        return
+    method = federated_method(request.text("method"))
+    if method.privacy.noisy and request.kind != Kind.ROUND and not request.header.get("private"):
+        raise Refusal("the method of this run promises noise, but exact counts are asked for; nothing is sent")
+    if method.secure_threshold > 0:
+        if SESSION not in request.arrays:
+            raise Refusal("the method of this run promises secure sums, but a plain sum is asked for; nothing is sent")
+        session = session_of(request)
+        if session.threshold < (needed := threshold_of_nodes(method, len(session.members))):
+            raise Refusal(
+                f"a secure sum of {len(session.members)} nodes with a threshold of {session.threshold}, the method of "
+                f"this run promises {needed}; nothing is sent"
+            )
+
+
+def round_key(request: Message) -> str:
+    """What the sum of a node in a round depends on, as one text."""
+    state = hashlib.sha256(str(request.number("round")).encode())
+    for name in ("model", "cohort", "last"):
+        state.update(np.ascontiguousarray(request.array(name)).tobytes())
+    return state.hexdigest()
+
+
+def session_of(request: Message) -> Session:
+    """Of the first step of a secure sum: what the node takes part in, which is not always what a header says."""
+    from fedrule.federated.secure.messages import Session  # brings the extra secure
+
+    session = Session.from_bytes(request.array("message").tobytes())
+    if session.digest != request.array(SESSION).tobytes():
+        raise Refusal("a secure sum whose session is not the one in its message; the server mixes up two sums")
+    return session
+
+
+def threshold_of_nodes(method: Federated, n: int) -> int:
+    """How many of n nodes a secure sum needs at least."""
+    return max(SECURE_NODES, method.engine().secure_threshold_of(n))
 
 
 def federated_class(name: str) -> type[Method]:

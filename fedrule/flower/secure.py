@@ -2,14 +2,15 @@
 
 A node's vector is the sum over its homes. In the first step it computes the vector, which stays in its folder, and
 sends keys; in the last one the server learns the sum of those that stayed to the end. All nodes of the run are asked,
-also those without a client in the cohort, which add zeros.
+also those without a client in the cohort, which add zeros. They do not count towards the threshold: a sum of too few
+others is given up before anybody reveals shares of masks.
 """
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -17,10 +18,12 @@ import numpy as np
 from datasets.common.errors import DataError
 from datasets.homes import Array
 from fedrule.federated.secure.messages import (
+    BelowThreshold,
     Keys,
     Masked,
     Outbox,
     Record,
+    Rejected,
     Revealed,
     Session,
     Step,
@@ -34,6 +37,7 @@ log = logging.getLogger(__name__)
 BOUND = 2**40  # of a node's numbers, in multiples of STEP: sums below 1,024
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 Ask = Callable[[Mapping[str, Message]], Mapping[str, Message]]  # requests by node; the answers that came
 
 
@@ -46,11 +50,19 @@ class SecureTotal(NamedTuple):
 
 
 def secure_total(
-    nodes: Sequence[str], requests: Mapping[str, Message], *, size: int, name: str, threshold: int, ask: Ask
+    nodes: Sequence[str],
+    requests: Mapping[str, Message],
+    *,
+    size: int,
+    name: str,
+    threshold: int,
+    ask: Ask,
+    contributors: Collection[str] | None = None,  # those that do not add zeros; None: all
+    check: Callable[[str, Message], object] = lambda _node, _answer: None,  # of the first answers: may refuse one
 ) -> SecureTotal:
     """The sum of the vectors that the nodes compute for these requests.
 
-    Nodes that do not answer in some step are left out; an error where fewer than the threshold stay.
+    Nodes that do not answer in some step are left out; an error where fewer contributors than the threshold stay.
     """
     number = {node: at for at, node in enumerate(nodes)}
     members = tuple(range(len(nodes)))
@@ -65,34 +77,69 @@ def secure_total(
             header = {**request.header, "step": int(number_of), "participant": number[node]}
             kind = request.kind if number_of == Step.ADVERTISE else Kind.SECURE
             made[node] = Message(kind, header, arrays)
-        answers = dict(ask(made))
-        for node, answer in answers.items():
-            sent[node] += answer.array("message").nbytes
+        answers = {}
+        for node, answer in ask(made).items():
+            try:
+                sent[node] += answer.array("message").nbytes
+                if number_of == Step.ADVERTISE:
+                    check(node, answer)
+                answers[node] = answer
+            except (DataError, ValueError, TypeError, LookupError) as error:
+                log.warning("node %s is left out of a secure sum: %s", node, error)
         return answers
 
+    def read(answers: Mapping[str, Message], kind: type[R]) -> list[R]:
+        return records(answers, kind, number=number)
+
     first = step(Step.ADVERTISE, requests, dict.fromkeys(requests, session.to_bytes()))
-    roster = collect_keys(session, read(first.values(), Keys))
-    bare = {node: Message(Kind.SECURE, requests[node].header) for node in first}
+    roster = without_rejected(lambda keys: collect_keys(session, keys), read(first, Keys))
+    bare = {nodes[at]: Message(Kind.SECURE, requests[nodes[at]].header) for at in roster.public}
     outboxes = step(Step.SHARE, bare, dict.fromkeys(bare, roster.to_bytes()))
-    inboxes = route_shares(session, roster, messages=read(outboxes.values(), Outbox))
+    inboxes = without_rejected(lambda found: route_shares(session, roster, messages=found), read(outboxes, Outbox))
     senders = {nodes[at]: inbox.to_bytes() for at, inbox in inboxes.items()}
     masked_answers = step(Step.MASK, {node: bare[node] for node in senders}, senders)
-    masked = add_masked(session, roster, senders=tuple(inboxes), messages=read(masked_answers.values(), Masked))
+    masked = without_rejected(
+        lambda found: add_masked(session, roster, senders=tuple(inboxes), messages=found), read(masked_answers, Masked)
+    )
     survivors = [nodes[at] for at in masked.survivors]
+    adding = [node for node in survivors if contributors is None or node in contributors]
+    if len(adding) < threshold:
+        raise BelowThreshold(
+            f"secure sum {name!r}: {len(adding)} nodes with homes in the cohort sent a masked vector, but the "
+            f"threshold is {threshold}: this sum is given up, nobody's vector is known"
+        )
     question = masked.question(session).to_bytes()
     revealed = step(Step.UNMASK, {node: bare[node] for node in survivors}, dict.fromkeys(survivors, question))
-    recovered = recover_sum(session, roster, masked=masked, messages=read(revealed.values(), Revealed))
+    recovered = without_rejected(
+        lambda found: recover_sum(session, roster, masked=masked, messages=found), read(revealed, Revealed)
+    )
     for at in recovered.wrong:
         log.warning("node %s sent wrong shares of masks, which the sum could do without", nodes[at])
     return SecureTotal(recovered.total, {node: first[node] for node in survivors}, sent)
 
 
-def read(answers: Iterable[Message], kind: type[R]) -> list[R]:
-    """The messages of a step; one that cannot be read is left out."""
+def records(answers: Mapping[str, Message], kind: type[R], *, number: Mapping[str, int]) -> list[R]:
+    """The messages of a step; one that cannot be read, or is in the name of another node, is left out."""
     found = []
-    for answer in answers:
+    for node, answer in answers.items():
         try:
-            found.append(kind.from_bytes(answer.array("message").tobytes()))
-        except DataError as error:
-            log.warning("a message of a secure sum is left out: %s", error)
+            record = kind.from_bytes(answer.array("message").tobytes())
+            if getattr(record, "participant", None) != number[node]:
+                raise DataError("it is in the name of another participant")
+            found.append(record)
+        except (DataError, ValueError, OverflowError) as error:
+            log.warning("node %s: its message of a secure sum is left out: %s", node, error)
     return found
+
+
+def without_rejected(take: Callable[[Sequence[R]], T], messages: Sequence[R]) -> T:
+    """What the server makes of the messages of a step, without those that it cannot use."""
+    while True:
+        try:
+            return take(messages)
+        except Rejected as error:
+            others = [message for message in messages if getattr(message, "participant", None) != error.participant]
+            if len(others) == len(messages):
+                raise
+            log.warning("%s", error)
+            messages = others

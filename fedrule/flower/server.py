@@ -19,14 +19,14 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
 from datasets.common.errors import DataError
-from datasets.common.files import Json, write_json
+from datasets.common.files import Json, atomic_file
 from datasets.homes import Array
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
@@ -48,21 +48,32 @@ from fedrule.flower.messages import (
     unpack_mask,
     unpack_sums,
 )
+from fedrule.flower.node import (
+    SECURE_NODES,
+    federated_method,
+    layout_text,
+    method_text,
+    threshold_of_nodes,
+    valid_rules,
+)
 from fedrule.flower.node import SETUP as PREFIX
-from fedrule.flower.node import federated_method, layout_text, method_text, valid_rules
 from fedrule.flower.vocabulary import Vocabulary
 from fedrule.lazy import torch
 from fedrule.methods.federated import Federated
 from fedrule.network.score import GraphModel
 
+if TYPE_CHECKING:
+    from baselines.private_counts import NoisySum
+
 log = logging.getLogger(__name__)
 
 FORMAT = 1  # of the server's files
 RUN, SETUP, CHECKPOINT, ROUNDS, WEIGHTS = "run.json", "setup.npz", "checkpoint.npz", "rounds.jsonl", "weights.npz"
-SECURE_NODES = 3
+RELEASED = "released.npz"  # of a private run, before its setup is complete
 JOIN_SECONDS = 120.0  # for a new node to join; a round does not wait longer for it
 AGAIN = 30.0  # seconds after which a node that refused is asked again: its owner may have mended what it said
 END_SECONDS = 60.0  # for nodes to hear that the run is over; those that do not lose nothing
+BROKEN = (DataError, ValueError, TypeError, LookupError, OverflowError)  # what reading an odd answer may end in
 REMEDY = "restore it from a copy, or empty the folder and start a new run"
 
 
@@ -142,6 +153,9 @@ class Federation:
     refused: dict[int, str] = field(init=False, default_factory=dict)  # why nodes are not in the run
     asked: dict[int, float] = field(init=False, default_factory=dict)  # when nodes answered whether they join
     with_rules: AnyArray = field(init=False)  # [n_clients]  bool
+    # Of the cohorts of a private run, in place of the seed that nodes know: the account counts on that nobody but the
+    # server knows who takes part. Without it nobody can compute the run again.
+    sampling_seed: int | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         federated_method(method_text(self.method.NAME, asdict(self.method)))  # refuses what nodes would refuse
@@ -150,6 +164,8 @@ class Federation:
                 f"secure sums need at least {SECURE_NODES} nodes, got {self.options.nodes}: of two nodes each can take "
                 "its own vector from the sum and see the other's; set nodes, or secure_threshold to 0"
             )
+        if self.secure and (size := self.method.engine().cohorts.size):
+            self._check_cohort(size, self.options.nodes)
         self.options.folder.mkdir(parents=True, exist_ok=True)
         self.identity = Identity(
             self._run(), self.vocabulary.fingerprint, method_text(self.method.NAME, asdict(self.method))
@@ -159,6 +175,15 @@ class Federation:
     def secure(self) -> bool:
         """Whether the server learns sums over nodes only: fedrule.flower.secure."""
         return self.method.secure_threshold > 0
+
+    def _check_cohort(self, homes: int, nodes: int) -> None:
+        """Refuse cohorts that no secure sum could be made of: every round would be given up."""
+        needed = threshold_of_nodes(self.method, nodes)
+        if homes < needed:
+            raise DataError(
+                f"a cohort of {homes} homes is too small for secure sums of {nodes} nodes, which need a home on each "
+                f"of {needed} nodes at least; set a larger cohort or participation, or a smaller secure_threshold"
+            )
 
     def train(self, on_round: OnRound | None = None) -> GraphModel:
         """The model after all rounds, resumed where the server was stopped."""
@@ -193,7 +218,10 @@ class Federation:
         return fitted
 
     def missing(self) -> dict[int, Array]:
-        """Clients that dropped out because their node did not answer, by rounds done before."""
+        """Clients that dropped out because their node did not answer, by rounds done before.
+
+        A simulation with them is that run, unless it is private: its cohorts are drawn by a secret seed.
+        """
         return missing_of(self.options.folder)
 
     # Before the first round.
@@ -207,11 +235,13 @@ class Federation:
             self.members = [Member(**member) for member in saved["members"]]
             self.with_rules = arrays.pop("with_rules")
             cell, self_pairs = arrays.pop("cell"), bool(saved["self_pairs"])
-            self._connect(wait=True)
+            self._connect(enough=min(self.options.nodes, len(self.members)))
             return cell, self_pairs, self._statistics(cell, [arrays]) if self.method.counts_homes else None
-        self._connect(wait=True)
+        if self.released is not None:  # all of the homes whose rules were counted belong to the run
+            self.members = [Member(**member) for member in self.released[0]["members"]]
+        self._connect(enough=len(self.members) or self.options.nodes)
         joined = self.joined
-        self.members = assign_numbers(
+        self.members = self.members or assign_numbers(
             [
                 (name, answer.number("homes"), cast("int | None", answer.value("first")))
                 for name, answer in joined.items()
@@ -222,6 +252,10 @@ class Federation:
             self.with_rules[member.clients] = unpack_mask(joined[member.node].array("with_rules"), member.homes)
         if not self.with_rules.any():
             raise DataError("no home of this federation has a rule; there is nothing to learn from")
+        if self.secure:
+            n_clients = int(self.with_rules.sum())
+            fraction = self.method.engine().cohorts.fraction(self.method.engine().n_clients(self.with_rules))
+            self._check_cohort(round(fraction * n_clients), len(self.members))
         every = [member.node for member in self.members]
         counts = None
         if self.method.privacy.noisy:
@@ -273,7 +307,7 @@ class Federation:
             requests,
             size=size,
             name=name,
-            threshold=self.method.engine().secure_threshold_of(len(nodes)),
+            threshold=threshold_of_nodes(self.method, len(nodes)),
             ask=lambda each: self._ask(each, all_of_them=True),
         )
         log.info("%s: %d bytes of a node in a secure sum", name, max(found.sent.values()))
@@ -299,15 +333,39 @@ class Federation:
         if not method.counts_share:
             return np.arange(n_types**2 * len(self.vocabulary.relations)), None
         account = method.privacy.account(n_homes, method.engine().cohorts.fraction(n_homes))
-        answers = self._ask({name: self._request(Kind.RULES, private=True) for name in every}, all_of_them=True)
-        total = np.sum([answer.array("sum") for answer in answers.values()], axis=0)
-        rules = private_statistics.noisy_rules(total, account.counts, secret_normals)
+        rules = self._noisy_rules(every, account.counts)
         valid = private_counts.valid_rules(rules, self.vocabulary)
         request = self._request(Kind.COUNTS, {"cell": valid.cell}, all_patterns=method.evidence > 0, private=True)
         answers = self._ask(dict.fromkeys(every, request), all_of_them=True)
         parts = [private_statistics.BoundedSums(dict(answer.arrays)) for answer in answers.values()]
         sums = reduce(operator.add, parts).noisy(account.counts, secret_normals)
         return valid.cell, private_statistics.statistics(self.vocabulary, valid, rules, sums, n_homes=n_homes)
+
+    def _noisy_rules(self, every: Sequence[str], multiplier: float) -> NoisySum:
+        """Rules with noise, kept before any node hears which are valid: a second draw would not be in the account."""
+        from baselines.private_counts import NoisySum
+        from datasets.common.gaussian_mechanism import secret_normals
+        from fedrule.evidence import private_statistics
+
+        if self.released is not None:
+            about, arrays = self.released
+            return NoisySum(arrays["rules"], float(about["deviation"]))
+        answers = self._ask({name: self._request(Kind.RULES, private=True) for name in every}, all_of_them=True)
+        total = np.sum([answer.array("sum") for answer in answers.values()], axis=0)
+        rules = private_statistics.noisy_rules(total, multiplier, secret_normals)
+        about = {"format": FORMAT, "run": self.identity.run, "members": [asdict(member) for member in self.members]}
+        write_arrays(self.options.folder / RELEASED, {**about, "deviation": rules.deviation}, {"rules": rules.values})
+        return rules
+
+    @cached_property
+    def released(self) -> tuple[dict[str, Any], dict[str, AnyArray]] | None:
+        """What a server that was stopped before the setup was complete had released."""
+        path = self.options.folder / RELEASED
+        if not path.exists():
+            return None
+        about, arrays = read_arrays(path, what="release of a federation", remedy=REMEDY)
+        self._check_run(about, path)
+        return about, arrays
 
     def _setup_of_nodes(
         self, cell: Array, self_pairs: bool, counts: Statistics | None, layout: FlatParameters, seed: int
@@ -319,8 +377,8 @@ class Federation:
             arrays |= {f"{PREFIX}{name}": array.astype(np.int32) for name, array in sums.items()}
         return Message(Kind.ROUND, {"seed": seed, "self_pairs": self_pairs, "layout": layout_text(layout)}, arrays)
 
-    def _connect(self, *, wait: bool = False) -> None:
-        """Learn which nodes are there and which of the run's members they are; with `wait` until enough are."""
+    def _connect(self, *, enough: int = 0) -> None:
+        """Learn which nodes are there and which of the run's members they are, waiting until there are enough."""
         needed = {member.node for member in self.members}
         end = time.monotonic() + self.options.wait
         while True:
@@ -334,21 +392,20 @@ class Federation:
                 for node, answer in answers.items():
                     try:
                         name = self._checked(answer).text("node")
+                        check_joined(answer)
                         if needed and name not in needed:
                             raise Refusal(f"node {name} is not a member of this run; it can join the next one")
                         self.connected[name], self.joined[name] = node, answer
                         self.refused.pop(node, None)
-                    except DataError as error:
+                    except BROKEN as error:
                         self.refused[node] = str(error)
                         log.warning("node %d is left out: %s", node, error)
-            enough = needed <= set(self.connected) if needed else len(self.connected) >= self.options.nodes
-            if enough or not wait:
+            if len(self.connected) >= enough:
                 return
             if time.monotonic() > end:
                 reasons = "".join(f"; node {node}: {reason}" for node, reason in self.refused.items())
-                wanted = len(needed) or self.options.nodes
                 raise DataError(
-                    f"{len(self.connected)} of {wanted} nodes are there after {self.options.wait:g} seconds; start the "
+                    f"{len(self.connected)} of {enough} nodes are there after {self.options.wait:g} seconds; start the "
                     f"others, or set nodes to fewer{reasons}"
                 )
             time.sleep(0.5)
@@ -370,15 +427,15 @@ class Federation:
         found: dict[str, Message] = {}
         begin = time.time()
         places = {self.connected[name]: name for name in requests if name in self.connected}
-        answers = self.transport.exchange(
-            {node: requests[name] for node, name in places.items()}, seconds=seconds or self.options.limit
-        )
+        # A request may be made long before it is sent: nodes compare its time with their clocks.
+        sent = {node: requests[name].at(begin) for node, name in places.items()}
+        answers = self.transport.exchange(sent, seconds=seconds or self.options.limit)
         problems = dict.fromkeys(requests, "no answer")
         for node, answer in answers.items():
             try:
                 found[places[node]] = self._checked(answer, begin)
                 del problems[places[node]]
-            except DataError as error:
+            except BROKEN as error:
                 problems[places[node]] = str(error)
                 if isinstance(error, Refusal) and error.needs is not None:
                     found[places[node]] = answer  # the caller sends what the node needs
@@ -429,10 +486,16 @@ class Federation:
             "seed": self.options.seed,
         }
         if not path.exists():
-            write_json(path, cast(Json, {"format": FORMAT, "run": secrets.token_hex(8), **now}))
+            drawn: dict[str, object] = {"format": FORMAT, "run": secrets.token_hex(8), **now}
+            if self.method.privacy.noisy:
+                drawn["sampling_seed"] = secrets.randbits(62)
+            with atomic_file(path) as temporary:
+                temporary.touch(mode=0o600)
+                temporary.write_text(json.dumps(drawn, indent=1) + "\n", "utf-8")
         try:
             saved = json.loads(path.read_text("utf-8"))
             run = str(saved.pop("run"))
+            self.sampling_seed = int(saved["sampling_seed"]) if self.method.privacy.noisy else None
         except (ValueError, LookupError, AttributeError):
             raise DataError(f"{path}: damaged; {REMEDY}") from None
         different = [name for name, value in now.items() if saved.get(name) != value]
@@ -450,7 +513,10 @@ class Federation:
     def _record(self, done: int, report: RoundReport, traffic: RoundTraffic) -> None:
         """A line for the round; a round that is done again after a crash has its last line count."""
         line = {"round": done, **report.values(), **traffic.as_json()}
-        with (self.options.folder / ROUNDS).open("a", encoding="utf-8") as file:
+        path = self.options.folder / ROUNDS
+        if path.exists() and (text := path.read_text("utf-8")) and not text.endswith("\n"):
+            path.write_text(text[: text.rfind("\n") + 1], "utf-8")  # a line that a killed server did not end
+        with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({name: None if value != value else value for name, value in line.items()}) + "\n")
 
 
@@ -474,7 +540,8 @@ class _Rounds:
         federation._connect()
         with_rules = np.flatnonzero(federation.with_rules)
         n_clients = engine.n_clients(federation.with_rules)
-        cohort = engine.cohorts.of(with_rules, seed=self.seed, number=state.round, n_clients=n_clients)
+        seed = self.seed if federation.sampling_seed is None else federation.sampling_seed
+        cohort = engine.cohorts.of(with_rules, seed=seed, number=state.round, n_clients=n_clients)
         faulty = cohort.present[cohort.corrupted]
         secure = federation.secure
         members = {m.node: m for m in federation.members if secure or _has_any(m, cohort.present)}
@@ -490,7 +557,7 @@ class _Rounds:
                 numbers = np.arange(member.first, member.clients.stop)
                 absent.append(numbers[np.isin(numbers, cohort.present)])
                 continue
-            counted = np.flatnonzero(unpack_mask(answer.array("counted"), member.homes))
+            counted = _counted(answer, requests[member.node], member)
             last[member.first + counted] = state.round
             corrupted += answer.number("corrupted")
         missing = np.concatenate([np.zeros(0, dtype=np.int64), *absent])
@@ -519,11 +586,14 @@ class _Rounds:
         """The sum of the sums of the nodes, their answers, and the bytes that they sent."""
         total, answers = self.engine.nothing(self.layout, len(state.shared)), self._answers(requests, members)
         for name, answer in [*answers.items()]:
-            sums = self._sums(answer, members[name], shared[name], state)
-            if sums is None:
+            try:
+                _counted(answer, requests[name], members[name])
+                sums = self._sums(answer, shared[name], state)
+                total = total + sums
+            except BROKEN as error:
+                log.warning("node %s is left out of this round: %s", name, error)
                 del answers[name]
                 continue
-            total = total + sums
             self.state_bytes[name] = sums.state_bytes
         total = replace(total, state_bytes=sum(self.state_bytes.values()))
         return total, answers, {name: sum_payload(answer) for name, answer in answers.items()}
@@ -539,13 +609,26 @@ class _Rounds:
         from fedrule.flower.secure import secure_total
 
         nothing = self.engine.nothing(self.layout, len(state.shared))
+        threshold = threshold_of_nodes(self.federation.method, len(members))
+        contributors = {name for name, request in requests.items() if request.array("cohort").any()}
+        if len(contributors) < threshold:
+            log.warning(
+                "round %d is given up, and no node is asked: %d nodes have a home in its cohort, and the sum of fewer "
+                "than %d would say too much of each; set a larger cohort or participation",
+                state.round + 1,
+                len(contributors),
+                threshold,
+            )
+            return nothing, {}, {}
         try:
             found = secure_total(
                 [*members],
                 requests,
                 size=len(nothing.integers()),
                 name=f"{self.federation.identity.run}.round{state.round}",
-                threshold=self.engine.secure_threshold_of(len(members)),
+                threshold=threshold,
+                contributors=contributors,
+                check=lambda name, answer: _counted(answer, requests[name], members[name]),
                 ask=lambda each: self._answers(each, members),
             )
         except DataError as error:
@@ -604,21 +687,26 @@ class _Rounds:
         header: dict[str, Json] = {"round": state.round}
         if self.federation.secure:
             header["n_clients"] = self.engine.n_clients(self.federation.with_rules)
-            header["threshold"] = self.engine.secure_threshold_of(len(self.federation.members))
         return self.federation._request(Kind.ROUND, arrays, **header), which
 
-    def _sums(self, answer: Message, member: Member, which: Array, state: ServerState) -> RoundSum | None:
-        """The sums in an answer, with the weights of all shared vectors; None where it does not fit."""
+    def _sums(self, answer: Message, which: Array, state: ServerState) -> RoundSum:
+        """The sums in an answer, with the weights of all shared vectors; refused where it does not fit."""
         vectors = 2 if self.engine.hyperparameters.sends_mean_gradient else 1
-        try:
-            sums = unpack_sums(answer, self.layout, vectors=vectors, n_shared=len(which))
-        except Refusal as error:
-            log.warning("node %s: %s", member.node, error)
-            return None
+        sums = unpack_sums(answer, self.layout, vectors=vectors, n_shared=len(which))
         base = self.engine.nothing(self.layout, len(state.shared)).base_weight
         if len(base) and len(sums.base_weight):
             base[which] = sums.base_weight
         return replace(sums, base_weight=base)
+
+
+def _counted(answer: Message, request: Message, member: Member) -> Array:
+    """Which of a member's clients an answer counts; refused where it does not fit the request."""
+    counted = unpack_mask(answer.array("counted"), member.homes)
+    if (counted & ~unpack_mask(request.array("cohort"), member.homes)).any():
+        raise Refusal("it counts clients that are not in the cohort")
+    if not 0 <= answer.number("corrupted") <= member.homes:
+        raise Refusal(f"{answer.number('corrupted')} corrupted updates of {member.homes} homes")
+    return np.flatnonzero(counted)
 
 
 def _has_any(member: Member, clients: Array) -> bool:
@@ -659,6 +747,15 @@ def assign_numbers(nodes: Sequence[tuple[str, int, int | None]]) -> list[Member]
     return members
 
 
+def check_joined(answer: Message) -> None:
+    """Refuse an answer of a node that joins from which its clients cannot be numbered."""
+    if answer.number("homes") < 1:
+        raise Refusal(f"{answer.number('homes')} homes; a node holds at least one")
+    if answer.value("first") is not None and answer.number("first") < 0:
+        raise Refusal(f"first must be a whole number from 0 on, got {answer.number('first')}")
+    unpack_mask(answer.array("with_rules"), answer.number("homes"))
+
+
 def missing_of(folder: Path) -> dict[int, Array]:
     """From the record of the rounds, what `Federated.fit` takes as `missing`."""
     found: dict[int, Array] = {}
@@ -671,9 +768,10 @@ def missing_of(folder: Path) -> dict[int, Array]:
 
 
 def rounds_of(folder: Path) -> list[dict[str, Json]]:
-    """The record of the rounds."""
+    """The record of the rounds; a last line that is being written, or never was to its end, is left out."""
     path = folder / ROUNDS
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n") and line.strip()]
 
 
 def predicted_bytes(engine: Engine, layout: FlatParameters, *, rows: int, shared: int) -> tuple[float, int]:

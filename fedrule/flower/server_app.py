@@ -65,7 +65,11 @@ class FlowerTransport:
                     log.warning("node %d: %s%s", node, reply.error.reason, "; it is asked again" if again else "")
                     due[node] = min(due[node], time.monotonic() + AGAIN) if again else end
                 elif node not in answers:
-                    answers[node] = from_record(reply.content)
+                    try:
+                        answers[node] = from_record(reply.content)
+                    except DataError as error:
+                        log.warning("node %d is left out: %s", node, error)
+                        due[node] = end
             if len(answers) < len(requests):
                 time.sleep(POLL)
         return answers

@@ -326,3 +326,43 @@ def test_a_node_that_was_refused_is_asked_again(tmp_path: Path, monkeypatch: pyt
     transport.lost = mend
     assert_equal(run.train(), simulated(method, homes))
     assert run.refused == {}
+
+
+def test_a_resumed_server_begins_with_as_many_nodes_as_it_is_to_wait_for(tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=6), made("fedgnn")
+    transport = in_process(homes, SIZES, tmp_path)
+
+    def kill(_node: int, request: Message) -> bool:
+        if of_round(request, 2):
+            raise Stopped
+        return False
+
+    transport.lost = kill
+    with pytest.raises(Stopped):
+        federation(transport, method, homes, tmp_path / "server").train()
+    transport.lost = lambda node, _request: node == 101
+    del transport.members[101]
+    run = federation(transport, method, homes, tmp_path / "server", nodes=2)
+    trained = run.train()
+    assert {done: clients.tolist() for done, clients in run.missing().items()} == {2: [1, 2, 3], 3: [1, 2, 3]}
+    assert_equal(trained, simulated(method, homes, missing=run.missing()))
+
+
+def test_a_last_line_of_the_record_that_was_not_written_to_its_end_is_left_out(tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=6), made("fedgnn", rounds=2)
+    transport = in_process(homes, SIZES, tmp_path)
+
+    def kill(_node: int, request: Message) -> bool:
+        if of_round(request, 1):
+            with (tmp_path / "server" / "rounds.jsonl").open("a") as file:
+                file.write('{"round": 2, "mis')
+            raise Stopped
+        return False
+
+    transport.lost = kill
+    with pytest.raises(Stopped):
+        federation(transport, method, homes, tmp_path / "server").train()
+    assert [record["round"] for record in server.rounds_of(tmp_path / "server")] == [1]
+    transport.lost = lambda _node, _request: False
+    federation(transport, method, homes, tmp_path / "server").train()
+    assert [record["round"] for record in server.rounds_of(tmp_path / "server")] == [1, 2]

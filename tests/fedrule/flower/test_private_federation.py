@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,17 @@ import pytest
 
 pytest.importorskip("torch", reason="the federated methods need the extra graph")
 pytest.importorskip("numba", reason="the federated methods need the extra graph")
+pytest.importorskip("cryptography", reason="secure sums need the extra secure")
 pytest.importorskip("opacus", reason="the account needs the extra private")
 
 import datasets.common.gaussian_mechanism
 from baselines.registry import build
 from datasets.common.errors import DataError
 from fedrule.federated import private
+from fedrule.federated.array_file import read_arrays
+from fedrule.federated.secure.messages import Session
+from fedrule.flower.messages import Kind, Message
+from fedrule.flower.node import SESSION
 from fedrule.methods.federated import Federated
 from tests.support.federation import federation, in_process
 from tests.support.small_populations import population
@@ -41,6 +47,8 @@ def test_without_the_noise_nodes_and_server_give_the_model_of_the_simulation(
     monkeypatch.setattr(private, "seeded_normals", lambda *_key: np.zeros)
     # A deployment draws the seed of training first; a simulation that of the counts before it.
     monkeypatch.setattr(Federated, "noise_seed", lambda _self, _rng: 0)
+    # Its cohorts are drawn by a secret seed; here by that of the simulation.
+    monkeypatch.setattr("secrets.randbits", lambda _bits: int(np.random.default_rng(0).integers(2**62)))
     homes, method = population(5, n_homes=60), made(name)
     transport = in_process(homes, SIZES, tmp_path)
     trained = federation(transport, method, homes, tmp_path / "server", secure=secure).train()
@@ -74,12 +82,13 @@ def test_with_secure_sums_every_node_adds_its_share_of_the_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # In place of random noise, none and then one standard deviation s in every number: each of three nodes adds
-    # s / sqrt(threshold), with a threshold of floor(0.6 * 3) + 1 = 2, and the server adds none. It divides by the
-    # expected number of homes, 0.5 * 60, and moves the model against the mean.
+    # s / sqrt(3), the threshold being at least 3, and the server adds none. It divides by the expected number of
+    # homes, 0.5 * 60, and moves the model against the mean.
     homes = population(5, n_homes=60)
     method = build("fedgnn", epsilon=30.0, clip=1.0, rounds=1, server_optimizer="plain", **METHODS["fedgnn"])
     assert isinstance(method, Federated)
     models = []
+    monkeypatch.setattr("secrets.randbits", lambda _bits: 1)  # the same cohorts
     for turn, normals in enumerate((np.zeros, np.ones)):
         monkeypatch.setattr(private, "secret_normals", normals)
         transport = in_process(homes, SIZES, tmp_path / f"{turn}")
@@ -87,7 +96,7 @@ def test_with_secure_sums_every_node_adds_its_share_of_the_noise(
     without, noisy = (model.parameters for model in models)
     size = sum(value.numel() for value in noisy.values())
     scale = method.privacy.account(60, 0.5).noise_multiplier * method.privacy.sensitivity(size)
-    expected = 3 * scale / np.sqrt(2) / (0.5 * 60)
+    expected = 3 * scale / np.sqrt(3) / (0.5 * 60)
     assert expected > 0.01
     for name, value in noisy.items():
         np.testing.assert_allclose((without[name] - value).numpy(), expected, rtol=0, atol=1e-6, err_msg=name)
@@ -97,3 +106,94 @@ def test_counts_with_noise_and_secure_sums_exclude_each_other(tmp_path: Path) ->
     homes = population(5, n_homes=60)
     with pytest.raises(DataError, match="the server adds noise to counts, which secure sums would hide from it"):
         federation(in_process(homes, SIZES, tmp_path), made("fedrank"), homes, tmp_path / "server", secure=True)
+
+
+def test_a_node_refuses_to_send_exact_counts_where_the_method_promises_noise(tmp_path: Path) -> None:
+    homes = population(5, n_homes=60)
+    transport = in_process(homes, SIZES, tmp_path)
+    federation(transport, made("fedrank"), homes, tmp_path / "server").train()
+    asked = {request.kind: (node, request) for node, request in transport.requests}
+    for kind in (Kind.RULES, Kind.COUNTS):
+        node, request = asked[kind]
+        header = {name: value for name, value in request.header.items() if name != "private"}
+        answer = transport.members[node].answer(Message(kind, header, request.arrays))
+        assert "promises noise, but exact counts are asked for" in answer.text("reason")
+
+
+class Stopped(Exception):
+    """The server is killed."""
+
+
+def test_a_round_that_is_done_again_has_the_same_noise(tmp_path: Path) -> None:
+    # The server is killed when all nodes have sent their first step of the second round. They must not draw noise
+    # anew: the difference of two noisy sums of the same homes would be noise only, their mean has less of it.
+    homes = population(5, n_homes=60)
+    method = build("fedgnn", epsilon=30.0, clip=1.0, rounds=2, **METHODS["fedgnn"])
+    assert isinstance(method, Federated)
+    transport = in_process(homes, SIZES, tmp_path)
+    killed: list[bool] = []
+
+    def kill(_node: int, request: Message) -> bool:
+        if not killed and request.header.get("round") == 1 and request.header.get("step") == 2:
+            killed.append(True)
+            raise Stopped
+        return False
+
+    def vectors() -> list[bytes]:
+        kept = [sorted(node.options.state.glob("*.secure")) for node in transport.members.values()]
+        return [read_arrays(path, what="secure", remedy="")[1]["vector"].tobytes() for (path,) in kept]
+
+    transport.lost = kill
+    with pytest.raises(Stopped):
+        federation(transport, method, homes, tmp_path / "server", secure=True).train()
+    before = vectors()
+    run = federation(transport, method, homes, tmp_path / "server", secure=True)
+    run.train()
+    assert vectors() == before
+    # The same round for another cohort is a second release.
+    node, request = [(n, r) for n, r in transport.requests if r.kind == Kind.ROUND and r.header.get("round") == 1][-1]
+    session = Session("again", (0, 1, 2), 3, 10, 10)
+    changed = {
+        "cohort": 255 - request.array("cohort"),
+        "message": np.frombuffer(session.to_bytes(), dtype=np.uint8),
+        SESSION: np.frombuffer(session.digest, dtype=np.uint8),
+    }
+    answer = transport.members[node].answer(Message(Kind.ROUND, request.header, {**request.arrays, **changed}))
+    assert "this node has given its noisy sum of round 2" in answer.text("reason")
+
+
+def test_private_counts_are_released_once_where_the_setup_is_repeated(tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=60), made("fedrank")
+    transport = in_process(homes, SIZES, tmp_path)
+    asked: list[Message] = []
+
+    def kill(_node: int, request: Message) -> bool:
+        if request.kind == Kind.COUNTS:
+            asked.append(request)
+            if len(asked) == 1:
+                raise Stopped
+        return False
+
+    transport.lost = kill
+    with pytest.raises(Stopped):
+        federation(transport, method, homes, tmp_path / "server").train()
+    n_rules = sum(request.kind == Kind.RULES for _, request in transport.requests)
+    federation(transport, method, homes, tmp_path / "server").train()
+    assert sum(request.kind == Kind.RULES for _, request in transport.requests) == n_rules == 3
+    np.testing.assert_array_equal(asked[0].array("cell"), asked[1].array("cell"))
+
+
+def test_the_seed_of_private_cohorts_is_kept_by_the_server_alone(tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=60), made("fedgnn")
+    cohorts = []
+    for turn in range(2):
+        transport = in_process(homes, SIZES, tmp_path / f"{turn}")
+        run = federation(transport, method, homes, tmp_path / f"server {turn}")
+        run.train()
+        kept = tmp_path / f"server {turn}" / "run.json"
+        assert kept.stat().st_mode & 0o777 == 0o600
+        assert run.sampling_seed == json.loads(kept.read_text())["sampling_seed"]
+        assert all(str(run.sampling_seed) not in json.dumps(request.header) for _, request in transport.requests)
+        assert run.sampling_seed == federation(transport, method, homes, tmp_path / f"server {turn}").sampling_seed
+        cohorts.append([r.array("cohort").tobytes() for _, r in transport.requests if r.kind == Kind.ROUND])
+    assert cohorts[0] != cohorts[1]

@@ -15,7 +15,9 @@ pytest.importorskip("cryptography", reason="secure sums need the extra secure")
 from datasets.common.errors import DataError
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
+from fedrule.federated.secure.messages import Session
 from fedrule.flower.messages import Kind, Message
+from fedrule.flower.node import SESSION
 from fedrule.flower.server import rounds_of
 from tests.fedrule.flower.test_federation import assert_equal, made, simulated
 from tests.support.federation import federation, in_process
@@ -28,10 +30,67 @@ SIZES = (1, 3, 1, 1)  # homes of the nodes
     "name", ["fedgnn", "fedgnn, partial", "fedrule, partial", "fedrule, adam", "scaffold", "fedrank"]
 )
 def test_secure_sums_give_the_model_of_the_simulation(name: str, tmp_path: Path) -> None:
-    homes, method = population(5, n_homes=6), made(name)
-    transport = in_process(homes, SIZES, tmp_path)
-    trained = federation(transport, method, homes, tmp_path / "server", secure=True).train()
-    assert_equal(trained, simulated(method, homes))
+    more = {"cohort": 8} if name == "fedrank" else {"participation": 0.7} if "partial" in name else {}
+    homes, method = population(5, n_homes=12), made(name, **more)
+    transport = in_process(homes, (3, 3, 3, 3), tmp_path)
+    run = federation(transport, method, homes, tmp_path / "server", secure=True)
+    trained = run.train()
+    assert len(run.missing()) < 4  # rounds: in some all of the cohort counted
+    assert_equal(trained, simulated(method, homes, missing=run.missing()))
+
+
+@pytest.mark.parametrize("n_silent", [0, 2])
+def test_a_sum_of_too_few_nodes_with_homes_in_the_cohort_is_given_up(
+    n_silent: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Nine homes on a node each, of which a secure sum needs floor(0.51 * 9) + 1 = 5. A cohort of 5 of the 8 homes that
+    # have rules: where two of its nodes fall silent, 3 of 7 nodes that stay would not add zeros.
+    homes, method = population(5, n_homes=9), made("fedgnn", participation=0.6, rounds=1, secure_threshold=0.51)
+    transport = in_process(homes, (1,) * 9, tmp_path)
+    silent: list[int] = []
+
+    def lost(node: int, request: Message) -> bool:
+        if request.kind == Kind.ROUND and request.array("cohort").any() and len(silent) < n_silent:
+            silent.append(node)
+        return request.header.get("round") == 0 and request.header.get("step") == 3 and node in silent
+
+    transport.lost = lost
+    federation(transport, method, homes, tmp_path / "server").train()
+    unmasked = [
+        request for _, request in transport.requests if request.header.get("step") == 4 and "round" in request.header
+    ]
+    (record,) = rounds_of(tmp_path / "server")
+    n_with_rules = len(np.unique(homes.rules.home))
+    n_cohort = round(0.6 * n_with_rules)
+    assert n_cohort == 5
+    assert record["clients"] == (0 if n_silent else n_cohort)
+    assert bool(unmasked) == (not n_silent)
+    assert ("3 nodes with homes in the cohort sent a masked vector, but the threshold is 5" in caplog.text) == bool(
+        n_silent
+    )
+
+
+def test_a_round_whose_cohort_is_on_too_few_nodes_asks_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # Ten of the twelve homes are on one node: in some round a cohort of three is on fewer than three nodes.
+    homes, method = population(5, n_homes=12), made("fedgnn", participation=0.35)
+    transport = in_process(homes, (10, 1, 1), tmp_path)
+    run = federation(transport, method, homes, tmp_path / "server", secure=True)
+    trained = run.train()
+    given_up = [done for done, record in enumerate(rounds_of(tmp_path / "server")) if not record["clients"]]
+    assert given_up
+    assert "is given up, and no node is asked" in caplog.text
+    assert not [r for _, r in transport.requests if r.kind == Kind.ROUND and r.header.get("round") in given_up]
+    assert_equal(trained, simulated(method, homes, missing=run.missing()))
+
+
+def test_cohorts_of_two_homes_are_refused_before_the_run(tmp_path: Path) -> None:
+    homes = population(5, n_homes=6)
+    transport = in_process(homes, (2, 2, 2), tmp_path)
+    with pytest.raises(DataError, match="a cohort of 2 homes is too small for secure sums of 3 nodes"):
+        federation(transport, made("fedrank", cohort=2), homes, tmp_path / "server", secure=True)
+    run = federation(transport, made("fedgnn", participation=0.3), homes, tmp_path / "server", secure=True)
+    with pytest.raises(DataError, match="a cohort of 2 homes is too small for secure sums of 3 nodes"):
+        run.train()
 
 
 def test_no_single_sum_of_a_node_reaches_the_server(tmp_path: Path) -> None:
@@ -107,6 +166,67 @@ def test_a_round_with_fewer_nodes_than_the_threshold_is_given_up_in_words(
     assert "round 2: no update" in caplog.text
     assert [record["clients"] for record in rounds_of(tmp_path / "server")][1] == 0
     assert_equal(trained, simulated(method, homes, missing=run.missing()))
+
+
+def last_request(requests: list[tuple[int, Message]], **header: object) -> tuple[int, Message]:
+    return [(n, r) for n, r in requests if all(r.header.get(name) == value for name, value in header.items())][-1]
+
+
+def test_a_late_duplicate_of_an_earlier_step_changes_nothing(tmp_path: Path) -> None:
+    homes = population(5, n_homes=6)
+    transport = in_process(homes, SIZES, tmp_path)
+    federation(transport, made("fedgnn", rounds=1), homes, tmp_path / "server", secure=True).train()
+    for step in (1, 2, 3):
+        node, request = last_request(transport.requests, round=0, step=step)
+        folder = transport.members[node].options.state
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        answer = transport.members[node].answer(request)
+        assert answer.kind == Kind.REFUSED
+        assert f"step {step} of a secure sum came after step 4" in answer.text("reason")
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_node_refuses_a_server_that_asks_for_plain_sums_or_a_lower_threshold(tmp_path: Path) -> None:
+    homes = population(5, n_homes=6)
+    transport = in_process(homes, (1, 1, 1, 3), tmp_path)
+    method = made("fedrank", rounds=1, cohort=0, secure_threshold=0.8)
+    federation(transport, method, homes, tmp_path / "server").train()
+    for kind in (Kind.RULES, Kind.COUNTS, Kind.ROUND):
+        node, request = [(n, r) for n, r in transport.requests if r.kind == kind][-1]
+        bare = {name: array for name, array in request.arrays.items() if name != SESSION}
+        answer = transport.members[node].answer(Message(kind, request.header, bare))
+        assert "promises secure sums, but a plain sum is asked for" in answer.text("reason")
+        asked = Session.from_bytes(request.array("message").tobytes())
+        session = Session("weak", asked.members, 3, asked.size, asked.bound)
+        message = {"message": np.frombuffer(session.to_bytes(), dtype=np.uint8)}
+        place = {SESSION: np.frombuffer(session.digest, dtype=np.uint8)}
+        answer = transport.members[node].answer(Message(kind, request.header, request.arrays | message | place))
+        # Of 4 nodes: floor(0.8 * 4) + 1 = 4.
+        assert "a threshold of 3, the method of this run promises 4" in answer.text("reason")
+        answer = transport.members[node].answer(Message(kind, request.header, request.arrays | message))
+        assert "whose session is not the one in its message" in answer.text("reason")
+
+
+def test_requests_of_a_sum_have_the_time_at_which_they_are_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Every exchange takes 100 s, so that the last of four steps begins 300 s after the first; nodes allow 1 s.
+    homes = population(5, n_homes=6)
+    transport = in_process(homes, SIZES, tmp_path)
+    now, exchange = [1e9], transport.exchange
+    monkeypatch.setattr("time.time", lambda: now[0])
+
+    def slow(requests: dict[int, Message], *, seconds: float) -> dict[int, Message]:
+        answers = dict(exchange(requests, seconds=seconds))
+        now[0] += 100
+        return answers
+
+    transport.exchange = slow  # type: ignore[method-assign,assignment]
+    run = federation(
+        transport, made("fedgnn", rounds=2), homes, tmp_path / "server", secure=True, clock=1.0, limit=120.0
+    )
+    run.train()
+    assert not run.missing()
 
 
 def test_two_nodes_are_too_few(tmp_path: Path) -> None:
