@@ -562,7 +562,10 @@ class _Rounds:
             corrupted += answer.number("corrupted")
         missing = np.concatenate([np.zeros(0, dtype=np.int64), *absent])
         state = replace(state, clients=replace(state.clients, last=last))
-        after, report = engine.finish_round(state, total, self.layout, n_clients=n_clients, rate=rate)
+        if total is None:
+            after, report = engine.give_up_round(state, self.layout, n_clients=n_clients)
+        else:
+            after, report = engine.finish_round(state, total, self.layout, n_clients=n_clients, rate=rate)
         report = engine.log_faults(after.round, report, cohort.without(missing), corrupted=corrupted)
         self.traffic = RoundTraffic(
             sent,
@@ -582,7 +585,7 @@ class _Rounds:
         requests: Mapping[str, Message],
         members: Mapping[str, Member],
         shared: Mapping[str, Array],
-    ) -> tuple[RoundSum, dict[str, Message], dict[str, int]]:
+    ) -> tuple[RoundSum | None, dict[str, Message], dict[str, int]]:
         """The sum of the sums of the nodes, their answers, and the bytes that they sent."""
         total, answers = self.engine.nothing(self.layout, len(state.shared)), self._answers(requests, members)
         for name, answer in [*answers.items()]:
@@ -604,8 +607,8 @@ class _Rounds:
         requests: Mapping[str, Message],
         members: Mapping[str, Member],
         shared: Mapping[str, Array],  # noqa: ARG002  all of them
-    ) -> tuple[RoundSum, dict[str, Message], dict[str, int]]:
-        """The same where the server sees the sum only; nobody counts where too few nodes stay to the end."""
+    ) -> tuple[RoundSum | None, dict[str, Message], dict[str, int]]:
+        """The same where the server sees the sum only; None where too few nodes stay to the end."""
         from fedrule.flower.secure import secure_total
 
         nothing = self.engine.nothing(self.layout, len(state.shared))
@@ -619,7 +622,7 @@ class _Rounds:
                 len(contributors),
                 threshold,
             )
-            return nothing, {}, {}
+            return None, {}, {}
         try:
             found = secure_total(
                 [*members],
@@ -633,7 +636,7 @@ class _Rounds:
             )
         except DataError as error:
             log.warning("%s", error)
-            return nothing, {}, {}
+            return None, {}, {}
         total = RoundSum.from_integers(found.total, **nothing.lengths())
         return total, found.answers, found.sent
 
