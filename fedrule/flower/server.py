@@ -63,7 +63,7 @@ from fedrule.methods.federated import Federated
 from fedrule.network.score import GraphModel
 
 if TYPE_CHECKING:
-    from baselines.private_counts import NoisySum
+    from datasets.private_counts import NoisySum
 
 log = logging.getLogger(__name__)
 
@@ -343,8 +343,8 @@ class Federation:
 
     def _noisy_rules(self, every: Sequence[str], multiplier: float) -> NoisySum:
         """Rules with noise, kept before any node hears which are valid: a second draw would not be in the account."""
-        from baselines.private_counts import NoisySum
         from datasets.common.gaussian_mechanism import secret_normals
+        from datasets.private_counts import NoisySum
         from fedrule.evidence import private_statistics
 
         if self.released is not None:
