@@ -247,3 +247,16 @@ def test_counts_are_the_same_after_a_sum_of_integers(all_patterns: bool) -> None
     assert found.keys() == expected.keys()
     for name, array in expected.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def test_sums_of_nodes_with_many_homes_and_large_weights_fit(tmp_path: Path) -> None:
+    # The sum of weights of a node with 3,000 homes of weight 1, in multiples of 2^-30, is beyond 2^41.
+    from fedrule.flower.secure import EXACT
+
+    homes = population(5, n_homes=12)
+    transport = in_process(homes, (3, 3, 3, 3), tmp_path)
+    federation(transport, made("fedgnn", rounds=1), homes, tmp_path / "server", secure=True).train()
+    _, request = last_request(transport.requests, round=0, step=1)
+    session = Session.from_bytes(request.array("message").tobytes())
+    assert 3000 * 2**30 < session.bound == EXACT
+    assert 4 * session.bound < 2**63
