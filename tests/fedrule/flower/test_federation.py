@@ -307,9 +307,8 @@ def test_options_that_need_all_rules_at_the_server_are_refused(tmp_path: Path) -
     homes, transport = population(5, n_homes=6), in_process(population(5, n_homes=6), SIZES, tmp_path)
     with pytest.raises(DataError, match=r"fedgnn: validation 0\.2 needs rules that no home may show; set it to 0"):
         federation(transport, made("fedgnn", validation=0.2), homes, tmp_path / "server")
-    private = {"epsilon": 1.0, "clip": 0.1, "sampling": "poisson", "participation": 0.5}
-    with pytest.raises(DataError, match="epsilon and noise_multiplier work in the simulation only"):
-        federation(transport, made("fedgnn", **private), homes, tmp_path / "server")
+    with pytest.raises(DataError, match="needs single updates, and nodes send sums"):
+        federation(transport, made("fedgnn", aggregation="median"), homes, tmp_path / "server")
     with pytest.raises(DataError, match="popularity is not trained in the homes"):
         federated_method(method_text("popularity", {}))
 
