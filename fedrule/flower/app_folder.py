@@ -317,6 +317,6 @@ Nodes whose clock is more than `clock` seconds off are refused: certificates are
 a request is valid for `limit` seconds. Flower itself refuses nodes from 300 seconds on.
 
 ## Containers
-`docker-compose.yml` has a server and {nodes} hubs. It was checked as YAML only, not run. Make the folders `hub-1` and so
-on before (`mkdir -m 700 hub-1`), owned by the container's user: a hub refuses one that others can read.
+`docker-compose.yml` has a server and {nodes} hubs. It was checked as YAML only, not run. Make the folders `hub-1` and
+so on before (`mkdir -m 700 hub-1`), owned by the container's user: a hub refuses one that others can read.
 """
