@@ -63,10 +63,16 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _parameters(chosen: argparse.Namespace) -> dict[str, object]:
     """Options of the method, checked as the nodes will check them."""
-    from fedrule.flower.node import federated_class, federated_method, method_text
+    from fedrule.flower.node import check_nodes, federated_class, federated_method, method_text
 
     given: dict[str, object] = read_assignments(federated_class(chosen.method), chosen.options, where=chosen.method)
-    federated_method(method_text(chosen.method, given))
+    method = federated_method(method_text(chosen.method, given))
+    check_nodes(method, chosen.nodes)
+    if method.privacy.noisy and getattr(chosen, "compare", False):
+        raise DataError(
+            "--compare: a private run cannot be computed again, its noise and cohorts are secret; leave out --compare, "
+            "or epsilon and noise_multiplier"
+        )
     return given
 
 
@@ -113,7 +119,7 @@ def _try(chosen: argparse.Namespace, parameters: Mapping[str, object], homes: Ho
         number = trial.start(deployment)
 
         def on_record(record: Mapping[str, Json]) -> None:
-            bar.note(f"loss {record['loss']}")
+            bar.note(f"epsilon {record['epsilon']}" if "epsilon" in record else f"loss {record.get('loss')}")
             bar.step()
 
         trial.wait(deployment, number, on_record=on_record, seconds=chosen.seconds)

@@ -91,8 +91,10 @@ class BoundedSums:
     parts: dict[str, Cells]
 
     @classmethod
-    def of(cls, homes: Homes, valid: ValidRules, *, all_patterns: bool = True) -> BoundedSums:
-        """What these homes add."""
+    def of(
+        cls, homes: Homes, valid: ValidRules, *, all_patterns: bool = True, always_rooms: bool = False
+    ) -> BoundedSums:
+        """What these homes add; with `always_rooms` also zeros where they have no words, as those of others may."""
         tables: dict[str, Callable[[], Cells]] = {
             "pairs": lambda: private_counts.sum_of_pairs(Items(valid).matrix(homes), bound=BOUNDS["pairs"]),
             "patterns": lambda: _bounded(_patterns(homes, valid), "patterns"),
@@ -104,7 +106,7 @@ class BoundedSums:
             "self_rules": lambda: _bounded(_self_rules(homes, valid), "self_rules"),
         }
         wanted = [*tables] if all_patterns else ["types", "self_rules"]
-        if homes.words is None:  # as all homes of the data have none, which is not a secret
+        if homes.words is None and not always_rooms:  # as all homes of the data have none, which is not a secret
             wanted = [name for name in wanted if name != "rooms"]
         return cls({name: tables[name]() for name in wanted})
 

@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +74,9 @@ def read_array(archive: zipfile.ZipFile, name: str, path: Path, *, remedy: str) 
     return array
 
 
-def write_arrays(path: Path, about: Mapping[str, object], arrays: Mapping[str, AnyArray]) -> None:
-    """Array by array, so that none is copied; synced to the disk."""
-    with atomic_file(path) as temporary, temporary.open("wb") as file:
+def write_arrays(path: Path, about: Mapping[str, object], arrays: Mapping[str, AnyArray], *, mode: int = 0o666) -> None:
+    """Array by array, so that none is copied; synced to the disk. The umask takes from `mode`, as from any file's."""
+    with atomic_file(path) as temporary, open(temporary, "wb", opener=partial(os.open, mode=mode)) as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr(ABOUT, json.dumps(about, indent=1))
             for name, array in arrays.items():

@@ -4,7 +4,7 @@ app/            the Flower app: its configuration, two small modules, the vocabu
 tls/            the server's certificate and the authority that nodes trust
 keys/           a private key for each node, and the public one that is registered
 flower/         where `flwr` finds the server
-docker-compose.yml  a server and two hubs
+docker-compose.yml  a server and a hub for every node
 README.md       commands, and what to expose and what to block
 """
 
@@ -185,12 +185,12 @@ def _toml(value: object) -> str:
 
 
 def compose(options: AppOptions) -> str:
-    """A server and two hubs in containers."""
-    hubs = "".join(HUB.format(node=node, hub=node + 1, port=options.port) for node in range(2))
+    """A server and a hub for every node in containers."""
+    hubs = "".join(HUB.format(node=node, hub=node + 1, port=options.port) for node in range(options.nodes))
     return COMPOSE.format(port=options.port, flower=FLOWER, hubs=hubs)
 
 
-COMPOSE = """# A server and two hubs. Written by `python -m fedrule deploy init`; set FEDRULE to a checkout of fedrule.
+COMPOSE = """# A server and its hubs. Written by `python -m fedrule deploy init`; set FEDRULE to a checkout of fedrule.
 # The server's certificate must name the host by which hubs reach it, here "server": deploy init --host server.
 x-image: &image
   build:
@@ -301,7 +301,12 @@ The server has three interfaces on one port:
 The control interface has no authentication in the open build: whoever reaches it owns the federation. Put a proxy in
 front that passes TLS on for `/v1/fleet` and answers 404 to everything else, e.g. with nginx:
 
-    location /v1/fleet/ {{ proxy_pass https://127.0.0.1:{port}; proxy_ssl_trusted_certificate tls/ca.crt; }}
+    location /v1/fleet/ {{
+        proxy_pass https://127.0.0.1:{port};
+        proxy_ssl_trusted_certificate tls/ca.crt;
+        proxy_ssl_name {host};
+        proxy_ssl_verify on;
+    }}
     location / {{ return 404; }}
 
 Let the server listen on 127.0.0.1 then. A node opens no port to the outside; its own runtime interface (port 9094)
@@ -312,5 +317,6 @@ Nodes whose clock is more than `clock` seconds off are refused: certificates are
 a request is valid for `limit` seconds. Flower itself refuses nodes from 300 seconds on.
 
 ## Containers
-`docker-compose.yml` has a server and two hubs. It was checked as YAML only, not run.
+`docker-compose.yml` has a server and {nodes} hubs. It was checked as YAML only, not run. Make the folders `hub-1` and
+so on before (`mkdir -m 700 hub-1`), owned by the container's user: a hub refuses one that others can read.
 """

@@ -157,7 +157,7 @@ class Node:
         if request.header.get("private"):
             from fedrule.evidence.private_statistics import BoundedSums
 
-            return {}, {**BoundedSums.of(homes, valid, all_patterns=all_patterns).parts}
+            return {}, {**BoundedSums.of(homes, valid, all_patterns=all_patterns, always_rooms=True).parts}
         counts = Statistics.of(homes, valid, all_patterns=all_patterns)
         if SESSION in request.arrays:
             return self._advertise(request, folder, counts.integers(), {}, {})
@@ -402,6 +402,15 @@ def session_of(request: Message) -> Session:
     if session.digest != request.array(SESSION).tobytes():
         raise Refusal("a secure sum whose session is not the one in its message; the server mixes up two sums")
     return session
+
+
+def check_nodes(method: Federated, nodes: int) -> None:
+    """Refuse secure sums of so few nodes that they hide nobody."""
+    if method.secure_threshold > 0 and nodes < SECURE_NODES:
+        raise DataError(
+            f"secure sums need at least {SECURE_NODES} nodes, got {nodes}: of two nodes each can take its own vector "
+            "from the sum and see the other's; set nodes, or secure_threshold to 0"
+        )
 
 
 def threshold_of_nodes(method: Federated, n: int) -> int:

@@ -12,23 +12,26 @@ are named by their run: a new run begins with new ones, and those of old runs ma
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from datasets.common.errors import DataError
-from datasets.common.files import write_json
+from datasets.common.files import atomic_file
 from datasets.homes import Array, Homes, Relation, Rules, Words
 from fedrule.federated.array_file import AnyArray, read_arrays, write_arrays
 from fedrule.federated.states import ClientStates
 from fedrule.flower.messages import Refusal
 
 FORMAT = 1  # goes up when older files would be misread
+OWN = 0o600  # files that their owner alone reads
 PENDING = "pending."
 CURRENT = "current."
 
@@ -40,14 +43,22 @@ class NodeFolder:
     path: Path
 
     def __post_init__(self) -> None:
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)  # homes lie in it
+        """Homes and secrets lie in it: made for its owner alone, and refused where others may look or write."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self.path.stat().st_mode & 0o077:
+            raise Refusal(
+                f"{self.path}: others on this machine can read or write this folder, in which homes and secrets are "
+                f"kept; run chmod 700 {self.path}"
+            )
 
     @property
     def name(self) -> str:
         """Of the node, drawn when the folder is new: the server knows it again by this after a restart."""
         path = self.path / "node.json"
         if not path.exists():
-            write_json(path, {"format": FORMAT, "node": secrets.token_hex(8)})
+            with atomic_file(path) as temporary:
+                temporary.touch(mode=OWN)
+                temporary.write_text(json.dumps({"format": FORMAT, "node": secrets.token_hex(8)}) + "\n", "utf-8")
         try:
             content = json.loads(path.read_text("utf-8"))
             return str(content["node"])
@@ -61,7 +72,7 @@ class NodeFolder:
         """The folder for this process alone, waiting for another one that answers an earlier request."""
         import fcntl  # not on every system, and neither is Flower's node
 
-        with (self.path / ".lock").open("w") as file:
+        with open(self.path / ".lock", "w", opener=partial(os.open, mode=OWN)) as file:
             end = time.monotonic() + seconds
             while True:
                 try:
@@ -99,7 +110,7 @@ class NodeFolder:
 
     def write(self, run: str, what: str, arrays: Mapping[str, AnyArray], **about: object) -> None:
         path = self.file(run, what)
-        write_arrays(path, {"format": FORMAT, "what": what, "run": run, **about}, arrays)
+        write_arrays(path, {"format": FORMAT, "what": what, "run": run, **about}, arrays, mode=OWN)
 
     def save_homes(self, run: str, homes: Homes) -> None:
         """Keep the homes as they are now: those of a run do not change, and reading them again takes little."""

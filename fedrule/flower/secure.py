@@ -27,6 +27,7 @@ from fedrule.federated.secure.messages import (
     Revealed,
     Session,
     Step,
+    largest_bound,
 )
 from fedrule.federated.secure_sum import add_masked, collect_keys, recover_sum, route_shares
 from fedrule.flower.messages import Kind, Message
@@ -34,8 +35,7 @@ from fedrule.flower.node import SESSION
 
 log = logging.getLogger(__name__)
 
-BOUND = 2**40  # of a node's numbers, in multiples of STEP: sums below 1,024
-
+EXACT = 2**53  # bound of the numbers of a node, in multiples of STEP: see `RoundSum.integers`
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 Ask = Callable[[Mapping[str, Message]], Mapping[str, Message]]  # requests by node; the answers that came
@@ -67,7 +67,8 @@ def secure_total(
     number = {node: at for at, node in enumerate(nodes)}
     members = tuple(range(len(nodes)))
     token = secrets.token_hex(8)  # a sum that is begun anew is another session
-    session = Session(f"{name}.{token}", members, threshold, size, BOUND)
+    bound = min(EXACT, largest_bound(len(nodes)))
+    session = Session(f"{name}.{token}", members, threshold, size, bound)
     place, sent = np.frombuffer(session.digest, dtype=np.uint8), dict.fromkeys(nodes, 0)
 
     def step(number_of: Step, to: Mapping[str, Message], messages: Mapping[str, bytes]) -> dict[str, Message]:

@@ -19,12 +19,14 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
+from datasets.common.environment import versions
 from datasets.common.errors import DataError
 from datasets.common.files import Json, atomic_file
 from datasets.homes import Array
@@ -45,18 +47,19 @@ from fedrule.flower.messages import (
     check_clock,
     check_sender,
     pack_mask,
+    package_version,
     unpack_mask,
     unpack_sums,
 )
+from fedrule.flower.node import SETUP as PREFIX
 from fedrule.flower.node import (
-    SECURE_NODES,
+    check_nodes,
     federated_method,
     layout_text,
     method_text,
     threshold_of_nodes,
     valid_rules,
 )
-from fedrule.flower.node import SETUP as PREFIX
 from fedrule.flower.vocabulary import Vocabulary
 from fedrule.lazy import torch
 from fedrule.methods.federated import Federated
@@ -69,6 +72,7 @@ log = logging.getLogger(__name__)
 
 FORMAT = 1  # of the server's files
 RUN, SETUP, CHECKPOINT, ROUNDS, WEIGHTS = "run.json", "setup.npz", "checkpoint.npz", "rounds.jsonl", "weights.npz"
+MODEL = "model.safetensors"  # for recommendations
 RELEASED = "released.npz"  # of a private run, before its setup is complete
 JOIN_SECONDS = 120.0  # for a new node to join; a round does not wait longer for it
 AGAIN = 30.0  # seconds after which a node that refused is asked again: its owner may have mended what it said
@@ -159,11 +163,7 @@ class Federation:
 
     def __post_init__(self) -> None:
         federated_method(method_text(self.method.NAME, asdict(self.method)))  # refuses what nodes would refuse
-        if self.secure and self.options.nodes < SECURE_NODES:
-            raise DataError(
-                f"secure sums need at least {SECURE_NODES} nodes, got {self.options.nodes}: of two nodes each can take "
-                "its own vector from the sum and see the other's; set nodes, or secure_threshold to 0"
-            )
+        check_nodes(self.method, self.options.nodes)
         if self.secure and (size := self.method.engine().cohorts.size):
             self._check_cohort(size, self.options.nodes)
         self.options.folder.mkdir(parents=True, exist_ok=True)
@@ -211,11 +211,40 @@ class Federation:
         fitted = GraphModel(
             self.method.NAME, scorer, layout.parameters(model), self.vocabulary.types, self.vocabulary.relations
         )
+        self._save_model(fitted, counts, valid)
         arrays = {name: value.numpy() for name, value in fitted.parameters.items()}
         about = {"format": FORMAT, "method": self.identity.method, "run": self.identity.run}
         write_arrays(self.options.folder / WEIGHTS, about, {**arrays, "valid.cell": cell})
         rounds.end()
         return fitted
+
+    def _save_model(self, fitted: GraphModel, counts: Statistics | None, valid: ValidRules) -> None:
+        """Write the model for `python -m fedrule recommend`, with what the server may know of its training.
+
+        Where the method counts nothing, the counts are 0. Of a private run the card names neither a seed nor homes.
+        """
+        from fedrule.models.card import TrainingRun
+        from fedrule.models.restore import saved_model
+
+        private, names = self.method.privacy.noisy, (self.vocabulary.types, self.vocabulary.relations)
+        nobody = Statistics.of_nobody(*names, valid, all_patterns=self.method.evidence > 0)
+        training = TrainingRun(
+            data="federation",
+            fingerprint="" if private else self.identity.run,
+            homes=len(self.with_rules),
+            rules=0 if private or counts is None else int(counts.have[0].sum()),
+            seed=0 if private else self.options.seed,
+            rounds=self.method.rounds,
+            trained_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        saved = saved_model(
+            fitted,
+            self.method,
+            replace(nobody, noisy=private) if counts is None else counts,
+            trainings=(training,),
+            versions={"fedrule": package_version(), **versions()},
+        )
+        saved.save(self.options.folder / MODEL)
 
     def missing(self) -> dict[int, Array]:
         """Clients that dropped out because their node did not answer, by rounds done before.
@@ -393,6 +422,12 @@ class Federation:
                     try:
                         name = self._checked(answer).text("node")
                         check_joined(answer)
+                        other = self.connected.get(name, node)
+                        if other != node and other in present:
+                            raise Refusal(
+                                f"node {name} is connected already, by another key: the folder (state=) of one machine "
+                                "was copied to another; empty the copy, so that it gets a name of its own"
+                            )
                         if needed and name not in needed:
                             raise Refusal(f"node {name} is not a member of this run; it can join the next one")
                         self.connected[name], self.joined[name] = node, answer

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import tomllib
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 
 from datasets.common.errors import DataError
 from fedrule.__main__ import main
+from fedrule.commands import deploy
 from fedrule.flower.app_folder import AppFolder, AppOptions, write_app
 from fedrule.flower.certificates import check_certificates, make_certificates
 from fedrule.flower.vocabulary import Vocabulary
@@ -72,7 +75,7 @@ def test_the_page_says_what_to_expose_and_the_containers_are_valid(made: AppFold
         assert words in page
     yaml = pytest.importorskip("yaml", reason="PyYAML comes with the extra flower")
     content = yaml.safe_load((made.path / "docker-compose.yml").read_text())
-    assert set(content["services"]) == {"server", "hub-1", "hub-2"}
+    assert set(content["services"]) == {"server", "hub-1", "hub-2", "hub-3"}
     assert "ports" not in content["services"]["server"]  # nothing is published
     for hub in ("hub-1", "hub-2"):
         assert any("keys/" in volume for volume in content["services"][hub]["volumes"])
@@ -142,3 +145,34 @@ def test_the_command_writes_an_app_and_refuses_what_cannot_be_deployed(
         assert main(["deploy", "init", str(tmp_path / "other"), *arguments, *common]) == 1
         assert words in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
+
+
+def test_containers_are_as_many_as_nodes_and_the_proxy_verifies_the_server(tmp_path: Path) -> None:
+    options = replace(OPTIONS, nodes=5)
+    folder = write_app(tmp_path / "app", Vocabulary.of(two_homes()), options).path
+    text = (folder / "docker-compose.yml").read_text()
+    assert [line.strip() for line in text.splitlines() if line.startswith("  hub-")] == [
+        f"hub-{number}:" for number in range(1, 6)
+    ]
+    assert "proxy_ssl_verify on;" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["init", "FOLDER", "--nodes", "2", "--set", "secure_threshold=0.6"],
+            "secure sums need at least 3 nodes, got 2",
+        ),
+        (["simulate", "--compare", "--set", "epsilon=3", "--set", "clip=1"], "a private run cannot be computed again"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_written(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    parser = argparse.ArgumentParser()
+    deploy.add_arguments(parser)
+    chosen = parser.parse_args([str(tmp_path / "app") if each == "FOLDER" else each for each in arguments])
+    with pytest.raises(DataError, match=message):
+        deploy.run(chosen)
+    assert not (tmp_path / "app").exists()

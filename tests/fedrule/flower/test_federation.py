@@ -16,6 +16,7 @@ pytest.importorskip("numba", reason="the federated methods need the extra graph"
 from baselines.registry import build
 from datasets import Homes
 from datasets.common.errors import DataError
+from fedrule.evidence.statistics import Statistics
 from fedrule.federated.rounds import RoundReport
 from fedrule.federated.vectors import FlatParameters
 from fedrule.flower import messages, server
@@ -306,6 +307,8 @@ def test_options_that_need_all_rules_at_the_server_are_refused(tmp_path: Path) -
     homes, transport = population(5, n_homes=6), in_process(population(5, n_homes=6), SIZES, tmp_path)
     with pytest.raises(DataError, match=r"fedgnn: validation 0\.2 needs rules that no home may show; set it to 0"):
         federation(transport, made("fedgnn", validation=0.2), homes, tmp_path / "server")
+    with pytest.raises(DataError, match="needs single updates, and nodes send sums"):
+        federation(transport, made("fedgnn", aggregation="median"), homes, tmp_path / "server")
     with pytest.raises(DataError, match="popularity is not trained in the homes"):
         federated_method(method_text("popularity", {}))
 
@@ -366,3 +369,43 @@ def test_a_last_line_of_the_record_that_was_not_written_to_its_end_is_left_out(t
     transport.lost = lambda _node, _request: False
     federation(transport, method, homes, tmp_path / "server").train()
     assert [record["round"] for record in server.rounds_of(tmp_path / "server")] == [1, 2]
+
+
+def test_a_copied_folder_does_not_replace_the_node_that_it_was_copied_from(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    homes, method = population(5, n_homes=6), made("fedgnn", rounds=2)
+    transport = in_process(homes, SIZES, tmp_path)
+    clone = transport.members[101]
+
+    def appear(_node: int, request: Message) -> bool:
+        if of_round(request, 0):
+            transport.members[200] = clone
+        return False
+
+    transport.lost = appear
+    run = federation(transport, method, homes, tmp_path / "server")
+    trained = run.train()
+    assert "is connected already, by another key" in caplog.text
+    assert 200 not in run.connected.values()
+    assert_equal(trained, simulated(method, homes))
+
+
+@pytest.mark.parametrize("name", ["fedgnn", "fedrule", "fedrank"])
+def test_the_model_of_a_federation_recommends_rules(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("safetensors", reason="models are saved with the extra graph")
+    from fedrule.inference.recommender import Recommender
+    from fedrule.models.file import SavedModel
+    from fedrule.models.restore import restored
+
+    homes, method = population(5, n_homes=6), made(name)
+    trained = federation(in_process(homes, SIZES, tmp_path), method, homes, tmp_path / "server").train()
+    saved = SavedModel.load(tmp_path / "server" / "model.safetensors")
+    assert Recommender(saved) is not None
+    assert_equal(restored(saved), trained)
+    (training,) = saved.card.trainings
+    assert (training.data, training.homes, training.rounds) == ("federation", 6, 4)
+    if name == "fedrank":  # as many as homes have typed rules
+        expected = Statistics.of(homes, trained.scorer.valid).arrays(all_patterns=True)
+        for each, array in expected.items():
+            np.testing.assert_array_equal(saved.arrays[f"counts.{each}"], array, err_msg=each)

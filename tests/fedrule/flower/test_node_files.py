@@ -157,3 +157,18 @@ def test_two_processes_do_not_use_one_folder_at_once(tmp_path: Path) -> None:
         pass
     with folder.lock(seconds=1):
         pass
+
+
+def test_files_are_for_their_owner_alone_and_an_open_folder_is_refused(tmp_path: Path) -> None:
+    folder = NodeFolder(tmp_path / "state")
+    assert folder.name
+    with folder.lock(seconds=1):
+        folder.write("run1", "secure", {"secrets": np.zeros(3)})
+    assert {path.name: path.stat().st_mode & 0o777 for path in folder.path.iterdir()} == {
+        "node.json": 0o600,
+        ".lock": 0o600,
+        "run1.secure": 0o600,
+    }
+    folder.path.chmod(0o750)
+    with pytest.raises(DataError, match=r"others on this machine can read or write this folder.*chmod 700"):
+        NodeFolder(folder.path)

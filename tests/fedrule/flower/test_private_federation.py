@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,9 @@ pytest.importorskip("opacus", reason="the account needs the extra private")
 import datasets.common.gaussian_mechanism
 from baselines.registry import build
 from datasets.common.errors import DataError
+from datasets.homes import Words
+from datasets.valid import ValidRules
+from fedrule.evidence.private_statistics import BoundedSums
 from fedrule.federated import private
 from fedrule.federated.array_file import read_arrays
 from fedrule.federated.secure.messages import Session
@@ -197,3 +201,41 @@ def test_the_seed_of_private_cohorts_is_kept_by_the_server_alone(tmp_path: Path)
         assert run.sampling_seed == federation(transport, method, homes, tmp_path / f"server {turn}").sampling_seed
         cohorts.append([r.array("cohort").tobytes() for _, r in transport.requests if r.kind == Kind.ROUND])
     assert cohorts[0] != cohorts[1]
+
+
+def test_nodes_whose_homes_have_no_words_add_nothing_to_the_counts_of_rooms() -> None:
+    homes = population(5, n_homes=20)
+    valid = ValidRules.of(homes)
+    bare = replace(homes, words=None)
+    found = BoundedSums.of(bare, valid, always_rooms=True)
+    n_types = len(homes.types)
+    assert found.parts["rooms"].shape == (2 * (n_types**2 + len(valid)),)
+    assert not found.parts["rooms"].any()
+    worded = replace(homes, words=Words(np.arange(homes.n_devices), np.zeros(homes.n_devices, dtype=np.int64)))
+    for both in (found + BoundedSums.of(worded, valid), BoundedSums.of(worded, valid) + found):
+        np.testing.assert_array_equal(both.parts["rooms"], BoundedSums.of(worded, valid).parts["rooms"])
+
+
+def test_a_node_without_words_trains_with_one_that_has_them(tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=60), made("fedrank")
+    worded = replace(homes, words=Words(np.arange(homes.n_devices), np.zeros(homes.n_devices, dtype=np.int64)))
+    transport, other = in_process(homes, SIZES, tmp_path), in_process(worded, SIZES, tmp_path / "other")
+    transport.members[101] = other.members[101]
+    federation(transport, method, homes, tmp_path / "server").train()
+    _, arrays = read_arrays(tmp_path / "server" / "setup.npz", what="setup", remedy="")
+    assert arrays["rooms.named_types"].any()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_card_of_a_private_model_names_neither_seed_nor_homes(name: str, tmp_path: Path) -> None:
+    from fedrule.inference.recommender import Recommender
+    from fedrule.models.file import SavedModel
+
+    homes = population(5, n_homes=60)
+    run = federation(in_process(homes, SIZES, tmp_path), made(name), homes, tmp_path / "server", seed=7)
+    run.train()
+    saved = SavedModel.load(tmp_path / "server" / "model.safetensors")
+    assert Recommender(saved) is not None
+    (training,) = saved.card.trainings
+    assert (training.fingerprint, training.seed, training.rules) == ("", 0, 0)
+    assert str(run.sampling_seed) not in saved.card.json()

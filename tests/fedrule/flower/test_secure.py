@@ -115,8 +115,8 @@ def test_no_single_sum_of_a_node_reaches_the_server(tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
 @pytest.mark.parametrize("what", ["lost", "late"])
 def test_a_node_that_is_gone_after_any_step_has_dropped_out(step: int, what: str, tmp_path: Path) -> None:
-    homes, method = population(5, n_homes=6), made("fedrule")
-    transport = in_process(homes, SIZES, tmp_path)
+    homes, method = population(5, n_homes=12), made("fedrule")
+    transport = in_process(homes, (3, 3, 3, 3), tmp_path)
 
     def silent(node: int, request: Message) -> bool:
         secure_step = request.kind in (Kind.ROUND, Kind.SECURE) and request.header.get("step") == step
@@ -126,7 +126,7 @@ def test_a_node_that_is_gone_after_any_step_has_dropped_out(step: int, what: str
     run = federation(transport, method, homes, tmp_path / "server", secure=True)
     trained = run.train()
     # In the last step its vector is in the sum already: the others' shares unmask it.
-    expected = {} if step == 4 else {1: [1, 2, 3]}
+    expected = {} if step == 4 else {1: [client for client in (3, 4, 5) if client in homes.rules.home]}
     assert {done: clients.tolist() for done, clients in run.missing().items()} == expected
     assert_equal(trained, simulated(method, homes, missing=run.missing()))
 
@@ -247,3 +247,16 @@ def test_counts_are_the_same_after_a_sum_of_integers(all_patterns: bool) -> None
     assert found.keys() == expected.keys()
     for name, array in expected.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def test_sums_of_nodes_with_many_homes_and_large_weights_fit(tmp_path: Path) -> None:
+    # The sum of weights of a node with 3,000 homes of weight 1, in multiples of 2^-30, is beyond 2^41.
+    from fedrule.flower.secure import EXACT
+
+    homes = population(5, n_homes=12)
+    transport = in_process(homes, (3, 3, 3, 3), tmp_path)
+    federation(transport, made("fedgnn", rounds=1), homes, tmp_path / "server", secure=True).train()
+    _, request = last_request(transport.requests, round=0, step=1)
+    session = Session.from_bytes(request.array("message").tobytes())
+    assert 3000 * 2**30 < session.bound == EXACT
+    assert 4 * session.bound < 2**63
