@@ -94,8 +94,8 @@ def _parser() -> argparse.ArgumentParser:
         share(command, "--results")
 
     run = command("run", "run_suite", "make the missing results of a suite")
-    suites = "smoke, default, paper, graph, gnn, ablations, rooms, federated, federated-options, faults, robustness, "
-    suites += "or a TOML file"
+    suites = "smoke, default, paper, graph, gnn, ablations, rooms, federated, federated-options, faults, privacy, "
+    suites += "robustness, or a TOML file"
     run.add_argument("suite", metavar="SUITE", help=suites)
     run.add_argument("--methods", type=comma_separated, metavar="A,B", help="these instead of the suite's")
     about = "runs at the same time, each in its own process (default 1)"

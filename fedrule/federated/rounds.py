@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 Weighting: TypeAlias = Literal["clients", "rules", "roots"]
 POWER = {"clients": 0.0, "rules": 1.0, "roots": 0.5}  # of a client's number of rules
 CHUNK_SIZE = 1024
+PRIVATE = ("epsilon", "delta", "noise_multiplier")  # columns of a history that only private runs have
 SECURE_HOMES = 3  # that a secure sum has at least
 MOST_RULES = 16  # that raise a client's weight in private runs
 
@@ -67,6 +68,8 @@ class RoundReport(NamedTuple):
     received_bytes: float = 0.0  # by a client: the model, and shared_k
     state_bytes: float = 0.0  # of a client's state, mean over all clients
     epsilon: float = math.nan  # disclosed by the run so far; NaN: without differential privacy
+    delta: float = math.nan  # at which epsilon is disclosed
+    noise_multiplier: float = math.nan  # of a round
 
     @property
     def private(self) -> bool:
@@ -74,7 +77,7 @@ class RoundReport(NamedTuple):
 
     def values(self) -> dict[str, float]:
         """For a history: private runs have an epsilon, and nothing that depends on homes and has no noise."""
-        left_out = ("loss", "clients", "refused", "corrupted", "state_bytes") if self.private else ("epsilon",)
+        left_out = ("loss", "clients", "refused", "corrupted", "state_bytes") if self.private else PRIVATE
         return {name: float(value) for name, value in self._asdict().items() if name not in left_out}
 
 
@@ -437,7 +440,7 @@ class Engine:
                 update = self.privacy.noisy_mean(
                     sums.update, n_clients=n_clients, sampling_rate=fraction, normals=normals
                 )
-            report = report._replace(epsilon=self.privacy.account(n_clients, fraction).after(number))
+            report = report._replace(**self._spent(n_clients, number))
             return server_round(h, layout, self.server, state, update, None, present=fraction, rate=rate), report
         if not sums.clients:
             return replace(state, round=number), report
@@ -465,8 +468,7 @@ class Engine:
         """A round without a sum, where a secure sum had too few participants: the model and all states stay."""
         number, report = state.round + 1, self._report(self.nothing(layout, 0), layout, len(state.clients.last))
         if self.privacy.noisy:  # nothing was disclosed; the account is one of planned rounds
-            account = self.privacy.account(n_clients, self.cohorts.fraction(n_clients))
-            report = report._replace(epsilon=account.after(number))
+            report = report._replace(**self._spent(n_clients, number))
         return replace(state, round=number), report
 
     def _train(
@@ -540,6 +542,12 @@ class Engine:
             missing = "%s: round %d continues without %d clients that dropped out and %d that were late"
             log.info(missing, self.name, number, report.dropped, report.late)
         return report
+
+    def _spent(self, n_clients: int, rounds: int) -> dict[str, float]:
+        """What the account says after so many rounds."""
+        account = self.privacy.account(n_clients, self.cohorts.fraction(n_clients))
+        spent = {"epsilon": account.after(rounds), "delta": account.delta}
+        return spent | {"noise_multiplier": account.noise_multiplier}
 
     def _report(self, sums: RoundSum, layout: FlatParameters, n_clients: int) -> RoundReport:
         h, trained = self.hyperparameters, sums.clients + sums.refused
