@@ -440,7 +440,7 @@ class Engine:
                 update = self.privacy.noisy_mean(
                     sums.update, n_clients=n_clients, sampling_rate=fraction, normals=normals
                 )
-            report = report._replace(**self._spent(n_clients, number))
+            report = self._with_account(report, n_clients, number)
             return server_round(h, layout, self.server, state, update, None, present=fraction, rate=rate), report
         if not sums.clients:
             return replace(state, round=number), report
@@ -468,7 +468,7 @@ class Engine:
         """A round without a sum, where a secure sum had too few participants: the model and all states stay."""
         number, report = state.round + 1, self._report(self.nothing(layout, 0), layout, len(state.clients.last))
         if self.privacy.noisy:  # nothing was disclosed; the account is one of planned rounds
-            report = report._replace(**self._spent(n_clients, number))
+            report = self._with_account(report, n_clients, number)
         return replace(state, round=number), report
 
     def _train(
@@ -543,11 +543,12 @@ class Engine:
             log.info(missing, self.name, number, report.dropped, report.late)
         return report
 
-    def _spent(self, n_clients: int, rounds: int) -> dict[str, float]:
-        """What the account says after so many rounds."""
+    def _with_account(self, report: RoundReport, n_clients: int, rounds: int) -> RoundReport:
+        """With what the account says after so many rounds."""
         account = self.privacy.account(n_clients, self.cohorts.fraction(n_clients))
-        spent = {"epsilon": account.after(rounds), "delta": account.delta}
-        return spent | {"noise_multiplier": account.noise_multiplier}
+        return report._replace(
+            epsilon=account.after(rounds), delta=account.delta, noise_multiplier=account.noise_multiplier
+        )
 
     def _report(self, sums: RoundSum, layout: FlatParameters, n_clients: int) -> RoundReport:
         h, trained = self.hyperparameters, sums.clients + sums.refused

@@ -230,10 +230,10 @@ class Federation:
         nobody = Statistics.of_nobody(*names, valid, all_patterns=self.method.evidence > 0)
         training = TrainingRun(
             data="federation",
-            fingerprint="" if private else self.identity.run,
+            fingerprint=None if private else self.identity.run,
             homes=len(self.with_rules),
             rules=0 if private or counts is None else int(counts.have[0].sum()),
-            seed=0 if private else self.options.seed,
+            seed=None if private else self.options.seed,
             rounds=self.method.rounds,
             trained_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
