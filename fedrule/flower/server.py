@@ -232,7 +232,7 @@ class Federation:
             data="federation",
             fingerprint=None if private else self.identity.run,
             homes=len(self.with_rules),
-            rules=0 if private or counts is None else int(counts.have[0].sum()),
+            rules=None if private or counts is None else int(counts.have[0].sum()),
             seed=None if private else self.options.seed,
             rounds=self.method.rounds,
             trained_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -237,5 +237,5 @@ def test_the_card_of_a_private_model_names_neither_seed_nor_homes(name: str, tmp
     saved = SavedModel.load(tmp_path / "server" / "model.safetensors")
     assert Recommender(saved) is not None
     (training,) = saved.card.trainings
-    assert (training.fingerprint, training.seed, training.rules) == ("", 0, 0)
+    assert (training.fingerprint, training.seed, training.rules) == (None, None, None)
     assert str(run.sampling_seed) not in saved.card.json()
