@@ -209,10 +209,10 @@ services:
   server:
     <<: *image
     command: >-
-      flower-superlink --host 0.0.0.0 --port {port} --enable-supernode-auth --database /work/server/superlink.db
-      --ssl-ca-certfile /work/tls/ca.crt --ssl-certfile /work/tls/server.pem --ssl-keyfile /work/tls/server.key
+      flower-superlink --host 0.0.0.0 --port {port} --enable-supernode-auth --database /federation/server/superlink.db
+      --ssl-ca-certfile /federation/tls/ca.crt --ssl-certfile /federation/tls/server.pem --ssl-keyfile /federation/tls/server.key
       --disable-runtime-dependency-installation
-    volumes: ["./tls:/work/tls:ro", "./server:/work/server"]
+    volumes: ["./tls:/federation/tls:ro", "./server:/federation/server"]
     # Not published: put a proxy before it that lets /v1/fleet through and nothing else (README.md).
     expose: ["{port}"]
 {hubs}"""
@@ -222,13 +222,13 @@ HUB = """
     <<: *image
     depends_on: [server]
     command: >-
-      flower-supernode --superlink server:{port} --root-certificates /work/tls/ca.crt
-      --auth-supernode-private-key /work/key --node-config 'homes="/work/homes.parquet" state="/work/state"'
+      flower-supernode --superlink server:{port} --root-certificates /federation/tls/ca.crt
+      --auth-supernode-private-key /federation/key --node-config 'homes="/federation/homes.parquet" state="/federation/state"'
     volumes:
-      - ./tls/ca.crt:/work/tls/ca.crt:ro
-      - ./keys/node-{node}:/work/key:ro
-      - ./homes/hub-{hub}.parquet:/work/homes.parquet:ro
-      - ./hub-{hub}:/work/state
+      - ./tls/ca.crt:/federation/tls/ca.crt:ro
+      - ./keys/node-{node}:/federation/key:ro
+      - ./homes/hub-{hub}.parquet:/federation/homes.parquet:ro
+      - ./hub-{hub}:/federation/state
 """
 
 
