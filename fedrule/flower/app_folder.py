@@ -202,7 +202,7 @@ x-image: &image
       RUN pip install --no-cache-dir -c constraints-flower.txt -e ".[flower]" && useradd --create-home hub
       USER hub
       ENV FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-      WORKDIR /work
+      WORKDIR /federation
   restart: unless-stopped
 
 services:
