@@ -210,8 +210,8 @@ services:
     <<: *image
     command: >-
       flower-superlink --host 0.0.0.0 --port {port} --enable-supernode-auth --database /federation/server/superlink.db
-      --ssl-ca-certfile /federation/tls/ca.crt --ssl-certfile /federation/tls/server.pem --ssl-keyfile /federation/tls/server.key
-      --disable-runtime-dependency-installation
+      --ssl-ca-certfile /federation/tls/ca.crt --ssl-certfile /federation/tls/server.pem
+      --ssl-keyfile /federation/tls/server.key --disable-runtime-dependency-installation
     volumes: ["./tls:/federation/tls:ro", "./server:/federation/server"]
     # Not published: put a proxy before it that lets /v1/fleet through and nothing else (README.md).
     expose: ["{port}"]
@@ -223,7 +223,8 @@ HUB = """
     depends_on: [server]
     command: >-
       flower-supernode --superlink server:{port} --root-certificates /federation/tls/ca.crt
-      --auth-supernode-private-key /federation/key --node-config 'homes="/federation/homes.parquet" state="/federation/state"'
+      --auth-supernode-private-key /federation/key
+      --node-config 'homes="/federation/homes.parquet" state="/federation/state"'
     volumes:
       - ./tls/ca.crt:/federation/tls/ca.crt:ro
       - ./keys/node-{node}:/federation/key:ro
