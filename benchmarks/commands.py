@@ -50,7 +50,7 @@ def run_suite(chosen: argparse.Namespace) -> int:
     for run in outcome.elsewhere:
         say(f"running in another process: {run}")
     for result in outcome.failed:
-        say(f"failed: {result.key}: {result.error.splitlines()[-1]}")
+        say(f"failed: {result.key}: {result.failure}")
     if outcome.failed:
         say("The full errors are in the .failed.json files; the same command tries these runs again.")
     return 1 if outcome.failed else 0

@@ -39,7 +39,7 @@ from benchmarks.results.store import Store, headline_suffix
 from benchmarks.runs.experiment import Experiment, Source, make_experiment
 from benchmarks.runs.run import counts_of, fit
 from datasets.common.environment import commit, versions
-from datasets.common.errors import DataError, install_hint, unknown
+from datasets.common.errors import DataError, error_line, install_hint, unknown
 from datasets.common.files import Json
 from datasets.common.options import read
 from datasets.common.progress import progress
@@ -158,7 +158,7 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Stu
         done.append(trial)
         write_record(path, replace(record, trials=tuple(kept.values())), STUDY_FORMAT)
         if trial.value is None:
-            log.warning("failed: %s %s: %s", study.method, parameters, trial.error.splitlines()[-1])
+            log.warning("failed: %s %s: %s", study.method, parameters, error_line(trial.error))
         for warning in trial.warnings:
             log.warning("not to be chosen: %s %s: %s", study.method, parameters, warning)
         best = max((each.value or 0.0 for each in done if each.trusted), default=0.0)

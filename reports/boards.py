@@ -114,6 +114,10 @@ def ranked_boards(
         where = f"{sum(len(board.runs) for board in curves)} on {', '.join(sorted(set(map(data_name, curves))))}"
         why = "they were fitted without the validation rules"
         notes.append(f"Runs with curves by round are left out ({where}): {why}.")
+    left_out = inputs.swept_note(
+        lambda run: run.key.protocol == protocol and split in (None, run.key.split["split"]) and not run.key.curves
+    )
+    notes += [left_out] if left_out else []
     for board in every:
         if board.runs[0][1].key.curves:
             continue

@@ -63,7 +63,7 @@ def _build(chosen: argparse.Namespace) -> int:
     if README in chosen.only:
         files |= readme_files(inputs, Path.cwd())
     for name, missing in built.missing.items():
-        log.warning("%s is missing: %s. To get it: %s", name, missing.what, missing.command)
+        log.warning("%s is missing: %s. To get it: %s", name, missing.what.rstrip("."), missing.command)
     stale = _stale(files) if chosen.check else []
     if not chosen.check:
         for path, content in files.items():

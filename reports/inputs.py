@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from benchmarks.results.leaderboard import Board, boards, changed_options
 from benchmarks.results.records import DatasetSummary, Example, Study, load_examples, load_studies, load_summaries
 from benchmarks.results.speeds import SPEED, Speed, load_speeds
 from benchmarks.results.store import Result, load_runs, results_folder
+from reports.sweeps import SUBJECTS, Subject, swept
 
 OF_A_RUN = ("seed", "validation")  # options of a split that belong to the run and its curves
 
@@ -51,13 +53,29 @@ class Inputs:
         return cls(runs.finished, runs.failed, *found, unreadable)
 
     @cached_property
+    def ranked_runs(self) -> tuple[Result, ...]:
+        """The runs that are compared as methods: without those of sweeps, see `reports.sweeps`."""
+        return tuple(run for run in self.runs if run.key.hash not in self._swept)
+
+    @cached_property
+    def _swept(self) -> dict[str, Subject]:
+        return swept(self.runs)
+
+    def swept_note(self, wanted: Callable[[Result], bool]) -> str:
+        """How many of the wanted runs leaderboards leave out since they vary one subject; empty where none."""
+        left_out = [run for run in self.runs if run.key.hash in self._swept and wanted(run)]
+        varied = Counter(self._swept[run.key.hash].name for run in left_out)
+        parts = [f"{each.name} ({varied[each.name]}, see {each.output})" for each in SUBJECTS if varied[each.name]]
+        return f"Runs that vary one subject with all else equal are left out: {', '.join(parts)}." if parts else ""
+
+    @cached_property
     def boards(self) -> tuple[Board, ...]:
-        """The leaderboards of all runs."""
-        return tuple(boards(self.runs))
+        """The leaderboards."""
+        return tuple(boards(self.ranked_runs))
 
     @cached_property
     def _labels(self) -> dict[str, str]:
-        return {run.key.hash: label for board in self.boards for label, run in board.runs}
+        return {run.key.hash: label for board in boards(self.runs) for label, run in board.runs}
 
     def label(self, run: Result) -> str:
         """The method as the leaderboard names it: with the settings that are not the defaults."""
@@ -134,7 +152,7 @@ def select_runs(role: Role, inputs: Inputs, wanted: Callable[[Result], bool]) ->
     """
     fitting = [
         RunGroup(runs)
-        for group in group_runs(inputs.runs)
+        for group in group_runs(inputs.ranked_runs)
         if group.data in role.data
         and group.runs[0].key.track == role.track
         and group.runs[0].key.split["split"] == "holdout"

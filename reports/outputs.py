@@ -70,6 +70,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     about: About
     sortable: bool = field(default=False, kw_only=True)  # on the page, and filtered by a text
+    details: Table | None = field(default=None, kw_only=True)  # the rows that it sums up: its CSV file has them instead
 
 
 def run_files(runs: Sequence[Result]) -> tuple[str, ...]:

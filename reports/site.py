@@ -23,7 +23,7 @@ from datasets.common.progress import Progress, progress
 from reports.boards import main_lists
 from reports.inputs import Inputs
 from reports.outputs import BUILD, Drawing, Missing, Output, Table
-from reports.text.formats import FORMATS, as_html, counted, join_names, last_line
+from reports.text.formats import FORMATS, as_html, counted, join_names
 from reports.text.summary import summary
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ def render_page(inputs: Inputs, built: Sequence[BuiltOutput]) -> bytes:
         first=shown.get(FIRST),
         sections=[(title, "section-" + re.sub(r"\W+", "-", title.lower()), found) for title, found in sections.items()],
         missing=[(each.output, each.content) for each in built if isinstance(each.content, Missing)],
-        failed=[(run.key, last_line(run.error)) for run in inputs.failed],
+        failed=[(run.key, run.failure) for run in inputs.failed],
         unreadable=inputs.unreadable,
         scope=_scope(inputs.runs),
         provenance=_provenance(inputs.runs),

@@ -25,7 +25,7 @@ import pandas as pd
 import pyarrow.parquet
 
 from benchmarks.results.records import hash_of, read_record, write_record
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, error_line
 from datasets.common.files import atomic_file
 from datasets.common.training_warnings import TrainingWarning
 
@@ -100,6 +100,11 @@ class Result:
     written: str = ""
     digests: dict[str, str] = field(default_factory=dict)  # of the tables, to notice one that is truncated or damaged
     folder: Path | None = None  # where it was read from; null in the file
+
+    @property
+    def failure(self) -> str:
+        """What went wrong, in one line."""
+        return error_line(self.error)
 
     @property
     def suffix(self) -> str:

@@ -201,7 +201,7 @@ def _collect(futures: Sequence[Future[_Done | str]], bar: Progress, outcome: Out
                 outcome.made += 1
             else:
                 outcome.failed.append(result)
-                log.warning("failed: %s: %s", result.key, result.error.splitlines()[-1])
+                log.warning("failed: %s: %s", result.key, result.failure)
 
 
 class TemplateKey(NamedTuple):

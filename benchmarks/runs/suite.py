@@ -132,9 +132,20 @@ def _entries(suite: str) -> Iterator[tuple[DataEntry, str]]:
         raise DataError(f"{path}: name at least one data set, under [[data]]")
     for given in shared.data:
         place = f"{path}, data {given.get('name', '')!r}"
+        _refuse_misplaced(given, place)
         entry: DataEntry = read(DataEntry, given, where=place)
         inherited = (Defaults.model_fields.keys() & shared.model_fields_set) - entry.model_fields_set
         yield entry.model_copy(update={name: getattr(shared, name) for name in inherited}), place
+
+
+def _refuse_misplaced(given: Mapping[str, object], place: str) -> None:
+    """An error for options of the data set that stand beside its name, where settings of the suite belong."""
+    if not isinstance(name := given.get("name"), str):
+        return
+    for key in given.keys() - DataEntry.model_fields.keys():
+        if key in get_data(name).options:
+            value = str(given[key]).lower() if isinstance(given[key], bool) else repr(given[key])
+            raise DataError(f"{place}: {key} is an option of the data set; write options = {{ {key} = {value} }}")
 
 
 def _experiments(entry: DataEntry, given: Mapping[str, Settings], place: str, *, suite: str) -> list[Experiment]:

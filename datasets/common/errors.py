@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+OURS = ("datasets.", "baselines.", "fedrule.", "benchmarks.", "reports.")  # whose errors are sentences
 
 
 class DataError(ValueError):
@@ -22,6 +25,16 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownName:
     between = "; " if any("," in choice for choice in choices) else ", "
     listed = between.join(choices) if choices else "none"
     return UnknownName(f"unknown {kind} {name!r}{guess} Known: {listed}")
+
+
+def error_line(traceback: str) -> str:
+    """What a traceback ends with, for people: a message of our own without its class, others without their module."""
+    line = next((line.strip() for line in reversed(traceback.splitlines()) if line.strip()), "no message")
+    raised = re.match(r"((?:\w+\.)+)(\w+: )(?=\S)", line)
+    if raised is None:
+        return line
+    ours = raised[1].startswith(OURS)
+    return line[raised.end() if ours else raised.start(2) :]
 
 
 def install_hint(extra: str) -> str:

@@ -42,8 +42,8 @@ Attack = Callable[[UpdateView], Guess]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How much is attacked."""
+class AuditSize:
+    """How much is attacked, and by how many attacks."""
 
     homes: int = 200  # of the federation whose updates are attacked
     targets: int = 50  # of these homes
@@ -66,8 +66,8 @@ class Plan:
             raise DataError(f"audit: epsilon must be above 0, got {', '.join(map(str, self.epsilons))}")
 
 
-QUICK = Plan()
-FULL = Plan(
+QUICK = AuditSize()
+FULL = AuditSize(
     homes=400,
     targets=100,
     rounds=100,
@@ -81,28 +81,33 @@ FULL = Plan(
 
 def audit(
     homes: Homes,
-    plan: Plan,
+    size: AuditSize,
     methods: Sequence[str] = METHODS,
     parts: Sequence[str] = PARTS,
     *,
     seed: int = 0,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Finding]:
-    """All findings, one after the other; the same for the same homes, plan and seed. `on_step` is told what comes."""
+    """All findings, one after the other; the same for the same homes, size and seed. `on_step` gets what comes next."""
+    check_names(methods, parts)
+    list(defences(size, size.homes, private=True))  # where no account can be made, it says so before any work
+    for part, name in steps(methods, parts):
+        on_step(f"{part} of {name}")
+        chosen = sample(homes, size.shadow_homes if part == "members" else size.homes, seed + (part == "members"))
+        if part == "updates":
+            yield from audit_updates(chosen, name, size, seed=seed)
+        elif part == "members":
+            yield from audit_members(chosen, name, size, seed=seed)
+        else:
+            yield from audit_counts(homes, chosen, size, seed=seed)
+
+
+def check_names(methods: Sequence[str], parts: Sequence[str]) -> None:
+    """An error for a method or part that is not audited."""
     for kind, names, known in (("method", methods, METHODS), ("part", parts, PARTS)):
         for name in names:
             if name not in known:
                 raise unknown(f"{kind} of the audit", name, known)
-    list(defences(plan, plan.homes, private=True))  # where no account can be made, it says so before any work
-    for part, name in steps(methods, parts):
-        on_step(f"{part} of {name}")
-        chosen = sample(homes, plan.shadow_homes if part == "members" else plan.homes, seed + (part == "members"))
-        if part == "updates":
-            yield from audit_updates(chosen, name, plan, seed=seed)
-        elif part == "members":
-            yield from audit_members(chosen, name, plan, seed=seed)
-        else:
-            yield from audit_counts(homes, chosen, plan, seed=seed)
 
 
 def steps(methods: Sequence[str], parts: Sequence[str]) -> list[tuple[str, str]]:
@@ -122,7 +127,7 @@ def sample(homes: Homes, many: int, seed: int) -> Homes:
 # ---- updates
 
 
-def audit_updates(homes: Homes, name: str, plan: Plan, *, seed: int) -> Iterator[Finding]:
+def audit_updates(homes: Homes, name: str, size: AuditSize, *, seed: int) -> Iterator[Finding]:
     """Rules of a home from its update, of the first round and after training, and what defences leave of it."""
     default = _method(name)
     attacks: dict[str, Attack] = {"gradient inversion": invert_evidence}
@@ -130,9 +135,9 @@ def audit_updates(homes: Homes, name: str, plan: Plan, *, seed: int) -> Iterator
         attacks = {"touched rows": touched_rows, "gradient inversion": invert_network}
     for local_steps in dict.fromkeys((default.local_steps, 1)):
         federation = Federation.of(homes, _method(name, local_steps=local_steps), seed=seed)
-        for rounds in (0, plan.rounds):
+        for rounds in (0, size.rounds):
             federation = federation.after(rounds)
-            measured = UpdateAudit.of(federation, plan, seed)
+            measured = UpdateAudit.of(federation, size, seed)
             if not rounds and local_steps == default.local_steps:
                 yield measured.finding("most common rules", popular_rules, Defence(), knows=(DEVICES, POPULATION))
             for attack, function in attacks.items():
@@ -146,22 +151,22 @@ def audit_updates(homes: Homes, name: str, plan: Plan, *, seed: int) -> Iterator
                 yield measured.several(invert_evidence, draws=max(default.draws, 1))
             if local_steps == default.local_steps:
                 private = not federation.public.hyperparameters.corrects  # corrections cannot be private: see `Engine`
-                for defence in defences(plan, len(measured.sums), private=private):
+                for defence in defences(size, len(measured.sums), private=private):
                     attack = "gradient inversion"
                     yield measured.finding(attack, attacks[attack], defence, knows=(DEVICES, POPULATION))
 
 
-def defences(plan: Plan, homes: int, *, private: bool) -> Iterator[Defence]:
+def defences(size: AuditSize, homes: int, *, private: bool) -> Iterator[Defence]:
     """Secure sums of each size; noise in the home, and both, for each epsilon."""
-    cohorts = [n for n in plan.cohorts if n < homes]
+    cohorts = [n for n in size.cohorts if n < homes]
     yield from (Defence(n) for n in cohorts)
-    delta, rate = default_delta(plan.account_homes), plan.account_cohort / plan.account_homes
-    for epsilon in plan.epsilons if private else ():
+    delta, rate = default_delta(size.account_homes), size.account_cohort / size.account_homes
+    for epsilon in size.epsilons if private else ():
         # A home that adds all noise itself is known to take part, so that sampling hides nothing.
-        times = max(round(rate * plan.account_rounds), 1)
+        times = max(round(rate * size.account_rounds), 1)
         alone = Account.within(epsilon, delta=delta, sampling_rate=1.0, rounds=times)
         yield Defence(1, epsilon, alone.noise_multiplier)
-        account = Account.within(epsilon, delta=delta, sampling_rate=rate, rounds=plan.account_rounds)
+        account = Account.within(epsilon, delta=delta, sampling_rate=rate, rounds=size.account_rounds)
         yield from (Defence(n, epsilon, account.noise_multiplier) for n in cohorts[-1:])
 
 
@@ -176,10 +181,10 @@ class UpdateAudit:
     seed: int
 
     @classmethod
-    def of(cls, federation: Federation, plan: Plan, seed: int) -> UpdateAudit:
+    def of(cls, federation: Federation, size: AuditSize, seed: int) -> UpdateAudit:
         sums = federation.updates(np.arange(federation.homes.n_homes))
         clip = float(np.median([np.linalg.norm(one.update) for one in sums.values()]))
-        return cls(federation, sums, tuple(sorted(sums)[: plan.targets]), clip, seed)
+        return cls(federation, sums, tuple(sorted(sums)[: size.targets]), clip, seed)
 
     def finding(self, attack: str, function: Attack, defence: Defence, *, knows: tuple[str, ...]) -> Finding:
         """The attack on each target, in a cohort that is drawn for it."""
@@ -247,23 +252,23 @@ class UpdateAudit:
 # ---- members
 
 
-def audit_members(homes: Homes, name: str, plan: Plan, *, seed: int) -> Iterator[Finding]:
+def audit_members(homes: Homes, name: str, size: AuditSize, *, seed: int) -> Iterator[Finding]:
     """Whether a home was trained on, from the final model."""
-    options: dict[str, object] = {"rounds": plan.shadow_rounds} if plan.shadow_rounds else {}
+    options: dict[str, object] = {"rounds": size.shadow_rounds} if size.shadow_rounds else {}
     method = _method(name, **options)
-    yield from _members(homes, method, method, plan, seed=seed)
+    yield from _members(homes, method, method, size, seed=seed)
     if method.hyperparameters().corrects:
         return
     first = Federation.of(homes, method, seed=seed).updates(np.arange(homes.n_homes))
     clip = float(np.median([np.linalg.norm(one.update) for one in first.values()]))
-    for epsilon in plan.epsilons:
+    for epsilon in size.epsilons:
         private = _method(name, epsilon=epsilon, clip=clip, **options)
-        yield from _members(homes, method, private, plan, seed=seed)
+        yield from _members(homes, method, private, size, seed=seed)
 
 
-def _members(homes: Homes, plain: Federated, method: Federated, plan: Plan, *, seed: int) -> Iterator[Finding]:
+def _members(homes: Homes, plain: Federated, method: Federated, size: AuditSize, *, seed: int) -> Iterator[Finding]:
     """The attack on models of `method`; `plain` is the same without privacy, by which the loss of a home is defined."""
-    member = random_halves(plan.shadows, homes.n_homes, seed)
+    member = random_halves(size.shadows, homes.n_homes, seed)
     examples = training_examples(homes, plain, seed=seed)
     reference = plain.prepare(homes, np.random.default_rng(seed)).scorer
     loss: dict[str, list[Precise]] = {}
@@ -350,12 +355,12 @@ def home_losses(
 # ---- counts
 
 
-def audit_counts(homes: Homes, chosen: Homes, plan: Plan, *, seed: int) -> Iterator[Finding]:
+def audit_counts(homes: Homes, chosen: Homes, size: AuditSize, *, seed: int) -> Iterator[Finding]:
     """What the counting sums of fedrank tell."""
-    for many in dict.fromkeys(min(n, homes.n_homes) for n in plan.count_homes):
+    for many in dict.fromkeys(min(n, homes.n_homes) for n in size.count_homes):
         yield from audit_singles(sample(homes, many, seed))
-    yield from audit_count_rules(chosen, plan, seed=seed)
-    yield from audit_count_members(chosen, plan, seed=seed)
+    yield from audit_count_rules(chosen, size, seed=seed)
+    yield from audit_count_members(chosen, size, seed=seed)
 
 
 def audit_singles(homes: Homes) -> Iterator[Finding]:
@@ -383,24 +388,24 @@ def audit_singles(homes: Homes) -> Iterator[Finding]:
     yield _of_counts("rows of rules of one home", "nothing", values, homes=n, trials=n, defence=Defence(n))
 
 
-def count_defences(plan: Plan, cohorts: Sequence[int], noisy: Sequence[int]) -> Iterator[Defence]:
+def count_defences(size: AuditSize, cohorts: Sequence[int], noisy: Sequence[int]) -> Iterator[Defence]:
     """Sums over these many homes; and with noise, half of epsilon being for the counts, over these."""
     yield from (Defence(n) for n in dict.fromkeys(cohorts))
-    delta = default_delta(plan.account_homes)
-    for epsilon in plan.epsilons:
+    delta = default_delta(size.account_homes)
+    for epsilon in size.epsilons:
         multiplier = multiplier_for(DEFAULT_COUNTS_SHARE * epsilon, delta)
         yield from (Defence(n, epsilon, multiplier) for n in dict.fromkeys(noisy))
 
 
-def audit_count_rules(homes: Homes, plan: Plan, *, seed: int) -> Iterator[Finding]:
+def audit_count_rules(homes: Homes, size: AuditSize, *, seed: int) -> Iterator[Finding]:
     """Typed rules of a home from the first counting sum, over cohorts and with noise."""
     valid, n = ValidRules.of(homes), homes.n_homes
     table = contributions(homes, valid)["typed rules"]
     has: Mask = np.asarray(table.todense()) > 0
     owns = np.asarray(owned_types(homes).todense()) > 0
     trigger, action, _ = valid.typed()
-    total, targets = has.sum(axis=0), range(min(plan.targets, n))
-    for defence in count_defences(plan, [1, *(k for k in plan.cohorts if k < n), n], [1, n]):
+    total, targets = has.sum(axis=0), range(min(size.targets, n))
+    for defence in count_defences(size, [1, *(k for k in size.cohorts if k < n), n], [1, n]):
         score = RuleScore()
         for target in targets:
             rng = np.random.default_rng([seed, target, defence.cohort])
@@ -428,14 +433,14 @@ def audit_count_rules(homes: Homes, plan: Plan, *, seed: int) -> Iterator[Findin
     yield _of_counts("difference of two sums", knows, score.values, homes=n, trials=score.homes, defence=Defence(n))
 
 
-def audit_count_members(homes: Homes, plan: Plan, *, seed: int) -> Iterator[Finding]:
+def audit_count_members(homes: Homes, size: AuditSize, *, seed: int) -> Iterator[Finding]:
     """Whether a home is in a sum over half of the homes."""
     valid, n = ValidRules.of(homes), homes.n_homes
     every = contributions(homes, valid)
     tables = {"rules": every["typed rules"], "pairs": every["pairs of typed rules"]}
     member = random_halves(2, n, seed)
     for parts in (("rules",), ("rules", "pairs")):
-        for defence in count_defences(plan, [n // 2], [n // 2]):
+        for defence in count_defences(size, [n // 2], [n // 2]):
             score = np.zeros(member.shape)
             for which, inside in enumerate(member):
                 for part in parts:

@@ -45,20 +45,20 @@ class PanelBoard:
 
 def intervals(inputs: Inputs) -> Drawing:
     """The rankings on smart homes, recipes, and other data sets."""
-    return _drawing(inputs, _main_groups(inputs))
+    return _drawing(inputs, _main_groups(inputs), "holdout")
 
 
-def one_hidden(inputs: Inputs) -> Drawing:
+def one_hidden(inputs: Inputs, split: str = "leave_one_out") -> Drawing:
     """The rankings with one automation of each home hidden."""
-    return _drawing(inputs, _groups_of(inputs, "leave_one_out"))
+    return _drawing(inputs, _groups_of(inputs, split), split)
 
 
-def unseen_homes(inputs: Inputs) -> Drawing:
+def unseen_homes(inputs: Inputs, split: str = "new_homes") -> Drawing:
     """The rankings of homes that are not seen in training, with one automation hidden."""
-    return _drawing(inputs, _groups_of(inputs, "new_homes"))
+    return _drawing(inputs, _groups_of(inputs, split), split)
 
 
-def _drawing(inputs: Inputs, groups: Sequence[RunGroup]) -> Drawing:
+def _drawing(inputs: Inputs, groups: Sequence[RunGroup], split: str) -> Drawing:
     shown, notes = [], []
     for group in groups:
         try:
@@ -66,7 +66,8 @@ def _drawing(inputs: Inputs, groups: Sequence[RunGroup]) -> Drawing:
         except DataError as error:  # its tables are gone, or are not of the same data or hidden rules
             notes.append(f"Left out: {group.data}: {str(error).removeprefix(f'{group.data}: ')}")
     if not shown:
-        raise Missing(" ".join(["no rankings that could be shown", *notes]), RUN)
+        left_out = inputs.swept_note(lambda run: is_ranking(run) and run.key.split["split"] == split)
+        raise Missing(" ".join(filter(None, ["no rankings that could be shown.", *notes, left_out])), RUN)
     notes += [
         f"{each.ranking.board.title}: {each.left_out} more rows with settings other than the defaults are not shown; "
         "groups are formed among the rows that are."
@@ -97,7 +98,7 @@ def _main_groups(inputs: Inputs) -> list[RunGroup]:
     """Those of smart homes and recipes, then of each other data set the one with the most methods."""
     found = [group for role in (WYZE, IFTTT) if (group := select_runs(role, inputs, is_ranking))]
     others: dict[str, RunGroup] = {}
-    for group in group_runs([run for run in inputs.runs if is_ranking(run)]):
+    for group in group_runs([run for run in inputs.ranked_runs if is_ranking(run)]):
         key = group.runs[0].key
         if key.track != "types" or key.split["split"] != "holdout" or key.data in {each.data for each in found}:
             continue
@@ -110,7 +111,7 @@ def _main_groups(inputs: Inputs) -> list[RunGroup]:
 def _groups_of(inputs: Inputs, split: str) -> list[RunGroup]:
     """Of each data set and track with this split the one with the most methods."""
     found: dict[tuple[str, str], RunGroup] = {}
-    for group in group_runs([run for run in inputs.runs if is_ranking(run) and run.key.split["split"] == split]):
+    for group in group_runs([run for run in inputs.ranked_runs if is_ranking(run) and run.key.split["split"] == split]):
         place = group.data, group.runs[0].key.track
         if place not in found or group.methods > found[place].methods:
             found[place] = group

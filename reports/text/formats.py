@@ -65,17 +65,12 @@ def round_number(value: float, significant: int = 3) -> str:
 
 
 def failure_notes(failed: Sequence[Result]) -> tuple[str, ...]:
-    """One note that names the failed runs with the last line of each error; none where nothing failed."""
+    """One note that names the failed runs and says why; none where nothing failed."""
     if not failed:
         return ()
-    named = "; ".join(f"{run.key}: {last_line(run.error)}" for run in failed[:MAX_FAILURES])
+    named = "; ".join(f"{run.key}: {run.failure}" for run in failed[:MAX_FAILURES])
     more = f"; and {len(failed) - MAX_FAILURES} more" if len(failed) > MAX_FAILURES else ""
     return (f"Failed runs, left out of the numbers: {named}{more}. `python -m benchmarks run` tries them again.",)
-
-
-def last_line(error: str) -> str:
-    """Of a traceback: what went wrong."""
-    return ([line.strip() for line in error.splitlines() if line.strip()] or ["no message"])[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +204,8 @@ MARKDOWN = str.maketrans(
 
 
 def as_csv(table: Table) -> str:
-    """Numbers unrounded; an interval is two more columns, marks are in words."""
+    """Numbers unrounded; an interval is two more columns, marks are in words. All rows where the page sums them up."""
+    table = table.details or table
     wide = [any(isinstance(row[c], Interval) for row in table.rows) for c in range(len(table.columns))]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -9,7 +9,7 @@ import pytest
 
 import datasets
 from datasets.common.cli import import_all, run
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, error_line
 
 
 def raising(error: BaseException) -> int:
@@ -33,6 +33,22 @@ def raising(error: BaseException) -> int:
 def test_an_error_is_one_message_and_an_exit_code(capsys, error, code, message):
     assert run(lambda: raising(error), interrupted="Stopped. Nothing was written.") == code
     assert capsys.readouterr().err.endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("end", "line"),
+    [
+        ("datasets.common.errors.DataError: homes.csv is empty", "homes.csv is empty"),
+        ("fedrule.federated.secure.messages.BelowThreshold: 2 of 4 left", "2 of 4 left"),
+        ("torch.cuda.OutOfMemoryError: 12 GB are not there", "OutOfMemoryError: 12 GB are not there"),
+        ("MemoryError: 12 GB are not there", "MemoryError: 12 GB are not there"),
+        ("the process was killed (signal 9)", "the process was killed (signal 9)"),
+        ("", "no message"),
+    ],
+)
+def test_the_end_of_a_traceback_is_a_sentence_without_the_path_of_its_class(end, line):
+    text = f"Traceback (most recent call last):\n  File ...\n{end}\n" if end else ""
+    assert error_line(text) == line
 
 
 def test_a_bug_is_not_hidden():

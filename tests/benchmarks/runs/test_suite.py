@@ -142,6 +142,10 @@ def test_optional_data_that_is_not_there_is_left_out_with_a_word(tmp_path, monke
     [
         ("seed = 3\n[[data]]\nname='ifttt-synthetic'", "'seed'; did you mean 'seeds'"),
         ("[[data]]\nname='ifttt-synthetic'\nhoems = 3", "data 'ifttt-synthetic' 'hoems'"),
+        (
+            "[[data]]\nname='wyze-synthetic'\nhomes = 3",
+            "data 'wyze-synthetic': homes is an option of the data set; write options = { homes = 3 }",
+        ),
         ("[[data]]\nname='ifttt-sinthetic'", "did you mean 'ifttt-synthetic'"),
         ("[[data]]\nname='ifttt-synthetic'\noptions = { hoems = 3 }", "did you mean 'homes'"),
         ("[[data]]\nname='ifttt-synthetic'\noptions = 3", "options=3: expected a mapping"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import re
+from dataclasses import fields, replace
 
 import pytest
 
@@ -10,16 +11,18 @@ pytest.importorskip("torch", reason="federated methods need the extra graph")
 pytest.importorskip("numba", reason="federated methods need the extra graph")
 pytest.importorskip("opacus", reason="the account of noise needs the extra private")
 
-from benchmarks.results.audits import AuditRow, load_audits
+from benchmarks.results.audits import BASELINE, TWO_SUMS, AuditRow, load_audits, summary_lines
 from fedrule.__main__ import main
 from fedrule.audit import run
 from fedrule.audit.findings import Finding
-from fedrule.audit.run import Plan
+from fedrule.audit.run import AuditSize
+from fedrule.commands import load_homes
+from fedrule.commands.audit import announcement, duration
 from reports.inputs import Inputs
 from reports.tables.privacy import leakage
 
 DATA = "wyze-synthetic:homes=40,seed=2"
-SMALL = Plan(
+SMALL = AuditSize(
     homes=12,
     targets=3,
     rounds=2,
@@ -53,12 +56,19 @@ def test_it_writes_a_file_that_the_report_reads_and_prints_what_can_be_told(tmp_
     kinds = {(row.method, row.leaves, row.defence) for row in audit.rows}
     for method, leaves in (("fedgnn", "update"), ("fedrank", "update"), ("fedrank", "counts")):
         assert {(method, leaves, name) for name in ("none", "secure sum", "noise in the home")} <= kinds
+    assert {BASELINE, TWO_SUMS} <= {row.attack for row in audit.rows}  # names that the table treats apart
     assert {
         (method, "model", name) for method in ("fedgnn", "fedrank") for name in ("none", "noise in training")
     } <= kinds
-    assert all(row.told in said for row in audit.rows)
+    (listed,) = (tmp_path / "audit").glob("*.txt")
+    text = listed.read_text()
+    assert all(row.disclosure in text for row in audit.rows)
+    assert f"{len(audit.rows)} attacks in " in said
+    assert str(listed) in said
+    assert all(line in said for line in summary_lines(audit.rows))
+    assert len(said.splitlines()) <= 17
     table = leakage(Inputs.read(tmp_path))
-    assert len(table.rows) == len(audit.rows)
+    assert len(table.details.rows) == len(audit.rows)
     assert table.about.sources == (f"audit/{audit.file}",)
 
 
@@ -73,11 +83,25 @@ def test_the_same_seed_gives_the_same_bytes_and_another_one_does_not(tmp_path):
     assert first != third
 
 
+def test_it_says_what_will_be_run_and_about_how_long_it_takes():
+    planned = run.steps(("fedgnn", "fedrank"), ("updates", "counts"))
+    homes = load_homes(DATA)
+    said = announcement(planned, replace(run.QUICK, count_homes=(20, 100)), homes=homes, full=False)
+    assert "rules from updates of 12 homes (fedgnn, fedrank); counts of up to 40 homes (fedrank)" in said
+    assert re.search(r"About \d+ minutes? of one core, and \d+ minutes? with --full", said)
+    assert "--full" not in announcement(planned, run.QUICK, homes=homes, full=True)
+
+
+def test_a_duration_is_in_minutes_and_seconds():
+    assert [duration(seconds) for seconds in (12.4, 200.0)] == ["12 s", "3 min 20 s"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--method", "ease"], "unknown method of the audit 'ease'"),
         (["--part", "rows"], "unknown part of the audit 'rows'"),
+        (["--out", "found.txt"], "--out found.txt: the table gets this name; name the result file .json"),
         (["--homes", "3"], "audit: homes must be at least 4, got 3"),
         (["--data", "wyze-synthetic:homes=2"], "an audit needs at least 4 homes with rules"),
     ],

@@ -15,7 +15,7 @@ from datasets.valid import ValidRules
 from fedrule.audit.counts import added_cells, claimed_cells, homes_read, is_member
 from fedrule.audit.defences import Defence, summed_counts
 from fedrule.audit.federation import contributions
-from fedrule.audit.run import Plan, audit_count_members, audit_count_rules, audit_singles
+from fedrule.audit.run import AuditSize, audit_count_members, audit_count_rules, audit_singles
 from fedrule.evidence.counts import PATTERNS
 from fedrule.evidence.statistics import Statistics
 from tests.support.attacked import planted
@@ -84,7 +84,7 @@ def test_noise_and_bounds_are_those_of_private_counts():
     assert deviation == pytest.approx(1e-9 / np.sqrt(0.4) * np.sqrt(2))
 
 
-PLAN = Plan(homes=20, targets=10, cohorts=(4,), epsilons=(1.0,), account_homes=1000)
+PLAN = AuditSize(homes=20, targets=10, cohorts=(4,), epsilons=(1.0,), account_homes=1000)
 
 
 def test_without_a_defence_counts_are_the_rules_and_noise_hides_them():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from benchmarks.results.audits import AUDITS, Audit, AuditRow, load_audits, write_audit
+from benchmarks.results.audits import AUDITS, Audit, AuditRow, load_audits, summary_lines, write_audit
 from reports.inputs import Inputs
 from reports.outputs import Missing
-from reports.tables.privacy import COLUMNS, leakage
+from reports.tables.privacy import DETAILS, cost, leakage
+from tests.support.made_runs import keep
 
 RULES = {"precision": 0.5, "recall": 0.9, "exact": 0.25, "top": 0.75, "control": 0.2}
 PLAIN = AuditRow("fedgnn", "update", "gradient inversion", "nothing", "none", RULES, 200, 50, local_steps=3)
@@ -34,23 +37,64 @@ AUDIT = Audit(
 )
 
 
-def test_a_row_says_what_leaves_who_sees_it_and_what_can_be_told():
-    table = leakage(Inputs(audits=(AUDIT,)))
-    plain, summed, members, single = (dict(zip(COLUMNS, row, strict=True)) for row in table.rows)
-    assert plain["what leaves a home"].text == "update of a round, first, 3 local steps"
-    assert plain["who sees it"].text == "the server: each home's own"
-    assert plain["what can be told from it"].text == (
+def columns(table):
+    return [{name: cell.text for name, cell in zip(table.columns, row, strict=True)} for row in table.rows]
+
+
+def test_a_row_of_the_download_says_what_leaves_who_sees_it_and_what_can_be_told():
+    table = leakage(Inputs(audits=(AUDIT,))).details
+    assert table.columns == DETAILS
+    plain, summed, members, single = columns(table)
+    assert plain["what leaves a home"] == "update of a round, first, 3 local steps"
+    assert plain["who sees it"] == "the server: each home's own"
+    assert plain["what can be told from it"] == (
         "90% of a home's rules, 50% of claims right, 25% of homes in full; of as many guesses as rules 75% right, 20% "
         "if the home is not in it"
     )
-    assert (plain["right guesses, or AUC"].value, plain["without the home"].value) == (0.75, 0.2)
-    assert summed["who sees it"].text == "the server: the sum of 64 homes"
-    assert summed["defence"].text == "secure sum (64 homes)"
-    assert members["who sees it"].text == "whoever has the model"
-    assert members["defence"].text == "noise in training (epsilon 4)"
-    assert members["right guesses, or AUC"].text == "0.62"
-    told = "79 of 120 cells are of one home, 0.2% of homes have such a cell"
-    assert single["what can be told from it"].text == told
+    assert (plain["right guesses, or AUC"], plain["without the home"]) == ("0.75", "0.20")
+    assert summed["who sees it"] == "the server: the sum of 64 homes"
+    assert summed["defence"] == "secure sum (64 homes)"
+    assert members["who sees it"] == "whoever has the model"
+    assert members["defence"] == "noise in training (epsilon 4)"
+    assert members["right guesses, or AUC"] == "0.62"
+    assert single["what can be told from it"] == "79 of 120 cells are of one home, 0.2% of homes have such a cell"
+
+
+def test_the_page_has_a_row_for_each_thing_and_defence_with_the_strongest_attack():
+    weaker = replace(PLAIN, attack="touched rows", values=RULES | {"top": 0.5})
+    baseline = replace(PLAIN, attack="most common rules", values=RULES | {"top": 0.99})  # looks at no update
+    few = replace(SUMMED, cohort=2, values=RULES | {"top": 0.6, "exact": 0.1})
+    two = replace(SUMMED, leaves="counts", attack="difference of two sums", cohort=400)
+    audit = replace(AUDIT, rows=(weaker, PLAIN, baseline, SUMMED, few, two, MEMBERS, SINGLE))
+    table = leakage(Inputs(audits=(audit,)))
+    assert len(table.details.rows) == 8
+    plain, summed, differing, members = columns(table)
+    assert (plain["what leaves a home"], plain["strongest attack"]) == ("update of fedgnn", "gradient inversion")
+    assert (plain["right, or AUC"], plain["in full"]) == ("0.75", "25%")
+    assert summed["defence"] == "secure sum: 2 / 64 homes"
+    assert (summed["right, or AUC"], summed["in full"]) == ("0.60 / 0.30", "10% / 25%")
+    assert differing["who sees it"].endswith("the sum of 400 homes with it, and the same without it")
+    assert members["what can be told from it"] == "whether it took part"
+    assert (members["right, or AUC"], members["without it"]) == ("0.62", "0.50")
+
+
+def test_of_two_audits_of_the_same_thing_the_one_with_more_trials_is_shown():
+    small = replace(AUDIT, rows=(replace(PLAIN, trials=5, values=RULES | {"top": 0.9}),))
+    table = leakage(Inputs(audits=(small, AUDIT)))
+    assert columns(table)[0]["right, or AUC"] == "0.75"
+    assert len(table.details.rows) == 5
+
+
+def test_the_summary_has_the_worst_of_each_thing_and_what_the_most_privacy_leaves():
+    noisy = replace(SUMMED, defence="secure sum and noise", epsilon=4.0, values=RULES | {"top": 0.21, "exact": 0.0})
+    assert summary_lines((SUMMED, PLAIN, noisy, MEMBERS, SINGLE)) == [
+        "update of fedgnn: the server can tell all rules of 25% of homes (75% of guesses at its rules are right, 20% "
+        "if it is not there)",
+        "    with secure sum and noise (64 homes, epsilon 4): 21% of guesses at its rules are right, 20% if it is not "
+        "there",
+        "model of fedrank, noise in training (epsilon 4): whoever has the model can tell whether a home took part: AUC "
+        "0.62 (0.50 is chance), 4% of members are recognized at 1% false alarms",
+    ]
 
 
 def test_the_caption_names_the_worst_update_and_what_a_secure_sum_leaves():
@@ -74,3 +118,32 @@ def test_an_audit_is_read_as_it_was_written_and_a_bad_file_is_named(tmp_path):
     ((name, why),) = problems
     assert name == "audit/bad.json"
     assert "made by a newer version" in why
+
+
+def private(folder, epsilon, mean, *, swing, **other):
+    """Runs of ease with two seeds; homes swing by `swing`, those without privacy by 0.02."""
+    parameters = {"popularity": 1.0, "epsilon": epsilon}
+    return keep(folder, "ease", mean, swing=swing, parameters=parameters, **other)
+
+
+def test_the_cost_of_privacy_is_paired_by_home(tmp_path):
+    private(tmp_path, 0.0, 0.4, swing=0.02)
+    private(tmp_path, 8.0, 0.398, swing=0.02)  # 0.002 less in every home: 0.5 %, surely less than 1 %
+    private(tmp_path, 1.0, 0.3, swing=0.02)  # 0.1 less in every home: 25 %
+    private(tmp_path, 0.5, 0.399, swing=-0.02)  # 0.039 less and 0.041 more by turns: nothing can be shown
+    table = cost(Inputs.read(tmp_path))
+    (row,) = table.rows
+    free, unclear, costly = row[4], row[6], row[5]
+    assert table.columns[4:] == ("epsilon 8", "epsilon 1", "epsilon 0.5")
+    assert (free.text, free.strong) == ("-0.5 % [-0.5, -0.5]", True)
+    assert (costly.text, costly.strong, costly.underlined) == ("-25.0 % [-25.0, -25.0]", False, False)
+    assert (unclear.strong, unclear.underlined) == (False, True)
+    verdicts = [each["verdict"] for each in columns(table.details)]
+    assert verdicts == ["costs less than 1%", "costs something", "no cost shown, nor ruled out"]
+    assert "ease from epsilon 8 on" in table.about.caption
+
+
+def test_without_private_runs_the_table_of_costs_says_what_to_run():
+    with pytest.raises(Missing) as missing:
+        cost(Inputs())
+    assert missing.value.command == "python -m benchmarks run privacy"
