@@ -12,12 +12,14 @@ pytest.importorskip("numba", reason="federated methods need the extra graph")
 pytest.importorskip("opacus", reason="the account of noise needs the extra private")
 
 from benchmarks.results.audits import BASELINE, TWO_SUMS, AuditRow, load_audits, summary_lines
+from datasets.common.gaussian_mechanism import default_delta, multiplier_for
 from fedrule.__main__ import main
 from fedrule.audit import run
 from fedrule.audit.findings import Finding
 from fedrule.audit.run import AuditSize
 from fedrule.commands import load_homes
 from fedrule.commands.audit import announcement, duration
+from fedrule.federated.private import LEAST_MULTIPLIER
 from reports.inputs import Inputs
 from reports.tables.privacy import leakage
 
@@ -28,7 +30,7 @@ SMALL = AuditSize(
     rounds=2,
     cohorts=(2,),
     epsilons=(64.0,),
-    account_homes=500,
+    account_homes=64,  # with a cohort of 64 the account is in closed form
     account_rounds=10,
     shadows=4,
     shadow_homes=8,
@@ -90,6 +92,14 @@ def test_it_says_what_will_be_run_and_about_how_long_it_takes():
     assert "rules from updates of 12 homes (fedgnn, fedrank); counts of up to 40 homes (fedrank)" in said
     assert re.search(r"About \d+ minutes? of one core, and \d+ minutes? with --full", said)
     assert "--full" not in announcement(planned, run.QUICK, homes=homes, full=True)
+
+
+def test_a_home_that_adds_its_own_noise_has_an_account_without_sampling():
+    size = replace(SMALL, account_homes=500)  # 10 rounds of 64 of 500 homes: each takes part about once
+    _, alone, summed = run.defences(size, 12, private=True)
+    assert (alone.cohort, summed.cohort) == (1, 2)
+    assert alone.noise_multiplier == pytest.approx(multiplier_for(64.0, default_delta(500)))
+    assert summed.noise_multiplier == LEAST_MULTIPLIER  # epsilon 64 needs less, which is not counted
 
 
 def test_a_duration_is_in_minutes_and_seconds():
