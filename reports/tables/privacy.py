@@ -50,8 +50,8 @@ def leakage(inputs: Inputs) -> Table:
     notes = (
         "The attacker is the server, honest but curious: it has the model, the vocabularies and the valid rules. "
         "Right: the share of a home's typed rules among as many guesses; in full: homes whose rules are all found, and "
-        "none besides. Without it: the same attack on a sum, or an update, in which the home is not; what it then finds "
-        "it knows from other homes, and for an AUC 0.50 is chance.",
+        "none besides. Without it: the same attack on a sum, or an update, in which the home is not; what it then "
+        "finds it knows from other homes, and for an AUC 0.50 is chance.",
         "Several numbers are for the strengths of the defence, in the same order. A row is of the strongest of several "
         "attacks, rounds and local steps, and of the audit that attacked most homes; the CSV file has every attack and "
         "every strength.",
