@@ -25,6 +25,7 @@ from fedrule.flower.app_folder import AppFolder, AppOptions, write_app
 from fedrule.flower.certificates import check_certificates, make_certificates
 from fedrule.flower.local_run import LocalRun
 from fedrule.flower.processes import Deployment, last_line
+from fedrule.flower.server.folder import ServerFolder
 from fedrule.flower.vocabulary import Vocabulary
 from tests.support.small_populations import population
 from tests.support.two_homes import two_homes
@@ -199,8 +200,8 @@ def test_containers_are_as_many_as_nodes_and_the_proxy_verifies_the_server(tmp_p
             "a cohort of 2 homes is too small for secure sums of 4 nodes",
         ),
         (
-            ["simulate", "--method", "fedgnn", "--set", "epsilon=1e-9", "--set", "clip=1"],
-            "epsilon",
+            ["simulate", *["--method", "fedgnn", "--set", "epsilon=1e-9", "--set", "clip=1", "--set", "delta=1e-12"]],
+            r"epsilon 1e-09 at delta 1e-12 needs noise of more than 1e\+06 times",
         ),
     ],
 )
@@ -211,6 +212,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(
         # Whether Flower is installed is another question, and these are refused before it is needed.
         monkeypatch.setattr("fedrule.commands.deploy._require", lambda *_, **__: None)
         monkeypatch.setattr("fedrule.flower.processes.check_installed", lambda: None)
+        monkeypatch.setattr(LocalRun, "start", lambda *_: pytest.fail("processes start"))
         population(5, n_homes=6).save(tmp_path / "homes.parquet")
         arguments = [*arguments, "--folder", "FOLDER", "--data", str(tmp_path / "homes.parquet")]
     parser = argparse.ArgumentParser()
@@ -248,6 +250,25 @@ def test_a_process_that_ends_by_itself_is_named_with_its_last_words_and_its_log(
     deployment.processes["node-3"].wait(60)
     with pytest.raises(DataError, match=r"node-3 ended with code 1: the port is taken \(log: .*node-3.log\)"):
         deployment.check_running()
+
+
+def test_a_run_that_fails_says_why_in_one_line_and_where_the_log_is(tmp_path: Path) -> None:
+    local = LocalRun.prepare(tmp_path / "app", population(5, n_homes=6), "fedgnn", parameters={"rounds": 1}, nodes=2)
+    ServerFolder(local.server).write_status("failed", error="the clock of node 7 is wrong; set it")
+    with pytest.raises(
+        DataError, match=r"^the run failed: the clock of node 7 is wrong; set it \(log: .*/server.log\)$"
+    ):
+        local.wait(Deployment(local.folder), 1, seconds=10)
+
+
+def test_one_node_is_not_called_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two_homes().save(tmp_path / "homes.parquet")
+    arguments = ["--method", "fedgnn", "--data", str(tmp_path / "homes.parquet"), "--nodes", "1"]
+    assert main(["deploy", "init", str(tmp_path / "app"), *arguments]) == 0
+    assert "an app for 1 node with" in capsys.readouterr().out
+    page = (tmp_path / "app/README.md").read_text()
+    assert "1 node trains `fedgnn`" in page
+    assert "a server and 1 hub;" in page
 
 
 def test_hints_name_the_pins_of_the_environment_that_one_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
