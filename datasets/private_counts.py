@@ -25,7 +25,7 @@ from scipy.sparse import coo_array, csr_array
 from datasets.common.errors import DataError
 from datasets.common.gaussian_mechanism import Cells, Normals, bounded_rows, bounding_factors, noise
 from datasets.homes import Array, Homes, Relation
-from datasets.valid import ValidRules
+from datasets.valid import ValidRules, cells_of
 
 MAX_TYPES = 3
 MOST_CELLS = 50_000_000  # of noise: 400 MB
@@ -57,9 +57,7 @@ class NoisySum:
 
 def typed_rules(homes: Homes) -> csr_array:
     """[n_homes, n_types ** 2 * n_relations]: 1 where a home has the typed rule."""
-    trigger_type, relation, action_type = homes.typed()
-    cell = (trigger_type * len(homes.types) + action_type) * len(homes.relations) + relation
-    return ones(homes.rules.home, cell, (homes.n_homes, len(homes.types) ** 2 * len(homes.relations)))
+    return ones(homes.rules.home, cells_of(homes), (homes.n_homes, len(homes.types) ** 2 * len(homes.relations)))
 
 
 def owned_types(homes: Homes) -> csr_array:

@@ -37,9 +37,7 @@ class ValidRules:
                 f"{homes.name}: valid rules of {n_types:,} entity types, more than {MOST_TYPES:,}, would not fit into "
                 "memory; use fewer types, e.g. a device's kind instead of its model"
             )
-        trigger_type, relation, action_type = homes.typed()
-        cell = np.unique((trigger_type * n_types + action_type) * n_relations + relation)
-        return cls.of_cells(n_types, n_relations, cell)
+        return cls.of_cells(n_types, n_relations, np.unique(cells_of(homes)))
 
     @classmethod
     def of_cells(cls, n_types: int, n_relations: int, cell: Array) -> ValidRules:
@@ -113,6 +111,12 @@ class ValidRules:
         if array.size and (array.min() < 0 or array.max() >= bound):
             raise DataError(f"valid rules: no {what} {int(array.min())}..{int(array.max())}; there are {bound}")
         return array
+
+
+def cells_of(homes: Homes) -> Array:
+    """[n_rules]: the cell of each rule in the flat tensor."""
+    trigger_type, relation, action_type = homes.typed()
+    return np.asarray((trigger_type * len(homes.types) + action_type) * len(homes.relations) + relation)
 
 
 def typed_cells(cell: Array, n_types: int, n_relations: int) -> tuple[Array, Array, Array]:

@@ -15,7 +15,7 @@ COMMANDS = {
     "recommend": "recommend rules for one home, or for all homes of a data set",
     "serve": "serve models over HTTP, with a web page",
     "show": "print the card of a model",
-    "deploy": "write a federation of real nodes by Flower to a folder, or try one on this machine",
+    "deploy": "write a federation of real nodes by Flower to a folder, or run one on this machine",
     "audit": "attack updates, counts and models of federated methods, and say what can be told of a home",
     "pipeline": "check a file that describes databases, or write its homes to a file",
 }

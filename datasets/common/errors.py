@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import re
 from collections.abc import Iterable
 
@@ -39,5 +40,12 @@ def error_line(traceback: str) -> str:
 
 def install_hint(extra: str) -> str:
     """An extra of this project and the command that installs it, from its folder."""
-    pins = "constraints-flower.txt" if extra == "flower" else "constraints.txt"  # it needs an environment of its own
+    # Flower needs an environment of its own, in which the other pins would break it.
+    flower = extra == "flower" or importlib.util.find_spec("flwr") is not None
+    pins = "constraints-flower.txt" if flower else "constraints.txt"
     return f'the extra {extra}: pip install -c {pins} -e ".[{extra}]"'
+
+
+def counted(number: int, noun: str) -> str:
+    """1 node, 2 nodes."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

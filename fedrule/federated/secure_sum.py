@@ -69,6 +69,7 @@ from fedrule.federated.secure.messages import (
     Session,
     Step,
     Survivors,
+    WrongShares,
     default_threshold,
     largest_bound,
 )
@@ -340,10 +341,11 @@ def recover_sum(session: Session, roster: Roster, *, masked: MaskedSum, messages
 
         found = consistent(shares, session.threshold, accept=fits)
         if found is None:
-            raise DataError(
+            raise WrongShares(
+                owner,
                 f"secure sum {session.name!r}: the {len(shares)} shares of participant {owner} do not give what it "
                 f"advertised, in no subset of {session.threshold} that was tried: it dealt wrong shares, or too many "
-                f"survivors sent wrong ones; the sum is lost, start a new session without participant {owner}"
+                f"survivors sent wrong ones; the sum is lost, start a new session without participant {owner}",
             )
         secret, points = found
         wrong.update(session.members[point - 1] for point in points)

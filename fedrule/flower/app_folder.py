@@ -1,11 +1,11 @@
 """The folder of a federation that `python -m fedrule deploy init` writes: Flower app, certificates, keys, instructions.
 
-app/            the Flower app: its configuration, two small modules, the vocabulary; `flwr run` sends it to all
-tls/            the server's certificate and the authority that nodes trust
-keys/           a private key for each node, and the public one that is registered
-flower/         where `flwr` finds the server
+app/                the Flower app: its configuration, two small modules, the vocabulary; `flwr run` sends it to all
+tls/                the server's certificate and the authority that nodes trust
+keys/               a private key for each node, and the public one that is registered
+flower/             where `flwr` finds the server; flower/container/ the same within a container
 docker-compose.yml  a server and a hub for every node
-README.md       commands, and what to expose and what to block
+README.md           commands, and what to expose and what to block
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, counted
+from fedrule.flower import DAYS, LIMIT, PORT, RESEND
 from fedrule.flower.certificates import ServerFiles, check_certificates, make_certificates, make_node_key
-from fedrule.flower.messages import package_version
+from fedrule.flower.messages import CLOCK_TOLERANCE, package_version
 from fedrule.flower.vocabulary import FILE, Vocabulary
 
 FLOWER = "1.41.0"
 CONNECTION = "federation"  # the name of the server for `flwr`
-PORT = 8123
+HOSTS = ("localhost",)  # of a server that only its own machine reaches
+LOOPBACK = "127.0.0.1"  # where the server listens, and where `flwr` reaches its control interface
+CONTAINER = "server"  # the host by which containers reach it
+MOST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +68,12 @@ class AppOptions:
     parameters: Mapping[str, object]
     nodes: int = 2
     seed: int = 0
-    hosts: Sequence[str] = ("localhost", "127.0.0.1")  # names and addresses of the server
+    hosts: Sequence[str] = HOSTS  # names and addresses by which nodes reach the server
     port: int = PORT
     server_folder: str = "server"  # where the server keeps its files
-    limit: float = 600.0
-    resend: float = 120.0
-    days: float = 30.0  # that certificates are valid
+    limit: float = LIMIT
+    resend: float = RESEND
+    days: float = DAYS  # that certificates are valid
 
     def __post_init__(self) -> None:
         if self.nodes < 1:
@@ -81,12 +85,24 @@ class AppOptions:
                 raise DataError(f"{host!r} is not a name or an address of a machine")
         if not self.days > 0:
             raise DataError(f"days must be above 0, got {self.days}")
+        if not 1 <= self.port <= MOST_PORT:
+            raise DataError(f"port must be 1 to {MOST_PORT}, got {self.port}")
+
+    @property
+    def certified(self) -> list[str]:
+        """Whom the certificate is for: also the server's own machine, and its container for the others."""
+        return [*dict.fromkeys([*self.hosts, "localhost", LOOPBACK, CONTAINER])]
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder with something in it, so that no key is overwritten."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DataError(f"{folder}: exists already; choose another folder: keys and certificates are never overwritten")
 
 
 def write_app(folder: Path, vocabulary: Vocabulary, options: AppOptions) -> AppFolder:
-    """Write a new folder; one that exists is refused, so that no key is overwritten."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DataError(f"{folder}: exists already; choose another folder: keys and certificates are never overwritten")
+    """Write a new folder."""
+    check_new(folder)
     made = AppFolder(folder)
     package = made.app / "federation"
     package.mkdir(parents=True, exist_ok=True)
@@ -95,27 +111,29 @@ def write_app(folder: Path, vocabulary: Vocabulary, options: AppOptions) -> AppF
     for side in ("client", "server"):
         (package / f"{side}.py").write_text(MODULE.format(side=side), "utf-8")
     vocabulary.write(package / FILE)
-    make_certificates(made.tls.folder, options.hosts, days=options.days)
+    make_certificates(made.tls.folder, options.certified, days=options.days)
     for node in range(options.nodes):
         make_node_key(made.key(node))
-    write_connection(made, f"{options.hosts[0]}:{options.port}")
+    write_connection(made, options.port)
     (folder / "docker-compose.yml").write_text(compose(options), "utf-8")
     (folder / "README.md").write_text(instructions(options), "utf-8")
     (folder / ".gitignore").write_text("keys/\ntls/*.key\nserver/\n", "utf-8")
     return made
 
 
-def write_connection(folder: AppFolder, address: str) -> None:
-    """Tell `flwr` where the server is."""
-    folder.flower.mkdir(parents=True, exist_ok=True)
-    lines = (
-        "[superlink]",
-        f"default = {json.dumps(CONNECTION)}",
-        f"[superlink.{CONNECTION}]",
-        f"address = {json.dumps(address)}",
-        f"root-certificates = {json.dumps(str(folder.tls.authority.resolve()))}",
-    )
-    (folder.flower / "config.toml").write_text("\n".join(lines) + "\n", "utf-8")
+def write_connection(folder: AppFolder, port: int) -> None:
+    """Tell `flwr` where the server is, on its own machine and within its container."""
+    places = {folder.flower: folder.tls.authority.resolve(), folder.flower / "container": "/federation/tls/ca.crt"}
+    for place, authority in places.items():
+        place.mkdir(parents=True, exist_ok=True)
+        lines = (
+            "[superlink]",
+            f"default = {json.dumps(CONNECTION)}",
+            f"[superlink.{CONNECTION}]",
+            f"address = {json.dumps(f'{LOOPBACK}:{port}')}",
+            f"root-certificates = {json.dumps(str(authority))}",
+        )
+        (place / "config.toml").write_text("\n".join(lines) + "\n", "utf-8")
 
 
 MODULE = '''"""The {side} of the federation."""
@@ -138,7 +156,7 @@ def app_configuration(options: AppOptions) -> str:
         "wait": 600.0,
         "limit": options.limit,
         "resend": options.resend,
-        "clock": 120.0,
+        "clock": CLOCK_TOLERANCE,
     }
     about = {
         "method": "a federated method of fedrule",
@@ -186,12 +204,17 @@ def _toml(value: object) -> str:
 
 def compose(options: AppOptions) -> str:
     """A server and a hub for every node in containers."""
-    hubs = "".join(HUB.format(node=node, hub=node + 1, port=options.port) for node in range(options.nodes))
-    return COMPOSE.format(port=options.port, flower=FLOWER, hubs=hubs)
+    hubs = "".join(
+        HUB.format(node=node, hub=node + 1, port=options.port, host=CONTAINER) for node in range(options.nodes)
+    )
+    keys = "".join(
+        f"\n      - ./keys/node-{node}.pub:/federation/keys/node-{node}.pub:ro" for node in range(options.nodes)
+    )
+    return COMPOSE.format(port=options.port, host=CONTAINER, hubs=hubs, keys=keys)
 
 
 COMPOSE = """# A server and its hubs. Written by `python -m fedrule deploy init`; set FEDRULE to a checkout of fedrule.
-# The server's certificate must name the host by which hubs reach it, here "server": deploy init --host server.
+# Hubs reach the server as "{host}", a name that is in its certificate.
 x-image: &image
   build:
     context: ${{FEDRULE:?the folder of a checkout of fedrule}}
@@ -206,23 +229,29 @@ x-image: &image
   restart: unless-stopped
 
 services:
-  server:
+  {host}:
     <<: *image
+    # All addresses of the container, which only this network reaches. Nothing is published: for hubs elsewhere put a
+    # proxy before it that lets /v1/fleet through and nothing else (README.md).
     command: >-
       flower-superlink --host 0.0.0.0 --port {port} --enable-supernode-auth --database /federation/server/superlink.db
       --ssl-ca-certfile /federation/tls/ca.crt --ssl-certfile /federation/tls/server.pem
       --ssl-keyfile /federation/tls/server.key --disable-runtime-dependency-installation
-    volumes: ["./tls:/federation/tls:ro", "./server:/federation/server"]
-    # Not published: put a proxy before it that lets /v1/fleet through and nothing else (README.md).
+    environment: {{FLWR_HOME: /federation/flower}}
+    volumes:
+      - ./tls:/federation/tls:ro
+      - ./app:/federation/app:ro
+      - ./flower/container:/federation/flower
+      - ./server:/federation/server{keys}
     expose: ["{port}"]
 {hubs}"""
 
 HUB = """
   hub-{hub}:
     <<: *image
-    depends_on: [server]
+    depends_on: [{host}]
     command: >-
-      flower-supernode --superlink server:{port} --root-certificates /federation/tls/ca.crt
+      flower-supernode --superlink {host}:{port} --root-certificates /federation/tls/ca.crt
       --auth-supernode-private-key /federation/key
       --node-config 'homes="/federation/homes.parquet" state="/federation/state"'
     volumes:
@@ -247,24 +276,28 @@ def instructions(options: AppOptions) -> str:
         register=register,
         connection=CONNECTION,
         days=f"{options.days:g}",
-        nodes=options.nodes,
+        nodes=counted(options.nodes, "node"),
+        train="trains" if options.nodes == 1 else "train",
+        hubs=counted(options.nodes, "hub"),
+        loopback=LOOPBACK,
         version=package_version(),
     )
 
 
 INSTRUCTIONS = """# A federation of fedrule {version} by Flower {flower}
 
-{nodes} nodes train `{method}`; the configuration is `app/pyproject.toml`. The certificates are for a trial and valid
-for {days} days; in production use your own authority, and make the key of each node on that node
+{nodes} {train} `{method}`; the configuration is `app/pyproject.toml`. The certificates are for tests and valid for
+{days} days; in production use your own authority, and make the key of each node on that node
 (`ssh-keygen -t ecdsa -b 384 -N "" -f node-0`; only `node-0.pub` leaves it).
 
 ## Start
 All machines have fedrule {version} with the extra flower (`pip install -c constraints-flower.txt -e ".[flower]"`) and
 `FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1` in their environment.
 
-The server, in this folder:
+The server, in this folder. It listens on {loopback}, where nodes of the same machine reach it (`localhost:{port}`). Do
+not let it listen on other addresses: nodes of other machines come by way of a proxy, see below.
 
-    flower-superlink --host 0.0.0.0 --port {port} --enable-supernode-auth --database server.db \\
+    flower-superlink --host {loopback} --port {port} --enable-supernode-auth --database server.db \\
       --ssl-ca-certfile tls/ca.crt --ssl-certfile tls/server.pem --ssl-keyfile tls/server.key \\
       --disable-runtime-dependency-installation
 
@@ -278,6 +311,8 @@ Each node has `tls/ca.crt`, its own private key and its homes, and nothing else 
     flower-supernode --superlink {host}:{port} --root-certificates ca.crt --auth-supernode-private-key node-0 \\
       --node-config 'homes="homes.parquet" state="state"'
 
+Several nodes on one machine need `--port` with a different number each: that of a node's own runtime interface.
+
 `homes` is a .parquet file of homes, a .toml file that describes databases, or a HOME.json; `state` a folder that must
 survive restarts and must not be shared. `first=N` fixes the number of the node's first home, and `unknown="ignore"`
 leaves out devices and rules whose names the federation does not know.
@@ -286,9 +321,10 @@ Train, on the server's machine:
 
     flwr run app {connection} --stream
 
-The model (`weights.npz`), the record of the rounds (`rounds.jsonl`) and the checkpoint are in the folder that the
-configuration names. After a crash of the server start it again and call `flwr run` again: it resumes after the last
-round that was finished, with the same bits.
+The folder that the configuration names has the model (`model.safetensors`; `weights.npz` with the bare numbers), the
+record of the rounds (`rounds.jsonl`), what the server does or why it failed (`status.json`) and the checkpoint. After a
+crash of the server start it again and call `flwr run` again: it resumes after the last round that was finished, with
+the same bits.
 
 ## What to expose, what to block
 The server has three interfaces on one port:
@@ -299,25 +335,34 @@ The server has three interfaces on one port:
 | `/v1/control` | `flwr`: registers keys, **submits code that all machines run** | the server's machine only |
 | `/v1/runtime` | processes that the server starts itself | the server's machine only |
 
-The control interface has no authentication in the open build: whoever reaches it owns the federation. Put a proxy in
-front that passes TLS on for `/v1/fleet` and answers 404 to everything else, e.g. with nginx:
+The control interface has no authentication in the open build: whoever reaches it owns the federation. So the server
+listens on {loopback}, and what listens outside is a proxy that lets `/v1/fleet` through and answers 404 to everything
+else, e.g. nginx; ADDRESS is the address of this machine that nodes reach:
 
-    location /v1/fleet/ {{
-        proxy_pass https://127.0.0.1:{port};
-        proxy_ssl_trusted_certificate tls/ca.crt;
-        proxy_ssl_name {host};
-        proxy_ssl_verify on;
+    server {{
+        listen ADDRESS:{port} ssl;
+        ssl_certificate tls/server.pem;
+        ssl_certificate_key tls/server.key;
+        client_max_body_size 0;
+        location /v1/fleet/ {{
+            proxy_pass https://{loopback}:{port};
+            proxy_ssl_trusted_certificate tls/ca.crt;
+            proxy_ssl_name {host};
+            proxy_ssl_verify on;
+        }}
+        location / {{ return 404; }}
     }}
-    location / {{ return 404; }}
 
-Let the server listen on 127.0.0.1 then. A node opens no port to the outside; its own runtime interface (port 9094)
-listens on 127.0.0.1 and is to stay there.
+A node opens no port to the outside; its own runtime interface (port 9094) listens on {loopback} and is to stay there.
 
 ## Clocks
 Nodes whose clock is more than `clock` seconds off are refused: certificates are valid between two points in time, and
 a request is valid for `limit` seconds. Flower itself refuses nodes from 300 seconds on.
 
 ## Containers
-`docker-compose.yml` has a server and {nodes} hubs. It was checked as YAML only, not run. Make the folders `hub-1` and
-so on before (`mkdir -m 700 hub-1`), owned by the container's user: a hub refuses one that others can read.
+`docker-compose.yml` has a server and {hubs}; it was checked as YAML only, not run. Within their network hubs reach the
+server as `server`, which its certificate names; nothing is published. Make the folders `hub-1` and so on before
+(`mkdir -m 700 hub-1`), owned by the container's user: a hub refuses one that others can read. `flwr` runs in the
+server's container: `docker compose exec server flwr supernode register keys/node-0.pub {connection}` for each node,
+then `docker compose exec server flwr run app {connection} --stream`.
 """

@@ -1,6 +1,6 @@
-"""Certificates and node keys for a trial, and a check of certificates before anything starts.
+"""Certificates and node keys for tests, and a check of certificates before anything starts.
 
-The keys of a trial are made on one machine and lie in one folder. For production let your own authority sign the
+These keys are made on one machine and lie in one folder. For production let your own authority sign the
 server's certificate, and make the key of each node on that node, so that it never leaves it.
 """
 
@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from datasets.common.errors import DataError
+from fedrule.flower import DAYS
 
-TRIAL_DAYS = 30
 CLOCK_MARGIN = timedelta(minutes=5)  # a certificate is valid from a little before now: clocks are never quite equal
 
 
@@ -43,16 +43,16 @@ class ServerFiles:
         return self.folder / "server.key"
 
 
-def make_certificates(folder: Path, hosts: Sequence[str], *, days: float = TRIAL_DAYS) -> ServerFiles:
+def make_certificates(folder: Path, hosts: Sequence[str], *, days: float = DAYS) -> ServerFiles:
     """An authority and a certificate of a server that is reached by these names and addresses, valid from now.
 
-    The authority's key is not kept: nobody can sign a second certificate, and another trial makes another authority.
+    The authority's key is not kept: nobody can sign a second certificate, and another folder has another authority.
     """
     files = ServerFiles(folder)
     now = datetime.now(UTC)
     begin, end = now - CLOCK_MARGIN, now + timedelta(days=days)
     authority_key, server_key = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
-    authority_name = _name("fedrule trial authority")
+    authority_name = _name("fedrule test authority")
     authority = (
         _certificate(authority_name, authority_name, authority_key.public_key(), begin, end)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -97,7 +97,7 @@ def check_certificates(*paths: Path, now: datetime | None = None) -> None:
             if now > end:
                 raise DataError(
                     f"{path}: the certificate ran out on {end:%Y-%m-%d %H:%M} UTC and it is {now:%Y-%m-%d %H:%M}; "
-                    "issue a new one (for a trial: `python -m fedrule deploy init` with another folder)"
+                    "issue a new one (for tests: `python -m fedrule deploy init` with another folder)"
                 )
             if now < begin:
                 raise DataError(

@@ -16,20 +16,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from datasets.common.errors import DataError
 from datasets.common.files import Json
+from datasets.homes import Mask
+from fedrule.federated.array_file import AnyArray
+from fedrule.federated.optimizers import Precise
 from fedrule.federated.rounds import RoundSum
 from fedrule.federated.vectors import STEP, FlatParameters
 
-AnyArray: TypeAlias = npt.NDArray[Any]
-Precise: TypeAlias = npt.NDArray[np.float64]
-
 FORMAT = 1  # goes up when messages of earlier versions would be misread
+SETUP = "setup."  # how the names of arrays begin that nodes keep for all rounds
+SESSION = "session"  # the array that names a secure sum
 CLOCK_TOLERANCE = 120.0  # seconds
 CLOCK_REMEDY = "set it (NTP): a wrong clock breaks the validity of certificates and the time limits of rounds"
 
@@ -180,9 +180,9 @@ def refusal(request: Message, error: Exception) -> Message:
     return Message(Kind.REFUSED, header)
 
 
-def vocabulary_fingerprint(types: Sequence[str], relations: Sequence[tuple[str, str]]) -> str:
-    """Of names in their order."""
-    names = json.dumps([[*types], [[*pair] for pair in relations]], ensure_ascii=False)
+def vocabulary_fingerprint(types: Sequence[str], relations: Sequence[tuple[str, str]], *, words: bool) -> str:
+    """Of names in their order, and of whether devices have words."""
+    names = json.dumps([[*types], [[*pair] for pair in relations], words], ensure_ascii=False)
     return hashlib.sha256(names.encode()).hexdigest()[:16]
 
 
@@ -273,17 +273,12 @@ def unpack_sums(answer: Message, layout: FlatParameters, *, vectors: int, n_shar
     )
 
 
-def broadcast_bytes(layout: FlatParameters, *, shared: int) -> int:
-    """Payload of a request of a round: the model, and the shared vectors that the node's clients need."""
-    return 4 * (1 + shared) * layout.size
-
-
-def pack_mask(mask: npt.NDArray[np.bool_]) -> AnyArray:
+def pack_mask(mask: Mask) -> AnyArray:
     """One bit for each client."""
     return np.packbits(mask)
 
 
-def unpack_mask(bits: AnyArray, n: int) -> npt.NDArray[np.bool_]:
+def unpack_mask(bits: AnyArray, n: int) -> Mask:
     if bits.dtype != np.uint8 or bits.shape != ((n + 7) // 8,):
         raise Refusal(f"{bits.size} bytes of bits for {n} clients; the sender holds other homes")
     return np.unpackbits(bits, count=n).astype(bool)

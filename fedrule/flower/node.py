@@ -7,10 +7,7 @@ Every request may come to a new process, so that all that a node knows of a run 
 from __future__ import annotations
 
 import hashlib
-import importlib
-import json
 import logging
-import math
 import resource
 import time
 from collections.abc import Mapping
@@ -22,15 +19,16 @@ import numpy as np
 
 from datasets.common.errors import DataError
 from datasets.common.files import Json
-from datasets.homes import Array, Homes
-from datasets.valid import ValidRules
+from datasets.homes import Array, Homes, Mask
+from datasets.valid import cells_of
+from fedrule.federated.array_file import AnyArray
 from fedrule.federated.private import Purpose, normals_of
 from fedrule.federated.rounds import Engine
 from fedrule.federated.states import Broadcast, ClientStates
 from fedrule.federated.trainers.trainer import Trainer
-from fedrule.federated.vectors import FlatParameters
 from fedrule.flower.messages import (
-    AnyArray,
+    SESSION,
+    SETUP,
     Identity,
     Kind,
     Message,
@@ -42,21 +40,17 @@ from fedrule.flower.messages import (
     refusal,
     unpack_mask,
 )
+from fedrule.flower.method import federated_method, layout_of, threshold_of_nodes, valid_rules
 from fedrule.flower.node_files import NodeFolder
 from fedrule.flower.node_homes import Unknown, read_homes
 from fedrule.flower.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from baselines.method import Method
     from fedrule.federated.secure.messages import Session
-    from fedrule.methods.federated import Federated
 
 log = logging.getLogger(__name__)
 
-SESSION, ANSWER = "session", "answer."  # of secure sums
-SETUP = "setup."  # how the names of arrays begin that are kept for all rounds
-SECURE_NODES = 3  # of two in a sum each can take its own vector from it and see the other's
-OWN_METHODS = ("fedrule.methods.federated", "fedrule.methods.fedrank")  # modules
+ANSWER = "answer."  # how the names of arrays begin that were sent in a step of a secure sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,23 +124,21 @@ class Node:
         return header, {"with_rules": pack_mask(_rule_counts(homes) > 0)}
 
     def _rules(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
-        """In how many homes each typed rule occurs, and in how many a device acts on itself."""
+        """In how many homes each typed rule occurs, and in how many a device has it with itself."""
         homes = self._homes(request, folder)
         if request.header.get("private"):
             from fedrule.evidence import private_statistics  # brings SciPy
 
             return {}, {"sum": private_statistics.sum_of_rules(homes)}
-        trigger_type, relation, action_type = homes.typed()
-        n_types, n_relations = len(homes.types), len(homes.relations)
-        cell = (trigger_type * n_types + action_type) * n_relations + relation
-        each = np.unique(cell * homes.n_homes + homes.rules.home) // homes.n_homes  # once for each home
-        cells, count = np.unique(each, return_counts=True)
-        selves = len(np.unique(homes.rules.home[homes.rules.trigger == homes.rules.action]))
+        rules = homes.rules
+        cell, count = _homes_by_cell(homes, np.ones(len(rules), dtype=bool))
+        self_cell, self_count = _homes_by_cell(homes, rules.trigger == rules.action)
         if SESSION in request.arrays:
-            vector = np.zeros(n_types**2 * n_relations + 1, dtype=np.int64)
-            vector[cells], vector[-1] = count, selves
+            n_cells = len(homes.types) ** 2 * len(homes.relations)
+            vector = np.zeros(2 * n_cells, dtype=np.int64)
+            vector[cell], vector[n_cells + self_cell] = count, self_count
             return self._advertise(request, folder, vector, {}, {})
-        return {"self_rules": selves}, {"cell": cells, "count": count.astype(np.int32)}
+        return {}, {"cell": cell, "count": count, "self_cell": self_cell, "self_count": self_count}
 
     def _counts(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """What else is counted over homes."""
@@ -157,7 +149,9 @@ class Node:
         if request.header.get("private"):
             from fedrule.evidence.private_statistics import BoundedSums
 
-            return {}, {**BoundedSums.of(homes, valid, all_patterns=all_patterns, always_rooms=True).parts}
+            words = self.vocabulary.words  # declared for all: whether these homes have any is not for a node to tell
+            homes = homes if words else replace(homes, words=None)
+            return {}, {**BoundedSums.of(homes, valid, all_patterns=all_patterns, always_rooms=words).parts}
         counts = Statistics.of(homes, valid, all_patterns=all_patterns)
         if SESSION in request.arrays:
             return self._advertise(request, folder, counts.integers(), {}, {})
@@ -169,7 +163,7 @@ class Node:
         run, homes = request.text("run"), self._homes(request, folder)
         if request.header.get("setup") is not None:
             self._keep_setup(request, folder)
-        engine, trainer = self._trainer(request, folder, homes)
+        engine, trainer, n_clients = self._trainer(request, folder, homes)
         earlier = self._noisy_before(request, folder) if engine.privacy.noisy and SESSION in request.arrays else None
         ready: list[Json] = [round(time.process_time(), 3), _peak_megabytes()]
         last = request.array("last").astype(np.int64)
@@ -192,7 +186,7 @@ class Node:
         about: dict[str, Json] = {"corrupted": trained.corrupted, "ready": ready}
         about["seconds"] = round(time.process_time(), 3)
         if SESSION in request.arrays:
-            sums, n_clients = trained.sums, request.number("n_clients")
+            sums = trained.sums
             if earlier is not None:
                 return self._advertise(request, folder, earlier, about, {"counted": pack_mask(counted)})
             if engine.privacy.noisy:  # nobody adds all of the noise: each node a share of it
@@ -234,7 +228,7 @@ class Node:
     def _end(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """The states after the last round."""
         run, homes = request.text("run"), self._homes(request, folder)
-        engine, trainer = self._trainer(request, folder, homes)
+        engine, trainer, _ = self._trainer(request, folder, homes)
         initial = ClientStates.initial(trainer.rule_counts, trainer.layout, engine.hyperparameters)
         folder.save_states(run, folder.states(run, initial, request.array("last").astype(np.int64)), None)
         return {}, {}
@@ -243,7 +237,7 @@ class Node:
         """The answer that was given to a step of a secure sum before, where the request comes again.
 
         Keys drawn anew, or a vector masked twice, would spoil the sum or give something away. So a step before the last
-        one of the same sum, whose request was under way for long, is refused.
+        one of the same sum, or of an older sum, whose request was under way for long, is refused.
         """
         if SESSION not in request.arrays:
             return None
@@ -252,6 +246,8 @@ class Node:
             return None
         session, step = request.array(SESSION).tobytes().hex(), request.number("step")
         last_session, last_step = cast("tuple[str, int]", found[0]["step"])
+        if session != last_session and request.real("time") < float(str(found[0]["begun"])):
+            raise Refusal("a secure sum that was begun before the last one of this node; its secrets stay")
         if session != last_session or step > last_step:
             return None
         if step < last_step:
@@ -269,7 +265,8 @@ class Node:
         arrays: dict[str, AnyArray],
     ) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """The first step of a secure sum of `vector`, which stays here; header and arrays are no secrets."""
-        return self._take_step(request, folder, 1, stored=b"", vector=vector, header=header, arrays=arrays)
+        begun = request.real("time")
+        return self._take_step(request, folder, 1, stored=b"", vector=vector, header=header, arrays=arrays, begun=begun)
 
     def _secure(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """A further step of a secure sum."""
@@ -277,8 +274,8 @@ class Node:
         if found is None:
             raise Refusal("this node has no secrets of this sum; its folder is new")
         stored, vector = found[1]["secrets"].tobytes(), found[1]["vector"]
-        step = request.number("step")
-        return self._take_step(request, folder, step, stored=stored, vector=vector, header={}, arrays={})
+        step, begun = request.number("step"), float(str(found[0]["begun"]))
+        return self._take_step(request, folder, step, stored=stored, vector=vector, header={}, arrays={}, begun=begun)
 
     def _take_step(
         self,
@@ -290,6 +287,7 @@ class Node:
         vector: Array,
         header: dict[str, Json],
         arrays: dict[str, AnyArray],
+        begun: float,  # when the server sent the first step of this sum
     ) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """Take a step and write its secrets, and the answer, before it is sent."""
         from fedrule.federated.secure.messages import Step
@@ -301,17 +299,27 @@ class Node:
         kept = {f"{ANSWER}{name}": array for name, array in answers.items()}
         kept |= {"secrets": np.frombuffer(secrets, dtype=np.uint8), "vector": vector}
         place = [request.array(SESSION).tobytes().hex(), step]
-        folder.write(request.text("run"), "secure", kept, step=place, header=header)
+        folder.write(request.text("run"), "secure", kept, step=place, begun=begun, header=header)
         return header, answers
 
     @staticmethod
     def _keep_setup(request: Message, folder: NodeFolder) -> None:
-        """Keep what all clients have to know, which the first request of a round brings."""
-        setup = request.value("setup")
+        """Keep what all clients have to know, which the first request of a round brings; another one is refused.
+
+        The noise of a node depends on it: a server that claims other numbers of homes or nodes later is not followed.
+        """
+        setup, run = request.value("setup"), request.text("run")
         if not isinstance(setup, dict):
             raise Refusal("the setup of this run is no object; the server has another version of fedrule")
+        about = {"method": request.text("method"), **setup}
         arrays = {name.removeprefix(SETUP): a for name, a in request.arrays.items() if name.startswith(SETUP)}
-        folder.write(request.text("run"), "setup", arrays, method=request.text("method"), **setup)
+        if (found := folder.read(run, "setup")) is None:
+            folder.write(run, "setup", arrays, **about)
+            return
+        different = [name for name, value in about.items() if found[0].get(name) != value]
+        different += [name for name in arrays.keys() | found[1].keys() if not _equal(arrays, found[1], name)]
+        if different:
+            raise Refusal(f"the server changed the setup of this run ({', '.join(sorted(different))}); start a new run")
 
     def _homes(self, request: Message, folder: NodeFolder) -> Homes:
         homes = folder.homes(request.text("run"))
@@ -319,7 +327,8 @@ class Node:
             raise Refusal("this node has not joined the run; its folder is new", needs=Kind.JOIN)
         return homes
 
-    def _trainer(self, request: Message, folder: NodeFolder, homes: Homes) -> tuple[Engine, Trainer]:
+    def _trainer(self, request: Message, folder: NodeFolder, homes: Homes) -> tuple[Engine, Trainer, int]:
+        """What trains these homes by the setup of the run, and the number of clients that the setup says."""
         from fedrule.methods.federated import trainer_of
 
         found = folder.read(request.text("run"), "setup")
@@ -328,6 +337,8 @@ class Node:
         about, arrays = found
         if about["method"] != request.text("method"):
             raise Refusal("the setup of this node is of other parameters; they may not change during a run")
+        if SESSION in request.arrays and (listed := len(session_of(request).members)) > int(str(about["nodes"])):
+            raise Refusal(f"a secure sum of {listed} nodes, this run has {about['nodes']}; nothing is sent")
         method, first = federated_method(str(about["method"])), int(str(about["first"]))
         valid = valid_rules(self.vocabulary, arrays.pop("cell"))
         counts = None
@@ -344,28 +355,13 @@ class Node:
             int(str(about["seed"])),
             self_pairs=bool(about["self_pairs"]),
         )
-        return method.engine(), trainer_of(method.trained_on(homes, valid), task, first + np.arange(homes.n_homes))
+        trainer = trainer_of(method.trained_on(homes, valid), task, first + np.arange(homes.n_homes))
+        return method.engine(), trainer, int(str(about["n_clients"]))
 
 
 def identity(message: Message) -> Identity:
     """What an answer has in common with its request."""
     return Identity(message.text("run"), message.text("vocabulary"), message.text("method"))
-
-
-def federated_method(text: str) -> Federated:
-    """The method that a text of `method_text` describes."""
-    from baselines.registry import build
-
-    content = json.loads(text)
-    federated_class(content["name"])
-    method = cast("Federated", build(content["name"], **content["parameters"]))
-    method.refuse_deployment()
-    if method.validation:
-        raise DataError(
-            f"{method.NAME}: validation {method.validation} needs rules that no home may show; set it to 0 and choose "
-            "the number of rounds in a simulation"
-        )
-    return method
 
 
 def check_protection(request: Message) -> None:
@@ -404,64 +400,6 @@ def session_of(request: Message) -> Session:
     return session
 
 
-def check_nodes(method: Federated, nodes: int) -> None:
-    """Refuse secure sums of so few nodes that they hide nobody."""
-    if method.secure_threshold > 0 and nodes < SECURE_NODES:
-        raise DataError(
-            f"secure sums need at least {SECURE_NODES} nodes, got {nodes}: of two nodes each can take its own vector "
-            "from the sum and see the other's; set nodes, or secure_threshold to 0"
-        )
-
-
-def threshold_of_nodes(method: Federated, n: int) -> int:
-    """How many of n nodes a secure sum needs at least."""
-    return max(SECURE_NODES, method.engine().secure_threshold_of(n))
-
-
-def federated_class(name: str) -> type[Method]:
-    """The class of a federated method."""
-    for module in OWN_METHODS:  # imported by name: a node need not have all packages of the extra that they belong to
-        importlib.import_module(module)
-    from baselines.registry import get
-    from fedrule.methods.federated import Federated
-
-    found = get(name)
-    if not issubclass(found, Federated):
-        raise DataError(f"{name} is not trained in the homes; deploy a federated method: fedrank, fedgnn, fedrule, ...")
-    return found
-
-
-def method_text(name: str, parameters: Mapping[str, object]) -> str:
-    """A method and what is given of its parameters, as one text that says whether two are equal."""
-    return json.dumps({"name": name, "parameters": dict(parameters)}, sort_keys=True, allow_nan=False)
-
-
-def layout_text(layout: FlatParameters) -> Json:
-    return {
-        "names": [*layout.names],
-        "shapes": [[*shape] for shape in layout.shapes],
-        "n_theta": layout.n_theta,
-        "n_rows": layout.n_rows,
-        "row_length": layout.row_length,
-    }
-
-
-def layout_of(content: object) -> FlatParameters:
-    """The layout of `layout_text`."""
-    if not isinstance(content, dict):
-        raise Refusal("the setup of this run has no layout; the server has another version of fedrule")
-    shapes = tuple(tuple(map(int, shape)) for shape in content["shapes"])
-    numbers = (int(content[name]) for name in ("n_theta", "n_rows", "row_length"))
-    layout = FlatParameters(tuple(map(str, content["names"])), shapes, *numbers)
-    if any(math.prod(shape) < 0 for shape in shapes) or layout.size < 1:
-        raise Refusal("the setup of this run has a layout without parameters")
-    return layout
-
-
-def valid_rules(vocabulary: Vocabulary, cell: AnyArray) -> ValidRules:
-    return ValidRules.of_cells(len(vocabulary.types), len(vocabulary.relations), cell.astype(np.int64))
-
-
 def _peak_megabytes() -> int:
     """The most memory that this process had so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -469,3 +407,14 @@ def _peak_megabytes() -> int:
 
 def _rule_counts(homes: Homes) -> Array:
     return np.bincount(homes.rules.home, minlength=homes.n_homes)
+
+
+def _homes_by_cell(homes: Homes, which: Mask) -> tuple[Array, AnyArray]:
+    """Cells of some of the rules, and in how many homes each occurs; as the column sums of `typed_rules` say."""
+    each = cells_of(homes)[which] * homes.n_homes + homes.rules.home[which]
+    cell, count = np.unique(np.unique(each) // homes.n_homes, return_counts=True)
+    return cell, count.astype(np.int32)
+
+
+def _equal(one: Mapping[str, AnyArray], other: Mapping[str, AnyArray], name: str) -> bool:
+    return name in one and name in other and np.array_equal(one[name], other[name])

@@ -1,4 +1,4 @@
-"""A server and nodes of Flower as real processes on this machine, with TLS and node keys, for a try.
+"""A server and nodes of Flower as real processes on this machine, with TLS and node keys.
 
 Everything listens on 127.0.0.1. Flower's processes start others, which outlive a parent that is killed for a moment;
 all of them carry a mark in their environment by which `stop` finds those that are left.
@@ -22,9 +22,8 @@ from pathlib import Path
 
 from datasets.common.environment import thread_variables
 from datasets.common.errors import DataError, install_hint
-from fedrule.flower.app_folder import CONNECTION, AppFolder, write_connection
+from fedrule.flower.app_folder import CONNECTION, LOOPBACK, AppFolder, write_connection
 
-HOST = "127.0.0.1"
 MARK = "FEDRULE_DEPLOYMENT"
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
@@ -43,8 +42,7 @@ class Deployment:
 
     def __enter__(self) -> Deployment:
         self.folder.check()
-        if shutil.which("flower-superlink", path=self._path) is None:
-            raise DataError(f"flower-superlink is not installed; it comes with {install_hint('flower')}")
+        check_installed()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -56,12 +54,12 @@ class Deployment:
         self._start(
             "server",
             "flower-superlink",
-            *("--host", HOST, "--port", str(self.port), "--enable-supernode-auth"),
+            *("--host", LOOPBACK, "--port", str(self.port), "--enable-supernode-auth"),
             *("--database", str(self.folder.path / "superlink.db"), "--disable-runtime-dependency-installation"),
             *("--ssl-ca-certfile", str(tls.authority), "--ssl-certfile", str(tls.certificate)),
             *("--ssl-keyfile", str(tls.key)),
         )
-        write_connection(self.folder, f"{HOST}:{self.port}")
+        write_connection(self.folder, self.port)
         self._wait_for_port("server", self.port)
 
     def register(self, node: int) -> int:
@@ -79,7 +77,7 @@ class Deployment:
             own_key = ("--auth-supernode-private-key", str(self.folder.key(node)))
             arguments = ("--root-certificates", str(self.folder.tls.authority), *own_key)
         port = ("--port", str(free_port()))
-        server = ("--superlink", f"{HOST}:{self.port}")
+        server = ("--superlink", f"{LOOPBACK}:{self.port}")
         self._start(f"node-{node}", "flower-supernode", *server, *port, *arguments, "--node-config", config)
 
     def restart_node(self, node: int, config: str) -> None:
@@ -114,6 +112,22 @@ class Deployment:
         content = json.loads(self.flwr("list", CONNECTION, "--run-id", str(run), "--format", "json"))
         runs = content.get("runs", [])
         return str(runs[0]["status"]) if runs else "unknown"
+
+    def check_running(self) -> None:
+        """An error that names the process that has ended by itself."""
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                raise DataError(f"{name} ended with code {process.returncode}: {self._last_words(name)}")
+
+    def _last_words(self, name: str) -> str:
+        """The last line of a log that is not of a traceback, and where the rest is."""
+        return f"{last_line(self.log_of(name)) or 'it said nothing'} (log: {self.log_file(name)})"
+
+    def write_log(self, name: str, text: str) -> Path:
+        path = self.log_file(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+        return path
 
     def log_of(self, name: str) -> str:
         path = self.log_file(name)
@@ -162,7 +176,8 @@ class Deployment:
             check=False,
         )
         if not made.stdout.strip():
-            raise DataError(f"flwr {arguments[0]} failed: {made.stderr.strip()[-500:]}")
+            where = self.write_log("flwr", made.stderr)
+            raise DataError(f"flwr {arguments[0]} failed: {last_line(made.stderr)} (log: {where})")
         return made.stdout
 
     def _start(self, name: str, program: str, *arguments: str) -> None:
@@ -184,8 +199,8 @@ class Deployment:
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             if self.processes[name].poll() is not None:
-                raise DataError(f"the {name} did not start: {self.log_of(name).strip()[-800:]}")
-            with suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+                raise DataError(f"the {name} did not start: {self._last_words(name)}")
+            with suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1):
                 return
             time.sleep(0.2)
         raise DataError(f"the {name} does not listen after {START_SECONDS:g} seconds; see {self.log_file(name)}")
@@ -194,7 +209,7 @@ class Deployment:
         return {
             **os.environ,
             **thread_variables(1),
-            "PATH": self._path,
+            "PATH": search_path(),
             "FLWR_HOME": str(home.resolve()),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -202,13 +217,8 @@ class Deployment:
             MARK: f"{self.mark}.{name}.",
         }
 
-    @property
-    def _path(self) -> str:
-        """With the programs beside this interpreter, which Flower's processes look for by name."""
-        return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-
     def _program(self, name: str) -> str:
-        return shutil.which(name, path=self._path) or name
+        return shutil.which(name, path=search_path()) or name
 
     def _marked(self, name: str | None) -> Iterator[int]:
         """Processes that this deployment, or one of its processes, has started and that are still there."""
@@ -219,8 +229,27 @@ class Deployment:
                     yield int(entry.parent.name)
 
 
+def search_path() -> str:
+    """$PATH with the programs beside this interpreter, which Flower's processes look for by name."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+
+def check_installed() -> None:
+    """An error where Flower is not there."""
+    if shutil.which("flower-superlink", path=search_path()) is None:
+        raise DataError(f"flower-superlink is not installed; it comes with {install_hint('flower')}")
+
+
+def last_line(text: str) -> str:
+    """The last line with words, without those of a traceback and the frames that Flower draws around messages."""
+    lines = [
+        line.strip("\u2502\u256d\u2570\u256e\u256f\u2500 \t") for line in text.splitlines() if not line.startswith("  ")
+    ]
+    return next((line for line in reversed(lines) if any(letter.isalpha() for letter in line)), "")
+
+
 def free_port() -> int:
     """A port of this machine that nobody listens on now."""
     with socket.socket() as probe:
-        probe.bind((HOST, 0))
+        probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])

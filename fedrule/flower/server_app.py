@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from datasets.common.environment import set_threads
 from datasets.common.errors import DataError
+from fedrule.flower import RESEND
 from fedrule.flower.client_app import NAME, log_to
 from fedrule.flower.messages import Message
 from fedrule.flower.records import from_record, to_record
@@ -37,7 +39,7 @@ class FlowerTransport:
     """
 
     grid: Grid
-    resend: float = 120.0
+    resend: float = RESEND
 
     def nodes(self) -> Sequence[int]:
         return sorted(self.grid.get_node_ids())
@@ -87,19 +89,31 @@ def server_app(folder: Path) -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         log_to(sys.stdout)
         set_threads(1)
+        config = dict(context.run_config)
         try:
-            train(grid, dict(context.run_config), folder)
+            train(grid, config, folder)
         except DataError as error:
             log.error("%s", error)
-            raise
+            write_failure(config, error)
+            raise error.with_traceback(None) from None  # Flower prints it once more; where we are is of no help
 
     return app
 
 
+def write_failure(config: Mapping[str, object], error: DataError) -> None:
+    """Say in the server's folder why a run failed, for whoever does not read Flower's log."""
+    from fedrule.flower.server.folder import ServerFolder
+
+    if isinstance(path := config.get("folder"), str) and path:
+        with suppress(OSError):  # of a folder that cannot be written the error itself says so
+            ServerFolder(Path(path)).write_status("failed", error=str(error))
+
+
 def train(grid: Grid, config: Mapping[str, object], folder: Path) -> None:
     """One run as configured; the model and the record of the rounds are in the server's folder."""
-    from fedrule.flower.node import federated_method, method_text
-    from fedrule.flower.server import Federation, ServerOptions
+    from fedrule.flower.method import federated_method, method_text
+    from fedrule.flower.server.federation import Federation
+    from fedrule.flower.server.membership import ServerOptions
     from fedrule.flower.vocabulary import FILE, Vocabulary
 
     own = {name: value for name, value in config.items() if not name.startswith(PARAMETERS)}
@@ -116,9 +130,9 @@ def train(grid: Grid, config: Mapping[str, object], folder: Path) -> None:
         seed=_whole(own, "seed", 0),
         **{name: _number(own, name) for name in ("wait", "limit", "clock") if name in own},
     )
-    transport = FlowerTransport(grid, _number(own, "resend") if "resend" in own else 120.0)
+    transport = FlowerTransport(grid, _number(own, "resend") if "resend" in own else RESEND)
     federation = Federation(transport, method, Vocabulary.read(folder / FILE), options)
-    log.info("%s: run %s in %s", method.NAME, federation.identity.run, options.folder)
+    log.info("%s: run %s in %s", method.NAME, federation.run, options.folder)
     begin = time.monotonic()
 
     def on_round(done: int, report: object, traffic: object) -> None:

@@ -35,6 +35,10 @@ class Support(NamedTuple):
     @property
     def text(self) -> str:
         rule, both = f"{self.homes_with_rule:,}", f"{self.homes_with_both:,}"
+        if self.homes_with_both < self.homes_with_rule:  # a federation of a method that counts no types
+            return f"homes that it learned from and that have this rule: {rule}"
+        if not self.homes_with_both:  # of a private model that counts nothing
+            return "how many homes have this rule is not known"
         own = _a(self.trigger_type)
         if self.action_type != self.trigger_type:
             own += f" and {_a(self.action_type)}"

@@ -13,7 +13,8 @@ import numpy as np
 from datasets import Homes
 from fedrule.flower.messages import Kind, Message
 from fedrule.flower.node import Node, NodeOptions
-from fedrule.flower.server import Federation, ServerOptions
+from fedrule.flower.server.federation import Federation
+from fedrule.flower.server.membership import ServerOptions
 from fedrule.flower.vocabulary import Vocabulary
 from fedrule.methods.federated import Federated
 

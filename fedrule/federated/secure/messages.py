@@ -50,6 +50,14 @@ class Rejected(DataError):
         self.participant = participant
 
 
+class WrongShares(DataError):
+    """The shares of a participant do not give what it advertised: the sum is lost. Begin the next one without it."""
+
+    def __init__(self, participant: int, message: str) -> None:
+        super().__init__(message)
+        self.participant = participant
+
+
 def sha256(*parts: bytes) -> bytes:
     """The hash of a sequence of parts; it depends on where one ends and the next begins."""
     state = hashes.Hash(hashes.SHA256())

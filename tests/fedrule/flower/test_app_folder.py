@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 import tomllib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,12 +18,16 @@ pytest.importorskip("numba", reason="rounds need the extra graph")
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, install_hint
 from fedrule.__main__ import main
 from fedrule.commands import deploy
 from fedrule.flower.app_folder import AppFolder, AppOptions, write_app
 from fedrule.flower.certificates import check_certificates, make_certificates
+from fedrule.flower.local_run import LocalRun
+from fedrule.flower.processes import Deployment, last_line
+from fedrule.flower.server.folder import ServerFolder
 from fedrule.flower.vocabulary import Vocabulary
+from tests.support.small_populations import population
 from tests.support.two_homes import two_homes
 
 OPTIONS = AppOptions("fedrule", {"rounds": 7, "weighting": "roots"}, nodes=3, hosts=("hub.example", "10.0.0.1"))
@@ -64,8 +70,9 @@ def test_the_certificate_is_of_the_hosts_and_signed_by_the_authority(made: AppFo
     server = x509.load_pem_x509_certificate(made.tls.certificate.read_bytes())
     server.verify_directly_issued_by(authority)
     names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["hub.example"]
-    assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.1"]
+    # Beside the given names those by which its own machine and containers reach it.
+    assert names.get_values_for_type(x509.DNSName) == ["hub.example", "localhost", "server"]
+    assert [str(each) for each in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.1", "127.0.0.1"]
     made.check()
 
 
@@ -77,6 +84,16 @@ def test_the_page_says_what_to_expose_and_the_containers_are_valid(made: AppFold
     content = yaml.safe_load((made.path / "docker-compose.yml").read_text())
     assert set(content["services"]) == {"server", "hub-1", "hub-2", "hub-3"}
     assert "ports" not in content["services"]["server"]  # nothing is published
+    server = x509.load_pem_x509_certificate(made.tls.certificate.read_bytes())
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    host = re.search(r"--superlink ([^:]+):", content["services"]["hub-1"]["command"])
+    assert host is not None
+    assert host[1] in names.get_values_for_type(x509.DNSName)
+    # Outside of a container the server listens on its own machine only, and the proxy on the outside address.
+    assert "flower-superlink --host 127.0.0.1 " in page
+    assert "0.0.0.0" not in page
+    config = tomllib.loads((made.flower / "config.toml").read_text())["superlink"]["federation"]
+    assert config["address"] == "127.0.0.1:8123"
     for hub in ("hub-1", "hub-2"):
         assert any("keys/" in volume for volume in content["services"][hub]["volumes"])
         assert "build" in content["services"][hub]
@@ -119,6 +136,7 @@ def test_a_folder_without_app_or_with_an_old_certificate_does_not_start(tmp_path
         ({"hosts": ()}, "at least one name or address"),
         ({"hosts": ("a b",)}, "'a b' is not a name or an address"),
         ({"days": 0}, "days must be above 0"),
+        ({"port": 99999}, "port must be 1 to 65535, got 99999"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, object], words: str) -> None:
@@ -164,15 +182,97 @@ def test_containers_are_as_many_as_nodes_and_the_proxy_verifies_the_server(tmp_p
             ["init", "FOLDER", "--nodes", "2", "--set", "secure_threshold=0.6"],
             "secure sums need at least 3 nodes, got 2",
         ),
+        (["init", "FOLDER", "--port", "99999"], "port must be 1 to 65535, got 99999"),
+        (["init", "FOLDER", "--data", "wyze-synthetik"], "did you mean 'wyze-synthetic'"),
+        (["init", "FOLDER", "--set", "attack=sign-flip"], "fedrank: attack is for the simulation, .*: leave it out"),
+        (["init", "FOLDER", "--set", "attackers=0.1"], "fedrank: attackers is for the simulation"),
+        (["init", "FOLDER", "--set", "epsilon=3"], "noise hides a home only if its part is bounded; set clip"),
+        (
+            ["init", "FOLDER", "--nodes", "4", "--set", "secure_threshold=0.8", "--set", "cohort=3"],
+            "a cohort of 3 homes is too small for secure sums of 4 nodes",
+        ),
         (["simulate", "--compare", "--set", "epsilon=3", "--set", "clip=1"], "a private run cannot be computed again"),
+        (["simulate", "--rounds", "2", "--set", "rounds=3"], "give --rounds or --set rounds=N, not both"),
+        (["simulate", "--method", "ease"], "ease is not trained in the homes"),
+        (["simulate", "--nodes", "7"], "nodes must be 1 to 6, the number of homes, got 7"),
+        (
+            ["simulate", "--method", "fedgnn", "--set", "participation=0.4", "--set", "secure_threshold=0.6"],
+            "a cohort of 2 homes is too small for secure sums of 4 nodes",
+        ),
+        (
+            ["simulate", *["--method", "fedgnn", "--set", "epsilon=1e-9", "--set", "clip=1", "--set", "delta=1e-12"]],
+            r"epsilon 1e-09 at delta 1e-12 needs noise of more than 1e\+06 times",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_written(
-    arguments: list[str], message: str, tmp_path: Path
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if arguments[0] == "simulate":
+        # Whether Flower is installed is another question, and these are refused before it is needed.
+        monkeypatch.setattr("fedrule.commands.deploy._require", lambda *_, **__: None)
+        monkeypatch.setattr("fedrule.flower.processes.check_installed", lambda: None)
+        monkeypatch.setattr(LocalRun, "start", lambda *_: pytest.fail("processes start"))
+        population(5, n_homes=6).save(tmp_path / "homes.parquet")
+        arguments = [*arguments, "--folder", "FOLDER", "--data", str(tmp_path / "homes.parquet")]
     parser = argparse.ArgumentParser()
     deploy.add_arguments(parser)
     chosen = parser.parse_args([str(tmp_path / "app") if each == "FOLDER" else each for each in arguments])
     with pytest.raises(DataError, match=message):
         deploy.run(chosen)
     assert not (tmp_path / "app").exists()
+
+
+def test_a_folder_may_be_given_relative_to_where_we_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Server and nodes run in other folders.
+    monkeypatch.chdir(tmp_path)
+    homes = population(5, n_homes=6)
+    local = LocalRun.prepare(Path("here"), homes, "fedgnn", parameters={"rounds": 1}, nodes=2)
+    config = tomllib.loads(f"[a]\n{local.node_config(1).replace(' ', chr(10))}")["a"]
+    assert Path(config["homes"]) == tmp_path / "here/homes/node-1.parquet"
+    assert Path(config["state"]).is_absolute()
+    assert config["first"] == 3
+    for path in (local.folder.key(0), local.folder.tls.authority, local.folder.app, local.server):
+        assert path.is_absolute()
+
+
+def test_the_line_that_matters_is_the_last_one_outside_of_a_traceback() -> None:
+    said = "INFO: starts\nTraceback (most recent call last):\n  File a.py\n    f()\nDataError: no such port\n\n"
+    assert last_line(said) == "DataError: no such port"
+    assert last_line("╭─ Error ───╮\n│ Address already in use │\n╰──────────╯\n") == "Address already in use"
+    assert last_line("") == ""
+
+
+def test_a_process_that_ends_by_itself_is_named_with_its_last_words_and_its_log(tmp_path: Path) -> None:
+    deployment = Deployment(AppFolder(tmp_path))
+    command = "import sys; print('Traceback:\\n  line'); sys.exit('the port is taken')"
+    deployment._start("node-3", sys.executable, "-c", command)
+    deployment.processes["node-3"].wait(60)
+    with pytest.raises(DataError, match=r"node-3 ended with code 1: the port is taken \(log: .*node-3.log\)"):
+        deployment.check_running()
+
+
+def test_a_run_that_fails_says_why_in_one_line_and_where_the_log_is(tmp_path: Path) -> None:
+    local = LocalRun.prepare(tmp_path / "app", population(5, n_homes=6), "fedgnn", parameters={"rounds": 1}, nodes=2)
+    ServerFolder(local.server).write_status("failed", error="the clock of node 7 is wrong; set it")
+    with pytest.raises(
+        DataError, match=r"^the run failed: the clock of node 7 is wrong; set it \(log: .*/server.log\)$"
+    ):
+        local.wait(Deployment(local.folder), 1, seconds=10)
+
+
+def test_one_node_is_not_called_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two_homes().save(tmp_path / "homes.parquet")
+    arguments = ["--method", "fedgnn", "--data", str(tmp_path / "homes.parquet"), "--nodes", "1"]
+    assert main(["deploy", "init", str(tmp_path / "app"), *arguments]) == 0
+    assert "an app for 1 node with" in capsys.readouterr().out
+    page = (tmp_path / "app/README.md").read_text()
+    assert "1 node trains `fedgnn`" in page
+    assert "a server and 1 hub;" in page
+
+
+def test_hints_name_the_pins_of_the_environment_that_one_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    for found, pins in ((None, "constraints.txt"), (object(), "constraints-flower.txt")):
+        monkeypatch.setattr("importlib.util.find_spec", lambda _name, found=found: found)
+        assert install_hint("private") == f'the extra private: pip install -c {pins} -e ".[private]"'
+        assert "constraints-flower.txt" in install_hint("flower")

@@ -12,7 +12,8 @@ pytest.importorskip("torch", reason="the federated methods need the extra graph"
 pytest.importorskip("torch_geometric", reason="the federated methods need the extra graph")
 pytest.importorskip("numba", reason="the federated methods need the extra graph")
 
-from fedrule.flower.messages import AnyArray, Kind, Message
+from fedrule.federated.array_file import AnyArray
+from fedrule.flower.messages import Kind, Message
 from tests.fedrule.flower.test_federation import assert_equal, made, simulated
 from tests.support.federation import InProcess, federation, in_process
 from tests.support.small_populations import population

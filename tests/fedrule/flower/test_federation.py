@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +20,16 @@ from datasets.common.errors import DataError
 from fedrule.evidence.statistics import Statistics
 from fedrule.federated.rounds import RoundReport
 from fedrule.federated.vectors import FlatParameters
-from fedrule.flower import messages, server
+from fedrule.flower import messages
+from fedrule.flower.local_run import status_text
 from fedrule.flower.messages import Kind, Message
-from fedrule.flower.node import Node, federated_method, method_text
+from fedrule.flower.method import federated_method, method_text
+from fedrule.flower.node import Node
 from fedrule.flower.node_files import NodeFolder
-from fedrule.flower.server import Member, RoundTraffic, assign_numbers, predicted_bytes
+from fedrule.flower.server import membership
+from fedrule.flower.server.folder import rounds_of, status_of
+from fedrule.flower.server.membership import Member, assign_numbers
+from fedrule.flower.server.rounds import RoundTraffic
 from fedrule.flower.vocabulary import Vocabulary
 from fedrule.methods.federated import Federated
 from fedrule.network.score import GraphModel
@@ -196,15 +202,16 @@ def test_the_server_numbers_homes_where_nodes_do_not_and_keeps_the_numbers(tmp_p
     transport = in_process(homes, SIZES, tmp_path, fixed=False)
     run = federation(transport, method, homes, tmp_path / "server")
     trained = run.train()
-    order = [int(Path(node.options.homes).stem[-1]) for member in run.members for node in transport.members.values()
-             if NodeFolder(node.options.state).name == member.node]  # fmt: skip
-    assert sorted(member.node for member in run.members) == [member.node for member in run.members]
+    names = [member.node for member in run.membership.members]
+    place = {NodeFolder(node.options.state).name: node.options.homes for node in transport.members.values()}
+    order = [int(place[name].stem[-1]) for name in names]
+    assert sorted(names) == names
     bounds = np.cumsum([0, *SIZES])
     renumbered = homes.subset(np.concatenate([np.arange(bounds[i], bounds[i + 1]) for i in order]))
     assert_equal(trained, simulated(method, renumbered))
     again = federation(transport, method, homes, tmp_path / "server")
     again.train()
-    assert again.members == run.members
+    assert again.membership.members == run.membership.members
 
 
 @pytest.mark.parametrize("name", ["fedgnn", "fedprox", "fedrule", "scaffold", "fedgate", "fedrank", "fedgnn, gat"])
@@ -234,11 +241,14 @@ def test_bytes_of_nodes_with_many_homes_follow_from_layout_and_rows(name: str, t
     run = federation(in_process(homes, SIZES, tmp_path), method, homes, tmp_path / "server")
     trained = run.train(lambda _, __, traffic: found.append(traffic))
     layout = FlatParameters.of(trained.parameters)
+    vectors = 2 if method.hyperparameters().sends_mean_gradient else 1
     for traffic in found:
-        for node, rows in traffic.rows.items():
-            assert rows <= layout.n_rows
-            expected = predicted_bytes(method.engine(), layout, rows=rows, shared=traffic.shared[node])
-            assert (traffic.sent[node], traffic.received[node]) == expected
+        assert traffic.sent == traffic.predicted_sent
+        assert traffic.received == traffic.predicted_received
+        # Four bytes for each number, and for the number of each row.
+        assert max(traffic.sent.values()) <= 4 * (vectors * layout.size + layout.n_rows)
+        assert all(sent % 4 == 0 and sent >= 4 * vectors * layout.n_dense for sent in traffic.sent.values())
+        assert {received % (4 * layout.size) for received in traffic.received.values()} == {0}
 
 
 def test_a_node_of_another_version_is_left_out_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,9 +265,7 @@ def test_a_node_of_another_version_is_left_out_in_words(tmp_path: Path, monkeypa
         return answer(self, request)
 
     monkeypatch.setattr(Node, "answer", older)
-    wanted = (
-        r"2 of 3 nodes are there after 1 s.*the server runs fedrule \S+, this node 0\.2\.0; install fedrule \S+ here"
-    )
+    wanted = r"2 of 3 nodes joined within 1 s.*the server runs fedrule \S+, this node 0\.2\.0; install fedrule \S+ here"
     with pytest.raises(DataError, match=wanted):
         run.train()
 
@@ -318,7 +326,7 @@ def test_a_node_that_was_refused_is_asked_again(tmp_path: Path, monkeypatch: pyt
     transport = in_process(homes, SIZES, tmp_path)
     right = transport.members[101]
     transport.members[101] = replace(right, vocabulary=Vocabulary((*homes.types, "Toaster"), homes.relations))
-    monkeypatch.setattr(server, "AGAIN", 0.1)
+    monkeypatch.setattr(membership, "AGAIN", 0.1)
     run = federation(transport, method, homes, tmp_path / "server", wait=60.0)
 
     def mend(_node: int, _request: Message) -> bool:
@@ -328,7 +336,32 @@ def test_a_node_that_was_refused_is_asked_again(tmp_path: Path, monkeypatch: pyt
 
     transport.lost = mend
     assert_equal(run.train(), simulated(method, homes))
-    assert run.refused == {}
+    assert run.membership.refused == {}
+
+
+def test_a_node_that_is_refused_is_named_at_once_and_again_after_ever_longer_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    homes, method = population(5, n_homes=6), made("fedgnn")
+    transport = in_process(homes, (6,), tmp_path)
+    other = Vocabulary((*homes.types, "Toaster"), homes.relations, words=True)
+    transport.members[100] = replace(transport.members[100], vocabulary=other)
+    # A clock that goes on half a second each time the server waits. It speaks at 0 s, when it hears of the refusal, and
+    # after 15, then 30 more and 60 more seconds; the node is asked again every 30 s, and its reason is not new then.
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    caplog.set_level("INFO")
+    with pytest.raises(DataError, match=r"0 of 1 node joined within 120 seconds; .*; node 100: it refuses: the server"):
+        federation(transport, method, homes, tmp_path / "server", wait=120.0).train()
+    notes = [record.getMessage() for record in caplog.records if "joined; the server waits" in record.getMessage()]
+    assert [int(re.findall(r"up to (\d+) s", note)[0]) for note in notes] == [120, 105, 75, 15]
+    assert all("node 100: it refuses: the server has the vocabulary" in note for note in notes)
+    assert caplog.text.count("node 100 is left out") == 1
+    assert len(transport.requests) == 5  # at 0, 30, 60, 90 and 120 s
+    status = status_of(tmp_path / "server")
+    assert (status["joined"], status["wanted"], [*status["refused"]]) == ([], 1, ["100"])  # type: ignore[misc]
+    assert "0 of 1 node joined; node 100 was refused: it refuses: the server has the" in status_text(status)
 
 
 def test_a_resumed_server_begins_with_as_many_nodes_as_it_is_to_wait_for(tmp_path: Path) -> None:
@@ -365,10 +398,10 @@ def test_a_last_line_of_the_record_that_was_not_written_to_its_end_is_left_out(t
     transport.lost = kill
     with pytest.raises(Stopped):
         federation(transport, method, homes, tmp_path / "server").train()
-    assert [record["round"] for record in server.rounds_of(tmp_path / "server")] == [1]
+    assert [record["round"] for record in rounds_of(tmp_path / "server")] == [1]
     transport.lost = lambda _node, _request: False
     federation(transport, method, homes, tmp_path / "server").train()
-    assert [record["round"] for record in server.rounds_of(tmp_path / "server")] == [1, 2]
+    assert [record["round"] for record in rounds_of(tmp_path / "server")] == [1, 2]
 
 
 def test_a_copied_folder_does_not_replace_the_node_that_it_was_copied_from(
@@ -387,7 +420,7 @@ def test_a_copied_folder_does_not_replace_the_node_that_it_was_copied_from(
     run = federation(transport, method, homes, tmp_path / "server")
     trained = run.train()
     assert "is connected already, by another key" in caplog.text
-    assert 200 not in run.connected.values()
+    assert 200 not in run.membership.connected.values()
     assert_equal(trained, simulated(method, homes))
 
 
@@ -405,7 +438,36 @@ def test_the_model_of_a_federation_recommends_rules(name: str, tmp_path: Path) -
     assert_equal(restored(saved), trained)
     (training,) = saved.card.trainings
     assert (training.data, training.homes, training.rounds) == ("federation", 6, 4)
-    if name == "fedrank":  # as many as homes have typed rules
-        expected = Statistics.of(homes, trained.scorer.valid).arrays(all_patterns=True)
-        for each, array in expected.items():
-            np.testing.assert_array_equal(saved.arrays[f"counts.{each}"], array, err_msg=each)
+    expected = Statistics.of(homes, trained.scorer.valid).arrays(all_patterns=True)
+    # Methods that count nothing know of their rules how many homes have them, and nothing of types owned together.
+    known = expected if name == "fedrank" else {each: expected[each] for each in ("homes", "have", "self_rules")}
+    for each, array in known.items():
+        np.testing.assert_array_equal(saved.arrays[f"counts.{each}"], array, err_msg=each)
+    assert expected["self_rules"].any()
+    assert training.rules == expected["have"].sum()
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_deployed_model_recommends_what_a_trained_one_does(secure: bool, tmp_path: Path) -> None:
+    # Also rules of a device with itself, where homes have them: device 0 has type 1, as some with such rules.
+    pytest.importorskip("safetensors", reason="models are saved with the extra graph")
+    pytest.importorskip("cryptography", reason="secure sums need the extra secure")
+    from fedrule.inference.recommender import Recommender
+    from fedrule.models.file import SavedModel
+    from fedrule.models.restore import saved_model
+
+    homes, method = population(5, n_homes=6), made("fedgnn")
+    trained = federation(in_process(homes, SIZES, tmp_path), method, homes, tmp_path / "server", secure=secure).train()
+    counts = Statistics.of(homes, trained.scorer.valid, all_patterns=False)
+    saved_model(trained, method, counts).save(tmp_path / "trained.safetensors")
+    deployed = Recommender(SavedModel.load(tmp_path / "server" / "model.safetensors"))
+    central = Recommender(SavedModel.load(tmp_path / "trained.safetensors"))
+    home = {"devices": [{"id": 0, "type": "type 1"}, {"id": 1, "type": "type 2"}], "rules": []}
+    found, expected = (each.recommend(home, 100).rules for each in (deployed, central))
+    places = [(rule.trigger, rule.action_device, rule.trigger_state, rule.probability) for rule in found]
+    assert places == [(rule.trigger, rule.action_device, rule.trigger_state, rule.probability) for rule in expected]
+    assert any(rule.trigger == rule.action_device for rule in found)
+    assert all(
+        rule.why.homes_with_rule == other.why.homes_with_rule for rule, other in zip(found, expected, strict=True)
+    )
+    assert re.fullmatch(r"homes that it learned from and that have this rule: \d", found[0].why.text)

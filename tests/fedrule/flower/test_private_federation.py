@@ -19,12 +19,15 @@ from baselines.registry import build
 from datasets.common.errors import DataError
 from datasets.homes import Words
 from datasets.valid import ValidRules
+from fedrule.evidence.counts import ROOMS
 from fedrule.evidence.private_statistics import BoundedSums
 from fedrule.federated import private
-from fedrule.federated.array_file import read_arrays
+from fedrule.federated.array_file import AnyArray, read_arrays
 from fedrule.federated.secure.messages import Session
-from fedrule.flower.messages import Kind, Message
-from fedrule.flower.node import SESSION
+from fedrule.flower.messages import SESSION, Kind, Message
+from fedrule.flower.server.federation import Federation
+from fedrule.flower.server.membership import ServerOptions
+from fedrule.flower.vocabulary import Vocabulary
 from fedrule.methods.federated import Federated
 from tests.support.federation import federation, in_process
 from tests.support.small_populations import population
@@ -157,11 +160,7 @@ def test_a_round_that_is_done_again_has_the_same_noise(tmp_path: Path) -> None:
     # The same round for another cohort is a second release.
     node, request = [(n, r) for n, r in transport.requests if r.kind == Kind.ROUND and r.header.get("round") == 1][-1]
     session = Session("again", (0, 1, 2), 3, 10, 10)
-    changed = {
-        "cohort": 255 - request.array("cohort"),
-        "message": np.frombuffer(session.to_bytes(), dtype=np.uint8),
-        SESSION: np.frombuffer(session.digest, dtype=np.uint8),
-    }
+    changed = {"cohort": 255 - request.array("cohort"), **in_session(session)}
     answer = transport.members[node].answer(Message(Kind.ROUND, request.header, {**request.arrays, **changed}))
     assert "this node has given its noisy sum of round 2" in answer.text("reason")
 
@@ -201,6 +200,52 @@ def test_the_seed_of_private_cohorts_is_kept_by_the_server_alone(tmp_path: Path)
         assert run.sampling_seed == federation(transport, method, homes, tmp_path / f"server {turn}").sampling_seed
         cohorts.append([r.array("cohort").tobytes() for _, r in transport.requests if r.kind == Kind.ROUND])
     assert cohorts[0] != cohorts[1]
+
+
+def test_a_server_cannot_lower_the_noise_of_a_node_by_another_number_of_homes_or_nodes(tmp_path: Path) -> None:
+    # With epsilon and participation given, more homes mean a smaller delta and more noise, fewer of them less. A cohort
+    # of many more nodes would make the share of each smaller.
+    homes = population(5, n_homes=60)
+    method = build("fedgnn", epsilon=30.0, clip=1.0, rounds=1, **METHODS["fedgnn"])
+    assert isinstance(method, Federated)
+    transport = in_process(homes, SIZES, tmp_path)
+    federation(transport, method, homes, tmp_path / "server", secure=True).train()
+    node, request = next((n, r) for n, r in transport.requests if r.kind == Kind.ROUND)
+    setup = request.header["setup"]
+    assert isinstance(setup, dict)
+    assert (setup["n_clients"], setup["nodes"]) == (60, 3)
+    for name in ("n_clients", "nodes", "seed", "first"):
+        changed = {**request.header, "setup": {**setup, name: 1}, "round": 1}
+        session = Session(f"again {name}", (0, 1, 2), 3, 10, 10)
+        answer = transport.members[node].answer(Message(Kind.ROUND, changed, request.arrays | in_session(session)))
+        assert f"the server changed the setup of this run ({name})" in answer.text("reason")
+    many = Session("many", tuple(range(30)), 19, 10, 10)
+    plain = {name: value for name, value in request.header.items() if name != "setup"}
+    answer = transport.members[node].answer(
+        Message(Kind.ROUND, {**plain, "round": 1}, request.arrays | in_session(many))
+    )
+    assert "a secure sum of 30 nodes, this run has 3" in answer.text("reason")
+
+
+def in_session(session: Session) -> dict[str, AnyArray]:
+    return {
+        "message": np.frombuffer(session.to_bytes(), dtype=np.uint8),
+        SESSION: np.frombuffer(session.digest, dtype=np.uint8),
+    }
+
+
+def test_rooms_are_counted_only_where_the_vocabulary_declares_words(tmp_path: Path) -> None:
+    # Noise alone would look like homes that keep rules in one room; and whether any home has words is not released.
+    homes, method = population(5, n_homes=60), made("fedrank")
+    assert homes.words is not None
+    for words in (False, True):
+        transport = in_process(homes, SIZES, tmp_path / f"{words}")
+        vocabulary = replace(Vocabulary.of(homes), words=words)
+        transport.members = {n: replace(node, vocabulary=vocabulary) for n, node in transport.members.items()}
+        folder = tmp_path / f"{words}" / "server"
+        Federation(transport, method, vocabulary, ServerOptions(folder, nodes=3, wait=1.0)).train()
+        _, arrays = read_arrays(folder / "setup.npz", what="setup", remedy="")
+        assert any(arrays[f"rooms.{name}"].any() for name in ROOMS) == words
 
 
 def test_nodes_whose_homes_have_no_words_add_nothing_to_the_counts_of_rooms() -> None:

@@ -21,13 +21,10 @@ pytest.importorskip("flwr", reason="a deployment needs the extra flower, in an e
 pytest.importorskip("torch", reason="the server needs the extra graph")
 
 from datasets import load
-from fedrule.federated.vectors import FlatParameters
 from fedrule.flower.certificates import make_node_key
-from fedrule.flower.node import federated_method, method_text
+from fedrule.flower.local_run import LocalRun
 from fedrule.flower.processes import ACTIVATED, Deployment
-from fedrule.flower.server import missing_of, predicted_bytes, rounds_of
-from fedrule.flower.trial import Trial
-from fedrule.network.encoders import Parameters
+from fedrule.flower.server.folder import missing_of, rounds_of
 
 pytestmark = pytest.mark.slow
 
@@ -37,13 +34,13 @@ SECONDS = 3000.0  # a busy machine
 @contextmanager
 def deployed(
     path: Path, method: str, *, homes: int, nodes: int, rounds: int, resend: float = 120.0
-) -> Iterator[tuple[Trial, Deployment]]:
+) -> Iterator[tuple[LocalRun, Deployment]]:
     data = load("wyze-synthetic", homes=homes)
-    trial = Trial.prepare(
-        path / "trial", data, method, parameters={"rounds": rounds}, nodes=nodes, limit=SECONDS, resend=resend
+    local = LocalRun.prepare(
+        path / "federation", data, method, parameters={"rounds": rounds}, nodes=nodes, limit=SECONDS, resend=resend
     )
-    with Deployment(trial.folder) as deployment:
-        yield trial, deployment
+    with Deployment(local.folder) as deployment:
+        yield local, deployment
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, seconds: float = SECONDS) -> None:
@@ -53,40 +50,31 @@ def wait_until(condition: Callable[[], bool], what: str, *, seconds: float = SEC
         time.sleep(0.2)
 
 
-def layout_of(trial: Trial) -> FlatParameters:
-    import torch
-
-    parameters: Parameters = {name: torch.from_numpy(array) for name, array in trial.weights().items()}
-    return FlatParameters.of(parameters)
-
-
 @pytest.mark.parametrize("method", ["fedgnn", "fedrule", "fedrank"])
 def test_200_homes_on_4_nodes_give_the_model_of_the_simulation_after_10_rounds(method: str, tmp_path: Path) -> None:
-    with deployed(tmp_path, method, homes=200, nodes=4, rounds=10) as (trial, deployment):
-        trial.wait(deployment, trial.start(deployment), seconds=SECONDS)
-    assert trial.differences() == 0
-    assert missing_of(trial.server) == {}
-    records, layout = rounds_of(trial.server), layout_of(trial)
-    engine = federated_method(method_text(method, {"rounds": 10})).engine()
+    with deployed(tmp_path, method, homes=200, nodes=4, rounds=10) as (local, deployment):
+        local.wait(deployment, local.start(deployment), seconds=SECONDS)
+    assert local.differences() == 0
+    assert missing_of(local.server) == {}
+    records = rounds_of(local.server)
     assert [record["round"] for record in records] == [*range(1, 11)]
     for record in records:
-        sent, received, rows, shared = (record[name] for name in ("sent", "received", "rows", "shared"))
-        for node in sent:
-            expected = predicted_bytes(engine, layout, rows=rows[node], shared=shared[node])
-            assert (sent[node], received[node]) == expected
+        assert len(record["sent"]) == 4
+        assert record["sent"] == record["predicted_sent"]
+        assert record["received"] == record["predicted_received"]
 
 
 def test_a_node_that_is_killed_in_mid_round_and_started_again_changes_no_bit(tmp_path: Path) -> None:
-    with deployed(tmp_path, "fedrule", homes=20, nodes=2, rounds=4, resend=20.0) as (trial, deployment):
-        run = trial.start(deployment)
-        wait_until(lambda: len(rounds_of(trial.server)) >= 1, "the first round")
+    with deployed(tmp_path, "fedrule", homes=20, nodes=2, rounds=4, resend=20.0) as (local, deployment):
+        run = local.start(deployment)
+        wait_until(lambda: len(rounds_of(local.server)) >= 1, "the first round")
         # A process of the node that answers a request: it is killed with the request in hand.
         wait_until(lambda: bool(answering(deployment, "node-1")), "a request at the node")
         deployment.kill("node-1")
-        deployment.restart_node(1, trial.node_config(1))
-        trial.wait(deployment, run, seconds=SECONDS)
-    assert missing_of(trial.server) == {}  # it was asked again
-    assert trial.differences() == 0
+        deployment.restart_node(1, local.node_config(1))
+        local.wait(deployment, run, seconds=SECONDS)
+    assert missing_of(local.server) == {}  # it was asked again
+    assert local.differences() == 0
 
 
 def answering(deployment: Deployment, name: str) -> list[int]:
@@ -103,34 +91,34 @@ def answering(deployment: Deployment, name: str) -> list[int]:
 
 
 def test_a_server_that_is_killed_resumes_with_the_same_bits(tmp_path: Path) -> None:
-    with deployed(tmp_path, "fedrule", homes=20, nodes=2, rounds=5) as (trial, deployment):
-        trial.start(deployment)
-        wait_until(lambda: len(rounds_of(trial.server)) >= 2, "the second round")
+    with deployed(tmp_path, "fedrule", homes=20, nodes=2, rounds=5) as (local, deployment):
+        local.start(deployment)
+        wait_until(lambda: len(rounds_of(local.server)) >= 2, "the second round")
         deployment.kill("server")
-        done = len(rounds_of(trial.server))
+        done = len(rounds_of(local.server))
         assert done < 5
         deployment.start_server()
-        trial.wait(deployment, deployment.run(), seconds=SECONDS)
-    assert trial.differences() == 0
-    rounds = [record["round"] for record in rounds_of(trial.server)]
+        local.wait(deployment, deployment.run(), seconds=SECONDS)
+    assert local.differences() == 0
+    rounds = [record["round"] for record in rounds_of(local.server)]
     assert rounds[:done] + rounds[done:] == rounds
     assert rounds[done] in (done, done + 1)  # the round after the last checkpoint, not the first one
 
 
 def test_nodes_with_an_unknown_key_without_a_key_or_in_plain_text_are_refused(tmp_path: Path) -> None:
-    with deployed(tmp_path, "fedgnn", homes=4, nodes=2, rounds=1) as (trial, deployment):
+    with deployed(tmp_path, "fedgnn", homes=4, nodes=2, rounds=1) as (local, deployment):
         deployment.start_server()
         deployment.register(0)
         make_node_key(tmp_path / "stranger")
-        authority = ("--root-certificates", str(trial.folder.tls.authority))
+        authority = ("--root-certificates", str(local.folder.tls.authority))
         cases = {
             10: (*authority, "--auth-supernode-private-key", str(tmp_path / "stranger")),
             11: authority,
             12: ("--insecure", "--max-retries", "2"),
         }
         for node, arguments in cases.items():
-            deployment.start_node(node, trial.node_config(1), arguments=arguments)
-        deployment.start_node(0, trial.node_config(0))
+            deployment.start_node(node, local.node_config(1), arguments=arguments)
+        deployment.start_node(0, local.node_config(0))
         wait_until(lambda: ACTIVATED in deployment.log_of("server"), "the node with its key")
         for node in cases:
             process = deployment.processes[f"node-{node}"]
@@ -142,11 +130,11 @@ def test_nodes_with_an_unknown_key_without_a_key_or_in_plain_text_are_refused(tm
 
 def test_ctrl_c_stops_every_process(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fedrule", "deploy", "simulate", "--data", "wyze-synthetic:homes=4"]
-    more = ["--nodes", "2", "--method", "fedgnn", "--rounds", "50", "--folder", str(tmp_path / "trial")]
+    more = ["--nodes", "2", "--method", "fedgnn", "--rounds", "50", "--folder", str(tmp_path / "federation")]
     environment = {**os.environ, "FEDRULE_TEST": str(tmp_path)}
     process = subprocess.Popen([*command, *more], env=environment, stderr=subprocess.PIPE, text=True)
     try:
-        wait_until(lambda: bool([*(tmp_path / "trial/logs").glob("node-1.log")]), "the nodes to start")
+        wait_until(lambda: bool([*(tmp_path / "federation/logs").glob("node-1.log")]), "the nodes to start")
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
     finally:
@@ -169,11 +157,11 @@ def marked_by(variable: str) -> list[int]:
 
 
 def test_a_node_of_a_deployment_is_light_before_it_trains(tmp_path: Path) -> None:
-    with deployed(tmp_path, "fedrank", homes=16, nodes=8, rounds=2) as (trial, deployment):
-        trial.wait(deployment, trial.start(deployment), seconds=SECONDS)
-    assert missing_of(trial.server) == {}
-    assert trial.differences() == 0
-    megabytes = [ready[1] for record in rounds_of(trial.server) for ready in record["ready"].values()]
+    with deployed(tmp_path, "fedrank", homes=16, nodes=8, rounds=2) as (local, deployment):
+        local.wait(deployment, local.start(deployment), seconds=SECONDS)
+    assert missing_of(local.server) == {}
+    assert local.differences() == 0
+    megabytes = [ready[1] for record in rounds_of(local.server) for ready in record["ready"].values()]
     assert len(megabytes) == 16
     assert max(megabytes) <= 250
-    assert np.isfinite([record["loss"] for record in rounds_of(trial.server)]).all()
+    assert np.isfinite([record["loss"] for record in rounds_of(local.server)]).all()

@@ -16,9 +16,8 @@ from datasets.common.errors import DataError
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
 from fedrule.federated.secure.messages import Session
-from fedrule.flower.messages import Kind, Message
-from fedrule.flower.node import SESSION
-from fedrule.flower.server import rounds_of
+from fedrule.flower.messages import SESSION, Kind, Message
+from fedrule.flower.server.folder import rounds_of
 from tests.fedrule.flower.test_federation import assert_equal, made, simulated
 from tests.support.federation import federation, in_process
 from tests.support.small_populations import population
@@ -186,6 +185,57 @@ def test_a_late_duplicate_of_an_earlier_step_changes_nothing(tmp_path: Path) -> 
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+def test_a_late_request_of_an_older_sum_does_not_replace_the_secrets_of_the_current_one(tmp_path: Path) -> None:
+    # A request of the first round arrives once more while the second one is between its first and second step.
+    homes = population(5, n_homes=6)
+    transport, seen = in_process(homes, SIZES, tmp_path), []
+
+    def late(node: int, request: Message) -> bool:
+        if node == 101 and request.header.get("round") == 1 and request.header.get("step") == 2 and not seen:
+            _, old = last_request([each for each in transport.requests if each[0] == 101], round=0, step=1)
+            seen.append(transport.members[101].answer(old))
+        return False
+
+    transport.lost = late
+    run = federation(transport, made("fedgnn", rounds=2), homes, tmp_path / "server", secure=True)
+    trained = run.train()
+    (answer,) = seen
+    assert "a secure sum that was begun before the last one of this node" in answer.text("reason")
+    assert not run.missing()
+    assert_equal(trained, simulated(made("fedgnn", rounds=2), homes))
+
+
+def test_a_node_that_deals_wrong_shares_is_left_out_of_the_next_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # From the second round on the second node deals shares of other secrets than it has advertised. That round is lost;
+    # the next ones have a sum of the three others, whose threshold is 3.
+    from fedrule.federated import secure_sum
+
+    homes, method = population(5, n_homes=12), made("fedgnn")
+    transport = in_process(homes, (3, 3, 3, 3), tmp_path)
+    deal, guilty = secure_sum.deal, []
+
+    def lost(node: int, request: Message) -> bool:
+        guilty[:] = [node == 101 and request.header.get("round") in (1, 2, 3)]
+        return False
+
+    def wrong(secret: int, points: list[int], *, threshold: int) -> list[int]:
+        return deal(secret ^ 1 if guilty == [True] else secret, points, threshold=threshold)
+
+    monkeypatch.setattr(secure_sum, "deal", wrong)
+    transport.lost = lost
+    run = federation(transport, method, homes, tmp_path / "server", secure=True)
+    trained = run.train()
+    name = next(member.node for member in run.membership.members if member.first == 3)
+    assert "it dealt wrong shares, or too many survivors sent wrong ones" in caplog.text
+    assert f"node {name} is left out from here on" in caplog.text
+    clients = [record["clients"] for record in rounds_of(tmp_path / "server")]
+    with_rules = set(np.unique(homes.rules.home).tolist())
+    assert clients == [len(with_rules), 0, len(with_rules - {3, 4, 5}), len(with_rules - {3, 4, 5})]
+    assert_equal(trained, simulated(method, homes, missing=run.missing()))
+
+
 def test_a_node_refuses_a_server_that_asks_for_plain_sums_or_a_lower_threshold(tmp_path: Path) -> None:
     homes = population(5, n_homes=6)
     transport = in_process(homes, (1, 1, 1, 3), tmp_path)
@@ -251,7 +301,7 @@ def test_counts_are_the_same_after_a_sum_of_integers(all_patterns: bool) -> None
 
 def test_sums_of_nodes_with_many_homes_and_large_weights_fit(tmp_path: Path) -> None:
     # The sum of weights of a node with 3,000 homes of weight 1, in multiples of 2^-30, is beyond 2^41.
-    from fedrule.flower.secure import EXACT
+    from fedrule.flower.server.secure import EXACT
 
     homes = population(5, n_homes=12)
     transport = in_process(homes, (3, 3, 3, 3), tmp_path)

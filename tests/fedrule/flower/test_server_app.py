@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -16,8 +17,10 @@ from flwr.app import Message as FlowerMessage
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from datasets.common.errors import DataError
 from fedrule.flower.messages import Kind, Message
-from fedrule.flower.server_app import FlowerTransport
+from fedrule.flower.server.folder import status_of
+from fedrule.flower.server_app import FlowerTransport, write_failure
 
 
 @dataclass
@@ -57,3 +60,9 @@ def test_a_node_whose_answer_cannot_be_read_is_left_out(
     assert answers[2].header == {"run": "a"}
     assert "node 1 is left out: not a message of fedrule" in caplog.text
     assert len(grid.sent) == 2  # it is not asked again
+
+
+def test_why_a_run_failed_is_in_the_folder_of_the_server(tmp_path: Path) -> None:
+    write_failure({"folder": str(tmp_path / "server")}, DataError("nodes must be at least 1, got 0"))
+    assert status_of(tmp_path / "server") == {"state": "failed", "error": "nodes must be at least 1, got 0"}
+    write_failure({}, DataError("run-config: folder is missing"))  # there is no place to say it

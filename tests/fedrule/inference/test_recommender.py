@@ -72,6 +72,9 @@ def test_the_reason_is_a_sentence():
         "1,200 of the 15,000 homes with a Door and a Lamp that it learned from have this rule"
     )
     assert "homes with a Lamp that" in Support(3, 9, "Lamp", "Lamp").text
+    # Models of federations whose method counts nothing, and private ones of these.
+    assert Support(3, 0, "Door", "Lamp").text == "homes that it learned from and that have this rule: 3"
+    assert Support(0, 0, "Door", "Lamp").text == "how many homes have this rule is not known"
 
 
 def test_probabilities_are_the_scores_on_the_cards_scale(recommender):

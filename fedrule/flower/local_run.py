@@ -1,7 +1,8 @@
-"""A try of a whole federation on this machine, by real processes, and a comparison with the simulation."""
+"""A whole federation on this machine, by real processes, and a comparison with the simulation."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,24 +10,27 @@ from pathlib import Path
 
 import numpy as np
 
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, counted
 from datasets.common.files import Json
 from datasets.homes import Homes
 from fedrule.federated.array_file import AnyArray, read_arrays
-from fedrule.flower.app_folder import AppFolder, AppOptions, write_app
-from fedrule.flower.node import federated_method, method_text
+from fedrule.flower import LIMIT, RESEND
+from fedrule.flower.app_folder import AppFolder, AppOptions, check_new, write_app
+from fedrule.flower.method import check_deployment, federated_method, method_text
 from fedrule.flower.processes import Deployment
-from fedrule.flower.server import REMEDY, WEIGHTS, missing_of, rounds_of
+from fedrule.flower.server.folder import REMEDY, WEIGHTS, missing_of, rounds_of, status_of
 from fedrule.flower.vocabulary import Vocabulary
 
-POLL = 0.5  # seconds between two looks at the record of the rounds
-STATUS = 60  # looks between two questions for the status of a run, which start a process
+log = logging.getLogger(__name__)
+
+POLL = 0.5  # seconds between two looks at the files of the server
+LOOKS = 60  # between two questions for the status of a run, which start a process
 
 OnRecord = Callable[[Mapping[str, Json]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class LocalRun:
     """Homes on nodes of this machine, in a folder."""
 
     folder: AppFolder
@@ -46,28 +50,35 @@ class Trial:
         parameters: Mapping[str, object],
         nodes: int,
         seed: int = 0,
-        limit: float = 600.0,
-        resend: float = 120.0,
-    ) -> Trial:
-        """Write the app and the homes of the nodes, as equal in number as can be, one run of homes after the other."""
-        federated_method(method_text(method, parameters))  # refuses what cannot be deployed, before anything starts
+        limit: float = LIMIT,
+        resend: float = RESEND,
+    ) -> LocalRun:
+        """Write the app and the homes of the nodes, as equal in number as can be, one run of homes after the other.
+
+        Whatever cannot work is refused before anything is written.
+        """
+        built = federated_method(method_text(method, parameters))
         if not 1 <= nodes <= homes.n_homes:
             raise DataError(f"nodes must be 1 to {homes.n_homes}, the number of homes, got {nodes}")
+        with_rules = np.bincount(homes.rules.home, minlength=homes.n_homes) > 0
+        check_deployment(built, nodes, with_rules=with_rules)
+        check_new(path)
+        path = path.resolve()  # processes have other working folders
         options = AppOptions(
             method,
             parameters,
             nodes=nodes,
             seed=seed,
-            server_folder=str((path / "server").resolve()),
+            server_folder=str(path / "server"),
             limit=limit,
             resend=resend,
         )
         folder = write_app(path, Vocabulary.of(homes), options)
-        trial = cls(folder, homes, method, parameters, nodes, seed)
+        local = cls(folder, homes, method, parameters, nodes, seed)
         for node in range(nodes):
-            first, end = trial.bounds[node : node + 2]
-            homes.subset(np.arange(first, end)).save(trial.homes_file(node))
-        return trial
+            first, end = local.bounds[node : node + 2]
+            homes.subset(np.arange(first, end)).save(local.homes_file(node))
+        return local
 
     @property
     def bounds(self) -> list[int]:
@@ -83,33 +94,40 @@ class Trial:
 
     def node_config(self, node: int) -> str:
         state = self.folder.path / "state" / f"node-{node}"
-        paths = f'homes="{self.homes_file(node).resolve()}" state="{state.resolve()}"'
-        return f"{paths} first={self.bounds[node]}"
+        return f'homes="{self.homes_file(node)}" state="{state}" first={self.bounds[node]}'
 
     def start(self, deployment: Deployment) -> int:
         """Start the server and all nodes and submit the app; Flower's number of the run."""
         deployment.start_server()
+        log.info("the server listens on port %d of 127.0.0.1", deployment.port)
         for node in range(self.nodes):
             deployment.register(node)
             deployment.start_node(node, self.node_config(node))
+        log.info("%s started; the run begins when all have joined", counted(self.nodes, "node"))
         return deployment.run()
 
     def wait(self, deployment: Deployment, run: int, *, on_record: OnRecord | None = None, seconds: float) -> None:
-        """Wait until the run is over; an error where it failed or takes longer."""
-        end, seen, looks = time.monotonic() + seconds, 0, 0
+        """Wait until the run is over; an error where it failed, a process ended or it takes longer."""
+        end, seen, looks, said = time.monotonic() + seconds, 0, 0, ""
         while time.monotonic() < end:
-            records = rounds_of(self.server)
+            status, records = status_of(self.server), rounds_of(self.server)
+            if (text := status_text(status)) not in ("", said):
+                log.info("%s", text)
+                said = text
             for record in records[seen:]:
                 if on_record is not None:
                     on_record(record)
             seen, looks = len(records), looks + 1
             if (self.server / WEIGHTS).exists():
                 return
-            if looks % STATUS == 0:
-                status = deployment.status(run)
-                if status.startswith("finished") and not (self.server / WEIGHTS).exists():
-                    said = deployment.flwr("log", str(run), "--show").strip()[-1500:]
-                    raise DataError(f"the run ended without a model ({status}): {said}")
+            if "error" in status:
+                raise DataError(f"the run failed: {status['error']} (log: {deployment.log_file('server')})")
+            deployment.check_running()
+            if looks % LOOKS == 0:
+                ended = deployment.status(run)
+                if ended.startswith("finished") and not (self.server / WEIGHTS).exists():
+                    where = deployment.write_log("run", deployment.flwr("log", str(run), "--show"))
+                    raise DataError(f"the run ended without a model ({ended}); its log is {where}")
             time.sleep(POLL)
         raise DataError(f"no model after {seconds:g} seconds; see {deployment.log_file('server')}")
 
@@ -131,3 +149,14 @@ class Trial:
         if found.keys() != expected.keys():
             return sum(array.size for array in expected.values())
         return sum(int((found[name].view(np.uint32) != expected[name].view(np.uint32)).sum()) for name in expected)
+
+
+def status_text(status: Mapping[str, Json]) -> str:
+    """What a server does, in words; empty where there is nothing to say."""
+    if "wanted" not in status:
+        return ""
+    joined, wanted, refused = status["joined"], int(str(status["wanted"])), status.get("refused") or {}
+    assert isinstance(joined, list)
+    assert isinstance(refused, dict)
+    reasons = "".join(f"; node {node} was refused: {reason}" for node, reason in refused.items())
+    return f"{len(joined)} of {counted(wanted, 'node')} joined{reasons}"

@@ -30,8 +30,7 @@ from fedrule.federated.secure.messages import (
     largest_bound,
 )
 from fedrule.federated.secure_sum import add_masked, collect_keys, recover_sum, route_shares
-from fedrule.flower.messages import Kind, Message
-from fedrule.flower.node import SESSION
+from fedrule.flower.messages import SESSION, Kind, Message
 
 log = logging.getLogger(__name__)
 
