@@ -15,11 +15,11 @@ All that is reported is an upper bound.
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING
 
@@ -30,8 +30,8 @@ import scipy  # its parts are imported at their first use
 from datasets.common import gaussian_mechanism
 from datasets.common.errors import DataError, install_hint
 from datasets.common.gaussian_mechanism import (
-    Cells,
     Normals,
+    check_delta,
     disclosed_epsilon,
     multiplier_for,
     noise,
@@ -39,9 +39,13 @@ from datasets.common.gaussian_mechanism import (
     seeded_normals,
     together,
 )
+from fedrule.federated.cohort import Purpose
+from fedrule.federated.optimizers import Precise
 
 if TYPE_CHECKING:
     from opacus.accountants.analysis.prv import Domain
+
+log = logging.getLogger(__name__)
 
 ACCURACY = 0.002  # of epsilon: how far above the exact one the reported one may be, as a share
 LEAST_ERROR = 2e-4  # in epsilon; finer meshes would take seconds
@@ -71,7 +75,7 @@ def epsilon_of(mechanisms: Iterable[Mechanism], delta: float) -> float:
 
     The error is at most `ACCURACY` or `LEAST_ERROR`.
     """
-    _check_delta(delta)
+    check_delta("epsilon", delta, default=False)
     sampled, whole = _merged(mechanisms)
     return _epsilon(sampled, whole, delta, (sampled, whole))
 
@@ -178,11 +182,6 @@ def _mesh(sampled: tuple[Mechanism, ...], whole: float, delta: float) -> Mesh:
         return Mesh.of(every, delta, better) if mesh.error > 1.5 * better else mesh
 
 
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise DataError(f"delta must be in (0, 1), got {delta}")
-
-
 @dataclass(frozen=True, slots=True)
 class Account:
     """All that a run releases: counts before training, which may be none, and a sum in every round."""
@@ -202,7 +201,7 @@ class Account:
         Counts get the noise by which they alone would take `counts_share` of epsilon; the rounds get what the joint
         account leaves, which is more than the rest. The joint one is what `after` says.
         """
-        _check_delta(delta)
+        check_delta("epsilon", delta, default=False)
         if not 0 <= counts_share < 1:
             raise DataError(f"counts_share must be in [0, 1), got {counts_share}")
         counts = multiplier_for(counts_share * epsilon, delta) if counts_share else math.inf
@@ -291,7 +290,7 @@ class Privacy:
             raise DataError("counts_share is a share of epsilon; set epsilon")
         if self.delta and not self.noisy:
             raise DataError("delta has no effect without noise; set epsilon")
-        gaussian_mechanism.check_delta("differential privacy", self.delta)
+        check_delta("differential privacy", self.delta)
 
     @property
     def noisy(self) -> bool:
@@ -315,14 +314,36 @@ class Privacy:
         """
         return self.clip + math.sqrt(size) * gaussian_mechanism.GRID / 2
 
-    def noisy_mean(self, total: Cells, *, n_clients: int, sampling_rate: float, normals: Normals) -> Cells:
+    def warn_of_noise(self, name: str, size: int, *, n_clients: int, sampling_rate: float) -> None:
+        """Log a warning where the noise of the mean update of so many numbers is longer than an update can be.
+
+        A mean of updates of norms up to clip is no longer than clip, and mostly much shorter, since they differ. In the
+        runs of suite `privacy` with such noise what was learned was lost, with half as much most of it was kept.
+        """
+        scale = self._scale(size, n_clients, sampling_rate) / (sampling_rate * n_clients)
+        ratio = math.sqrt(size) * scale / self.clip
+        if ratio > 1:
+            log.warning(
+                "%s: the mean update of a round has an L2 norm of at most clip = %g, and its noise one of %.3g, %.3g "
+                "times as much: hardly anything but noise will be learned; use more homes in a round (now %.0f of %d), "
+                "a larger epsilon, fewer rounds or a model with fewer weights (now %d)",
+                name,
+                self.clip,
+                ratio * self.clip,
+                ratio,
+                sampling_rate * n_clients,
+                n_clients,
+                size,
+            )
+
+    def noisy_mean(self, total: Precise, *, n_clients: int, sampling_rate: float, normals: Normals) -> Precise:
         """The mean update that the server uses, from the exact sum."""
         scale = self._scale(total.size, n_clients, sampling_rate)
         return (total + noise(total.size, scale, normals)) / (sampling_rate * n_clients)
 
     def noisy_part(
-        self, part: Cells, *, n_clients: int, sampling_rate: float, threshold: int, normals: Normals
-    ) -> Cells:
+        self, part: Precise, *, n_clients: int, sampling_rate: float, threshold: int, normals: Normals
+    ) -> Precise:
         """What one of the participants of a secure sum adds to it: its own part with a share of the noise."""
         scale = self._scale(part.size, n_clients, sampling_rate)
         return part + share_of_noise(part.size, scale, threshold=threshold, normals=normals)
@@ -332,24 +353,18 @@ class Privacy:
         return self.account(n_clients, sampling_rate).noise_multiplier * self.sensitivity(size)
 
 
-class Purpose(IntEnum):
-    """Streams of noise, keyed (seed, purpose, round) in simulations."""
-
-    COUNTS = 200
-    ROUNDS = 201
-
-
 def normals_of(seed: int | None, purpose: Purpose, *number: int) -> Normals:
-    """Noise that repeats, for simulations with a seed, or without one noise that nobody can predict."""
+    """Noise that repeats, for simulations with a seed, or without one noise that nobody can predict.
+
+    In simulations it is keyed by (seed, purpose, round), and by the client where clients add it.
+    """
     return secret_normals if seed is None else seeded_normals(seed, purpose, *number)
 
 
-def share_of_noise(size: int, scale: float, *, threshold: int, normals: Normals) -> Cells:
+def share_of_noise(size: int, scale: float, *, threshold: int, normals: Normals) -> Precise:
     """The noise that each of the clients of a secure sum adds where nobody is to add all of it.
 
     Each adds variance scale^2 / threshold: any `threshold` of them, which is how many a secure sum needs at least to
     end, reach scale together, and more reach more. What fewer of them add is not private against the others.
     """
-    if threshold < 1:
-        raise DataError(f"the threshold of a secure sum must be at least 1, got {threshold}")
     return noise(size, scale / math.sqrt(threshold), normals)

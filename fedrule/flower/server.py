@@ -34,7 +34,8 @@ from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
 from fedrule.federated.array_file import AnyArray, read_arrays, write_arrays
 from fedrule.federated.checkpoint import Checkpoint
-from fedrule.federated.rounds import Engine, RoundReport, RoundSum, run_rounds
+from fedrule.federated.loop import run_rounds
+from fedrule.federated.rounds import Engine, RoundReport, RoundSum
 from fedrule.federated.states import ServerState
 from fedrule.federated.vectors import FlatParameters, Vector
 from fedrule.flower.messages import (
@@ -354,7 +355,7 @@ class Federation:
 
     def _private_counts(self, every: Sequence[str]) -> tuple[Array, Statistics | None]:
         """Valid rules and counts with noise that nobody can predict; without counts all rules are valid."""
-        from datasets import private_counts  # brings SciPy
+        from datasets import private_counts  # of private runs only
         from datasets.common.gaussian_mechanism import secret_normals
         from fedrule.evidence import private_statistics
 
