@@ -55,4 +55,4 @@ class SingleUpdates:
     def total(self, finite: Mask, weight: Precise) -> Precise:
         """The aggregate of the finite ones times their weight [n_finite], in place of their sum."""
         updates = self.updates if finite.all() else self.updates[finite]
-        return weight.sum() * self.aggregation(updates, weight)
+        return float(weight.sum()) * self.aggregation(updates, weight)
