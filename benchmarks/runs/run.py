@@ -122,6 +122,8 @@ def run_once(
         seconds = {"fit": recorder.fitting}
         if experiment.curves:
             seconds["curves"] = recorder.measuring
+        if recorder.history:
+            recorder.history[-1] |= promoted_rule(experiment, parts.train, fitted.fitted)
         memory["fit"] = peak_megabytes()
         for protocol in experiment.protocols:
             begin = time.perf_counter()
@@ -263,6 +265,17 @@ def fit(
     fitted = method.fit(train, rng=rng, on_round=recorder, **more)
     recorder.end(fitted)
     return fitted, recorder
+
+
+def promoted_rule(experiment: Experiment, train: Homes, fitted: Fitted) -> dict[str, float]:
+    """How high the rule stands that attackers promote, or would; nothing where a method has no attackers to draw."""
+    draw = getattr(build(experiment.method, **experiment.parameters), "attackers_among", None)
+    attackers = draw(train, generator(Stream.FITTING, experiment.seed)) if draw else None
+    if attackers is None or attackers.promoted is None:
+        return {}
+    from benchmarks.evaluation.promoted import promoted_rank
+
+    return {"promoted_rank": promoted_rank(fitted, train, attackers)}
 
 
 def has_log_odds(experiment: Experiment) -> bool:

@@ -16,15 +16,18 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import scipy  # its parts are imported at their first use
-from scipy.sparse import csr_array
 
 from datasets.common.errors import DataError
 
-GRID = 2.0**-30  # addends are multiples of it, so that sums are exact in any order: fedrule.federated.vectors.STEP
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+GRID = 2.0**-30  # addends are multiples of it, so that sums are exact in any order
 LARGEST_EPSILON = 1e4  # more discloses everything
 LARGEST_MULTIPLIER = 1e6  # more leaves nothing of any sum
 POWER = 1.1  # of the number of homes: `default_delta`
@@ -38,10 +41,11 @@ def default_delta(n_homes: int) -> float:
     return float(max(n_homes, 2) ** -POWER)
 
 
-def check_delta(name: str, delta: float) -> None:
-    """0 stands for the default."""
-    if not 0 <= delta < 1:
-        raise DataError(f"{name}: delta must be in [0, 1), got {delta}; 0 is 1 / homes^{POWER}")
+def check_delta(name: str, delta: float, *, default: bool = True) -> None:
+    """0 stands for the default, where the number of homes is known."""
+    if not (0 <= delta < 1 if default else 0 < delta < 1):
+        within = f"[0, 1), got {delta}; 0 is 1 / homes^{POWER}" if default else f"(0, 1), got {delta}"
+        raise DataError(f"{name}: delta must be in {within}")
 
 
 def disclosed_delta(epsilon: float, multiplier: float) -> float:
@@ -91,19 +95,19 @@ def shared(multiplier: float, shares: Iterable[float]) -> list[float]:
     return [multiplier * math.sqrt(total / part) for part in parts]
 
 
-def bounding_factors(norm: Cells, bound: float) -> Cells:
-    """What to multiply addends of these L2 norms by so that none exceeds `bound`: at most 1, multiples of GRID.
+def bounding_factors(norm: Cells, bound: float, *, step: float = GRID) -> Cells:
+    """What to multiply addends of these L2 norms by so that none exceeds `bound`: at most 1, multiples of `step`.
 
     Rounded down, so that the bound holds also after rounding.
     """
-    return np.floor(np.minimum(1.0, bound / np.maximum(norm, 1e-300)) / GRID) * GRID
+    return np.floor(np.minimum(1.0, bound / np.maximum(norm, 1e-300)) / step) * step
 
 
 def bounded_rows(table: csr_array, bound: float) -> csr_array:
     """Rows of zeros and ones, a home's addend each, scaled down to an L2 norm of at most `bound`."""
     count = np.diff(table.indptr)
     factor = bounding_factors(np.sqrt(count), bound)
-    return csr_array((np.repeat(factor, count), table.indices, table.indptr), shape=table.shape)
+    return scipy.sparse.csr_array((np.repeat(factor, count), table.indices, table.indptr), shape=table.shape)
 
 
 def seeded_normals(*key: int) -> Normals:

@@ -18,8 +18,9 @@ from datasets.private_counts import ones
 from datasets.valid import ValidRules
 from fedrule.audit.view import Guess, Public, UpdateView, truth_of
 from fedrule.evidence.counts import PATTERNS, ColumnReader, PatternCounts, RoomCounts, companion_cells
+from fedrule.federated.loop import ServerSchedule
 from fedrule.federated.optimizers import Precise
-from fedrule.federated.rounds import Engine, RoundSum, ServerSchedule
+from fedrule.federated.rounds import Engine, RoundSum
 from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.trainer import Trainer
 from fedrule.federated.vectors import FlatParameters, Vector

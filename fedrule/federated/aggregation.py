@@ -39,6 +39,10 @@ COLUMNS = 1024  # coordinates that are sorted at a time: as much memory again as
 BYTES = 12  # of a number of an update: as it is sent, and in float64 for distances
 
 
+class TooFewClients(DataError):
+    """What a round has cannot be made one update; the next round may have more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregation:
     """One of the above, with its options."""
@@ -74,6 +78,20 @@ class Aggregation:
         names = [f"aggregation {self.name}"] if self.name != "mean" else []
         return " and ".join([*names, *(["norm_bound"] if self.norm_bound else [])])
 
+    @property
+    def may_refuse(self) -> bool:
+        """Whether a cohort can be too small for it; of a trimmed mean and a median always one value is left."""
+        return self.name in ("krum", "multi-krum")
+
+    def check_cohort(self, n: int) -> None:
+        """An error where n updates are too few."""
+        f = math.floor(self.assumed_attackers * n)
+        if self.may_refuse and n < 2 * f + 3:
+            raise TooFewClients(
+                f"aggregation {self.name} needs at least 2 f + 3 updates to tolerate f attackers, got {n} with f = {f} "
+                f"(assumed_attackers {self.assumed_attackers:g}); use larger cohorts"
+            )
+
     def __call__(self, updates: Vector, weight: Precise) -> Precise:
         """[size], of updates [n, size] and weights [n] with n at least 1; `updates` may be overwritten."""
         if not np.isfinite(updates).all():
@@ -87,12 +105,8 @@ class Aggregation:
             case "trimmed-mean":
                 return trimmed_mean(updates, math.floor(self.trim * n))
             case "krum" | "multi-krum":
+                self.check_cohort(n)
                 f = math.floor(self.assumed_attackers * n)
-                if n < 2 * f + 3:
-                    raise DataError(
-                        f"aggregation {self.name} needs at least 2 f + 3 updates to tolerate f attackers, got {n} "
-                        f"with f = {f} (assumed_attackers {self.assumed_attackers:g}); use larger cohorts"
-                    )
                 return krum(updates, f, n_chosen=1 if self.name == "krum" else n - f)
             case "mean":
                 return weighted_mean(updates, weight)

@@ -21,22 +21,20 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from baselines.method import Fitted
-from baselines.scoring import CHUNK, pairs_at_once, score
-from datasets.candidates import Pairs, has_self_rules
 from datasets.common.errors import DataError, unknown
 from datasets.common.random import KeyedRandom
 from datasets.homes import Array, Homes, Mask, Rules
+from datasets.private_counts import owned_types
 from datasets.valid import ValidRules
 from fedrule.federated.cohort import Purpose
 from fedrule.federated.optimizers import Precise
 
 Attacks: TypeAlias = Literal["none", "sign-flip", "scale", "noise", "label-flip", "promote"]
 
-SCALES: dict[str, float] = {"none": 1.0, "label-flip": 1.0}  # where it has no effect
+SCALES: dict[str, float] = {"none": 0.0, "label-flip": 1.0}  # where it cannot be set: nothing is sent, or u itself
 SCALE = 10.0  # of the others
 AUTOMATIC = "auto"  # the promoted rule is chosen
-MEASURED = 500  # homes that the rank of the promoted rule is a mean over, at most
+MEASURED = 500  # homes whose lists show how high the promoted rule is, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class AttackOptions:
 
     attack: Attacks = "none"
     attackers: float = 0.0  # share of the homes with rules
-    scale: float = 1.0  # s
+    scale: float = 0.0  # s; 0: nobody attacks
     promoted: str = ""  # the rule whose rank is measured, which attack promote promotes; auto: chosen; "": none
 
     def __post_init__(self) -> None:
@@ -53,7 +51,7 @@ class AttackOptions:
             raise unknown("attack", self.attack, get_args(Attacks))
         if not 0 <= self.attackers <= 1:
             raise DataError(f"attackers must be in [0, 1], got {self.attackers}")
-        if not 0 < self.scale < math.inf:
+        if self.attack not in SCALES and not 0 < self.scale < math.inf:
             raise DataError(f"attack_scale must be positive and finite, got {self.scale}")
         if (self.attack == "none") != (self.attackers == 0):
             raise DataError(
@@ -114,6 +112,19 @@ class Attackers:
             return homes
         return with_rule(homes, self.promoted, self.attacks)
 
+    def measured_homes(self, homes: Homes) -> Array:
+        """Honest homes that own both types of the promoted rule and lack it: at most MEASURED, drawn by the seed."""
+        rule = self.promoted
+        if rule is None:
+            return np.zeros(0, dtype=np.int64)
+        trigger_type, relation, action_type = homes.typed()
+        has = np.zeros(homes.n_homes, dtype=np.bool_)
+        same = (trigger_type == rule.trigger_type) & (action_type == rule.action_type) & (relation == rule.relation)
+        has[homes.rules.home[same]] = True
+        could = np.unique(instances(homes, rule, ~self.attacks & ~has).home)
+        drawn = KeyedRandom(self.seed, 1, could).stream(Purpose.ATTACKERS).random(np.arange(len(could)))
+        return np.sort(could[np.argsort(drawn, kind="stable")[:MEASURED]])
+
     def sent(self, update: Precise, number: int, client: int) -> Precise:
         """What a client sends in a round in place of its update; that of an honest one stays as it is."""
         if not self.attacks[client]:
@@ -158,7 +169,7 @@ def promoted_rule(homes: Homes, name: str) -> TypedRule:
     trigger_type, of_rule, action_type = homes.typed()
     number = valid.number(trigger_type, action_type, of_rule)
     having = np.bincount(np.unique(homes.rules.home * len(valid) + number) % len(valid), minlength=len(valid))
-    owns = _owned(homes)
+    owns = np.asarray(owned_types(homes).todense()) > 0
     rare = between[having[between] <= np.quantile(having[between], 0.25)]
     owners = np.array([np.count_nonzero(owns[:, trigger[i]] & owns[:, action[i]]) for i in rare])
     return _typed(valid, int(rare[np.argmax(owners)]))
@@ -167,13 +178,6 @@ def promoted_rule(homes: Homes, name: str) -> TypedRule:
 def _typed(valid: ValidRules, number: int) -> TypedRule:
     trigger, action, relation = valid.typed()
     return TypedRule(int(trigger[number]), int(action[number]), int(relation[number]))
-
-
-def _owned(homes: Homes) -> Mask:
-    """[n_homes, n_types]: whether a home has a device of the type."""
-    owned = np.zeros((homes.n_homes, len(homes.types)), dtype=np.bool_)
-    owned[homes.device_home, homes.device_type] = True
-    return owned
 
 
 def instances(homes: Homes, rule: TypedRule, chosen: Mask) -> Rules:
@@ -206,42 +210,3 @@ def with_rule(homes: Homes, rule: TypedRule, chosen: Mask) -> Homes:
     home, trigger, action, relation = (np.concatenate([getattr(rules, n), getattr(added, n)]) for n in names)
     joined = Rules(home, trigger, action, relation, group).by_home()
     return replace(homes, rules=joined, provenance=homes.provenance.derived())
-
-
-def promoted_rank(model: Fitted, homes: Homes, valid: ValidRules, attackers: Attackers) -> float:
-    """The mean rank, from 1, of the promoted rule in the lists of honest homes that own both types and lack the rule.
-
-    A list has all valid rules that the home does not have. Where the rule fits several pairs of devices the best one
-    counts; half of those with the same score are above it. Without a score it is at the end. At most MEASURED homes,
-    drawn by the seed; NaN where there is none.
-    """
-    rule = attackers.promoted
-    assert rule is not None
-    trigger_type, relation, action_type = homes.typed()
-    has = np.zeros(homes.n_homes, dtype=np.bool_)
-    same = (trigger_type == rule.trigger_type) & (action_type == rule.action_type) & (relation == rule.relation)
-    has[homes.rules.home[same]] = True
-    could = np.unique(instances(homes, rule, ~attackers.attacks & ~has).home)
-    drawn = KeyedRandom(attackers.seed, 1, could).stream(Purpose.ATTACKERS).random(np.arange(len(could)))
-    some = homes.subset(np.sort(could[np.argsort(drawn, kind="stable")[:MEASURED]]))
-    pairs = Pairs.of(some, self_pairs=has_self_rules(homes.rules))
-    known, ranks = pairs.number(some.rules), []
-    for first, end in pairs.runs(pairs_at_once(some, CHUNK)):
-        begin, behind = int(pairs.start[first]), int(pairs.start[end])
-        home, trigger, action = pairs.devices(np.arange(begin, behind))
-        kinds = some.device_type[trigger], some.device_type[action]
-        scores = score(model, some, trigger, action)
-        listed = np.zeros(scores.shape, dtype=np.bool_)
-        pair, number = valid.of_pairs(*kinds)
-        listed[pair, valid.relation[number]] = True
-        here = (known >= begin) & (known < behind)
-        listed[known[here] - begin, some.rules.relation[here]] = False
-        scores = np.where(np.isnan(scores), -np.inf, scores)
-        is_promoted = (kinds[0] == rule.trigger_type) & (kinds[1] == rule.action_type)
-        for h in range(first, end):
-            mine = slice(*np.searchsorted(home, [h, h + 1]))
-            best = scores[mine][is_promoted[mine], rule.relation].max()
-            others = scores[mine][listed[mine]]
-            above, tied = np.count_nonzero(others > best), np.count_nonzero(others == best) - 1
-            ranks.append(len(others) if best == -np.inf else 1 + above + tied / 2)
-    return float(np.mean(ranks)) if ranks else math.nan

@@ -16,12 +16,14 @@ Sampling: TypeAlias = Literal["uniform", "poisson"]
 
 
 class Purpose(IntEnum):
-    """Streams of random numbers of a client in a round; those of `fedrule.training.examples` count from 0."""
+    """Streams of random numbers of a round; those of `fedrule.training.examples` count from 0."""
 
     SAMPLING = 100
     FAULTS = 101
     DROPOUT = 102
     ATTACKERS = 120
+    COUNTS = 200  # noise in counts before training
+    ROUNDS = 201  # noise in the update of a round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +76,14 @@ class Cohorts:
         """Of so many clients, the fraction that is to take part in a round."""
         return min(self.size / max(n_clients, 1), 1.0) if self.size else self.participation
 
+    def count(self, n_clients: int, *, of: int | None = None) -> int:
+        """How many of so many clients, out of a federation `of` these or more, are in a round; at least one.
+
+        With Poisson sampling in the mean.
+        """
+        fraction = self.fraction(n_clients if of is None else of)
+        return max(round(fraction * n_clients), min(n_clients, 1))
+
     def of(self, clients: Array, *, seed: int, number: int, n_clients: int | None = None) -> Cohort:
         """The cohort of round `number`, out of these clients, which are sorted, and are so many unless given."""
         source = KeyedRandom(seed, number, clients)
@@ -84,8 +94,8 @@ class Cohorts:
             drawn = source.stream(Purpose.SAMPLING).random(each)
             if self.sampling == "poisson":
                 chosen = np.flatnonzero(drawn < fraction)
-            else:  # those with the smallest numbers, at least one
-                count = max(round(fraction * len(clients)), min(len(clients), 1))
+            else:  # those with the smallest numbers
+                count = self.count(len(clients), of=n_clients)
                 chosen = np.sort(np.argsort(drawn, kind="stable")[:count])
         fault = source.stream(Purpose.FAULTS).random(each)[chosen]
         dropped = fault < self.drop_out

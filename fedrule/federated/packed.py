@@ -13,17 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from threading import Lock
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from datasets.homes import Array, runs
 from fedrule.federated.algorithm import Hyperparameters
+from fedrule.federated.array_file import AnyArray
 from fedrule.federated.state_loops import Bits, flag_words, pack_words, unpack_words
 from fedrule.federated.vectors import FlatParameters, Vector, zeros
-
-AnyArray = npt.NDArray[Any]
 
 BLOCK = 1024  # clients whose numbers are in one array
 ROOM = 32  # arrays whose length changes from round to round get this part more, so that they last

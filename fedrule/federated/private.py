@@ -15,12 +15,11 @@ All that is reported is an upper bound.
 
 from __future__ import annotations
 
+import logging
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,8 +29,8 @@ import scipy  # its parts are imported at their first use
 from datasets.common import gaussian_mechanism
 from datasets.common.errors import DataError, install_hint
 from datasets.common.gaussian_mechanism import (
-    Cells,
     Normals,
+    check_delta,
     disclosed_epsilon,
     multiplier_for,
     noise,
@@ -39,13 +38,18 @@ from datasets.common.gaussian_mechanism import (
     seeded_normals,
     together,
 )
+from fedrule.federated.cohort import Purpose
+from fedrule.federated.optimizers import Precise
 
 if TYPE_CHECKING:
     from opacus.accountants.analysis.prv import Domain
 
+log = logging.getLogger(__name__)
+
 ACCURACY = 0.002  # of epsilon: how far above the exact one the reported one may be, as a share
 LEAST_ERROR = 2e-4  # in epsilon; finer meshes would take seconds
-ORDERS = [1.25, 1.5, 1.75, *map(float, range(2, 64)), 128.0, 256.0, 512.0, 1024.0]  # of Renyi divergences
+ROUGH = 0.02  # of epsilon: the error of meshes in a search, whose end is accurate
+ORDERS = [*range(2, 64), 96, 128, 256, 512, 1024]  # of Renyi divergences
 LEAST_MULTIPLIER = 0.2  # below, with sampling, epsilon is mostly beyond 100, and its distribution beyond memory
 
 
@@ -71,7 +75,7 @@ def epsilon_of(mechanisms: Iterable[Mechanism], delta: float) -> float:
 
     The error is at most `ACCURACY` or `LEAST_ERROR`.
     """
-    _check_delta(delta)
+    check_delta("epsilon", delta, default=False)
     sampled, whole = _merged(mechanisms)
     return _epsilon(sampled, whole, delta, (sampled, whole))
 
@@ -113,19 +117,29 @@ class Mesh:
     """
 
     domain: Domain  # of one mechanism, without shifts
-    transforms: tuple[npt.NDArray[np.complex128], ...]
+    transforms: tuple[npt.NDArray[np.complex128], ...]  # their logarithms
     shifts: tuple[float, ...]  # what rounding to the mesh took off each mean
     error: float  # of epsilon
     delta_error: float
 
     @classmethod
+    @np.errstate(divide="ignore", invalid="ignore", over="ignore")  # at the ends of a mesh, where there is no mass
     def of(cls, every: Sequence[Mechanism], delta: float, error: float) -> Mesh:
-        """As wide and fine as theorem 5.5 of Gopi et al. wants it for this error."""
-        from opacus.accountants.analysis import prv
+        """As wide and fine as theorem 5.5 and remark 5.6 of Gopi et al. want it for this error.
 
+        The width is that of opacus, but by Renyi divergences of whole orders, which take a hundredth of the time.
+        """
+        try:
+            from opacus.accountants.analysis import prv
+        except ModuleNotFoundError:
+            raise DataError(f"an account with sampling needs {install_hint('private')}") from None
         losses = [prv.PoissonSubsampledGaussianPRV(one.sampling_rate, one.noise_multiplier) for one in every]
         times, delta_error = [one.times for one in every], delta / 1000
-        largest = prv.compute_safe_domain_size(losses, times, error, delta_error)
+        each = [renyi_divergences(one) for one in every]
+        all_rounds = sum(count * one for count, one in zip(times, each, strict=True))
+        composed = renyi_epsilon(np.asarray(all_rounds), delta_error / 4)
+        alone = [renyi_epsilon(one, delta_error / (8 * sum(times))) for one in each]
+        largest = max(composed, *alone, error) + 3
         width = error / math.sqrt(sum(times) * math.log(12 / delta_error) / 2)
         size = 2 * scipy.fft.next_fast_len(math.ceil(largest / width) + 1)
         domain = prv.Domain((1 - size // 2) * width, size // 2 * width, size)
@@ -139,48 +153,61 @@ class Mesh:
             inner = between[1:-1].sum()
             integral = width / 6 * (at[0] + at[-1] + 2 * at[1:-1].sum() + 4 * inner)
             shifts.append(float(domain.t_max * at[-1] - domain.t_min * at[0] - integral - domain.ts @ mass))
-            transforms.append(scipy.fft.rfft(mass))
+            transform = scipy.fft.rfft(mass)
+            transform[transform == 0] = 1e-300  # whose logarithm is finite
+            transforms.append(np.log(transform))
         return cls(domain, tuple(transforms), tuple(shifts), error, delta_error)
 
     def epsilon(self, times: Sequence[int], delta: float) -> float:
         """An upper bound for each mechanism so many times."""
-        from opacus.accountants.analysis.prv import DiscretePRV
+        return self.estimate(times, delta - self.delta_error) + self.error
 
-        product = reduce(np.multiply, (kind**count for kind, count in zip(self.transforms, times, strict=True)))
-        mass = scipy.fft.irfft(product, self.domain.size)
+    @np.errstate(over="ignore", invalid="ignore")  # as above
+    def estimate(self, times: Sequence[int], delta: float) -> float:
+        """Where the sum of the losses t has the mean of max(1 - e^(epsilon - t), 0) = delta; at least 0."""
+        power = sum(np.multiply(kind, count) for kind, count in zip(self.transforms, times, strict=True))
+        mass = scipy.fft.irfft(np.exp(power), self.domain.size)
         zero = self.domain.size // 2 - 1  # where the loss is 0; the sum of m of them has its 0 at m times that
-        mass = np.roll(mass, -zero * (sum(times) - 1))
+        first = zero * (sum(times) - 1) % self.domain.size
         shift = sum(one * count for one, count in zip(self.shifts, times, strict=True))
-        with np.errstate(over="ignore", invalid="ignore"):
-            _, _, upper = DiscretePRV(mass, self.domain.shift_right(shift)).compute_epsilon(
-                delta, self.delta_error, self.error
-            )
-        return max(float(upper), 0.0)
+        skipped = min(max(math.floor(-shift / self.domain.dt), 0) + zero, self.domain.size - 1)  # losses below 0
+        mass = np.concatenate([mass[first:], mass[:first]])[skipped:]
+        loss = self.domain.t_min + shift + self.domain.dt * np.arange(skipped, self.domain.size)
+        above, scaled = (np.cumsum(each[::-1])[::-1] for each in (mass, mass * np.exp(-loss)))
+        i = int(np.searchsorted(np.exp(loss) * scaled - above, -delta))  # delta at epsilon = loss falls with the loss
+        if i == len(loss):
+            raise RuntimeError("the mesh of privacy losses is too narrow")
+        return max(math.log((above[i] - delta) / scaled[i]), 0.0) if above[i] > delta and i else 0.0
+
+
+def renyi_divergences(mechanism: Mechanism) -> Precise:
+    """[n_orders]: of the mechanism once, of ORDERS (Mironov, Talwar and Zhang 2019, section 3.3, for whole orders).
+
+    log of the sum over k = 0 ... a of binom(a, k) (1 - q)^(a - k) q^k e^((k^2 - k) / (2 z^2)), divided by a - 1.
+    """
+    z, q = mechanism.noise_multiplier, mechanism.sampling_rate
+    found = []
+    for a in ORDERS:
+        k = np.arange(a + 1)
+        chosen = scipy.special.gammaln(a + 1) - scipy.special.gammaln(k + 1) - scipy.special.gammaln(a - k + 1)
+        sampled = scipy.special.xlogy(k, q) + scipy.special.xlog1py(a - k, -q)
+        found.append(scipy.special.logsumexp(chosen + sampled + (k**2 - k) / (2 * z**2)) / (a - 1))
+    return np.array(found)
+
+
+def renyi_epsilon(divergences: Precise, delta: float) -> float:
+    """An upper bound of epsilon that takes no mesh (Balle et al. 2020, theorem 21)."""
+    a = np.array(ORDERS, dtype=float)
+    return max(float(np.min(divergences + np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1))), 0.0)
 
 
 @lru_cache(maxsize=8)
 def _mesh(sampled: tuple[Mechanism, ...], whole: float, delta: float) -> Mesh:
-    """One whose error is `ACCURACY` of epsilon, which takes a second mesh where the first guess was far too high."""
-    try:
-        from opacus.accountants.analysis.rdp import compute_rdp, get_privacy_spent
-    except ModuleNotFoundError:
-        raise DataError(f"an account with sampling needs {install_hint('private')}") from None
+    """One whose error is `ACCURACY` of epsilon, which a rough one estimates."""
     every = [*sampled, *([Mechanism(whole)] if whole < math.inf else [])]
-    with warnings.catch_warnings(), np.errstate(divide="ignore", invalid="ignore"):
-        warnings.simplefilter("ignore")  # that the best order is the largest: it is a first guess and a width only
-        renyi = sum(
-            compute_rdp(q=one.sampling_rate, noise_multiplier=one.noise_multiplier, steps=one.times, orders=ORDERS)
-            for one in every
-        )
-        guess = float(get_privacy_spent(orders=ORDERS, rdp=renyi, delta=delta)[0])
-        mesh = Mesh.of(every, delta, max(ACCURACY * guess, LEAST_ERROR))
-        better = max(ACCURACY * mesh.epsilon([one.times for one in every], delta), LEAST_ERROR)
-        return Mesh.of(every, delta, better) if mesh.error > 1.5 * better else mesh
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise DataError(f"delta must be in (0, 1), got {delta}")
+    guess = renyi_epsilon(np.sum([one.times * renyi_divergences(one) for one in every], axis=0), delta)
+    rough = Mesh.of(every, delta, ROUGH * max(guess, LEAST_ERROR / ACCURACY))
+    return Mesh.of(every, delta, max(ACCURACY * rough.estimate([one.times for one in every], delta), LEAST_ERROR))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +229,7 @@ class Account:
         Counts get the noise by which they alone would take `counts_share` of epsilon; the rounds get what the joint
         account leaves, which is more than the rest. The joint one is what `after` says.
         """
-        _check_delta(delta)
+        check_delta("epsilon", delta, default=False)
         if not 0 <= counts_share < 1:
             raise DataError(f"counts_share must be in [0, 1), got {counts_share}")
         counts = multiplier_for(counts_share * epsilon, delta) if counts_share else math.inf
@@ -231,13 +258,17 @@ def _least_multiplier(epsilon: float, delta: float, sampling_rate: float, rounds
     def spent(multiplier: float) -> float:
         return Account(delta, multiplier, sampling_rate, rounds, counts).after(rounds)
 
+    def roughly(multiplier: float) -> float:
+        every = [*([Mechanism(counts)] if counts < math.inf else []), Mechanism(multiplier, sampling_rate, rounds)]
+        return Mesh.of(every, delta, ROUGH * epsilon).estimate([one.times for one in every], delta)
+
     if sampling_rate == 1:  # in closed form
         precision = multiplier_for(epsilon, delta) ** -2 - counts**-2
         return math.sqrt(rounds / precision)
     # With small shares of homes and much noise, rounds are nearly one Gaussian sum with z / (q sqrt(rounds)).
     guess = multiplier_for(epsilon, delta) * sampling_rate * math.sqrt(rounds)
     low = high = min(max(guess, 2 * LEAST_MULTIPLIER), gaussian_mechanism.LARGEST_MULTIPLIER)
-    while spent(high) > epsilon:
+    while roughly(high) > epsilon:
         low, high = high, 1.5 * high
         if high > gaussian_mechanism.LARGEST_MULTIPLIER:
             raise DataError(
@@ -245,14 +276,17 @@ def _least_multiplier(epsilon: float, delta: float, sampling_rate: float, rounds
                 f"{sampling_rate:g}: there would be nothing but noise; use a larger epsilon, fewer rounds or a smaller "
                 "counts_share"
             )
-    while low > LEAST_MULTIPLIER and spent(low) <= epsilon:
+    while low > LEAST_MULTIPLIER and roughly(low) <= epsilon:
         low = max(low / 1.5, LEAST_MULTIPLIER)
-    if spent(low) <= epsilon:
+    if low == LEAST_MULTIPLIER and spent(low) <= epsilon:
         return low  # less noise would not be counted
-    excess = scipy.optimize.brentq(
-        lambda size: math.log(spent(math.exp(size)) / epsilon), math.log(low), math.log(high), xtol=5e-4
-    )
-    multiplier = math.exp(excess)
+    multiplier = scipy.optimize.brentq(lambda z: roughly(z) - epsilon, low, high, rtol=1e-3)
+    power = math.log(roughly(1.05 * multiplier) / roughly(multiplier)) / math.log(1.05)  # of epsilon ~ z^power, here
+    for _ in range(5):  # two or three are enough
+        found = spent(multiplier)
+        if 0.999 * epsilon <= found <= epsilon:
+            return multiplier
+        multiplier *= (0.9996 * epsilon / found) ** (1 / power)
     while spent(multiplier) > epsilon:
         multiplier *= 1.0005
     return multiplier
@@ -291,7 +325,7 @@ class Privacy:
             raise DataError("counts_share is a share of epsilon; set epsilon")
         if self.delta and not self.noisy:
             raise DataError("delta has no effect without noise; set epsilon")
-        gaussian_mechanism.check_delta("differential privacy", self.delta)
+        check_delta("differential privacy", self.delta)
 
     @property
     def noisy(self) -> bool:
@@ -315,14 +349,36 @@ class Privacy:
         """
         return self.clip + math.sqrt(size) * gaussian_mechanism.GRID / 2
 
-    def noisy_mean(self, total: Cells, *, n_clients: int, sampling_rate: float, normals: Normals) -> Cells:
+    def warn_of_noise(self, name: str, size: int, *, n_clients: int, sampling_rate: float) -> None:
+        """Log a warning where the noise of the mean update of so many numbers is longer than an update can be.
+
+        A mean of updates of norms up to clip is no longer than clip, and mostly much shorter, since they differ. In the
+        runs of suite `privacy` with such noise what was learned was lost, with half as much most of it was kept.
+        """
+        scale = self._scale(size, n_clients, sampling_rate) / (sampling_rate * n_clients)
+        ratio = math.sqrt(size) * scale / self.clip
+        if ratio > 1:
+            log.warning(
+                "%s: the mean update of a round has an L2 norm of at most clip = %g, and its noise one of %.3g, %.3g "
+                "times as much: hardly anything but noise will be learned; use more homes in a round (now %.0f of %d), "
+                "a larger epsilon, fewer rounds or a model with fewer weights (now %d)",
+                name,
+                self.clip,
+                ratio * self.clip,
+                ratio,
+                sampling_rate * n_clients,
+                n_clients,
+                size,
+            )
+
+    def noisy_mean(self, total: Precise, *, n_clients: int, sampling_rate: float, normals: Normals) -> Precise:
         """The mean update that the server uses, from the exact sum."""
         scale = self._scale(total.size, n_clients, sampling_rate)
         return (total + noise(total.size, scale, normals)) / (sampling_rate * n_clients)
 
     def noisy_part(
-        self, part: Cells, *, n_clients: int, sampling_rate: float, threshold: int, normals: Normals
-    ) -> Cells:
+        self, part: Precise, *, n_clients: int, sampling_rate: float, threshold: int, normals: Normals
+    ) -> Precise:
         """What one of the participants of a secure sum adds to it: its own part with a share of the noise."""
         scale = self._scale(part.size, n_clients, sampling_rate)
         return part + share_of_noise(part.size, scale, threshold=threshold, normals=normals)
@@ -332,24 +388,18 @@ class Privacy:
         return self.account(n_clients, sampling_rate).noise_multiplier * self.sensitivity(size)
 
 
-class Purpose(IntEnum):
-    """Streams of noise, keyed (seed, purpose, round) in simulations."""
-
-    COUNTS = 200
-    ROUNDS = 201
-
-
 def normals_of(seed: int | None, purpose: Purpose, *number: int) -> Normals:
-    """Noise that repeats, for simulations with a seed, or without one noise that nobody can predict."""
+    """Noise that repeats, for simulations with a seed, or without one noise that nobody can predict.
+
+    In simulations it is keyed by (seed, purpose, round), and by the client where clients add it.
+    """
     return secret_normals if seed is None else seeded_normals(seed, purpose, *number)
 
 
-def share_of_noise(size: int, scale: float, *, threshold: int, normals: Normals) -> Cells:
+def share_of_noise(size: int, scale: float, *, threshold: int, normals: Normals) -> Precise:
     """The noise that each of the clients of a secure sum adds where nobody is to add all of it.
 
     Each adds variance scale^2 / threshold: any `threshold` of them, which is how many a secure sum needs at least to
     end, reach scale together, and more reach more. What fewer of them add is not private against the others.
     """
-    if threshold < 1:
-        raise DataError(f"the threshold of a secure sum must be at least 1, got {threshold}")
     return noise(size, scale / math.sqrt(threshold), normals)

@@ -1,4 +1,4 @@
-"""Rounds of federated training, the same for every algorithm: a pure step from one state to the next, and their loop.
+"""A round of federated training, the same for every algorithm: a pure step from one state to the next.
 
 The server samples a cohort and the clients train (`Engine.train_clients`, with `algorithm.client_round`). Those that
 dropped out, were late or sent NaN or infinite numbers are left out, and the mean of the other updates moves the model
@@ -13,36 +13,27 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Mask
-from fedrule.federated.aggregation import BYTES, Aggregation
+from fedrule.federated.aggregation import Aggregation, TooFewClients
 from fedrule.federated.algorithm import Hyperparameters, server_round
-from fedrule.federated.attacks import Attackers
-from fedrule.federated.checkpoint import Checkpoint, GuardExtra
-from fedrule.federated.cohort import Cohort, Cohorts
+from fedrule.federated.cohort import Cohort, Cohorts, Purpose
 from fedrule.federated.optimizers import Precise, ServerOptimizer
 from fedrule.federated.private import Privacy, normals_of
-from fedrule.federated.private import Purpose as NoisePurpose
-from fedrule.federated.states import (
-    Broadcast,
-    ClientStates,
-    NextRows,
-    Scratch,
-    ServerState,
-    free_bytes,
-    view_states,
-    write_back,
-)
+from fedrule.federated.single_updates import SingleUpdates
+from fedrule.federated.states import Broadcast, ClientStates, NextRows, Scratch, ServerState, view_states, write_back
 from fedrule.federated.trainers.trainer import ClientChunk, Round, Trainer
 from fedrule.federated.vectors import LARGEST, STEP, FlatParameters, Vector, exact_addends, zeros
-from fedrule.training.loop import DivergenceGuard
+
+if TYPE_CHECKING:
+    from fedrule.federated.attacks import Attackers
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +41,6 @@ Weighting: TypeAlias = Literal["clients", "rules", "roots"]
 POWER = {"clients": 0.0, "rules": 1.0, "roots": 0.5}  # of a client's number of rules
 CHUNK_SIZE = 1024
 PRIVATE = ("epsilon", "delta", "noise_multiplier")  # columns of a history that only private runs have
-SECURE_HOMES = 3  # that a secure sum has at least
 MOST_RULES = 16  # that raise a client's weight in private runs
 
 
@@ -200,14 +190,28 @@ class Engine:
         return self.aggregation.needs or attack
 
     def begin(self, trainer: Trainer, model: Vector) -> ServerState:
-        """The state before the first round of a simulation, with the states of all clients."""
+        """The state before the first round of a simulation, with the states of all clients.
+
+        An error where even a cohort without faults is too small for the aggregation.
+        """
+        try:
+            self.aggregation.check_cohort(self.cohorts.count(int((trainer.rule_counts > 0).sum())))
+        except TooFewClients as error:
+            raise DataError(f"{self.name}: {error}") from None
         state = self.begin_server(trainer.layout, model, len(trainer.rule_counts))
         clients = ClientStates.initial(trainer.rule_counts, trainer.layout, self.hyperparameters)
         return replace(state, clients=clients)
 
     def begin_server(self, layout: FlatParameters, model: Vector, n_clients: int) -> ServerState:
-        """The state before the first round at a server: of its clients it knows only when they last took part."""
+        """The state before the first round at a server: of its clients it knows only when they last took part.
+
+        A warning where noise would hide whatever a round learns.
+        """
         h, size = self.hyperparameters, layout.size
+        if self.privacy.noisy:
+            self.privacy.warn_of_noise(
+                self.name, size, n_clients=n_clients, sampling_rate=self.cohorts.fraction(n_clients)
+            )
         n_shared = int(h.corrects and h.equations.one_shared)
         shared, shared_round = zeros((n_shared, size)), np.full(n_shared, -1)
         clients = ClientStates.nothing(n_clients, layout)
@@ -226,20 +230,25 @@ class Engine:
         cohort = self.cohorts.of(with_rules, seed=seed, number=state.round, n_clients=n_clients)
         if state.round in self.missing:
             cohort = cohort.without(self.missing[state.round])
-        # A secure sum may be given up, and then clients keep their old states.
-        states = state.clients if donate and not self.secure_threshold else state.clients.copy()
-        if self.secure_threshold:
-            trained = self._train_securely(trainer, states, state, cohort, n_clients=n_clients, seed=seed)
-        else:
-            trained = self.train_clients(
-                trainer,
-                states,
-                state.broadcast(),
-                cohort.present,
-                faulty=cohort.corrupted,
-                single=bool(self.single_updates),
-            )
-        if trained is None:
+        # A round may be given up, and then clients keep their old states.
+        may_end = bool(self.secure_threshold) or self.aggregation.may_refuse
+        states = state.clients if donate and not may_end else state.clients.copy()
+        try:
+            if self.secure_threshold:
+                from fedrule.federated.secure_rounds import train_securely  # with cryptography, an extra
+
+                trained = train_securely(self, trainer, states, state, cohort, n_clients=n_clients, seed=seed)
+            else:
+                trained = self.train_clients(
+                    trainer,
+                    states,
+                    state.broadcast(),
+                    cohort.present,
+                    faulty=cohort.corrupted,
+                    single=bool(self.single_updates),
+                )
+        except TooFewClients as error:
+            log.warning("%s: round %d is skipped: %s; the model stays", self.name, state.round + 1, error)
             after, report = self.give_up_round(state, trainer.layout, n_clients=n_clients)
             return after, self.log_faults(after.round, report, cohort, corrupted=0)
         after, report = self.finish_round(
@@ -285,7 +294,7 @@ class Engine:
             rows = states.next_rows(clients, *work.rows(0, len(clients)))
         if states.packed is not None and len(broadcast.shared):
             states.packed.advance(h, layout, broadcast.shared[-1])
-        updates = self._room_for_updates(len(clients), layout.size) if single else None
+        updates = self._single_updates(len(clients), layout.size) if single else None
         chunks = [*self._train(trainer, work, states, rows, broadcast, group, weight, faults, updates)]
         finite = np.concatenate([np.zeros(0, dtype=bool), *(chunk.finite for chunk in chunks)])
         loss = np.concatenate([np.zeros(0), *(chunk.loss for chunk in chunks)])[finite]
@@ -309,84 +318,15 @@ class Engine:
             state_bytes=states.nbytes,
         )
         if updates is not None and sums.clients:
-            update = counted.sum() * self.aggregation(updates if finite.all() else updates[finite], counted)
-            sums = replace(
-                sums, update=update, base_weight=np.zeros_like(base_weight)
-            )  # single updates have their base
+            # Single updates have their base.
+            sums = replace(sums, update=updates.total(finite, counted), base_weight=np.zeros_like(base_weight))
         return TrainedClients(sums, states, clients[finite], int(faults.sum()))
-
-    def _train_securely(
-        self,
-        trainer: Trainer,
-        states: ClientStates,
-        state: ServerState,
-        cohort: Cohort,
-        *,
-        n_clients: int,
-        seed: int,
-    ) -> TrainedClients | None:
-        """As `train_clients`, but every home is a participant of a secure sum: the server sees no single update.
-
-        Those that drop out or are late do so after they have dealt their shares. None where too few are left.
-        """
-        from fedrule.federated.secure.messages import BelowThreshold, Step
-        from fedrule.federated.secure_sum import secure_sum
-
-        parts: dict[int, RoundSum] = {}
-        counted, corrupted = [], 0
-        for i, client in enumerate(cohort.present.tolist()):
-            faulty = cohort.corrupted[i : i + 1]
-            one = self.train_clients(trainer, states, state.broadcast(), np.array([client]), faulty=faulty)
-            states, corrupted = one.states, corrupted + one.corrupted
-            counted.append(one.counted)
-            parts[client] = replace(one.sums, state_bytes=0)
-        members = sorted([*parts, *cohort.absent.tolist()])
-        like = self.nothing(trainer.layout, len(state.shared))
-        if len(members) < SECURE_HOMES:
-            log.warning(
-                "%s: round %d: %d homes are too few for a secure sum, of two each knows the other's; the model stays",
-                self.name,
-                state.round + 1,
-                len(members),
-            )
-            return None
-        threshold = self.secure_threshold_of(len(members))
-        if self.privacy.noisy:
-            for client, sums in parts.items():
-                normals = normals_of(seed, NoisePurpose.ROUNDS, state.round, client)
-                update = self.privacy.noisy_part(
-                    sums.update,
-                    n_clients=n_clients,
-                    sampling_rate=self.cohorts.fraction(n_clients),
-                    threshold=threshold,
-                    normals=normals,
-                )
-                parts[client] = replace(sums, update=update)
-        vectors = {client: parts.get(client, like).integers() for client in members}
-        try:
-            found = secure_sum(
-                vectors,
-                threshold=threshold,
-                dropped=dict.fromkeys(cohort.absent.tolist(), Step.MASK),
-                name=f"{self.name} round {state.round + 1}",
-            )
-        except BelowThreshold as error:
-            log.warning("%s: round %d: %s; the model stays", self.name, state.round + 1, error)
-            return None
-        costs = [cost for steps in found.costs.values() for cost in steps.values()]
-        total = like.from_integers(found.total, **like.lengths())
-        return TrainedClients(
-            replace(total, state_bytes=states.nbytes),
-            states,
-            np.concatenate([np.zeros(0, dtype=np.int64), *counted]),
-            corrupted,
-            sum(cost.sent for cost in costs) / len(members),
-            sum(cost.received for cost in costs) / len(members),
-        )
 
     def secure_threshold_of(self, n: int) -> int:
         """How many of n participants a secure sum needs at least: more than the share `secure_threshold`."""
-        return max(2, min(math.floor(self.secure_threshold * n) + 1, n))
+        from fedrule.federated.secure.messages import threshold_of  # with cryptography, an extra
+
+        return threshold_of(n, self.secure_threshold)
 
     def nothing(self, layout: FlatParameters, n_shared: int) -> RoundSum:
         """The sum over no client, of a round with so many shared vectors."""
@@ -409,14 +349,11 @@ class Engine:
             counts = np.minimum(counts, MOST_RULES) / MOST_RULES
         return exact_addends(counts ** POWER[self.weighting])
 
-    def _room_for_updates(self, n_clients: int, size: int) -> Vector:
-        needed, free = BYTES * n_clients * size, free_bytes()
-        if needed > free:
-            raise DataError(
-                f"{self.name}: {self.single_updates} keeps the updates of all {n_clients:,} clients of a round, which "
-                f"need {needed / 1e9:.3g} GB; {free / 1e9:.3g} GB are free. Set cohort, e.g. 100"
-            )
-        return zeros((n_clients, size))
+    def _single_updates(self, n_clients: int, size: int) -> SingleUpdates:
+        needed_by = f"{self.name}: {self.single_updates}"
+        return SingleUpdates.of(
+            n_clients, size, aggregation=self.aggregation, attackers=self.attackers, needed_by=needed_by
+        )
 
     def finish_round(
         self,
@@ -433,7 +370,7 @@ class Engine:
         report = self._report(sums, layout, len(state.clients.last))
         if self.privacy.noisy:
             fraction = self.cohorts.fraction(n_clients)
-            normals = normals_of(seed, NoisePurpose.ROUNDS, state.round)
+            normals = normals_of(seed, Purpose.ROUNDS, state.round)
             if self.secure_threshold:
                 update = sums.update / (fraction * n_clients)  # the homes have added the noise, each a part of it
             else:
@@ -465,7 +402,7 @@ class Engine:
     def give_up_round(
         self, state: ServerState, layout: FlatParameters, *, n_clients: int
     ) -> tuple[ServerState, RoundReport]:
-        """A round without a sum, where a secure sum had too few participants: the model and all states stay."""
+        """A round without a sum, which had too few clients: the model and all states stay."""
         number, report = state.round + 1, self._report(self.nothing(layout, 0), layout, len(state.clients.last))
         if self.privacy.noisy:  # nothing was disclosed; the account is one of planned rounds
             report = self._with_account(report, n_clients, number)
@@ -481,7 +418,7 @@ class Engine:
         group: Array,
         weight: Precise,
         faulty: Mask,
-        single: Vector | None,  # [n_clients, size]  where each update is wanted: written, and not added up
+        single: SingleUpdates | None,  # where each update is wanted: written, and not added up
     ) -> Iterator[ChunkResult]:
         """Train the round's clients, chunk by chunk, and store their states."""
         h, layout, scratch = self.hyperparameters, trainer.layout, Scratch()
@@ -508,26 +445,13 @@ class Engine:
             work.train(chunk)
             update = chunk.update
             if single is not None:
-                single[first] = self._sent(chunk, int(work.clients[first]))
-                chunk.finite[:] &= np.isfinite(single[first]).all()
+                chunk.finite[:] &= single.receive(chunk, int(work.clients[first]))
                 update = np.zeros(1)  # not used
             write_back(clients, rows, chunk.states, chunk.finite, broadcast.round, scratch)
             return ChunkResult(update, chunk.mean_gradient, chunk.loss, chunk.finite, len(chunk.states.row))
 
         with ThreadPoolExecutor(max_workers=trainer.threads) as pool:
             yield from pool.map(train, range(0, len(work.clients), chunk_size))
-
-    @np.errstate(over="ignore")  # an attack may be too large to be sent, and is then refused
-    def _sent(self, chunk: ClientChunk, client: int) -> Vector:
-        """Delta_k of the only client of a chunk, with its base, as an attacker would change it."""
-        h, n_dense, update = chunk.h, chunk.layout.n_dense, chunk.update / chunk.weight[0]
-        shared = chunk.shared(slice(0, 1)) if h.corrects and h.row_sparse else None
-        if shared is not None:
-            update[n_dense:] += h.steps * h.phi_rate * h.phi_lambda * shared[0, n_dense:].astype(float)
-        if self.attackers is not None:
-            update = self.attackers.sent(update, chunk.broadcast.round, client)
-        sent: Vector = update.astype(np.float32)
-        return sent
 
     def log_faults(self, number: int, report: RoundReport, cohort: Cohort, *, corrupted: int) -> RoundReport:
         """Say which clients are missing in a round; the report with their numbers."""
@@ -564,78 +488,3 @@ class Engine:
             received_bytes=4.0 * layout.size * (2 if h.corrects else 1),
             state_bytes=sums.state_bytes / max(n_clients, 1),
         )
-
-
-# One more round with this rate of the server's optimizer: in a simulation, or by way of nodes.
-Step: TypeAlias = Callable[[ServerState, float], tuple[ServerState, RoundReport]]
-OnServerRound: TypeAlias = Callable[[int, Vector, RoundReport], bool]  # round, model and report; whether to stop
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSchedule:
-    """How long, how fast, and with which seed."""
-
-    name: str  # of the method
-    rounds: int
-    seed: int
-    rate: float = 1.0  # of the server's optimizer
-    decay: bool = False  # whether it falls to zero along half a cosine
-    client_rate: float = 0.1  # for messages
-    losses: bool = True  # whether the server may know the losses of clients; not in a private run
-
-    def rate_after(self, done: int) -> float:
-        """The server's rate after so many rounds."""
-        return self.rate * (0.5 + 0.5 * math.cos(math.pi * done / self.rounds)) if self.decay else self.rate
-
-
-def train(
-    engine: Engine,
-    trainer: Trainer,
-    schedule: ServerSchedule,
-    state: ServerState,
-    on_round: OnServerRound,
-    checkpoint: Checkpoint | None = None,
-) -> Vector:
-    """The model after the last round of a simulation: `run_rounds`."""
-
-    def step(state: ServerState, rate: float) -> tuple[ServerState, RoundReport]:
-        return engine.step(trainer, state, seed=schedule.seed, rate=rate, donate=True)
-
-    return run_rounds(step, schedule, state, on_round, checkpoint)
-
-
-def run_rounds(
-    step: Step,
-    schedule: ServerSchedule,
-    state: ServerState,
-    on_round: OnServerRound,
-    checkpoint: Checkpoint | None = None,
-) -> Vector:
-    """The model after the last round; `on_round` is called after each and may stop.
-
-    Training that diverges, or in which most clients send NaN or infinite numbers, stops with a warning and returns the
-    last model whose loss was in bounds. Where that is the initial one, nothing has been learned: an error.
-    """
-    rates = {"learning_rate": schedule.client_rate, "server_rate": schedule.rate}
-    guard = DivergenceGuard(schedule.name, schedule.rounds, rates, state.model, state.round)
-    if checkpoint is not None:
-        checkpoint = checkpoint.extended({}, {"good": GuardExtra(guard)})
-        state = checkpoint.load(state) or state
-        if state.round:
-            log.info("%s: resumes after round %d", schedule.name, state.round)
-    while state.round < schedule.rounds:
-        before = state.model
-        state, report = step(state, schedule.rate_after(state.round))
-        losses = [report.loss] if report.clients and schedule.losses and not report.private else []
-        if (
-            schedule.losses and report.refused - report.corrupted > report.clients
-        ):  # most are NaN or infinite, simulated faults aside
-            losses = [math.nan]
-        if guard.diverged(state.round, before, losses, finite=bool(np.isfinite(state.model).all())):
-            on_round(state.round, guard.model, report._replace(diverged=1))
-            return guard.model
-        if on_round(state.round, state.model, report):
-            break
-        if checkpoint is not None:
-            checkpoint.save(state, last=state.round == schedule.rounds)
-    return state.model

@@ -70,8 +70,8 @@ from fedrule.federated.secure.messages import (
     Step,
     Survivors,
     WrongShares,
-    default_threshold,
     largest_bound,
+    threshold_of,
 )
 from fedrule.federated.secure.shamir import SHARE_BYTES, consistent, deal
 
@@ -476,7 +476,7 @@ def secure_sum(
     session = Session(
         name,
         members,
-        default_threshold(len(members)) if threshold is None else threshold,
+        threshold_of(len(members)) if threshold is None else threshold,
         len(vectors[members[0]]),
         largest_bound(len(members)) if bound is None else bound,
     )

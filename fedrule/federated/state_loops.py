@@ -1,4 +1,4 @@
-"""Compiled loops over the states of clients: rows brought to a round and back, and packed vectors.
+"""Compiled loops over the vectors of clients: rows brought to a round and back, packed vectors, norms and exact sums.
 
 Every function writes into arrays that it is given, calls no other, and releases the interpreter's lock.
 """
@@ -6,6 +6,7 @@ Every function writes into arrays that it is given, calls no other, and releases
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -147,3 +148,26 @@ def unpack_words(
                 vector[i] = values[n]
                 n += np.uint64(1)
         tails[tail_start[j] : tail_start[j + 1]] = values[n : np.uint64(start[k + 1])]
+
+
+@partial(njit, nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def squared_norms(vectors: npt.NDArray[np.floating], out: npt.NDArray[np.float64]) -> None:
+    """Of each row, in float64; the last digits depend on the order, which `vectors.clip_factors` rounds away."""
+    for k in range(len(vectors)):
+        total = 0.0
+        for i in range(vectors.shape[1]):
+            total += np.float64(vectors[k, i]) * np.float64(vectors[k, i])
+        out[k] = total
+
+
+@compiled
+def add_exactly(
+    out: npt.NDArray[np.float64],  # [size]
+    vectors: npt.NDArray[np.floating],  # [n, size]
+    weight: npt.NDArray[np.float64],  # [n]
+    round: float,  # `vectors.ROUND`
+) -> None:
+    """Add each vector times its weight, rounded as by `vectors.exact_addends`: the order does not matter."""
+    for k in range(len(vectors)):
+        for i in range(vectors.shape[1]):
+            out[i] += (weight[k] * vectors[k, i] + round) - round

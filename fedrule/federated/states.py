@@ -14,17 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from datasets.common.errors import DataError
 from datasets.homes import Array, Mask, runs
 from fedrule.federated.algorithm import Hyperparameters
+from fedrule.federated.array_file import AnyArray
 from fedrule.federated.optimizers import OptimizerState
 from fedrule.federated.packed import UNSAVED, PackedVectors, resized
 from fedrule.federated.state_loops import copy_rows, keep_rows, merge_rows
 from fedrule.federated.vectors import FlatParameters, Vector, zeros
-
-AnyArray = npt.NDArray[Any]
 
 PACK_FROM = 2**32  # bytes: larger dense parts are packed, which takes more time and a third to a half less memory
 PACKED = 0.75  # the part that is then needed; at most 0.71 was seen, with the flags

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from datasets.common.gaussian_mechanism import GRID, bounding_factors
 from fedrule.lazy import torch
 from fedrule.network.encoders import Parameters
 
@@ -98,7 +99,7 @@ def zeros(shape: int | Sequence[int]) -> Vector:
 # Exact sums. A floating-point sum depends on the order of its addends: a mean over clients would depend on chunks and
 # threads. Multiples of 2^-30 (about 1e-9) add up exactly in float64 as long as no sum passes 2^22, four million;
 # addends are rounded to them first. Secure aggregation works on such numbers too (Bonawitz et al. 2017).
-STEP = 2.0**-30
+STEP = GRID
 ROUND = 1.5 * 2.0**52 * STEP  # the last bit of a float64 of this size is STEP: adding it rounds to a multiple of STEP
 LARGEST = 2.0**22  # larger sums are rounded
 
@@ -123,5 +124,4 @@ def clip_factor(norm: float, clip: float) -> float:
 
 def clip_factors(norm: npt.NDArray[np.float64], clip: float) -> npt.NDArray[np.float64]:
     """`clip_factor` of several."""
-    factor: npt.NDArray[np.float64] = np.floor(clip / np.maximum(norm, clip) / CLIP_STEP) * CLIP_STEP
-    return factor
+    return bounding_factors(norm, clip, step=CLIP_STEP)

@@ -22,7 +22,8 @@ from datasets.common.files import Json
 from datasets.homes import Array, Homes, Mask
 from datasets.valid import cells_of
 from fedrule.federated.array_file import AnyArray
-from fedrule.federated.private import Purpose, normals_of
+from fedrule.federated.cohort import Purpose
+from fedrule.federated.private import normals_of
 from fedrule.federated.rounds import Engine
 from fedrule.federated.states import Broadcast, ClientStates
 from fedrule.federated.trainers.trainer import Trainer
@@ -127,7 +128,7 @@ class Node:
         """In how many homes each typed rule occurs, and in how many a device has it with itself."""
         homes = self._homes(request, folder)
         if request.header.get("private"):
-            from fedrule.evidence import private_statistics  # brings SciPy
+            from fedrule.evidence import private_statistics  # of private runs only
 
             return {}, {"sum": private_statistics.sum_of_rules(homes)}
         rules = homes.rules
@@ -142,7 +143,7 @@ class Node:
 
     def _counts(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """What else is counted over homes."""
-        from fedrule.evidence.statistics import Statistics  # brings SciPy
+        from fedrule.evidence.statistics import Statistics  # of methods that count homes
 
         homes, all_patterns = self._homes(request, folder), bool(request.value("all_patterns"))
         valid = valid_rules(self.vocabulary, request.array("cell"))
@@ -343,7 +344,7 @@ class Node:
         valid = valid_rules(self.vocabulary, arrays.pop("cell"))
         counts = None
         if method.counts_homes:
-            from fedrule.evidence.statistics import Statistics  # brings SciPy
+            from fedrule.evidence.statistics import Statistics  # of methods that count homes
 
             names = self.vocabulary.types, self.vocabulary.relations
             nobody = Statistics.of_nobody(*names, valid, all_patterns=method.evidence > 0)

@@ -21,14 +21,15 @@ from fedrule.evidence.private_statistics import private_statistics
 from fedrule.evidence.statistics import Statistics
 from fedrule.federated.aggregation import ASSUMED_ATTACKERS, TRIM, Aggregation, Aggregations
 from fedrule.federated.algorithm import ClientOptimizer, Control, Hyperparameters
-from fedrule.federated.attacks import AUTOMATIC, SCALE, SCALES, Attackers, AttackOptions, Attacks, promoted_rank
+from fedrule.federated.attacks import AUTOMATIC, SCALE, SCALES, Attackers, AttackOptions, Attacks
 from fedrule.federated.checkpoint import Checkpoint, ValidationExtra
 from fedrule.federated.client import LocalTraining
-from fedrule.federated.cohort import Cohorts, Sampling
+from fedrule.federated.cohort import Cohorts, Purpose, Sampling
+from fedrule.federated.loop import ServerSchedule
+from fedrule.federated.loop import train as train_rounds
 from fedrule.federated.optimizers import EPSILON, ServerOptimizer, ServerOptimizers
-from fedrule.federated.private import Privacy, Purpose, normals_of
-from fedrule.federated.rounds import Engine, RoundReport, ServerSchedule, Weighting
-from fedrule.federated.rounds import train as train_rounds
+from fedrule.federated.private import Privacy, normals_of
+from fedrule.federated.rounds import Engine, RoundReport, Weighting
 from fedrule.federated.trainers.evidence import EvidenceTrainer, is_evidence
 from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
 from fedrule.federated.trainers.trainer import TorchTrainer, Trainer
@@ -98,7 +99,7 @@ class Federated(GraphMethod):
     norm_relative: bool = False  # norm_bound is a multiple of the cohort's median norm
     attack: Attacks = "none"  # simulated: what attackers do
     attackers: float = 0.0  # simulated: share of the homes that attack, the same ones in every round
-    attack_scale: float = derived(lambda self: SCALES.get(self.attack, SCALE))  # length of what attackers send
+    attack_scale: float = derived(lambda self: SCALES.get(self.attack, SCALE))  # of what they send; 0: no attack
     promoted: str = derived(lambda self: AUTOMATIC if self.attack == "promote" else "")  # rule to measure the rank of
 
     def __post_init__(self) -> None:
@@ -235,6 +236,13 @@ class Federated(GraphMethod):
     def _attack(self) -> AttackOptions:
         return AttackOptions(self.attack, self.attackers, self.attack_scale, self.promoted)
 
+    def attackers_among(self, train: Homes, rng: np.random.Generator) -> Attackers | None:
+        """The attackers of a fit with this generator, of which nothing is drawn; None: nothing to attack or measure."""
+        if not self._attack().used or not train.n_rules:
+            return None
+        # A copy of the generator: with an attack all else is drawn as without it.
+        return self._attack().begin(train, int(deepcopy(rng).integers(2**62)))
+
     def refuse_deployment(self) -> None:
         """An error where an option is for the simulation only; server and nodes call it before they start."""
         if self._attack().used:
@@ -261,10 +269,8 @@ class Federated(GraphMethod):
         missing: Mapping[int, Array] | None = None,  # clients that dropped out, by rounds done before
     ) -> GraphModel:
         """All randomness comes from `rng`, by way of one seed; `checkpoint` saves states and resumes from the last."""
-        attackers: Attackers | None = None
-        if self._attack().used and train.n_rules:
-            # A copy of the generator: with an attack all else is drawn as without it.
-            attackers = self._attack().begin(train, int(deepcopy(rng).integers(2**62)))
+        attackers = self.attackers_among(train, rng)
+        if attackers is not None:
             train = attackers.poisoned(train)
         prepared = self.prepare(train, rng, warm_start=warm_start)
         if not prepared.train.n_rules:
@@ -288,10 +294,6 @@ class Federated(GraphMethod):
             values = report.values()
             parameters = layout.parameters(model)
             values |= (statistics if done == 1 else {}) | stopping.update(done, parameters)
-            last = done == self.rounds or report.diverged or stopping.should_stop(done)
-            if attackers is not None and attackers.promoted is not None and last:
-                chosen, homes, valid = stopping.select(parameters), prepared.train, prepared.scorer.valid
-                values["promoted_rank"] = promoted_rank(prepared.model(chosen), homes, valid, attackers)
             if on_round is not ignore:
                 on_round(done, self.rounds, prepared.model(parameters), values)
             return stopping.should_stop(done)

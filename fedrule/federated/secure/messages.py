@@ -12,6 +12,7 @@ too: it needs TLS, and nodes need keys of their own.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -196,9 +197,9 @@ class _Reader:
         return participants
 
 
-def default_threshold(n: int) -> int:
-    """More than two thirds of n participants, at least 2."""
-    return max(2, 2 * n // 3 + 1)
+def threshold_of(n: int, share: float = 2 / 3) -> int:
+    """How many of n participants a secure sum needs: more than this share of them, at most all, at least 2."""
+    return max(2, min(math.floor(share * n) + 1, n))
 
 
 def largest_bound(n: int) -> int:

@@ -53,6 +53,25 @@ def evidence_network(task: LocalTraining) -> EvidenceNetwork:
     return term
 
 
+@dataclass(slots=True, eq=False)
+class Table:
+    """Features of candidates, with room behind them: to copy them for each addition takes as long as a round."""
+
+    features: Vector  # [capacity, n_features]
+    positive: Mask  # [capacity]
+    used: int = 0  # rows
+
+    def extended(self, n: int, features: Vector, positive: Mask) -> Table:
+        """One with these rows behind the first n; it is this one where there is room and nothing else is there."""
+        end, table = n + len(positive), self
+        if self.used != n or end > len(self.positive):
+            room = end + end // 2 if n else end  # without the pages that are never written to
+            table = Table(np.empty((room, features.shape[1]), dtype=np.float32), np.empty(room, dtype=np.bool_))
+            table.features[:n], table.positive[:n] = self.features[:n], self.positive[:n]
+        table.features[n:end], table.positive[n:end], table.used = features, positive, end
+        return table
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
     """Features of the candidates of some clients, in one table; they are costly and gathered for many at once."""
@@ -62,6 +81,7 @@ class Batches:
     log_stands_for: Vector  # [n_homes]  log of how many non-rules each drawn one stands for
     features: Vector  # [n, n_features]
     positive: Mask  # [n]
+    table: Table  # whose first n rows they are
 
     @classmethod
     def empty(cls, n_homes: int, n_features: int) -> Batches:
@@ -71,7 +91,8 @@ class Batches:
             np.zeros(n_homes, dtype=np.int64),
             np.zeros(n_homes, np.float32),
         )
-        return cls(begin, counts, log_stands_for, features, np.zeros(0, dtype=bool))
+        positive = np.zeros(0, dtype=np.bool_)
+        return cls(begin, counts, log_stands_for, features, positive, Table(features, positive))
 
     @property
     def nbytes(self) -> int:
@@ -98,9 +119,9 @@ class Batches:
         all_begin[clients] = len(self.positive) + np.cumsum(counts) - counts
         all_counts[clients] = counts
         log_stands_for[clients] = np.log(examples.stands_for)
-        features = np.concatenate([self.features, seen])
-        positive = np.concatenate([self.positive, examples.positive])
-        return Batches(all_begin, all_counts, log_stands_for, features, positive)
+        table = self.table.extended(len(self.positive), seen, examples.positive)
+        whole = table.features[: table.used], table.positive[: table.used]
+        return Batches(all_begin, all_counts, log_stands_for, *whole, table)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 from numba import njit
 
+from datasets.common import gaussian_mechanism
 from datasets.homes import Array
 from fedrule.federated.optimizers import EPSILON, FIRST_DECAY, SECOND_DECAY, Precise
 from fedrule.federated.vectors import ROUND, Vector
@@ -453,7 +454,8 @@ def cached(function: F) -> F:
     uses. The name under which the code is kept therefore has a hash of all these files.
     """
     folder = Path(__file__).parent
-    sources = [*sorted(folder.glob("kernel*.py")), *(folder.parent / name for name in ("vectors.py", "optimizers.py"))]
+    others = folder.parent / "vectors.py", folder.parent / "optimizers.py", Path(gaussian_mechanism.__file__)
+    sources = [*sorted(folder.glob("kernel*.py")), *others]
     function.__qualname__ += f"-{zlib.crc32(b''.join(path.read_bytes() for path in sources)):x}"
     made: F = njit(nogil=True, cache=True, error_model="numpy")(function)
     return made

@@ -7,15 +7,15 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from datasets.common.environment import thread_count
 from datasets.homes import Array, Homes, Mask
 from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparameters
 from fedrule.federated.client import ClientKey, LocalTraining, draw_batch, train_client
 from fedrule.federated.optimizers import Moments, Precise
+from fedrule.federated.state_loops import add_exactly, squared_norms
 from fedrule.federated.states import Broadcast, ClientVectors, StateView
-from fedrule.federated.vectors import FlatParameters, Vector, clip_factors, exact_addends
+from fedrule.federated.vectors import ROUND, FlatParameters, Vector, clip_factors
 from fedrule.training.loop import TrainingBatch
 
 
@@ -68,15 +68,17 @@ class ClientChunk:
         self.loss[some], self.finite[some] = sent.loss, finite
         if not finite.any():
             return
-        weight = self.weight[some][finite, None]
+        weight = self.weight[some][finite]
         rows_only = self.h.corrects and self.h.row_sparse and self.layout.n_rows > 0
         update = self._without_base(sent.update, some) if rows_only else sent.update
         update = update if finite.all() else update[finite]
         if self.clip:
-            weight = weight * clip_factors(weight[:, 0] * np.sqrt(squared_norms(update)), self.clip)[:, None]
-        self.update[:] += exact_addends(weight * update).sum(axis=0)
+            norm = np.zeros(len(update))
+            squared_norms(update, norm)
+            weight = weight * clip_factors(weight * np.sqrt(norm), self.clip)
+        add_exactly(self.update, update, weight, ROUND)
         if len(self.mean_gradient):
-            self.mean_gradient[:] += exact_addends(weight * sent.mean_gradient[finite]).sum(axis=0)
+            add_exactly(self.mean_gradient, sent.mean_gradient[finite], weight, ROUND)
         if state.own is not None:
             self._store(state.own, self.states.own, some, finite)
         if state.moments is not None:
@@ -120,15 +122,6 @@ class ClientChunk:
         others[owner[:, None], place] = False
         precise[others] = 0
         return precise
-
-
-def squared_norms(vectors: npt.NDArray[np.floating]) -> Precise:
-    """[n]: of each row, in float64; row by row, since a copy of all would take longer than the sums."""
-    row, found = np.empty(vectors.shape[1]), np.empty(len(vectors))
-    for i, vector in enumerate(vectors):
-        row[:] = vector
-        found[i] = np.dot(row, row)
-    return found
 
 
 class Round(Protocol):

@@ -18,7 +18,8 @@ from datasets.common.files import Json
 from datasets.homes import Array
 from fedrule.federated.array_file import AnyArray
 from fedrule.federated.checkpoint import Checkpoint
-from fedrule.federated.rounds import RoundReport, run_rounds
+from fedrule.federated.loop import run_rounds
+from fedrule.federated.rounds import RoundReport
 from fedrule.federated.vectors import FlatParameters, Vector
 from fedrule.flower.messages import SETUP, Identity, Kind, Message, package_version
 from fedrule.flower.method import check_deployment, federated_method, layout_text, method_text

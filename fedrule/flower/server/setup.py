@@ -176,7 +176,7 @@ class HomeCounts:
 
     def _private_counts(self, n_homes: int, released: tuple[dict[str, Any], dict[str, AnyArray]] | None) -> Statistics:
         """Counts with noise that nobody can predict; a method without counts has none, and all rules are valid."""
-        from datasets import private_counts  # brings SciPy
+        from datasets import private_counts  # of private runs only
         from datasets.common.gaussian_mechanism import secret_normals
         from fedrule.evidence import private_statistics
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from datasets.common.errors import DataError
-from fedrule.federated import rounds as rounds_module
+from fedrule.federated import single_updates
 from fedrule.federated.aggregation import Aggregation, bound_norms, krum_scores
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
@@ -276,6 +277,49 @@ def test_the_median_of_a_round_is_that_of_what_its_clients_send_alone():
     np.testing.assert_allclose(setting.start - state.model, np.median(alone, axis=0), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["krum", "multi-krum"])
+@pytest.mark.parametrize("h", ["fedavg", "fedrule"])
+def test_a_round_with_too_few_updates_for_krum_is_skipped_with_a_warning_and_changes_nothing(name, h, caplog):
+    # With 40 % attackers, 8 updates need 2 * 3 + 3 = 9, but 7 need 2 * 2 + 3 = 7, as many as there are.
+    needed = [2 * math.floor(0.4 * n) + 3 for n in range(13)]
+    robust = Engine(H[h], cohorts=Cohorts(drop_out=0.4), aggregation=Aggregation(name, assumed_attackers=0.4))
+    setting = Setting(population(4, n_homes=12, bare=False), robust)
+    clients = KernelTrainer(setting.homes, setting.task)
+    state, skipped = robust.begin(clients, setting.start), []
+    for number in range(8):
+        model, last, own = state.model.copy(), state.clients.last.copy(), state.clients.own.dense.copy()
+        caplog.clear()
+        state, report = robust.step(clients, state, seed=3, donate=True)
+        n = 12 - report.dropped
+        skipped.append(n < needed[n])
+        assert state.round == number + 1
+        assert (report.clients == 0) == skipped[-1]
+        assert (state.model.tobytes() == model.tobytes()) == skipped[-1]
+        assert (state.clients.last.tolist() == last.tolist()) == skipped[-1]
+        if skipped[-1]:
+            assert state.clients.own.dense.tobytes() == own.tobytes()
+            assert f"round {number + 1} is skipped: aggregation {name} needs at least 2 f + 3 updates" in caplog.text
+            assert "the model stays" in caplog.text
+    assert any(skipped)
+    assert not all(skipped)
+
+
+def test_a_cohort_that_can_never_be_large_enough_for_krum_is_refused_before_training():
+    robust = Engine(H["fedavg"], cohorts=Cohorts(size=2), aggregation=Aggregation("krum"), name="fedgnn")
+    setting = Setting(population(4, n_homes=6, bare=False), robust)
+    with pytest.raises(
+        DataError, match=r"fedgnn: aggregation krum needs at least 2 f \+ 3 updates .* got 2 with f = 0"
+    ):
+        robust.begin(KernelTrainer(setting.homes, setting.task), setting.start)
+
+
+@pytest.mark.parametrize("name", ["mean", "median", "trimmed-mean"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_other_aggregates_are_there_for_the_smallest_cohorts(name, n):
+    # Of 1, 2 and 3 equal updates every one of these is that update.
+    assert aggregate(name, [[2.0, -1.0]] * n).tolist() == [2.0, -1.0]
+
+
 def test_nodes_and_secure_sums_refuse_what_needs_single_updates():
     setting = Setting(population(4), Engine(H["fedavg"], aggregation=Aggregation("median"), name="fedgnn"))
     clients = KernelTrainer(setting.homes, setting.task)
@@ -288,7 +332,7 @@ def test_nodes_and_secure_sums_refuse_what_needs_single_updates():
 
 def test_updates_that_do_not_fit_are_refused_before_training(monkeypatch):
     setting = Setting(population(4), Engine(H["fedavg"], aggregation=Aggregation("median"), name="fedgnn"))
-    monkeypatch.setattr(rounds_module, "free_bytes", lambda: 1000)
+    monkeypatch.setattr(single_updates, "free_bytes", lambda: 1000)
     with pytest.raises(
         DataError, match=r"fedgnn: aggregation median keeps the updates of all \d clients .* Set cohort"
     ):

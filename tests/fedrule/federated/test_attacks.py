@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from baselines.contract import ToyHome, planted_homes, toy_homes
 from baselines.registry import build
-from datasets import load
 from datasets.common.errors import DataError
-from datasets.homes import Homes, Rules
+from datasets.homes import Rules
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
 from fedrule.federated.algorithm import Hyperparameters
-from fedrule.federated.attacks import Attackers, AttackOptions, TypedRule, promoted_rank, promoted_rule, rule_names
+from fedrule.federated.attacks import Attackers, AttackOptions, TypedRule, promoted_rule, rule_names
 from fedrule.federated.client import ClientKey, draw_batch
 from fedrule.federated.rounds import Engine
 from fedrule.federated.trainers.evidence import EvidenceTrainer
@@ -199,41 +198,36 @@ def test_the_automatic_choice_is_rare_and_many_homes_could_have_it():
         promoted_rule(PLANTED, "ContactSensor: Open -> Light: Power Off")
 
 
-class Fixed:
-    """Scores by relation, the same for all pairs."""
-
-    def __init__(self, scores) -> None:
-        self.scores = np.array(scores, dtype=np.float32)
-
-    def score_pairs(self, homes: Homes, trigger, action):  # noqa: ARG002  scores depend on neither
-        return np.tile(self.scores, (len(trigger), 1))
-
-
-def test_the_rank_is_counted_among_valid_rules_that_the_home_lacks():
+def test_the_rank_is_measured_in_honest_homes_that_could_have_the_rule_and_lack_it():
     homes = toy_homes(
         [
-            ToyHome(1, ("ContactSensor", "Light", "MotionSensor"), (("MotionSensor", 1, "Light"),)),  # lacks Open
-            ToyHome(2, ("ContactSensor", "Light", "MotionSensor"), (("ContactSensor", 0, "Light"),)),  # has it
-            ToyHome(3, ("ContactSensor", "Light", "MotionSensor")),  # lacks both
+            ToyHome(1, ("ContactSensor", "Light", "MotionSensor"), (("MotionSensor", 1, "Light"),)),
+            ToyHome(2, ("ContactSensor", "Light"), (("ContactSensor", 0, "Light"),)),  # has it
+            ToyHome(3, ("ContactSensor", "Light")),
             ToyHome(4, ("Light", "MotionSensor")),  # could not have it
             ToyHome(5, ("ContactSensor", "Light")),  # an attacker
         ]
     )
-    valid, rule = ValidRules.of(homes), promoted_rule(homes, OPEN)
-    who = attackers("promote", n=5, who=(4,), promoted=rule)
-    n = len(homes.relations)
-    # Valid are Open and Motion. Home 0 has only Open left: rank 1. Home 2 has Motion above Open: rank 2. Mean 1.5.
-    assert promoted_rank(Fixed([1, 2, *[9] * (n - 2)]), homes, valid, who) == 1.5
-    assert promoted_rank(Fixed([3, 2, *[9] * (n - 2)]), homes, valid, who) == 1.0
-    # A tie in home 2: half of the other is above, 1.5; (1 + 1.5) / 2 = 1.25.
-    assert promoted_rank(Fixed([2, 2, *[9] * (n - 2)]), homes, valid, who) == 1.25
-    # Without a score it is the last: 1 of 1, and 2 of 2.
-    assert promoted_rank(Fixed([np.nan, 2, *[9] * (n - 2)]), homes, valid, who) == 1.5
-    nobody = replace(who, attacks=np.ones(5, dtype=bool))
-    assert np.isnan(promoted_rank(Fixed([1] * n), homes, valid, nobody))
+    who = attackers("promote", n=5, who=(4,), promoted=promoted_rule(homes, OPEN))
+    assert who.measured_homes(homes).tolist() == [0, 2]
+    assert replace(who, promoted=None).measured_homes(homes).tolist() == []
 
 
 # As options of methods
+
+
+@pytest.mark.parametrize(
+    ("options", "scale"),
+    [
+        ({}, 0.0),
+        ({"promoted": "auto"}, 0.0),
+        ({"attack": "label-flip", "attackers": 0.1}, 1.0),  # the update as it was learned
+        ({"attack": "scale", "attackers": 0.1}, 10.0),
+        ({"attack": "noise", "attackers": 0.1, "attack_scale": 3.0}, 3.0),
+    ],
+)
+def test_settings_show_the_scale_of_what_attackers_send_and_zero_without_any(options, scale):
+    assert build("fedgnn", **options).attack_scale == scale
 
 
 def history(method: str, **options) -> list[dict[str, float]]:
@@ -243,32 +237,9 @@ def history(method: str, **options) -> list[dict[str, float]]:
     return rounds
 
 
-def test_the_rank_is_in_the_history_of_the_last_round_only():
-    rounds = history("fedgnn", **SHORT, promoted="auto")
-    assert ["promoted_rank" in values for values in rounds] == [False, False, True]
-    assert "promoted_rank" not in history("fedgnn", **SHORT)[-1]
-
-
 def test_measuring_the_rank_changes_nothing_else():
     plain, measured = history("fedgnn", **SHORT), history("fedgnn", **SHORT, promoted="auto")
     assert [v["loss"] for v in plain] == [v["loss"] for v in measured]
-
-
-@pytest.mark.parametrize("method", ["fedgnn", "fedrank"])
-def test_promoting_homes_lift_a_rule_and_do_it_again(method):
-    homes = load("wyze-synthetic", homes=200).merged_types()
-    options = {"promoted": "auto", "rounds": 40, "cohort": 30}
-
-    def rank(**more) -> float:
-        rounds: list[dict[str, float]] = []
-        build(method, **options, **more).fit(
-            homes, rng=np.random.default_rng(1), on_round=lambda _done, _of, _model, values: rounds.append(values)
-        )
-        return rounds[-1]["promoted_rank"]
-
-    honest, attacked = rank(), rank(attack="promote", attackers=0.3)
-    assert attacked < honest / 2
-    assert attacked == rank(attack="promote", attackers=0.3)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ from datasets.common.errors import DataError
 from fedrule.federated import array_file
 from fedrule.federated.array_file import ABOUT
 from fedrule.federated.checkpoint import FORMAT, Checkpoint, about
-from fedrule.federated.rounds import RoundReport, ServerSchedule, train
+from fedrule.federated.loop import ServerSchedule, train
+from fedrule.federated.rounds import RoundReport
 from fedrule.federated.vectors import zeros
 from tests.support.killed_fits import KILLS, SMALL, VARIANTS
 from tests.support.small_states import small_state

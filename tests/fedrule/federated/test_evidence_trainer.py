@@ -228,6 +228,21 @@ def test_the_batch_of_a_client_is_the_same_whichever_clients_are_drawn_with_it(s
         assert together.positive[one].tolist() == apart.positive[other].tolist()
 
 
+def test_a_table_grows_in_place_only_where_nobody_else_wrote():
+    def rows(*values: float) -> tuple[np.ndarray, np.ndarray]:
+        return np.array(values, dtype=np.float32)[:, None], np.array(values) > 0
+
+    first = Batches.empty(1, 1).table.extended(0, *rows(1, 2, 3, 4)).extended(4, *rows(5))  # with room for two more
+    one = first.extended(5, *rows(6))
+    assert one is first
+    other = first.extended(5, *rows(-7))  # behind the same five, where six is now
+    assert other is not first
+    assert one.features[:6, 0].tolist() == [1, 2, 3, 4, 5, 6]
+    assert other.features[:6, 0].tolist() == [1, 2, 3, 4, 5, -7]
+    assert other.positive[:6].tolist() == [True] * 5 + [False]
+    assert (first.used, other.used) == (6, 6)
+
+
 # What it is for
 
 

@@ -21,8 +21,9 @@ from datasets import DataError
 from fedrule.federated import states as states_module
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
+from fedrule.federated.loop import ServerSchedule, train
 from fedrule.federated.optimizers import ServerOptimizer
-from fedrule.federated.rounds import Engine, ServerSchedule, train
+from fedrule.federated.rounds import Engine
 from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.kernel import KernelTrainer
 from fedrule.federated.trainers.trainer import TorchTrainer

@@ -14,9 +14,9 @@ from baselines.registry import build
 from datasets.common.errors import DataError
 from datasets.common.gaussian_mechanism import seeded_normals
 from fedrule.federated.algorithm import Hyperparameters
-from fedrule.federated.cohort import Cohorts
+from fedrule.federated.cohort import Cohorts, Purpose
 from fedrule.federated.optimizers import ServerOptimizer
-from fedrule.federated.private import Privacy, Purpose
+from fedrule.federated.private import Privacy
 from fedrule.federated.rounds import Engine
 from fedrule.federated.states import ClientStates
 from fedrule.federated.trainers.evidence import EvidenceTrainer
@@ -240,3 +240,20 @@ def test_counts_from_elsewhere_without_noise_are_refused_in_words():
         made.fit(homes, rng=np.random.default_rng(1), warm_start=WarmStart(counts=counts))
     noisy = replace(counts, noisy=True)
     made.fit(homes, rng=np.random.default_rng(1), warm_start=WarmStart(counts=noisy))
+
+
+def test_noise_longer_than_any_update_is_warned_of_once_at_the_start(caplog):
+    # Of 12 homes in every round: noise of z clip / 12 on each of the model's numbers, z sqrt(size) / 12 clips in all.
+    some = engine(cohorts=Cohorts())
+    setting = Setting(population(5, n_homes=12, bare=False), some)
+    trainer = KernelTrainer(setting.homes, setting.task)
+    limit = 12 / np.sqrt(setting.task.layout.size)
+    enough = replace(some, privacy=Privacy(CLIP, noise_multiplier=0.99 * limit, rounds=2))
+    setting.played(trainer, 2, enough)
+    assert "noise" not in caplog.text
+    too_much = replace(some, privacy=Privacy(CLIP, noise_multiplier=3 * limit, rounds=2), name="fedgnn")
+    setting.played(trainer, 2, too_much)
+    (warning,) = [record.getMessage() for record in caplog.records if "noise" in record.getMessage()]
+    assert warning.startswith("fedgnn: the mean update of a round has an L2 norm of at most clip = 0.01, and its noise")
+    assert "one of 0.03, 3 times as much" in warning
+    assert "use more homes in a round (now 12 of 12), a larger epsilon" in warning

@@ -26,9 +26,9 @@ from fedrule.federated.secure.messages import (
     Secrets,
     Session,
     Survivors,
-    default_threshold,
     largest_bound,
     sha256,
+    threshold_of,
 )
 
 participant = st.integers(0, 2**64 - 1)
@@ -188,9 +188,9 @@ def test_sessions_that_differ_in_one_field_have_different_digests(change):
 
 def test_the_default_threshold_is_more_than_two_thirds():
     # 2 n // 3 + 1: 4 // 3 + 1, 6 // 3 + 1, 8 // 3 + 1, 128 // 3 + 1
-    assert [default_threshold(n) for n in (2, 3, 4, 64)] == [2, 3, 3, 43]
+    assert [threshold_of(n) for n in (2, 3, 4, 64)] == [2, 3, 3, 43]
     for n in range(2, 300):
-        assert 2 * n < 3 * default_threshold(n) <= 3 * n
+        assert 2 * n < 3 * threshold_of(n) <= 3 * n
 
 
 def test_bytes_per_number_follow_from_members_and_bound():
