@@ -23,7 +23,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 
 from datasets.common.errors import DataError
-from datasets.common.gaussian_mechanism import Cells, Normals, bounded_rows, bounding_factors, noise
+from datasets.common.gaussian_mechanism import GRID, Cells, Normals, bounded_rows, bounding_factors, noise
 from datasets.homes import Array, Homes, Relation
 from datasets.valid import ValidRules, cells_of
 
@@ -50,9 +50,23 @@ class NoisySum:
             )
         return cls(total + noise(total.size, multiplier * bound, normals), multiplier * bound)
 
+    @classmethod
+    def of_shares(cls, integers: Array, bound: float, multiplier: float, *, members: int, threshold: int) -> NoisySum:
+        """The sum of what `members` have made by `with_share_of_noise`, in multiples of GRID."""
+        return cls(integers.astype(np.float64) * GRID, multiplier * bound * math.sqrt(members / threshold))
+
     def above(self, deviations: float) -> Cells:
         """Whole numbers; zero where the sum is below so many standard deviations of its noise."""
         return np.where(self.values >= deviations * self.deviation, np.maximum(np.round(self.values), 0.0), 0.0)
+
+
+def with_share_of_noise(part: Cells, bound: float, multiplier: float, *, threshold: int, normals: Normals) -> Array:
+    """What a member of a secure sum adds to it, in multiples of GRID: its part of the total, and of the noise.
+
+    The noise of any `threshold` members, without which there is no sum, is as large as that of `NoisySum.of`.
+    """
+    added = noise(part.size, multiplier * bound / math.sqrt(threshold), normals)
+    return np.round((part + added) / GRID).astype(np.int64)
 
 
 def typed_rules(homes: Homes) -> csr_array:

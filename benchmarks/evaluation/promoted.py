@@ -1,4 +1,4 @@
-"""How high a rule that attackers promote (`fedrule.federated.attacks`) stands in the lists of other homes."""
+"""How high a rule that attackers promote stands in the lists of other homes: `fedrule.federated.robustness.attacks`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from datasets.splits import Hidden
 from datasets.valid import ValidRules
 
 if TYPE_CHECKING:
-    from fedrule.federated.attacks import Attackers
+    from fedrule.federated.robustness.attacks import Attackers
 
 
 def promoted_rank(fitted: Fitted, train: Homes, attackers: Attackers) -> float:
@@ -26,7 +26,7 @@ def promoted_rank(fitted: Fitted, train: Homes, attackers: Attackers) -> float:
     of devices the best one counts; half of those with the same score are above it. Without a score it is at the end.
     NaN where there is no such home, or no promoted rule.
     """
-    from fedrule.federated.attacks import instances
+    from fedrule.federated.robustness.attacks import instances
 
     some = train.subset(attackers.measured_homes(train))
     if attackers.promoted is None or not some.n_homes:

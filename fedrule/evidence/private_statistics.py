@@ -24,7 +24,7 @@ learn to repeat; here that is just what the noise hides.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +86,7 @@ def noisy_rules(total: Cells, multiplier: float, normals: Normals) -> NoisySum:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BoundedSums:
-    """The second sum over some homes, exact in multiples of 2^-30; `+` makes that of both. Not to be released."""
+    """A sum over some homes by part, exact in multiples of 2^-30; `+` makes that of both. Not to be released."""
 
     parts: dict[str, Cells]
 
@@ -94,7 +94,10 @@ class BoundedSums:
     def of(
         cls, homes: Homes, valid: ValidRules, *, all_patterns: bool = True, always_rooms: bool = False
     ) -> BoundedSums:
-        """What these homes add; with `always_rooms` also zeros where they have no words, as those of others may."""
+        """What these homes add to the second sum.
+
+        With `always_rooms` also zeros where they have no words, as those of others may.
+        """
         tables: dict[str, Callable[[], Cells]] = {
             "pairs": lambda: private_counts.sum_of_pairs(Items(valid).matrix(homes), bound=BOUNDS["pairs"]),
             "patterns": lambda: _bounded(_patterns(homes, valid), "patterns"),
@@ -116,8 +119,49 @@ class BoundedSums:
     def noisy(self, multiplier: float, normals: Normals) -> dict[str, NoisySum]:
         """What is released, in the order of SHARES; `multiplier` is that of all parts together."""
         each = multipliers(multiplier)
-        order = [name for name in SHARES if name in self.parts]
-        return {name: NoisySum.of(self.parts[name], BOUNDS[name], each[name], normals) for name in order}
+        return {name: NoisySum.of(self.parts[name], BOUNDS[name], each[name], normals) for name in _ordered(self.parts)}
+
+    def with_share_of_noise(self, multiplier: float, *, threshold: int, normals: Normals) -> Array:
+        """The same where nobody adds all of the noise: what a member adds to a secure sum."""
+        each = multipliers(multiplier)
+        return np.concatenate(
+            [
+                private_counts.with_share_of_noise(
+                    self.parts[name], BOUNDS[name], each[name], threshold=threshold, normals=normals
+                )
+                for name in _ordered(self.parts)
+            ]
+        )
+
+
+def of_shares(
+    integers: Array, sizes: Mapping[str, int], multiplier: float, *, members: int, threshold: int
+) -> dict[str, NoisySum]:
+    """A secure sum of what so many members added (`with_share_of_noise`), with parts of these sizes."""
+    each, order = multipliers(multiplier), _ordered(sizes)
+    parts = np.split(integers, np.cumsum([sizes[name] for name in order])[:-1])
+    return {
+        name: NoisySum.of_shares(part, BOUNDS[name], each[name], members=members, threshold=threshold)
+        for name, part in zip(order, parts, strict=True)
+    }
+
+
+def sizes_of(vocabulary: Vocabulary, valid: ValidRules, *, all_patterns: bool, rooms: bool) -> dict[str, int]:
+    """How many cells the parts of the second sum have."""
+    nobody = Statistics.of_nobody(vocabulary.types, vocabulary.relations, valid, all_patterns=all_patterns)
+    n_types, n_valid = valid.n_types, len(valid)
+    sizes = {"types": n_types * (n_types + 1) // 2, "self_rules": n_valid}
+    if all_patterns:
+        sizes["pairs"] = n_valid * (n_valid - 1) // 2
+        sizes["patterns"] = sum(len(none) - 1 for none in nobody.have[1:])
+        sizes["companions"] = len(upper_companion_cells(valid))
+        if rooms:
+            sizes["rooms"] = 2 * (n_types**2 + n_valid)
+    return sizes
+
+
+def _ordered(names: Iterable[str]) -> list[str]:
+    return sorted(names, key=[*SHARES].index)
 
 
 def private_statistics(homes: Homes, *, multiplier: float, normals: Normals, all_patterns: bool = True) -> Statistics:

@@ -47,6 +47,7 @@ from fedrule.flower.node_homes import Unknown, read_homes
 from fedrule.flower.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
+    from fedrule.evidence.private_statistics import BoundedSums
     from fedrule.federated.secure.messages import Session
 
 log = logging.getLogger(__name__)
@@ -130,7 +131,8 @@ class Node:
         if request.header.get("private"):
             from fedrule.evidence import private_statistics  # of private runs only
 
-            return {}, {"sum": private_statistics.sum_of_rules(homes)}
+            sums = private_statistics.BoundedSums({"rules": private_statistics.sum_of_rules(homes)})
+            return self._private_sums(request, folder, sums)
         rules = homes.rules
         cell, count = _homes_by_cell(homes, np.ones(len(rules), dtype=bool))
         self_cell, self_count = _homes_by_cell(homes, rules.trigger == rules.action)
@@ -152,12 +154,55 @@ class Node:
 
             words = self.vocabulary.words  # declared for all: whether these homes have any is not for a node to tell
             homes = homes if words else replace(homes, words=None)
-            return {}, {**BoundedSums.of(homes, valid, all_patterns=all_patterns, always_rooms=words).parts}
+            sums = BoundedSums.of(homes, valid, all_patterns=all_patterns, always_rooms=words)
+            return self._private_sums(request, folder, sums)
         counts = Statistics.of(homes, valid, all_patterns=all_patterns)
         if SESSION in request.arrays:
             return self._advertise(request, folder, counts.integers(), {}, {})
         arrays = counts.arrays(all_patterns=all_patterns)
         return {}, {name: array.astype(np.int32) for name, array in arrays.items()}
+
+    def _private_sums(
+        self, request: Message, folder: NodeFolder, sums: BoundedSums
+    ) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+        """Counts of a private run: to a server that adds the noise, or with this node's share of it to a secure sum.
+
+        The vector of a secure sum is kept and sent again where the server asks again, e.g. after a crash: fresh noise
+        on the same counts would be a second release, which is not in the account.
+        """
+        if SESSION not in request.arrays:
+            return {}, {**sums.parts}
+        method, run, session = federated_method(request.text("method")), request.text("run"), session_of(request)
+        scale: dict[str, Json] = {"n_clients": request.number("n_clients"), "nodes": len(session.members)}
+        cells = np.ascontiguousarray(request.arrays.get("cell", np.zeros(0, dtype=np.int64)))
+        asked: dict[str, Json] = {**scale, "cells": hashlib.sha256(cells.tobytes()).hexdigest()}
+        self._check_scale(folder, run, scale)
+        name = f"noisy_{request.kind}"
+        if (found := folder.read(run, name)) is None:
+            n_clients = request.number("n_clients")
+            account = method.privacy.account(n_clients, method.engine().cohorts.fraction(n_clients))
+            normals = normals_of(None, Purpose.COUNTS)
+            vector = sums.with_share_of_noise(account.counts, threshold=session.threshold, normals=normals)
+            folder.write(run, name, {"vector": vector}, **asked)
+        elif any(found[0].get(key) != value for key, value in asked.items()):
+            raise Refusal(
+                "this node has given its noisy counts, and is asked for others, which are not in the account of what "
+                "it discloses; start a new run"
+            )
+        else:
+            vector = found[1]["vector"]
+        return self._advertise(request, folder, vector, {}, {})
+
+    @staticmethod
+    def _check_scale(folder: NodeFolder, run: str, scale: Mapping[str, Json]) -> None:
+        """Refuse numbers of homes or nodes, by which noise is scaled, that differ from those of earlier counts."""
+        for kind in (Kind.RULES, Kind.COUNTS):
+            found = folder.read(run, f"noisy_{kind}")
+            if found is not None and (different := [key for key, value in scale.items() if found[0].get(key) != value]):
+                raise Refusal(
+                    f"the server changed what the noise of this node is scaled by ({', '.join(different)}); start a "
+                    "new run"
+                )
 
     def _round(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """Train those of the node's clients that are in the cohort; their states are pending until the next request."""
@@ -313,6 +358,7 @@ class Node:
         if not isinstance(setup, dict):
             raise Refusal("the setup of this run is no object; the server has another version of fedrule")
         about = {"method": request.text("method"), **setup}
+        Node._check_scale(folder, run, {key: setup.get(key) for key in ("n_clients", "nodes")})
         arrays = {name.removeprefix(SETUP): a for name, a in request.arrays.items() if name.startswith(SETUP)}
         if (found := folder.read(run, "setup")) is None:
             folder.write(run, "setup", arrays, **about)

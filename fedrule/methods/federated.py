@@ -19,9 +19,7 @@ from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
 from fedrule.evidence.private_statistics import private_statistics
 from fedrule.evidence.statistics import Statistics
-from fedrule.federated.aggregation import ASSUMED_ATTACKERS, TRIM, Aggregation, Aggregations
 from fedrule.federated.algorithm import ClientOptimizer, Control, Hyperparameters
-from fedrule.federated.attacks import AUTOMATIC, SCALE, SCALES, Attackers, AttackOptions, Attacks
 from fedrule.federated.checkpoint import Checkpoint, ValidationExtra
 from fedrule.federated.client import LocalTraining
 from fedrule.federated.cohort import Cohorts, Purpose, Sampling
@@ -29,6 +27,8 @@ from fedrule.federated.loop import ServerSchedule
 from fedrule.federated.loop import train as train_rounds
 from fedrule.federated.optimizers import EPSILON, ServerOptimizer, ServerOptimizers
 from fedrule.federated.private import Privacy, normals_of
+from fedrule.federated.robustness.aggregation import ASSUMED_ATTACKERS, TRIM, Aggregation, Aggregations
+from fedrule.federated.robustness.attacks import AUTOMATIC, SCALE, SCALES, Attackers, AttackOptions, Attacks
 from fedrule.federated.rounds import Engine, RoundReport, Weighting
 from fedrule.federated.trainers.evidence import EvidenceTrainer, is_evidence
 from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
@@ -249,11 +249,6 @@ class Federated(GraphMethod):
             raise DataError(
                 f"{self.NAME}: attack {self.attack} and promoted {self.promoted!r} are for the simulation; "
                 "leave them out"
-            )
-        if self.secure_threshold and self.privacy.noisy and self.counts_share:
-            raise DataError(
-                f"{self.NAME}: the server adds noise to counts, which secure sums would hide from it; set "
-                "secure_threshold to 0, or use a method without counts, e.g. fedgnn"
             )
         if needed := self.engine().single_updates:
             raise DataError(f"{self.NAME}: {needed} needs single updates, and nodes send sums; use the simulation")

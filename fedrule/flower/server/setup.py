@@ -185,17 +185,36 @@ class HomeCounts:
             every = np.arange(len(vocabulary.types) ** 2 * len(vocabulary.relations))
             return self._nobody(valid_rules(vocabulary, every))
         account = method.privacy.account(n_homes, method.engine().cohorts.fraction(n_homes))
-        rules = self._noisy_rules(account.counts, released)
+        rules = self._noisy_rules(account.counts, n_homes, released)
         valid = private_counts.valid_rules(rules, vocabulary)
         request = self.membership.request(
-            Kind.COUNTS, {"cell": valid.cell}, all_patterns=self._all_patterns, private=True
+            Kind.COUNTS, {"cell": valid.cell}, all_patterns=self._all_patterns, private=True, n_clients=n_homes
         )
-        answers = self.membership.ask(self._to_all(request), all_of_them=True)
-        parts = [private_statistics.BoundedSums(dict(answer.arrays)) for answer in answers.values()]
-        sums = reduce(operator.add, parts).noisy(account.counts, secret_normals)
+        if method.secure_threshold:
+            sizes = private_statistics.sizes_of(
+                vocabulary, valid, all_patterns=self._all_patterns, rooms=vocabulary.words
+            )
+            sums = self._sum_of_shares("counts", request, sizes, account.counts)
+        else:
+            answers = self.membership.ask(self._to_all(request), all_of_them=True)
+            parts = [private_statistics.BoundedSums(dict(answer.arrays)) for answer in answers.values()]
+            sums = reduce(operator.add, parts).noisy(account.counts, secret_normals)
         return private_statistics.statistics(vocabulary, valid, rules, sums, n_homes=n_homes)
 
-    def _noisy_rules(self, multiplier: float, released: tuple[dict[str, Any], dict[str, AnyArray]] | None) -> NoisySum:
+    def _sum_of_shares(
+        self, name: str, request: Message, sizes: Mapping[str, int], multiplier: float
+    ) -> dict[str, NoisySum]:
+        """Counts to which every node has added its share of the noise."""
+        from fedrule.evidence import private_statistics
+
+        requests = self._to_all(request)
+        total, n = self._secure_sum(name, requests, sum(sizes.values())), len(requests)
+        threshold = threshold_of_nodes(self.method, n)
+        return private_statistics.of_shares(total, sizes, multiplier, members=n, threshold=threshold)
+
+    def _noisy_rules(
+        self, multiplier: float, n_homes: int, released: tuple[dict[str, Any], dict[str, AnyArray]] | None
+    ) -> NoisySum:
         """Rules with noise, kept before any node hears which are valid: a second draw would not be in the account."""
         from datasets.common.gaussian_mechanism import secret_normals
         from datasets.private_counts import NoisySum
@@ -204,9 +223,14 @@ class HomeCounts:
         if released is not None:
             about, arrays = released
             return NoisySum(arrays["rules"], float(about["deviation"]))
-        answers = self.membership.ask(self._to_all(self.membership.request(Kind.RULES, private=True)), all_of_them=True)
-        total = np.sum([answer.array("sum") for answer in answers.values()], axis=0)
-        rules = private_statistics.noisy_rules(total, multiplier, secret_normals)
+        request = self.membership.request(Kind.RULES, private=True, n_clients=n_homes)
+        if self.method.secure_threshold:
+            sizes = {"rules": len(self.vocabulary.types) ** 2 * len(self.vocabulary.relations)}
+            rules = self._sum_of_shares("rules", request, sizes, multiplier)["rules"]
+        else:
+            answers = self.membership.ask(self._to_all(request), all_of_them=True)
+            total = np.sum([answer.array("rules") for answer in answers.values()], axis=0)
+            rules = private_statistics.noisy_rules(total, multiplier, secret_normals)
         about = {"members": self._members, "deviation": rules.deviation}
         self.folder.write(RELEASED, self._run, {"rules": rules.values}, **about)
         return rules

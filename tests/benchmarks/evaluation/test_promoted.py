@@ -14,7 +14,7 @@ from baselines.registry import build
 from benchmarks.evaluation.promoted import promoted_rank
 from datasets import load
 from datasets.homes import Homes
-from fedrule.federated.attacks import Attackers, promoted_rule
+from fedrule.federated.robustness.attacks import Attackers, promoted_rule
 from tests.support.single_run import run
 
 OPEN = "ContactSensor: Open -> Light: Power On"

@@ -17,6 +17,8 @@ from fedrule.evidence.private_statistics import (
     BoundedSums,
     mirrored_companion_cells,
     multipliers,
+    of_shares,
+    sizes_of,
     sum_of_rules,
     upper_companion_cells,
 )
@@ -49,6 +51,27 @@ def test_sums_of_two_nodes_add_up_exactly_to_those_of_all_homes(homes, cut):
     whole = BoundedSums.of(homes, valid).parts
     for name, part in (one + other).parts.items():
         assert np.array_equal(part, whole[name]), name
+
+
+@given(strategies.homes(min_homes=1, words=True), st.booleans(), st.booleans(), st.integers(2, 5))
+def test_shares_of_noise_of_members_add_up_to_that_of_one_server(homes, all_patterns, rooms, members):
+    # Every member draws 1 in place of random numbers and adds s / sqrt(threshold) to every cell; at a threshold of all
+    # that is members * s / sqrt(members) = sqrt(members) s, up to half a step of 2^-30 for each.
+    valid = ValidRules.of(homes)
+    nobody = homes.subset(np.zeros(0, dtype=np.int64))
+    sums = [BoundedSums.of(part, valid, all_patterns=all_patterns, always_rooms=rooms) for part in (homes, nobody)]
+    if not rooms:
+        sums = [BoundedSums({name: part for name, part in each.parts.items() if name != "rooms"}) for each in sums]
+    each = [sums[0], *[sums[1]] * (members - 1)]
+    total = sum(part.with_share_of_noise(0.5, threshold=members, normals=np.ones) for part in each)
+    sizes = sizes_of(homes, valid, all_patterns=all_patterns, rooms=rooms)
+    found = of_shares(total, sizes, 0.5, members=members, threshold=members)
+    assert found.keys() == sums[0].parts.keys()
+    for name, noisy in found.items():
+        s = multipliers(0.5)[name] * BOUNDS[name]
+        assert noisy.deviation == pytest.approx(s)
+        expected = sums[0].parts[name] + np.sqrt(members) * s
+        np.testing.assert_allclose(noisy.values, expected, rtol=0, atol=members * 2.0**-31 + 1e-12)
 
 
 def test_all_parts_together_disclose_what_one_sum_with_the_multiplier_would():

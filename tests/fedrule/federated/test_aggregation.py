@@ -14,10 +14,10 @@ from hypothesis.extra.numpy import arrays
 
 from datasets.common.errors import DataError
 from fedrule.federated import single_updates
-from fedrule.federated.aggregation import Aggregation, bound_norms, krum_scores
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import ServerOptimizer
+from fedrule.federated.robustness.aggregation import Aggregation, bound_norms, krum_scores
 from fedrule.federated.rounds import Engine
 from fedrule.federated.trainers.evidence import EvidenceTrainer
 from fedrule.federated.trainers.kernel import KernelTrainer

@@ -16,8 +16,8 @@ from datasets.homes import Rules
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
 from fedrule.federated.algorithm import Hyperparameters
-from fedrule.federated.attacks import Attackers, AttackOptions, TypedRule, promoted_rule, rule_names
 from fedrule.federated.client import ClientKey, draw_batch
+from fedrule.federated.robustness.attacks import Attackers, AttackOptions, TypedRule, promoted_rule, rule_names
 from fedrule.federated.rounds import Engine
 from fedrule.federated.trainers.evidence import EvidenceTrainer
 from fedrule.federated.trainers.kernel import KernelTrainer

@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("cryptography", reason="secure sums need the extra secure")
 
 from datasets.common.errors import DataError
-from fedrule.federated.aggregation import Aggregation
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import ServerOptimizer
 from fedrule.federated.private import Privacy
+from fedrule.federated.robustness.aggregation import Aggregation
 from fedrule.federated.rounds import Engine
 from fedrule.federated.trainers.kernel import KernelTrainer
 from tests.support.small_populations import Setting, population

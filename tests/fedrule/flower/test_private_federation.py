@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,15 +17,15 @@ pytest.importorskip("opacus", reason="the account needs the extra private")
 
 import datasets.common.gaussian_mechanism
 from baselines.registry import build
-from datasets.common.errors import DataError
 from datasets.homes import Words
 from datasets.valid import ValidRules
 from fedrule.evidence.counts import ROOMS
-from fedrule.evidence.private_statistics import BoundedSums
+from fedrule.evidence.private_statistics import BOUNDS, BoundedSums, multipliers
 from fedrule.federated import private
 from fedrule.federated.array_file import AnyArray, read_arrays
 from fedrule.federated.secure.messages import Session
 from fedrule.flower.messages import SESSION, Kind, Message
+from fedrule.flower.node import Node
 from fedrule.flower.server.federation import Federation
 from fedrule.flower.server.membership import ServerOptions
 from fedrule.flower.vocabulary import Vocabulary
@@ -45,7 +46,7 @@ def made(name: str) -> Federated:
     return method
 
 
-@pytest.mark.parametrize(("name", "secure"), [*((name, False) for name in METHODS), ("fedgnn", True)])
+@pytest.mark.parametrize(("name", "secure"), [(name, secure) for name in METHODS for secure in (False, True)])
 def test_without_the_noise_nodes_and_server_give_the_model_of_the_simulation(
     name: str, secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,10 +110,46 @@ def test_with_secure_sums_every_node_adds_its_share_of_the_noise(
         np.testing.assert_allclose((without[name] - value).numpy(), expected, rtol=0, atol=1e-6, err_msg=name)
 
 
-def test_counts_with_noise_and_secure_sums_exclude_each_other(tmp_path: Path) -> None:
+def test_with_secure_sums_every_node_adds_its_share_of_the_noise_of_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As above: each of three nodes adds s / sqrt(3), s being what a trusted server would add. Up to three times half a
+    # step of 2^-30 is lost by rounding.
+    homes, method, released = population(5, n_homes=60), made("fedrank"), []
+    for turn, normals in enumerate((np.zeros, np.ones)):
+        monkeypatch.setattr(private, "secret_normals", normals)
+        folder = tmp_path / f"server {turn}"
+        federation(in_process(homes, SIZES, tmp_path / f"{turn}"), method, homes, folder, secure=True).train()
+        released.append(read_arrays(folder / "released.npz", what="released", remedy=""))
+    (about, without), (_, noisy) = released
+    s = multipliers(method.privacy.account(60, 0.5).counts)["rules"] * BOUNDS["rules"]
+    np.testing.assert_allclose(noisy["rules"] - without["rules"], 3 * s / np.sqrt(3), rtol=0, atol=1.5 * 2.0**-30)
+    assert about["deviation"] == pytest.approx(s)  # of three members at a threshold of three
+
+
+def test_noisy_counts_are_given_to_a_secure_sum_once_and_for_one_number_of_homes(tmp_path: Path) -> None:
     homes = population(5, n_homes=60)
-    with pytest.raises(DataError, match="the server adds noise to counts, which secure sums would hide from it"):
-        federation(in_process(homes, SIZES, tmp_path), made("fedrank"), homes, tmp_path / "server", secure=True)
+    transport = in_process(homes, SIZES, tmp_path)
+    federation(transport, made("fedrank"), homes, tmp_path / "server", secure=True).train()
+    for kind in (Kind.RULES, Kind.COUNTS):
+        number, request = next((n, r) for n, r in transport.requests if r.kind == kind)
+        node = transport.members[number]
+
+        def kept(name: str, node: Node = node) -> bytes:
+            (path,) = node.options.state.glob(f"*.{name}")
+            return read_arrays(path, what=name, remedy="")[1]["vector"].tobytes()
+
+        given, size = kept(f"noisy_{kind}"), len(kept(f"noisy_{kind}")) // 8
+        header = {**request.header, "time": time.time()}
+        session = in_session(Session(f"again {kind}", (0, 1, 2), 3, size, 2**53))
+        assert node.answer(Message(kind, header, request.arrays | session)).kind == kind
+        assert kept("secure") == given
+        fewer = in_session(Session(f"fewer {kind}", (0, 1, 2), 3, size, 2**53))
+        answer = node.answer(Message(kind, {**header, "n_clients": 2}, request.arrays | fewer))
+        assert "the server changed what the noise of this node is scaled by (n_clients)" in answer.text("reason")
+    others = in_session(Session("others", (0, 1, 2), 3, size, 2**53)) | {"cell": request.array("cell")[1:]}
+    answer = node.answer(Message(kind, header, request.arrays | others))
+    assert "is asked for others, which are not in the account" in answer.text("reason")
 
 
 def test_a_node_refuses_to_send_exact_counts_where_the_method_promises_noise(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import numpy as np
 
 from datasets.common.errors import DataError
 from datasets.homes import Mask
-from fedrule.federated.aggregation import BYTES, Aggregation
 from fedrule.federated.optimizers import Precise
+from fedrule.federated.robustness.aggregation import BYTES, Aggregation
 from fedrule.federated.states import free_bytes
 from fedrule.federated.vectors import Vector, zeros
 
 if TYPE_CHECKING:
-    from fedrule.federated.attacks import Attackers
+    from fedrule.federated.robustness.attacks import Attackers
     from fedrule.federated.trainers.trainer import ClientChunk
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedrule.federated.aggregation import TooFewClients
 from fedrule.federated.cohort import Cohort, Purpose
 from fedrule.federated.private import normals_of
+from fedrule.federated.robustness.aggregation import TooFewClients
 from fedrule.federated.rounds import Engine, RoundSum, TrainedClients
 from fedrule.federated.secure.messages import BelowThreshold, Step
 from fedrule.federated.secure_sum import secure_sum

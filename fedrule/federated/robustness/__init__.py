@@ -1,0 +1,1 @@
+"""Attacks of clients, and how a server bounds what they can do."""
