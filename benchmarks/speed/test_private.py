@@ -39,10 +39,11 @@ def test_a_private_round_against_a_plain_one(
     homes = datasets.load("saved", path=saved(CLIENTS[scale]))
     cohorts = Cohorts(participation=0.5, sampling="poisson")
     plain, private = Rounds(METHODS[method], homes), Rounds(METHODS[method], homes)
-    plain.engine = replace(plain.engine, cohorts=cohorts)
-    private.engine = replace(private.engine, cohorts=cohorts, privacy=PRIVACY)
-    for rounds in (plain, private):
-        rounds()  # compiles, draws, and makes the account
+    for rounds, privacy in ((plain, Privacy()), (private, PRIVACY)):
+        for _ in range(METHODS[method].draws):
+            rounds()  # of all homes: compiles, and draws all batches, which would fill the first rounds of a cohort
+        rounds.engine = replace(rounds.engine, cohorts=cohorts, privacy=privacy)
+        rounds()  # makes the account
     spent: dict[str, list[float]] = {"plain": [], "private": []}
 
     def turn() -> None:

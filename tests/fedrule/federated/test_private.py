@@ -66,13 +66,12 @@ def test_epsilon_agrees_with_a_plain_convolution_of_privacy_losses_within_one_pe
 
 @pytest.mark.parametrize(("q", "z"), [(0.001, 0.7), (0.1, 1.0), (0.5, 20.0), (1.0, 3.0)])
 def test_divergences_of_whole_orders_are_those_of_opacus_and_bound_epsilon(q, z):
-    from opacus.accountants.analysis.rdp import compute_rdp, get_privacy_spent
+    from opacus.accountants.analysis.rdp import compute_rdp
 
     few = [order for order in ORDERS if order <= 96]  # from 1,030 on its binomials overflow, and it is slow before
     expected = compute_rdp(q=q, noise_multiplier=z, steps=1, orders=few)
     found = renyi_divergences(Mechanism(z, q))
     np.testing.assert_allclose(found[: len(few)], expected, rtol=1e-6, atol=1e-12)
-    assert renyi_epsilon(found, 1e-6) <= get_privacy_spent(orders=few, rdp=expected, delta=1e-6)[0] + 1e-9
     assert epsilon_of([Mechanism(z, q)], 1e-6) <= 1.005 * renyi_epsilon(found, 1e-6) + 2e-4
 
 
