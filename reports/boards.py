@@ -16,9 +16,9 @@ from benchmarks.results.compare import ALPHA, LEVEL, Comparison
 from benchmarks.results.leaderboard import Board, Pairs, interval_scope, ranked
 from benchmarks.results.status import SIGN, status_note
 from benchmarks.results.store import Result
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, counted
 from reports.inputs import ROLES, Inputs, Role, group_runs, is_ranking, select_runs
-from reports.text.formats import counted, seed_count
+from reports.text.formats import seed_count
 
 CONFIDENCE = f"{100 * LEVEL:g} %"
 TIE_TEST = (

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.results.store import Result
-from datasets.common.errors import DataError
+from datasets.common.errors import DataError, counted
 from datasets.common.progress import Progress, progress
 from reports.boards import main_lists
 from reports.inputs import Inputs
 from reports.outputs import BUILD, Drawing, Missing, Output, Table
-from reports.text.formats import FORMATS, as_html, counted, join_names
+from reports.text.formats import FORMATS, as_html, join_names
 from reports.text.summary import summary
 
 log = logging.getLogger(__name__)

@@ -107,11 +107,21 @@ class Node:
                 if request.kind not in answers:
                     raise Refusal(f"this node does not know requests of kind {request.kind}; install a newer fedrule")
                 check_protection(request)
+                self._check_method(request, folder)
                 header, arrays = self._answered(request, folder) or answers[request.kind](request, folder)
         except DataError as error:
             log.error("request %s of the server is refused: %s", request.kind, error)
             return refusal(request, error)
         return Message(request.kind, identity(request).header(**header), arrays)
+
+    @staticmethod
+    def _check_method(request: Message, folder: NodeFolder) -> None:
+        """Refuse another method, or other parameters, than those that the run had when this node joined it."""
+        run, method = request.text("run"), request.text("method")
+        if (found := folder.read(run, "method")) is None:
+            folder.write(run, "method", {}, method=method)
+        elif found[0].get("method") != method:
+            raise Refusal("the server changed the method of this run, or its parameters; start a new run")
 
     def _join(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
         """How many homes there are, and which have rules; from here on they are those of the run."""
@@ -382,8 +392,6 @@ class Node:
         if found is None:
             raise Refusal("this node was not sent the setup of the run; its folder is new", needs=Kind.ROUND)
         about, arrays = found
-        if about["method"] != request.text("method"):
-            raise Refusal("the setup of this node is of other parameters; they may not change during a run")
         if SESSION in request.arrays and (listed := len(session_of(request).members)) > int(str(about["nodes"])):
             raise Refusal(f"a secure sum of {listed} nodes, this run has {about['nodes']}; nothing is sent")
         method, first = federated_method(str(about["method"])), int(str(about["first"]))

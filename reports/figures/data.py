@@ -19,11 +19,11 @@ from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks.results.records import SUMMARIES, DatasetSummary, ExampleHome, OwnedDevice, TypedRule
+from datasets.common.errors import counted
 from reports.drawing.layout import Block, Layout, Panel, fitted
 from reports.drawing.styles import FAINT, INK, LineStyle, line_styles
 from reports.inputs import WYZE, Inputs
 from reports.outputs import BUILD, About, Drawing, Missing
-from reports.text.formats import counted
 
 THIS, RECOMMENDED = "#0072B2", "#D55E00"  # colours of the home and its rules, and of recommendations
 # Inches.

@@ -26,13 +26,14 @@ from benchmarks.results.compare import refuse_mixed
 from benchmarks.results.speeds import Speed
 from benchmarks.results.status import SIGN, sign_of
 from benchmarks.results.store import Result
+from datasets.common.errors import counted
 from reports.boards import FAMILIES, FEDERATED
 from reports.drawing.curves import Floats
 from reports.drawing.layout import Block, Layout, Panel, fitted
 from reports.drawing.styles import COLOURS, FAINT, INK, Dash, LineStyle, line_styles
 from reports.inputs import Inputs, comparable, extra_number, finite_or_nan, group_runs, measured_on, speed_files
 from reports.outputs import RUN, About, Drawing, Missing, run_files
-from reports.text.formats import counted, short_number
+from reports.text.formats import short_number
 
 COMMAND = "pytest benchmarks/ --benchmark-only --scale default"
 FIT, ROUND = "benchmarks/speed/test_fit.py::", "benchmarks/speed/test_federated.py::test_growth_of_a_fedrule_round"

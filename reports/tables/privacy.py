@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.results.audits import AUDITS, LEAVES, Audit, AuditRow, Exposure, exposures, percentage
 from benchmarks.results.leaderboard import interval_scope
+from datasets.common.errors import counted
 from reports.epsilons import EpsilonLine, PrivacyCost, epsilon_lines
 from reports.inputs import Inputs
 from reports.outputs import About, Cell, Missing, Table, run_files
-from reports.text.formats import NONE, count_cell, counted, interval_cell, join_names, number_cell, seed_count
+from reports.text.formats import NONE, count_cell, interval_cell, join_names, number_cell, seed_count
 
 AUDIT = "python -m fedrule audit --full"
 COLUMNS = (

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from benchmarks.results.status import SIGN
 from benchmarks.results.store import Result
+from datasets.common.errors import counted
 from datasets.common.training_warnings import FAILED
 from reports.inputs import Inputs, group_runs
 from reports.outputs import About, Cell, Missing, Table, run_files
@@ -19,7 +20,6 @@ from reports.sweeps import ATTACKS, FAULTS, sweeps
 from reports.text.formats import (
     NONE,
     count_cell,
-    counted,
     failure_notes,
     format_number,
     join_names,

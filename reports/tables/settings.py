@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from benchmarks.results.records import STUDIES, Study
 from benchmarks.results.speeds import Speed
 from benchmarks.results.store import Result
+from datasets.common.errors import counted
 from reports.inputs import Inputs, speed_files
 from reports.outputs import BUILD, RUN, About, Cell, Missing, Table, run_files
-from reports.text.formats import NONE, count_cell, counted, failure_notes, number_cell
+from reports.text.formats import NONE, count_cell, failure_notes, number_cell
 
 TUNE = "python -m benchmarks tune ease"
 UNKNOWN = "unknown"

@@ -15,17 +15,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from benchmarks.results.store import Result
+from datasets.common.errors import counted
 from reports.outputs import Cell, Table
 
 SCIENTIFIC = 1e6  # numbers from here on have a power of ten: a loss that diverged may have hundreds of digits
 MAX_FAILURES = 5  # that are named; the others are counted
 NONE = "–"  # noqa: RUF001
 WORDS = {"hidden": "hidden rule", "impossible": "not possible here"}  # marks, for readers without colours
-
-
-def counted(number: int, noun: str) -> str:
-    """1 home, 2 homes."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def join_names(names: Sequence[str]) -> str:

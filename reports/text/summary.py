@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.results.compare import Comparison, lower_is_better
+from datasets.common.errors import counted
 from reports.boards import FAMILIES, NAMES, TIE_TEST, MainList, Row, boards_note, interval_name, seeds_of
-from reports.text.formats import counted, join_names, round_number
+from reports.text.formats import join_names, round_number
 
 USER_ITEM = FAMILIES["user-item"]
 POPULARITY = "popularity"

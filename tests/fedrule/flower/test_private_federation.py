@@ -164,6 +164,19 @@ def test_a_node_refuses_to_send_exact_counts_where_the_method_promises_noise(tmp
         assert "promises noise, but exact counts are asked for" in answer.text("reason")
 
 
+def test_a_server_cannot_lift_the_protection_by_another_method_in_the_same_run(tmp_path: Path) -> None:
+    # With noise taken out of the method the node would see no promise that exact counts break.
+    homes = population(5, n_homes=60)
+    transport = in_process(homes, SIZES, tmp_path)
+    federation(transport, made("fedrank"), homes, tmp_path / "server").train()
+    node, request = next((n, r) for n, r in transport.requests if r.kind == Kind.RULES)
+    method = json.loads(request.text("method"))
+    method["parameters"] |= {"epsilon": 0.0, "clip": 0.0, "sampling": "uniform"}
+    header = {**request.header, "method": json.dumps(method, sort_keys=True), "private": False}
+    answer = transport.members[node].answer(Message(Kind.RULES, header, request.arrays))
+    assert "the server changed the method of this run" in answer.text("reason")
+
+
 class Stopped(Exception):
     """The server is killed."""
 
