@@ -171,7 +171,7 @@ def test_a_server_cannot_lift_the_protection_by_another_method_in_the_same_run(t
     federation(transport, made("fedrank"), homes, tmp_path / "server").train()
     node, request = next((n, r) for n, r in transport.requests if r.kind == Kind.RULES)
     method = json.loads(request.text("method"))
-    method["parameters"] |= {"epsilon": 0.0, "clip": 0.0, "sampling": "uniform"}
+    method["parameters"] |= {"epsilon": 0.0, "clip": 0.0, "counts_share": 0.0, "sampling": "uniform"}
     header = {**request.header, "method": json.dumps(method, sort_keys=True), "private": False}
     answer = transport.members[node].answer(Message(Kind.RULES, header, request.arrays))
     assert "the server changed the method of this run" in answer.text("reason")
