@@ -22,12 +22,11 @@ import numpy as np
 
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Mask
-from fedrule.federated.aggregation import Aggregation, TooFewClients
+from fedrule.federated.aggregation import Aggregation, SingleUpdates, TooFewClients
 from fedrule.federated.algorithm import Hyperparameters, server_round
 from fedrule.federated.cohort import Cohort, Cohorts, Purpose
 from fedrule.federated.optimizers import Precise, ServerOptimizer
 from fedrule.federated.private import Privacy, normals_of
-from fedrule.federated.single_updates import SingleUpdates
 from fedrule.federated.states import Broadcast, ClientStates, NextRows, Scratch, ServerState, view_states, write_back
 from fedrule.federated.trainers.trainer import ClientChunk, Round, Trainer
 from fedrule.federated.vectors import LARGEST, STEP, FlatParameters, Vector, exact_addends, zeros
@@ -235,7 +234,7 @@ class Engine:
         states = state.clients if donate and not may_end else state.clients.copy()
         try:
             if self.secure_threshold:
-                from fedrule.federated.secure_rounds import train_securely  # with cryptography, an extra
+                from fedrule.federated.secure.rounds import train_securely  # with cryptography, an extra
 
                 trained = train_securely(self, trainer, states, state, cohort, n_clients=n_clients, seed=seed)
             else:
