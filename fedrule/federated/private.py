@@ -352,8 +352,9 @@ class Privacy:
     def warn_of_noise(self, name: str, size: int, *, n_clients: int, sampling_rate: float) -> None:
         """Log a warning where the noise of the mean update of so many numbers is longer than an update can be.
 
-        A mean of updates of norms up to clip is no longer than clip, and mostly much shorter, since they differ. In the
-        runs of suite `privacy` with such noise what was learned was lost, with half as much most of it was kept.
+        A mean of updates of norms up to clip is no longer than clip, and mostly much shorter, since they differ. In
+        suite `privacy` (fedrank, 1,000 homes, MRR 0.34 without noise) noise of 1.8 and of 1.0 clips left 0.04 to 0.10,
+        0.5 clips left 0.20 to 0.24; part of that is noise in the counts.
         """
         scale = self._scale(size, n_clients, sampling_rate) / (sampling_rate * n_clients)
         ratio = math.sqrt(size) * scale / self.clip
