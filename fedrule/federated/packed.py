@@ -19,7 +19,7 @@ import numpy as np
 from datasets.homes import Array, runs
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.array_file import AnyArray
-from fedrule.federated.state_loops import Bits, flag_words, pack_words, unpack_words
+from fedrule.federated.trainers.state_loops import Bits, flag_words, pack_words, unpack_words
 from fedrule.federated.vectors import FlatParameters, Vector, zeros
 
 BLOCK = 1024  # clients whose numbers are in one array

@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 
 ACCURACY = 0.002  # of epsilon: how far above the exact one the reported one may be, as a share
 LEAST_ERROR = 2e-4  # in epsilon; finer meshes would take seconds
+LEAST_EPSILON = 0.01  # with sampling; the account of a smaller one would take minutes
 ROUGH = 0.02  # of epsilon: the error of meshes in a search, whose end is accurate
 ORDERS = [*range(2, 64), 96, 128, 256, 512, 1024]  # of Renyi divergences
 LEAST_MULTIPLIER = 0.2  # below, with sampling, epsilon is mostly beyond 100, and its distribution beyond memory
@@ -265,6 +266,11 @@ def _least_multiplier(epsilon: float, delta: float, sampling_rate: float, rounds
     if sampling_rate == 1:  # in closed form
         precision = multiplier_for(epsilon, delta) ** -2 - counts**-2
         return math.sqrt(rounds / precision)
+    if 0 < epsilon < LEAST_EPSILON:
+        raise DataError(
+            f"epsilon {epsilon:g} is too small to be accounted for where homes are sampled, and would leave nothing but "
+            f"noise; use {LEAST_EPSILON:g} or more"
+        )
     # With small shares of homes and much noise, rounds are nearly one Gaussian sum with z / (q sqrt(rounds)).
     guess = multiplier_for(epsilon, delta) * sampling_rate * math.sqrt(rounds)
     low = high = min(max(guess, 2 * LEAST_MULTIPLIER), gaussian_mechanism.LARGEST_MULTIPLIER)
@@ -352,8 +358,9 @@ class Privacy:
     def warn_of_noise(self, name: str, size: int, *, n_clients: int, sampling_rate: float) -> None:
         """Log a warning where the noise of the mean update of so many numbers is longer than an update can be.
 
-        A mean of updates of norms up to clip is no longer than clip, and mostly much shorter, since they differ. In the
-        runs of suite `privacy` with such noise what was learned was lost, with half as much most of it was kept.
+        A mean of updates of norms up to clip is no longer than clip, and mostly much shorter, since they differ. In
+        suite `privacy` (fedrank, 1,000 homes, MRR 0.34 without noise) noise of 1.8 and of 1.0 clips left 0.04 to 0.10,
+        0.5 clips left 0.20 to 0.24; part of that is noise in the counts.
         """
         scale = self._scale(size, n_clients, sampling_rate) / (sampling_rate * n_clients)
         ratio = math.sqrt(size) * scale / self.clip

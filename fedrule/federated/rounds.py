@@ -26,8 +26,7 @@ from fedrule.federated.algorithm import Hyperparameters, server_round
 from fedrule.federated.cohort import Cohort, Cohorts, Purpose
 from fedrule.federated.optimizers import Precise, ServerOptimizer
 from fedrule.federated.private import Privacy, normals_of
-from fedrule.federated.robustness.aggregation import Aggregation, TooFewClients
-from fedrule.federated.robustness.single_updates import SingleUpdates
+from fedrule.federated.robustness.aggregation import Aggregation, SingleUpdates, TooFewClients
 from fedrule.federated.states import Broadcast, ClientStates, NextRows, Scratch, ServerState, view_states, write_back
 from fedrule.federated.trainers.trainer import ClientChunk, Round, Trainer
 from fedrule.federated.vectors import LARGEST, STEP, FlatParameters, Vector, exact_addends, zeros

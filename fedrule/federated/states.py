@@ -21,7 +21,7 @@ from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.array_file import AnyArray
 from fedrule.federated.optimizers import OptimizerState
 from fedrule.federated.packed import UNSAVED, PackedVectors, resized
-from fedrule.federated.state_loops import copy_rows, keep_rows, merge_rows
+from fedrule.federated.trainers.state_loops import copy_rows, keep_rows, merge_rows
 from fedrule.federated.vectors import FlatParameters, Vector, zeros
 
 PACK_FROM = 2**32  # bytes: larger dense parts are packed, which takes more time and a third to a half less memory

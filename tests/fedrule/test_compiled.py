@@ -16,7 +16,8 @@ OURS = ("baselines", "benchmarks", "datasets", "fedrule")
 
 
 @pytest.mark.parametrize(
-    "module", ["fedrule.evidence.kernel", "fedrule.federated.state_loops", "fedrule.federated.trainers.evidence"]
+    "module",
+    ["fedrule.evidence.kernel", "fedrule.federated.trainers.state_loops", "fedrule.federated.trainers.evidence"],
 )
 def test_compiled_loops_use_nothing_of_our_other_files(module):
     """numba compiles a function anew when its own file has changed, and goes on with the old code of all others."""

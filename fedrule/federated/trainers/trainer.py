@@ -13,8 +13,8 @@ from datasets.homes import Array, Homes, Mask
 from fedrule.federated.algorithm import ClientState, ClientUpdate, Hyperparameters
 from fedrule.federated.client import ClientKey, LocalTraining, draw_batch, train_client
 from fedrule.federated.optimizers import Moments, Precise
-from fedrule.federated.state_loops import add_exactly, squared_norms
 from fedrule.federated.states import Broadcast, ClientVectors, StateView
+from fedrule.federated.trainers.state_loops import add_exactly, squared_norms
 from fedrule.federated.vectors import ROUND, FlatParameters, Vector, clip_factors
 from fedrule.training.loop import TrainingBatch
 

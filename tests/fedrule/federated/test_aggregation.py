@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from datasets.common.errors import DataError
-from fedrule.federated import single_updates
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import ServerOptimizer
+from fedrule.federated.robustness import aggregation
 from fedrule.federated.robustness.aggregation import Aggregation, bound_norms, krum_scores
 from fedrule.federated.rounds import Engine
 from fedrule.federated.trainers.evidence import EvidenceTrainer
@@ -330,7 +330,7 @@ def test_nodes_and_secure_sums_refuse_what_needs_single_updates():
 
 def test_updates_that_do_not_fit_are_refused_before_training(monkeypatch):
     setting = Setting(population(4), Engine(H["fedavg"], aggregation=Aggregation("median"), name="fedgnn"))
-    monkeypatch.setattr(single_updates, "free_bytes", lambda: 1000)
+    monkeypatch.setattr(aggregation, "free_bytes", lambda: 1000)
     with pytest.raises(
         DataError, match=r"fedgnn: aggregation median keeps the updates of all \d clients .* Set cohort"
     ):

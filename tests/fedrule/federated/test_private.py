@@ -141,6 +141,8 @@ def test_a_budget_that_cannot_be_met_is_refused_in_words():
         Account.within(1.0, delta=1e-5, sampling_rate=0.1, rounds=10, counts_share=1.0)
     with pytest.raises(DataError, match="leaves nothing; use a larger epsilon or delta"):
         multiplier_for(1e-9, 1e-12)
+    with pytest.raises(DataError, match="epsilon 1e-09 is too small to be accounted for where homes are sampled"):
+        Account.within(1e-9, delta=1e-3, sampling_rate=0.5, rounds=3)
     with pytest.raises(DataError, match="delta must be in"):
         Account.within(1.0, delta=0.0, sampling_rate=0.1, rounds=10)
 
