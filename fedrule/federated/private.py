@@ -268,8 +268,8 @@ def _least_multiplier(epsilon: float, delta: float, sampling_rate: float, rounds
         return math.sqrt(rounds / precision)
     if 0 < epsilon < LEAST_EPSILON:
         raise DataError(
-            f"epsilon {epsilon:g} is too small to be accounted for where homes are sampled, and leaves nothing but noise; "
-            f"use {LEAST_EPSILON:g} or more"
+            f"epsilon {epsilon:g} is too small to be accounted for where homes are sampled, and leaves nothing but "
+            f"noise; use {LEAST_EPSILON:g} or more"
         )
     # With small shares of homes and much noise, rounds are nearly one Gaussian sum with z / (q sqrt(rounds)).
     guess = multiplier_for(epsilon, delta) * sampling_rate * math.sqrt(rounds)
