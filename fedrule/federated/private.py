@@ -177,7 +177,10 @@ class Mesh:
         above, scaled = (np.cumsum(each[::-1])[::-1] for each in (mass, mass * np.exp(-loss)))
         i = int(np.searchsorted(np.exp(loss) * scaled - above, -delta))  # delta at epsilon = loss falls with the loss
         if i == len(loss):
-            raise RuntimeError("the mesh of privacy losses is too narrow")
+            raise DataError(
+                f"no epsilon is found at delta {delta:g}: privacy losses exceed what the account expects; use a larger "
+                "delta or more noise, and please report the options of this run"
+            )
         return max(math.log((above[i] - delta) / scaled[i]), 0.0) if above[i] > delta and i else 0.0
 
 
@@ -234,12 +237,18 @@ class Account:
         if not 0 <= counts_share < 1:
             raise DataError(f"counts_share must be in [0, 1), got {counts_share}")
         counts = multiplier_for(counts_share * epsilon, delta) if counts_share else math.inf
+        if sampling_rate < 1:
+            counts = max(counts, LEAST_MULTIPLIER)  # less noise would not be counted
         multiplier = _least_multiplier(epsilon, delta, sampling_rate, rounds, counts)
         return cls(delta, multiplier, sampling_rate, rounds, counts)
 
     def after(self, done: int) -> float:
         """Epsilon of the counts and of the first so many rounds."""
         return _after(self, done)
+
+    def known_cohorts(self, done: int) -> float:
+        """The same for who knows the cohorts, so that sampling hides nobody, and a home that is in all of them."""
+        return disclosed_epsilon(together([self.counts, *[self.noise_multiplier] * done]), self.delta)
 
 
 @lru_cache(maxsize=4096)
@@ -342,6 +351,11 @@ class Privacy:
         """Of the run, with so many homes, with rules or without, which is taken as known to everybody."""
         delta = self.delta or gaussian_mechanism.default_delta(n_clients)
         if self.noise_multiplier:
+            if sampling_rate < 1 and self.noise_multiplier < LEAST_MULTIPLIER:
+                raise DataError(
+                    f"noise_multiplier {self.noise_multiplier:g} is too small for an account where homes are sampled; "
+                    f"use {LEAST_MULTIPLIER:g} or more"
+                )
             return Account(delta, self.noise_multiplier, sampling_rate, self.rounds)
         share = self.counts_share
         return Account.within(

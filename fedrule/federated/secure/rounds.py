@@ -1,6 +1,6 @@
 """A simulated round by secure sum: every home is a participant, and the server sees no single update.
 
-In a deployment nodes are the participants (`fedrule.flower.secure`); the protocol is that of `secure_sum`.
+In a deployment nodes are the participants (`fedrule.flower.server.secure`); the protocol is that of `secure_sum`.
 """
 
 from __future__ import annotations
