@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 ACCURACY = 0.002  # of epsilon: how far above the exact one the reported one may be, as a share
 LEAST_ERROR = 2e-4  # in epsilon; finer meshes would take seconds
 LEAST_EPSILON = 0.01  # with sampling; the account of a smaller one would take minutes
+MOST_CELLS = 2**22  # of a mesh; 34 MB for each of a few arrays
 ROUGH = 0.02  # of epsilon: the error of meshes in a search, whose end is accurate
 ORDERS = [*range(2, 64), 96, 128, 256, 512, 1024]  # of Renyi divergences
 LEAST_MULTIPLIER = 0.2  # below, with sampling, epsilon is mostly beyond 100, and its distribution beyond memory
@@ -128,7 +129,8 @@ class Mesh:
     def of(cls, every: Sequence[Mechanism], delta: float, error: float) -> Mesh:
         """As wide and fine as theorem 5.5 and remark 5.6 of Gopi et al. want it for this error.
 
-        The width is that of opacus, but by Renyi divergences of whole orders, which take a hundredth of the time.
+        The width is that of opacus, but by Renyi divergences of whole orders, which take a hundredth of the time. Where
+        that takes more than MOST_CELLS, as with little noise and few homes in a round, the error is larger.
         """
         try:
             from opacus.accountants.analysis import prv
@@ -141,7 +143,9 @@ class Mesh:
         composed = renyi_epsilon(np.asarray(all_rounds), delta_error / 4)
         alone = [renyi_epsilon(one, delta_error / (8 * sum(times))) for one in each]
         largest = max(composed, *alone, error) + 3
-        width = error / math.sqrt(sum(times) * math.log(12 / delta_error) / 2)
+        spread = math.sqrt(sum(times) * math.log(12 / delta_error) / 2)
+        error = max(error, 2 * largest * spread / MOST_CELLS)
+        width = error / spread
         size = 2 * scipy.fft.next_fast_len(math.ceil(largest / width) + 1)
         domain = prv.Domain((1 - size // 2) * width, size // 2 * width, size)
         transforms, shifts = [], []

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from datasets.common.errors import DataError
 from datasets.common.gaussian_mechanism import disclosed_epsilon, multiplier_for, secret_normals, seeded_normals
+from fedrule.federated import private
 from fedrule.federated.private import (
     ORDERS,
     Account,
@@ -132,6 +133,17 @@ def test_the_noise_for_a_budget_meets_it_and_one_percent_less_does_not(epsilon, 
 def test_epsilon_after_some_rounds_is_that_of_these_rounds_alone():
     account = Account(1e-5, 2.0, 0.1, 100, counts=5.0)
     assert account.after(40) == pytest.approx(epsilon_of(run(5.0, 0.1, 2.0, 40), 1e-5), rel=0.01)
+
+
+def test_a_mesh_that_would_be_too_large_is_coarser_and_still_an_upper_bound(monkeypatch):
+    rounds = [Mechanism(0.5, 0.01, 200)]
+    fine = private.Mesh.of(rounds, 1e-5, 0.001)
+    monkeypatch.setattr(private, "MOST_CELLS", 2**14)
+    coarse = private.Mesh.of(rounds, 1e-5, 0.001)
+    assert len(coarse.domain.ts) < 1.1 * 2**14 < len(fine.domain.ts)  # rounded up to a length of fast transforms
+    assert fine.error == 0.001 < coarse.error
+    least = fine.estimate([200], 1e-5)
+    assert least <= fine.epsilon([200], 1e-5) <= coarse.epsilon([200], 1e-5) <= least + 2 * coarse.error
 
 
 def test_who_knows_the_cohorts_learns_as_much_as_without_sampling():
