@@ -11,6 +11,7 @@ changes a bit: random numbers are keyed by client, and sums are exact.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import math
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from datasets.common.errors import DataError, unknown
+from datasets.common.errors import DataError, install_hint, unknown
 from datasets.homes import Array, Mask
 from fedrule.federated.algorithm import Hyperparameters, server_round
 from fedrule.federated.cohort import Cohort, Cohorts, Purpose
@@ -173,6 +174,8 @@ class Engine:
                 f"secure_threshold must be above 0.5, or else two halves of a cohort could be unmasked apart, and at "
                 f"most 1, got {self.secure_threshold}; 0: plain sums"
             )
+        if self.secure_threshold and importlib.util.find_spec("cryptography") is None:
+            raise DataError(f"secure_threshold needs {install_hint('secure')}")
         if self.secure_threshold and self.single_updates:
             raise DataError(f"{self.single_updates} needs single updates, which a secure sum hides from the server")
         if self.aggregation.name != "mean" and self.weighting != "clients":
