@@ -166,7 +166,7 @@ def test_a_package_of_one_option_is_asked_for_with_the_option_and_not_before(pac
     pytest.importorskip("numba", reason="federated methods need the extra graph")
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == package else find(name, *a))
-    for module in [name for name in sys.modules if name.partition(".")[0] == package]:
+    for module in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
         monkeypatch.setitem(sys.modules, module, None)  # importing it fails
     assert missing_extra("fedgnn") == ""
     build("fedgnn", rounds=1).fit(small_homes(), rng=np.random.default_rng(0))
