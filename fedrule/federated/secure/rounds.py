@@ -1,6 +1,6 @@
 """A simulated round by secure sum: every home is a participant, and the server sees no single update.
 
-In a deployment nodes are the participants (`fedrule.flower.secure`); the protocol is that of `secure_sum`.
+In a deployment nodes are the participants (`fedrule.flower.server.secure`); the protocol is that of `secure_sum`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def train_securely(
     total = nothing.from_integers(found.total, **nothing.lengths())
     costs = [cost for steps in found.costs.values() for cost in steps.values()]
     return TrainedClients(
-        replace(total, state_bytes=states.nbytes),
+        total if engine.privacy.noisy else replace(total, state_bytes=states.nbytes),
         states,
         np.concatenate(counted),
         corrupted,

@@ -101,7 +101,8 @@ def test_a_server_that_is_killed_resumes_with_the_same_bits(tmp_path: Path) -> N
         local.wait(deployment, deployment.run(), seconds=SECONDS)
     assert local.differences() == 0
     rounds = [record["round"] for record in rounds_of(local.server)]
-    assert rounds[:done] + rounds[done:] == rounds
+    assert sorted(set(rounds)) == [1, 2, 3, 4, 5]
+    assert len(rounds) <= 6  # one of them may be done again
     assert rounds[done] in (done, done + 1)  # the round after the last checkpoint, not the first one
 
 
