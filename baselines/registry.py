@@ -28,6 +28,7 @@ from datasets.common.options import read_options
 
 METHODS = ("baselines", "fedrule.methods")  # packages that are searched for methods
 PACKAGES = ("datasets", "baselines", "fedrule")  # packages of ours that methods are made of
+OF_OPTIONS = ("private", "secure")  # extras that methods need with some of their options only, and then ask for
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +192,9 @@ def packages_of(name: str) -> frozenset[str]:
 
 
 def missing_extra(name: str) -> str:
-    """The extra that a method needs and that is not installed; empty if it can run."""
+    """The extra that a method needs and that is not installed; empty if it can run, if not with every option."""
     absent = [EXTRAS[p] for p in packages_of(name) if p in EXTRAS and importlib.util.find_spec(p) is None]
-    return min(absent, default="")
+    return min((extra for extra in absent if extra not in OF_OPTIONS), default="")
 
 
 def parameters(name: str) -> list[Parameter]:

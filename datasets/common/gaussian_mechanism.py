@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 GRID = 2.0**-30  # addends are multiples of it, so that sums are exact in any order
 LARGEST_EPSILON = 1e4  # more discloses everything
 LARGEST_MULTIPLIER = 1e6  # more leaves nothing of any sum
-POWER = 1.1  # of the number of homes: `default_delta`
+DELTA_POWER = 1.1  # of the number of homes: `default_delta`
 
 Cells = npt.NDArray[np.float64]
 Normals = Callable[[int], Cells]  # so many independent draws of the standard normal distribution
@@ -38,13 +38,13 @@ Normals = Callable[[int], Cells]  # so many independent draws of the standard no
 
 def default_delta(n_homes: int) -> float:
     """1 / n^1.1: below 1 / n, at which publishing one home in full, drawn at random, would already pass as private."""
-    return float(max(n_homes, 2) ** -POWER)
+    return float(max(n_homes, 2) ** -DELTA_POWER)
 
 
 def check_delta(name: str, delta: float, *, default: bool = True) -> None:
     """0 stands for the default, where the number of homes is known."""
     if not (0 <= delta < 1 if default else 0 < delta < 1):
-        within = f"[0, 1), got {delta}; 0 is 1 / homes^{POWER}" if default else f"(0, 1), got {delta}"
+        within = f"[0, 1), got {delta}; 0 is 1 / homes^{DELTA_POWER}" if default else f"(0, 1), got {delta}"
         raise DataError(f"{name}: delta must be in {within}")
 
 

@@ -174,7 +174,9 @@ def _note(record: Mapping[str, Json]) -> str:
     value = record.get(name)
     missing = record["missing"]
     dropped = f", {counted(len(missing), 'home')} missing" if isinstance(missing, list) and missing else ""
-    return (f"{name} {value:.4f}" if isinstance(value, float) else f"no {name}") + dropped
+    server = record.get("epsilon_server")
+    to_server = f" ({server:.1f} to the server, which knows who took part)" if isinstance(server, float) else ""
+    return (f"{name} {value:.4f}" if isinstance(value, float) else f"no {name}") + to_server + dropped
 
 
 def _traffic(records: Sequence[Mapping[str, Json]]) -> str:

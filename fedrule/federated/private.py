@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 ACCURACY = 0.002  # of epsilon: how far above the exact one the reported one may be, as a share
 LEAST_ERROR = 2e-4  # in epsilon; finer meshes would take seconds
 LEAST_EPSILON = 0.01  # with sampling; the account of a smaller one would take minutes
+MOST_CELLS = 2**22  # of a mesh; 34 MB for each of a few arrays
 ROUGH = 0.02  # of epsilon: the error of meshes in a search, whose end is accurate
 ORDERS = [*range(2, 64), 96, 128, 256, 512, 1024]  # of Renyi divergences
 LEAST_MULTIPLIER = 0.2  # below, with sampling, epsilon is mostly beyond 100, and its distribution beyond memory
@@ -128,7 +129,8 @@ class Mesh:
     def of(cls, every: Sequence[Mechanism], delta: float, error: float) -> Mesh:
         """As wide and fine as theorem 5.5 and remark 5.6 of Gopi et al. want it for this error.
 
-        The width is that of opacus, but by Renyi divergences of whole orders, which take a hundredth of the time.
+        The width is that of opacus, but by Renyi divergences of whole orders, which take a hundredth of the time. Where
+        that takes more than MOST_CELLS, as with little noise and few homes in a round, the error is larger.
         """
         try:
             from opacus.accountants.analysis import prv
@@ -141,7 +143,9 @@ class Mesh:
         composed = renyi_epsilon(np.asarray(all_rounds), delta_error / 4)
         alone = [renyi_epsilon(one, delta_error / (8 * sum(times))) for one in each]
         largest = max(composed, *alone, error) + 3
-        width = error / math.sqrt(sum(times) * math.log(12 / delta_error) / 2)
+        spread = math.sqrt(sum(times) * math.log(12 / delta_error) / 2)
+        error = max(error, 2 * largest * spread / MOST_CELLS)
+        width = error / spread
         size = 2 * scipy.fft.next_fast_len(math.ceil(largest / width) + 1)
         domain = prv.Domain((1 - size // 2) * width, size // 2 * width, size)
         transforms, shifts = [], []
@@ -177,7 +181,10 @@ class Mesh:
         above, scaled = (np.cumsum(each[::-1])[::-1] for each in (mass, mass * np.exp(-loss)))
         i = int(np.searchsorted(np.exp(loss) * scaled - above, -delta))  # delta at epsilon = loss falls with the loss
         if i == len(loss):
-            raise RuntimeError("the mesh of privacy losses is too narrow")
+            raise DataError(
+                f"no epsilon is found at delta {delta:g}: privacy losses exceed what the account expects; use a larger "
+                "delta or more noise, and please report the options of this run"
+            )
         return max(math.log((above[i] - delta) / scaled[i]), 0.0) if above[i] > delta and i else 0.0
 
 
@@ -234,12 +241,18 @@ class Account:
         if not 0 <= counts_share < 1:
             raise DataError(f"counts_share must be in [0, 1), got {counts_share}")
         counts = multiplier_for(counts_share * epsilon, delta) if counts_share else math.inf
+        if sampling_rate < 1:
+            counts = max(counts, LEAST_MULTIPLIER)  # less noise would not be counted
         multiplier = _least_multiplier(epsilon, delta, sampling_rate, rounds, counts)
         return cls(delta, multiplier, sampling_rate, rounds, counts)
 
     def after(self, done: int) -> float:
         """Epsilon of the counts and of the first so many rounds."""
         return _after(self, done)
+
+    def known_cohorts(self, done: int) -> float:
+        """The same for who knows the cohorts, so that sampling hides nobody, and a home that is in all of them."""
+        return disclosed_epsilon(together([self.counts, *[self.noise_multiplier] * done]), self.delta)
 
 
 @lru_cache(maxsize=4096)
@@ -342,6 +355,11 @@ class Privacy:
         """Of the run, with so many homes, with rules or without, which is taken as known to everybody."""
         delta = self.delta or gaussian_mechanism.default_delta(n_clients)
         if self.noise_multiplier:
+            if sampling_rate < 1 and self.noise_multiplier < LEAST_MULTIPLIER:
+                raise DataError(
+                    f"noise_multiplier {self.noise_multiplier:g} is too small for an account where homes are sampled; "
+                    f"use {LEAST_MULTIPLIER:g} or more"
+                )
             return Account(delta, self.noise_multiplier, sampling_rate, self.rounds)
         share = self.counts_share
         return Account.within(

@@ -11,6 +11,7 @@ changes a bit: random numbers are keyed by client, and sums are exact.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import math
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from datasets.common.errors import DataError, unknown
+from datasets.common.errors import DataError, install_hint, unknown
 from datasets.homes import Array, Mask
 from fedrule.federated.algorithm import Hyperparameters, server_round
 from fedrule.federated.cohort import Cohort, Cohorts, Purpose
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Weighting: TypeAlias = Literal["clients", "rules", "roots"]
-POWER = {"clients": 0.0, "rules": 1.0, "roots": 0.5}  # of a client's number of rules
+WEIGHT_POWER = {"clients": 0.0, "rules": 1.0, "roots": 0.5}  # of a client's number of rules
 CHUNK_SIZE = 1024
-PRIVATE = ("epsilon", "delta", "noise_multiplier")  # columns of a history that only private runs have
+PRIVATE = ("epsilon", "epsilon_server", "delta", "noise_multiplier")  # columns of a history that only private runs have
 MOST_RULES = 16  # that raise a client's weight in private runs
 
 
@@ -57,6 +58,8 @@ class RoundReport(NamedTuple):
     received_bytes: float = 0.0  # by a client: the model, and shared_k
     state_bytes: float = 0.0  # of a client's state, mean over all clients
     epsilon: float = math.nan  # disclosed by the run so far; NaN: without differential privacy
+    # The same to the server of secure sums, who knows who took part, for a home that took part in all rounds.
+    epsilon_server: float = math.nan
     delta: float = math.nan  # at which epsilon is disclosed
     noise_multiplier: float = math.nan  # of a round
 
@@ -67,6 +70,8 @@ class RoundReport(NamedTuple):
     def values(self) -> dict[str, float]:
         """For a history: private runs have an epsilon, and nothing that depends on homes and has no noise."""
         left_out = ("loss", "clients", "refused", "corrupted", "state_bytes") if self.private else PRIVATE
+        if math.isnan(self.epsilon_server):
+            left_out = (*left_out, "epsilon_server")
         return {name: float(value) for name, value in self._asdict().items() if name not in left_out}
 
 
@@ -173,6 +178,8 @@ class Engine:
                 f"secure_threshold must be above 0.5, or else two halves of a cohort could be unmasked apart, and at "
                 f"most 1, got {self.secure_threshold}; 0: plain sums"
             )
+        if self.secure_threshold and importlib.util.find_spec("cryptography") is None:
+            raise DataError(f"secure_threshold needs {install_hint('secure')}")
         if self.secure_threshold and self.single_updates:
             raise DataError(f"{self.single_updates} needs single updates, which a secure sum hides from the server")
         if self.aggregation.name != "mean" and self.weighting != "clients":
@@ -352,7 +359,7 @@ class Engine:
         counts = rule_counts.astype(float)
         if self.privacy.noisy:
             counts = np.minimum(counts, MOST_RULES) / MOST_RULES
-        return exact_addends(counts ** POWER[self.weighting])
+        return exact_addends(counts ** WEIGHT_POWER[self.weighting])
 
     def _single_updates(self, n_clients: int, size: int) -> SingleUpdates:
         needed_by = f"{self.name}: {self.single_updates}"
@@ -478,7 +485,10 @@ class Engine:
         """With what the account says after so many rounds."""
         account = self.privacy.account(n_clients, self.cohorts.fraction(n_clients))
         return report._replace(
-            epsilon=account.after(rounds), delta=account.delta, noise_multiplier=account.noise_multiplier
+            epsilon=account.after(rounds),
+            epsilon_server=account.known_cohorts(rounds) if self.secure_threshold else math.nan,
+            delta=account.delta,
+            noise_multiplier=account.noise_multiplier,
         )
 
     def _report(self, sums: RoundSum, layout: FlatParameters, n_clients: int) -> RoundReport:

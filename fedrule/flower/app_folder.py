@@ -28,6 +28,8 @@ HOSTS = ("localhost",)  # of a server that only its own machine reaches
 LOOPBACK = "127.0.0.1"  # where the server listens, and where `flwr` reaches its control interface
 CONTAINER = "server"  # the host by which containers reach it
 MOST_PORT = 65535
+# Keys, homes, and what a server or a node learns of them: not for a repository.
+SECRETS = "keys/\ntls/*.key\nserver/\nserver.db*\nsuperlink/\nhomes/\nhub-*/\nstate/\nlogs/\nhomes-of-flower/\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def write_app(folder: Path, vocabulary: Vocabulary, options: AppOptions) -> AppF
     write_connection(made, options.port)
     (folder / "docker-compose.yml").write_text(compose(options), "utf-8")
     (folder / "README.md").write_text(instructions(options), "utf-8")
-    (folder / ".gitignore").write_text("keys/\ntls/*.key\nserver/\n", "utf-8")
+    (folder / ".gitignore").write_text(SECRETS, "utf-8")
     return made
 
 
@@ -222,11 +224,13 @@ x-image: &image
       FROM python:3.11-slim
       WORKDIR /fedrule
       COPY . .
-      RUN pip install --no-cache-dir -c constraints-flower.txt -e ".[flower]" && useradd --create-home hub
-      USER hub
+      RUN pip install --no-cache-dir -c constraints-flower.txt -e ".[flower]"
       ENV FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+      ENV HOME=/tmp NUMBA_CACHE_DIR=/tmp/numba
       WORKDIR /federation
   restart: unless-stopped
+  # Keys are readable by their owner only, and folders of hubs must be.
+  user: "${{OWNER:?the owner of this folder, as id -u and id -g say, e.g. 1000:1000}}"
 
 services:
   {host}:
@@ -234,7 +238,8 @@ services:
     # All addresses of the container, which only this network reaches. Nothing is published: for hubs elsewhere put a
     # proxy before it that lets /v1/fleet through and nothing else (README.md).
     command: >-
-      flower-superlink --host 0.0.0.0 --port {port} --enable-supernode-auth --database /federation/server/superlink.db
+      flower-superlink --host 0.0.0.0 --port {port} --enable-supernode-auth
+      --database /federation/superlink/superlink.db
       --ssl-ca-certfile /federation/tls/ca.crt --ssl-certfile /federation/tls/server.pem
       --ssl-keyfile /federation/tls/server.key --disable-runtime-dependency-installation
     environment: {{FLWR_HOME: /federation/flower}}
@@ -242,6 +247,7 @@ services:
       - ./tls:/federation/tls:ro
       - ./app:/federation/app:ro
       - ./flower/container:/federation/flower
+      - ./superlink:/federation/superlink
       - ./server:/federation/server{keys}
     expose: ["{port}"]
 {hubs}"""
@@ -361,8 +367,10 @@ a request is valid for `limit` seconds. Flower itself refuses nodes from 300 sec
 
 ## Containers
 `docker-compose.yml` has a server and {hubs}; it was checked as YAML only, not run. Within their network hubs reach the
-server as `server`, which its certificate names; nothing is published. Make the folders `hub-1` and so on before
-(`mkdir -m 700 hub-1`), owned by the container's user: a hub refuses one that others can read. `flwr` runs in the
-server's container: `docker compose exec server flwr supernode register keys/node-0.pub {connection}` for each node,
-then `docker compose exec server flwr run app {connection} --stream`.
+server as `server`, which its certificate names; nothing is published. The containers run as the owner of this folder
+(`export OWNER=$(id -u):$(id -g)`). Make their folders before: `mkdir -m 700 server superlink hub-1`, and one for every
+further hub; a hub refuses one that others can read. `superlink` has the registered keys: keep it when you empty
+`server` for a new run. `flwr` runs in the server's container:
+`docker compose exec server flwr supernode register keys/node-0.pub {connection}` for each node, then
+`docker compose exec server flwr run app {connection} --stream`.
 """

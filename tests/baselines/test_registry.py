@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import datasets
 from baselines import registry
 from baselines.method import Method, ignore
 from baselines.registry import build, files_of, get, listed, missing_extra, names, parameters, register, summary
@@ -149,6 +152,30 @@ def test_a_method_whose_package_is_missing_is_listed_with_the_extra_it_needs(wri
         DataError, match=r"method 'needy' needs the extra mf: pip install -c constraints.txt -e \"\.\[mf\]\""
     ):
         build("needy")
+
+
+@pytest.mark.parametrize(
+    ("package", "options", "extra"),
+    [
+        ("cryptography", {"secure_threshold": 0.7}, "secure"),
+        ("opacus", {"epsilon": 2.0, "clip": 0.1, "participation": 0.5}, "private"),
+    ],
+)
+def test_a_package_of_one_option_is_asked_for_with_the_option_and_not_before(package, options, extra, monkeypatch):
+    pytest.importorskip("torch", reason="federated methods need the extra graph")
+    pytest.importorskip("numba", reason="federated methods need the extra graph")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == package else find(name, *a))
+    for module in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, module, None)  # importing it fails
+    assert missing_extra("fedgnn") == ""
+    build("fedgnn", rounds=1).fit(small_homes(), rng=np.random.default_rng(0))
+    with pytest.raises(DataError, match=rf"needs the extra {extra}: pip install"):
+        build("fedgnn", rounds=1, **options).fit(small_homes(), rng=np.random.default_rng(0))
+
+
+def small_homes():
+    return datasets.load("wyze-synthetic", homes=20)
 
 
 def test_a_module_outside_joins_by_being_imported(write):

@@ -12,7 +12,7 @@ from datasets import Homes, Relation, Rules, Words
 from datasets.valid import ValidRules
 from fedrule.federated.algorithm import Hyperparameters
 from fedrule.federated.client import LocalTraining
-from fedrule.federated.rounds import POWER, Engine, RoundReport
+from fedrule.federated.rounds import WEIGHT_POWER, Engine, RoundReport
 from fedrule.federated.states import ServerState
 from fedrule.federated.trainers.trainer import Trainer
 from fedrule.federated.vectors import FlatParameters, Vector
@@ -121,7 +121,7 @@ class Setting:
         """The oracle after as many; `epsilon` is that of the clients' Adam."""
         initial = self.task.layout.parameters(self.start)
         server = Server(self.hyperparameters, self.engine.server, initial, int((self.rule_counts > 0).sum()), epsilon)
-        weight = self.rule_counts.astype(float) ** POWER[self.engine.weighting]
+        weight = self.rule_counts.astype(float) ** WEIGHT_POWER[self.engine.weighting]
         losses = [server.round(self.asked(n), dict(enumerate(weight)), rate=self.rate) for n in range(rounds)]
         return server, losses
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from datasets.common.errors import DataError
 from datasets.common.gaussian_mechanism import disclosed_epsilon, multiplier_for, secret_normals, seeded_normals
+from fedrule.federated import private
 from fedrule.federated.private import (
     ORDERS,
     Account,
@@ -132,6 +133,33 @@ def test_the_noise_for_a_budget_meets_it_and_one_percent_less_does_not(epsilon, 
 def test_epsilon_after_some_rounds_is_that_of_these_rounds_alone():
     account = Account(1e-5, 2.0, 0.1, 100, counts=5.0)
     assert account.after(40) == pytest.approx(epsilon_of(run(5.0, 0.1, 2.0, 40), 1e-5), rel=0.01)
+
+
+def test_a_mesh_that_would_be_too_large_is_coarser_and_still_an_upper_bound(monkeypatch):
+    rounds = [Mechanism(0.5, 0.01, 200)]
+    fine = private.Mesh.of(rounds, 1e-5, 0.001)
+    monkeypatch.setattr(private, "MOST_CELLS", 2**14)
+    coarse = private.Mesh.of(rounds, 1e-5, 0.001)
+    assert len(coarse.domain.ts) < 1.1 * 2**14 < len(fine.domain.ts)  # rounded up to a length of fast transforms
+    assert fine.error == 0.001 < coarse.error
+    least = fine.estimate([200], 1e-5)
+    assert least <= fine.epsilon([200], 1e-5) <= coarse.epsilon([200], 1e-5) <= least + 2 * coarse.error
+
+
+def test_who_knows_the_cohorts_learns_as_much_as_without_sampling():
+    account = Account.within(2.0, delta=1e-5, sampling_rate=0.1, rounds=20, counts_share=0.5)
+    without = Account(1e-5, account.noise_multiplier, 1.0, 20, account.counts)
+    for done in (0, 1, 20):
+        assert account.known_cohorts(done) == pytest.approx(without.after(done))
+    assert account.known_cohorts(20) > 2 * account.after(20)
+
+
+@pytest.mark.parametrize(("epsilon", "share"), [(100.0, 0.5), (100.0, 0.8), (40.0, 0.9)])
+def test_a_large_epsilon_leaves_counts_and_rounds_the_least_noise_that_is_accounted_for(epsilon, share):
+    # 0.8 of 100 would allow the counts a multiplier below 0.2, for which there is no account with sampling.
+    account = Account.within(epsilon, delta=1e-5, sampling_rate=0.1, rounds=40, counts_share=share)
+    assert account.counts == 0.2
+    assert 0.99 * epsilon <= account.after(40) <= epsilon
 
 
 def test_a_budget_that_cannot_be_met_is_refused_in_words():
