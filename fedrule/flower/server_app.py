@@ -141,12 +141,16 @@ def train(grid: Grid, config: Mapping[str, object], folder: Path) -> None:
     begin = time.monotonic()
 
     def on_round(done: int, report: RoundReport, traffic: RoundTraffic) -> None:
-        values = " ".join(f"{name}={value:g}" for name, value in report.values().items())
-        log.info("round %d of %d after %.1f s: %s", done, method.rounds, time.monotonic() - begin, values)
+        log.info("round %d of %d after %.1f s: %s", done, method.rounds, time.monotonic() - begin, round_text(report))
         log.info("%s", traffic)
 
     federation.train(on_round)
     log.info("%s: done; the model is in %s", method.NAME, options.folder)
+
+
+def round_text(report: RoundReport) -> str:
+    """A round for the log, without what a private run does not tell."""
+    return " ".join(f"{name}={value:g}" for name, value in report.values().items())
 
 
 def _whole(config: Mapping[str, object], name: str, default: int) -> int:

@@ -524,3 +524,27 @@ def test_a_node_joins_only_runs_that_protect_its_homes_as_its_owner_wants(
     promise = "no noise" if "require_secure" in options else "epsilon 4"
     sums = "secure sums of more than 0.6 of the nodes" if "require_secure" in options else "sums of this node that"
     assert f"run run1: fedgnn, {promise} over 40 rounds, {sums}" in caplog.text
+
+
+def test_a_node_that_answers_for_another_run_or_clients_is_left_out_with_the_remedy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    homes = population(5, n_homes=6)
+    transport = in_process(homes, SIZES, tmp_path)
+    exchange = transport.exchange
+
+    def mixed_up(requests: dict[int, Message], *, seconds: float) -> dict[int, Message]:
+        answers = dict(exchange(requests, seconds=seconds))
+        for node, answer in answers.items():
+            if node == 101 and answer.kind == Kind.ROUND:
+                answers[node] = Message(answer.kind, {**answer.header, "run": "other"}, answer.arrays)
+            if node == 102 and answer.kind == Kind.ROUND:  # its fifth home has no rule
+                answers[node] = Message(
+                    answer.kind, answer.header, answer.arrays | {"counted": np.full(1, 255, np.uint8)}
+                )
+        return answers
+
+    transport.exchange = mixed_up  # type: ignore[method-assign,assignment]
+    federation(transport, made("fedgnn", rounds=1), homes, tmp_path / "server").train()
+    assert re.search("an answer of run other, this is .*; it came too late, or two servers use", caplog.text)
+    assert "it counts clients that are not in the cohort: its homes, or its version" in caplog.text
