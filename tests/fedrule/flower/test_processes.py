@@ -25,7 +25,7 @@ from fedrule.federated.array_file import read_arrays
 from fedrule.flower.certificates import make_node_key
 from fedrule.flower.local_run import LocalRun
 from fedrule.flower.processes import ACTIVATED, Deployment
-from fedrule.flower.server.folder import missing_of, rounds_of
+from fedrule.flower.server.folder import missing_of, rounds_of, status_of
 
 pytestmark = pytest.mark.slow
 
@@ -174,6 +174,7 @@ def test_three_nodes_train_with_secure_sums_and_their_own_noise(tmp_path: Path) 
     private = {"epsilon": 8.0, "clip": 0.1, "cohort": 40, "secure_threshold": 0.6}
     with deployed(tmp_path, "fedrank", homes=60, nodes=3, rounds=2, **private) as (local, deployment):
         local.wait(deployment, local.start(deployment), seconds=SECONDS)
+        wait_until(lambda: status_of(local.server)["state"] == "done", "nodes to hear that the run is over")
     assert missing_of(local.server) == {}
     records = rounds_of(local.server)
     assert [record["round"] for record in records] == [1, 2]

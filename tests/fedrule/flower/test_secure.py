@@ -396,7 +396,7 @@ def test_a_setup_that_is_done_again_is_one_of_the_same_nodes(
     what: str, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Four nodes joined where three are wanted; killed before a sum is kept, or before the setup is, and one is gone.
-    homes, method = population(5, n_homes=12), made("fedrank", cohort=0)
+    homes, method = population(5, n_homes=12), made("fedrank", cohort=0, rounds=1)
     transport = in_process(homes, (3, 3, 3, 3), tmp_path)
     following = {"rules": "sum-counts.npz", "counts": "setup.npz"}[what] if kept else f"sum-{what}.npz"
     killed_before(monkeypatch, following)
@@ -405,7 +405,7 @@ def test_a_setup_that_is_done_again_is_one_of_the_same_nodes(
     everybody, asked = transport.members, [r.kind for _, r in transport.requests].count(Kind(what))
     transport.members = {node: member for node, member in everybody.items() if node != 103}
     with pytest.raises(DataError, match=r"3 of 4 nodes joined.*start a new run in an empty folder"):
-        federation(transport, method, homes, tmp_path / "server", secure=True, nodes=3).train()
+        federation(transport, method, homes, tmp_path / "server", secure=True, nodes=3, wait=0.1).train()
     transport.members = everybody
     trained = federation(transport, method, homes, tmp_path / "server", secure=True, nodes=3).train()
     assert [r.kind for _, r in transport.requests].count(Kind(what)) == (asked if kept else 2 * asked)
