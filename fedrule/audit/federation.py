@@ -83,11 +83,9 @@ class Federation:
         """What each of these clients sends in the next round; those that have nothing to train on are left out."""
         broadcast, found = self.state.broadcast(), {}
         for client in clients.tolist():
-            sums = self.engine.train_clients(
-                self.trainer, self.state.clients.copy(), broadcast, np.array([client])
-            ).sums
-            if sums.clients:
-                found[client] = sums
+            trained = self.engine.train_clients(self.trainer, self.state.clients.copy(), broadcast, np.array([client]))
+            if len(trained.counted):
+                found[client] = trained.sums
         return found
 
     def skipped(self) -> Federation:

@@ -48,7 +48,7 @@ class RoundReport(NamedTuple):
     """What happened in a round."""
 
     loss: float  # weighted mean over clients, of the model before the round; NaN: no update counted, or not released
-    clients: int  # whose updates counted
+    clients: int  # whose updates counted; 0 in a private run, where nobody is told
     dropped: int = 0  # dropped out during the round
     late: int = 0  # sent after the round
     refused: int = 0  # sent NaN or infinite numbers
@@ -91,6 +91,10 @@ class RoundSum:
 
     def __add__(self, other: RoundSum) -> RoundSum:
         return RoundSum(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def without_counts(self) -> RoundSum:
+        """The vectors alone: all that leaves a home in a private run, since only they get noise."""
+        return replace(self, weight=0.0, loss=0.0, clients=0, refused=0, rows=0, state_bytes=0)
 
     def integers(self) -> Array:
         """All of it as one vector of integers, in multiples of STEP where it is not a count: what a secure sum adds."""
@@ -316,8 +320,8 @@ class Engine:
                 (c.mean_gradient for c in chunks), start=nothing if h.sends_mean_gradient else nothing[:0]
             ),
             base_weight=base_weight,
-            weight=0.0 if self.privacy.noisy else float(counted.sum()),  # what has no noise does not leave a home
-            loss=0.0 if self.privacy.noisy else float(exact_addends(counted * loss).sum()),
+            weight=float(counted.sum()),
+            loss=float(exact_addends(counted * loss).sum()),
             clients=int(finite.sum()),
             refused=int((~finite).sum()),
             rows=sum(chunk.n_rows for chunk in chunks),
@@ -326,6 +330,8 @@ class Engine:
         if updates is not None and sums.clients:
             # Single updates have their base.
             sums = replace(sums, update=updates.total(finite, counted), base_weight=np.zeros_like(base_weight))
+        if self.privacy.noisy:
+            sums = sums.without_counts()
         return TrainedClients(sums, states, clients[finite], int(faults.sum()))
 
     def secure_threshold_of(self, n: int) -> int:
@@ -462,7 +468,9 @@ class Engine:
     def log_faults(self, number: int, report: RoundReport, cohort: Cohort, *, corrupted: int) -> RoundReport:
         """Say which clients are missing in a round; the report with their numbers."""
         report = report._replace(dropped=cohort.dropped, late=cohort.late, corrupted=corrupted)
-        if not report.clients:
+        if report.private:
+            pass  # how many updates counted is known to nobody
+        elif not report.clients:
             none = "%s: round %d: no update (%d clients dropped out, %d late, %d NaN or infinite); the model stays"
             log.warning(none, self.name, number, report.dropped, report.late, report.refused)
         elif report.refused:

@@ -256,6 +256,7 @@ HUB = """
   hub-{hub}:
     <<: *image
     depends_on: [{host}]
+    # Its owner may add to the node-config: require_secure=true max_epsilon=4.0 (README.md).
     command: >-
       flower-supernode --superlink {host}:{port} --root-certificates /federation/tls/ca.crt
       --auth-supernode-private-key /federation/key
@@ -320,8 +321,16 @@ Each node has `tls/ca.crt`, its own private key and its homes, and nothing else 
 Several nodes on one machine need `--port` with a different number each: that of a node's own runtime interface.
 
 `homes` is a .parquet file of homes, a .toml file that describes databases, or a HOME.json; `state` a folder that must
-survive restarts and must not be shared. `first=N` fixes the number of the node's first home, and `unknown="ignore"`
-leaves out devices and rules whose names the federation does not know.
+survive restarts and must not be shared. `first=N` fixes the number of the node's first home, and
+`unknown_names="ignore"` leaves out devices and rules whose names the federation does not know. When a run is over the
+node deletes its secrets; `*.homes`, `*.method`, `*.setup`, `*.states` and `*.sums` stay in `state`, as does everything
+of a run whose end the node did not hear of. Nobody needs them unless that run goes on: delete them when you like.
+
+What the owner of a node can ask for, in its node-config: `require_secure=true` refuses runs without secure sums, and
+`max_epsilon=4.0` those without noise or with a larger epsilon. The node logs what each run promises. **This binds the
+app that fedrule writes, and not whoever runs the federation:** `flwr run` sends the app's code to the nodes, which run
+it, so that a changed app can do there whatever the node's user may do. Take part where you trust who may call `flwr
+run`, and start the node as a user who reads nothing but its own homes and state.
 
 Train, on the server's machine:
 

@@ -110,7 +110,10 @@ def _read(path: Path) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(path.read_bytes())
     except OSError as error:
-        raise DataError(f"{path}: cannot read the certificate ({error.strerror})") from None
+        raise DataError(
+            f"{path}: cannot read the certificate ({error.strerror}); copy it from the folder that `python -m fedrule "
+            "deploy init` has written (tls/), or write a new one"
+        ) from None
     except ValueError:
         raise DataError(f"{path}: not a certificate in PEM format; copy it again") from None
 

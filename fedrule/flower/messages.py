@@ -30,8 +30,13 @@ from fedrule.federated.vectors import STEP, FlatParameters
 FORMAT = 1  # goes up when messages of earlier versions would be misread
 SETUP = "setup."  # how the names of arrays begin that nodes keep for all rounds
 SESSION = "session"  # the array that names a secure sum
+NAMES = "names"  # the entry of its first request with the names of its nodes, in the order of their numbers
 CLOCK_TOLERANCE = 120.0  # seconds
 CLOCK_REMEDY = "set it (NTP): a wrong clock breaks the validity of certificates and the time limits of rounds"
+
+
+# What reading an odd message may end in: one of another version, or of somebody who tries what happens.
+BROKEN = (DataError, ValueError, TypeError, LookupError, AttributeError, OverflowError)
 
 
 class Kind(StrEnum):
@@ -211,14 +216,18 @@ def restored(array: AnyArray) -> Precise:
     raise Refusal(f"a sum of type {array.dtype}; known are int32, float32 and float64")
 
 
-def pack_sums(sums: RoundSum, layout: FlatParameters) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+def pack_sums(
+    sums: RoundSum, layout: FlatParameters, *, all_rows: bool = False
+) -> tuple[dict[str, Json], dict[str, AnyArray]]:
     """The sums of a node's clients as header and arrays: all numbers in one type, of the rows those that are not zero.
 
-    A row of relations is zero where no client of the node has touched it, and, rarely, where their updates are.
+    A row of relations is zero where no client of the node has touched it, and, rarely, where their updates are. Which
+    they are says much of the homes: with `all_rows`, as in private runs, all are sent.
     """
     vectors = [vector for vector in (sums.update, sums.mean_gradient) if len(vector)]
     rows = [vector[layout.n_dense :].reshape(layout.n_rows, -1 if layout.n_rows else 0) for vector in vectors]
     touched = np.flatnonzero(np.logical_or.reduce([part.any(axis=1) for part in rows]))
+    touched = np.arange(layout.n_rows) if all_rows else touched
     parts = [(vector[: layout.n_dense], part[touched].reshape(-1)) for vector, part in zip(vectors, rows, strict=True)]
     header: dict[str, Json] = {
         "weight": sums.weight,

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import resource
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from datasets.common.errors import DataError
+from datasets.common.errors import unknown as unknown_name
 from datasets.common.files import Json
 from datasets.homes import Array, Homes, Mask
 from datasets.valid import cells_of
@@ -28,6 +30,7 @@ from fedrule.federated.rounds import Engine
 from fedrule.federated.states import Broadcast, ClientStates
 from fedrule.federated.trainers.trainer import Trainer
 from fedrule.flower.messages import (
+    BROKEN,
     SESSION,
     SETUP,
     Identity,
@@ -44,15 +47,16 @@ from fedrule.flower.messages import (
 from fedrule.flower.method import federated_method, layout_of, threshold_of_nodes, valid_rules
 from fedrule.flower.node_files import NodeFolder
 from fedrule.flower.node_homes import Unknown, read_homes
+from fedrule.flower.node_secure import Answer, advertise, earlier_answer, forget_secrets, further_step, session_of
 from fedrule.flower.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from fedrule.evidence.private_statistics import BoundedSums
-    from fedrule.federated.secure.messages import Session
+    from fedrule.methods.federated import Federated
 
 log = logging.getLogger(__name__)
 
-ANSWER = "answer."  # how the names of arrays begin that were sent in a step of a secure sum
+FLOWERS_OWN = {"partition-id", "num-partitions"}  # keys of node-configs in Flower's simulations
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +66,45 @@ class NodeOptions:
     homes: Path
     state: Path  # the folder that survives restarts
     first: int | None = None  # the number of its first home in the federation; None: the server chooses it
-    unknown: Unknown = "refuse"  # names that the federation does not know; or ignore
+    unknown_names: Unknown = "refuse"  # names that the federation does not know; or ignore
+    require_secure: bool = False  # whether runs without secure sums are refused
+    max_epsilon: float = math.inf  # the largest epsilon of a run; runs without noise are refused where it is given
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> NodeOptions:
-        """From key-value pairs; those that Flower or somebody else needs are left alone."""
+        """From key-value pairs; an unknown key is an error, since one that protects homes may be misspelled."""
+        for name in config.keys() - FLOWERS_OWN:
+            if name not in (known := [each.name for each in fields(cls)]):
+                raise unknown_name("key of the node-config", name, known)
         for name in ("homes", "state"):
             if not isinstance(config.get(name), str):
                 raise DataError(f'node-config: {name}="PATH" is missing; see docs/deployment.md')
-        first, unknown = config.get("first"), config.get("unknown", "refuse")
+        first, unknown = config.get("first"), config.get("unknown_names", "refuse")
         if first is not None and (not isinstance(first, int) or isinstance(first, bool) or first < 0):
             raise DataError(f"node-config: first must be a whole number from 0 on, got {first!r}")
         if unknown not in ("refuse", "ignore"):
-            raise DataError(f'node-config: unknown must be "refuse" or "ignore", got {unknown!r}')
+            raise DataError(f'node-config: unknown_names must be "refuse" or "ignore", got {unknown!r}')
+        secure, epsilon = config.get("require_secure", False), config.get("max_epsilon", math.inf)
+        if not isinstance(secure, bool):
+            raise DataError(f"node-config: require_secure must be true or false, got {secure!r}")
+        if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not epsilon > 0:
+            raise DataError(f"node-config: max_epsilon must be a number above 0, got {epsilon!r}")
         homes, state = Path(str(config["homes"])), Path(str(config["state"]))
-        return cls(homes, state, first, "refuse" if unknown == "refuse" else "ignore")
+        return cls(homes, state, first, "refuse" if unknown == "refuse" else "ignore", secure, float(epsilon))
+
+    def check(self, method: Federated) -> None:
+        """Refuse a run that protects homes less than the owner of this node wants."""
+        if self.require_secure and not method.secure_threshold > 0:
+            raise Refusal(
+                "this node takes part in runs with secure sums only (require_secure in its node-config), and this one "
+                "has none; set secure_threshold, e.g. 0.67"
+            )
+        if self.max_epsilon < math.inf and not 0 < method.epsilon <= self.max_epsilon:
+            has = f"epsilon {method.epsilon:g}" if method.epsilon else "no epsilon"
+            raise Refusal(
+                f"this node takes part in runs with an epsilon of at most {self.max_epsilon:g} (max_epsilon in its "
+                f"node-config), and this one has {has}; set epsilon"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,43 +130,52 @@ class Node:
                     Kind.COUNTS: self._counts,
                     Kind.ROUND: self._round,
                     Kind.END: self._end,
-                    Kind.SECURE: self._secure,
+                    Kind.SECURE: further_step,
                 }
                 if request.kind not in answers:
                     raise Refusal(f"this node does not know requests of kind {request.kind}; install a newer fedrule")
                 check_protection(request)
                 self._check_method(request, folder)
-                header, arrays = self._answered(request, folder) or answers[request.kind](request, folder)
+                header, arrays = earlier_answer(request, folder) or answers[request.kind](request, folder)
         except DataError as error:
             log.error("request %s of the server is refused: %s", request.kind, error)
             return refusal(request, error)
+        except BROKEN as error:
+            log.exception("request %s of the server cannot be read", request.kind)
+            reason = f"request {request.kind} cannot be read ({type(error).__name__}: {error}); the server has another"
+            return refusal(request, Refusal(f"{reason} version of fedrule: install the same one on both"))
         return Message(request.kind, identity(request).header(**header), arrays)
 
-    @staticmethod
-    def _check_method(request: Message, folder: NodeFolder) -> None:
-        """Refuse another method, or other parameters, than those that the run had when this node joined it."""
+    def _check_method(self, request: Message, folder: NodeFolder) -> None:
+        """Refuse another method, or other parameters, than those that the run had when this node joined it.
+
+        And one that promises less than the owner of this node wants; what a new run promises is logged.
+        """
         run, method = request.text("run"), request.text("method")
+        built = federated_method(method)
+        self.options.check(built)
         if (found := folder.read(run, "method")) is None:
             folder.write(run, "method", {}, method=method)
+            log.info("run %s: %s", run, promises(built))
         elif found[0].get("method") != method:
             raise Refusal("the server changed the method of this run, or its parameters; start a new run")
 
-    def _join(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+    def _join(self, request: Message, folder: NodeFolder) -> Answer:
         """How many homes there are, and which have rules; from here on they are those of the run."""
         run = request.text("run")
         homes = folder.homes(run)
         if homes is None:
-            homes = read_homes(self.options.homes, self.vocabulary, if_unknown=self.options.unknown)
+            homes = read_homes(self.options.homes, self.vocabulary, if_unknown=self.options.unknown_names)
             if not homes.n_homes:
                 raise DataError(f"{self.options.homes}: no home in it; a node holds at least one")
             folder.save_homes(run, homes)
         header: dict[str, Json] = {"node": folder.name, "homes": homes.n_homes, "first": self.options.first}
         return header, {"with_rules": pack_mask(_rule_counts(homes) > 0)}
 
-    def _rules(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+    def _rules(self, request: Message, folder: NodeFolder) -> Answer:
         """In how many homes each typed rule occurs, and in how many a device has it with itself."""
         homes = self._homes(request, folder)
-        if request.header.get("private"):
+        if federated_method(request.text("method")).privacy.noisy:
             from fedrule.evidence import private_statistics  # of private runs only
 
             sums = private_statistics.BoundedSums({"rules": private_statistics.sum_of_rules(homes)})
@@ -150,16 +187,17 @@ class Node:
             n_cells = len(homes.types) ** 2 * len(homes.relations)
             vector = np.zeros(2 * n_cells, dtype=np.int64)
             vector[cell], vector[n_cells + self_cell] = count, self_count
-            return self._advertise(request, folder, vector, {}, {})
+            return advertise(request, folder, vector, {})
         return {}, {"cell": cell, "count": count, "self_cell": self_cell, "self_count": self_count}
 
-    def _counts(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+    def _counts(self, request: Message, folder: NodeFolder) -> Answer:
         """What else is counted over homes."""
         from fedrule.evidence.statistics import Statistics  # of methods that count homes
 
-        homes, all_patterns = self._homes(request, folder), bool(request.value("all_patterns"))
-        valid = valid_rules(self.vocabulary, request.array("cell"))
-        if request.header.get("private"):
+        method, homes = federated_method(request.text("method")), self._homes(request, folder)
+        all_patterns = method.evidence > 0  # what is counted is the method's to say, not the request's
+        valid = valid_rules(self.vocabulary, _cells(request.array("cell"), self.vocabulary))
+        if method.privacy.noisy:
             from fedrule.evidence.private_statistics import BoundedSums
 
             words = self.vocabulary.words  # declared for all: whether these homes have any is not for a node to tell
@@ -168,13 +206,11 @@ class Node:
             return self._private_sums(request, folder, sums)
         counts = Statistics.of(homes, valid, all_patterns=all_patterns)
         if SESSION in request.arrays:
-            return self._advertise(request, folder, counts.integers(), {}, {})
+            return advertise(request, folder, counts.integers(), {})
         arrays = counts.arrays(all_patterns=all_patterns)
         return {}, {name: array.astype(np.int32) for name, array in arrays.items()}
 
-    def _private_sums(
-        self, request: Message, folder: NodeFolder, sums: BoundedSums
-    ) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+    def _private_sums(self, request: Message, folder: NodeFolder, sums: BoundedSums) -> Answer:
         """Counts of a private run: to a server that adds the noise, or with this node's share of it to a secure sum.
 
         The vector of a secure sum is kept and sent again where the server asks again, e.g. after a crash: fresh noise
@@ -201,7 +237,7 @@ class Node:
             )
         else:
             vector = found[1]["vector"]
-        return self._advertise(request, folder, vector, {}, {})
+        return advertise(request, folder, vector, {})
 
     @staticmethod
     def _check_scale(folder: NodeFolder, run: str, scale: Mapping[str, Json]) -> None:
@@ -214,11 +250,17 @@ class Node:
                     "new run"
                 )
 
-    def _round(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
+    def _round(self, request: Message, folder: NodeFolder) -> Answer:
         """Train those of the node's clients that are in the cohort; their states are pending until the next request."""
         run, homes = request.text("run"), self._homes(request, folder)
         if request.header.get("setup") is not None:
             self._keep_setup(request, folder)
+        method = federated_method(request.text("method"))
+        if not 0 <= request.number("round") < method.rounds:
+            raise Refusal(
+                f"round {request.number('round') + 1} is asked for, but this run has {method.rounds}, and what a home "
+                "discloses in more of them is not agreed on; start a new run"
+            )
         engine, trainer, n_clients = self._trainer(request, folder, homes)
         earlier = self._noisy_before(request, folder) if engine.privacy.noisy and SESSION in request.arrays else None
         ready: list[Json] = [round(time.process_time(), 3), _peak_megabytes()]
@@ -239,12 +281,13 @@ class Node:
         folder.save_states(run, current, trained.states)
         counted = np.zeros(homes.n_homes, dtype=bool)
         counted[trained.counted] = True
-        about: dict[str, Json] = {"corrupted": trained.corrupted, "ready": ready}
-        about["seconds"] = round(time.process_time(), 3)
+        about: dict[str, Json] = {"corrupted": trained.corrupted}
+        if not engine.privacy.noisy:  # how long it takes depends on homes, and has no noise
+            about |= {"ready": ready, "seconds": round(time.process_time(), 3)}
         if SESSION in request.arrays:
             sums = trained.sums
             if earlier is not None:
-                return self._advertise(request, folder, earlier, about, {"counted": pack_mask(counted)})
+                return advertise(request, folder, earlier, about, counted=pack_mask(counted))
             if engine.privacy.noisy:  # nobody adds all of the noise: each node a share of it
                 update = engine.privacy.noisy_part(
                     sums.update,
@@ -256,8 +299,8 @@ class Node:
                 sums = replace(sums, update=update)
                 key, number = round_key(request), request.number("round")
                 folder.write(run, "noisy", {"vector": sums.integers()}, key=key, round=number)
-            return self._advertise(request, folder, sums.integers(), about, {"counted": pack_mask(counted)})
-        header, arrays = pack_sums(trained.sums, trainer.layout)
+            return advertise(request, folder, sums.integers(), about, counted=pack_mask(counted))
+        header, arrays = pack_sums(trained.sums, trainer.layout, all_rows=engine.privacy.noisy)
         return {**header, **about}, {**arrays, "counted": pack_mask(counted)}
 
     @staticmethod
@@ -281,85 +324,14 @@ class Node:
             )
         return None
 
-    def _end(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
-        """The states after the last round."""
-        run, homes = request.text("run"), self._homes(request, folder)
-        engine, trainer, _ = self._trainer(request, folder, homes)
-        initial = ClientStates.initial(trainer.rule_counts, trainer.layout, engine.hyperparameters)
-        folder.save_states(run, folder.states(run, initial, request.array("last").astype(np.int64)), None)
+    @staticmethod
+    def _end(request: Message, folder: NodeFolder) -> Answer:
+        """The run is over: keep the states after its last round, and forget its secrets."""
+        folder.settle_states(request.text("run"), request.array("last").astype(np.int64))
+        forget_secrets(folder, request.text("run"))
         return {}, {}
 
-    def _answered(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]] | None:
-        """The answer that was given to a step of a secure sum before, where the request comes again.
-
-        Keys drawn anew, or a vector masked twice, would spoil the sum or give something away. So a step before the last
-        one of the same sum, or of an older sum, whose request was under way for long, is refused.
-        """
-        if SESSION not in request.arrays:
-            return None
-        found = folder.read(request.text("run"), "secure")
-        if found is None:
-            return None
-        session, step = request.array(SESSION).tobytes().hex(), request.number("step")
-        last_session, last_step = cast("tuple[str, int]", found[0]["step"])
-        if session != last_session and request.real("time") < float(str(found[0]["begun"])):
-            raise Refusal("a secure sum that was begun before the last one of this node; its secrets stay")
-        if session != last_session or step > last_step:
-            return None
-        if step < last_step:
-            raise Refusal(f"step {step} of a secure sum came after step {last_step}; each is taken once, in order")
-        about, arrays = found
-        answer = {name.removeprefix(ANSWER): a for name, a in arrays.items() if name.startswith(ANSWER)}
-        return dict(about["header"]), answer  # type: ignore[call-overload]
-
-    def _advertise(
-        self,
-        request: Message,
-        folder: NodeFolder,
-        vector: Array,
-        header: dict[str, Json],
-        arrays: dict[str, AnyArray],
-    ) -> tuple[dict[str, Json], dict[str, AnyArray]]:
-        """The first step of a secure sum of `vector`, which stays here; header and arrays are no secrets."""
-        begun = request.real("time")
-        return self._take_step(request, folder, 1, stored=b"", vector=vector, header=header, arrays=arrays, begun=begun)
-
-    def _secure(self, request: Message, folder: NodeFolder) -> tuple[dict[str, Json], dict[str, AnyArray]]:
-        """A further step of a secure sum."""
-        found = folder.read(request.text("run"), "secure")
-        if found is None:
-            raise Refusal("this node has no secrets of this sum; its folder is new")
-        stored, vector = found[1]["secrets"].tobytes(), found[1]["vector"]
-        step, begun = request.number("step"), float(str(found[0]["begun"]))
-        return self._take_step(request, folder, step, stored=stored, vector=vector, header={}, arrays={}, begun=begun)
-
-    def _take_step(
-        self,
-        request: Message,
-        folder: NodeFolder,
-        step: int,
-        *,
-        stored: bytes,
-        vector: Array,
-        header: dict[str, Json],
-        arrays: dict[str, AnyArray],
-        begun: float,  # when the server sent the first step of this sum
-    ) -> tuple[dict[str, Json], dict[str, AnyArray]]:
-        """Take a step and write its secrets, and the answer, before it is sent."""
-        from fedrule.federated.secure.messages import Step
-        from fedrule.federated.secure_sum import answer  # brings the extra secure
-
-        message = request.array("message").tobytes()
-        secrets, reply = answer(message, request.number("participant"), step=Step(step), stored=stored, vector=vector)
-        answers = {**arrays, "message": np.frombuffer(reply, dtype=np.uint8)}
-        kept = {f"{ANSWER}{name}": array for name, array in answers.items()}
-        kept |= {"secrets": np.frombuffer(secrets, dtype=np.uint8), "vector": vector}
-        place = [request.array(SESSION).tobytes().hex(), step]
-        folder.write(request.text("run"), "secure", kept, step=place, begun=begun, header=header)
-        return header, answers
-
-    @staticmethod
-    def _keep_setup(request: Message, folder: NodeFolder) -> None:
+    def _keep_setup(self, request: Message, folder: NodeFolder) -> None:
         """Keep what all clients have to know, which the first request of a round brings; another one is refused.
 
         The noise of a node depends on it: a server that claims other numbers of homes or nodes later is not followed.
@@ -368,15 +340,25 @@ class Node:
         if not isinstance(setup, dict):
             raise Refusal("the setup of this run is no object; the server has another version of fedrule")
         about = {"method": request.text("method"), **setup}
-        Node._check_scale(folder, run, {key: setup.get(key) for key in ("n_clients", "nodes")})
+        self._check_scale(folder, run, {key: setup.get(key) for key in ("n_clients", "nodes")})
         arrays = {name.removeprefix(SETUP): a for name, a in request.arrays.items() if name.startswith(SETUP)}
         if (found := folder.read(run, "setup")) is None:
+            self._check_setup(setup, arrays)
             folder.write(run, "setup", arrays, **about)
             return
         different = [name for name, value in about.items() if found[0].get(name) != value]
         different += [name for name in arrays.keys() | found[1].keys() if not _equal(arrays, found[1], name)]
         if different:
             raise Refusal(f"the server changed the setup of this run ({', '.join(sorted(different))}); start a new run")
+
+    def _check_setup(self, setup: Mapping[str, Json], arrays: Mapping[str, AnyArray]) -> None:
+        """Refuse a setup with which no round could be done: kept, it would stay."""
+        for name in ("seed", "first", "n_clients", "nodes"):
+            value = setup.get(name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise Refusal(f"the setup of this run has {name} {value!r}; the server has another version of fedrule")
+        layout_of(setup.get("layout"))
+        _cells(arrays["cell"], self.vocabulary)
 
     def _homes(self, request: Message, folder: NodeFolder) -> Homes:
         homes = folder.homes(request.text("run"))
@@ -424,8 +406,15 @@ def check_protection(request: Message) -> None:
     if request.kind not in (Kind.RULES, Kind.COUNTS, Kind.ROUND):
         return
     method = federated_method(request.text("method"))
-    if method.privacy.noisy and request.kind != Kind.ROUND and not request.header.get("private"):
-        raise Refusal("the method of this run promises noise, but exact counts are asked for; nothing is sent")
+    if request.kind == Kind.COUNTS and not method.counts_homes:
+        raise Refusal(f"counts over homes are asked for, which {method.NAME} does not use; nothing is sent")
+    if method.privacy.noisy and request.kind != Kind.ROUND:
+        if not method.counts_share:
+            raise Refusal(
+                f"{request.kind} are asked for, which this run has no part of its epsilon for; nothing is sent"
+            )
+        if not request.header.get("private"):
+            raise Refusal("the method of this run promises noise, but exact counts are asked for; nothing is sent")
     if method.secure_threshold > 0:
         if SESSION not in request.arrays:
             raise Refusal("the method of this run promises secure sums, but a plain sum is asked for; nothing is sent")
@@ -437,22 +426,25 @@ def check_protection(request: Message) -> None:
             )
 
 
+def promises(method: Federated) -> str:
+    """What a run promises to homes, for the log of a node."""
+    if method.epsilon:
+        noise = f"epsilon {method.epsilon:g}"
+    elif method.noise_multiplier:
+        noise = f"noise of {method.noise_multiplier:g} times clip in a round"
+    else:
+        noise = "no noise"
+    share = method.secure_threshold
+    sums = f"secure sums of more than {share:g} of the nodes" if share else "sums of this node that the server sees"
+    return f"{method.NAME}, {noise} over {method.rounds} rounds, {sums}"
+
+
 def round_key(request: Message) -> str:
     """What the sum of a node in a round depends on, as one text."""
     state = hashlib.sha256(str(request.number("round")).encode())
     for name in ("model", "cohort", "last"):
         state.update(np.ascontiguousarray(request.array(name)).tobytes())
     return state.hexdigest()
-
-
-def session_of(request: Message) -> Session:
-    """Of the first step of a secure sum: what the node takes part in, which is not always what a header says."""
-    from fedrule.federated.secure.messages import Session  # brings the extra secure
-
-    session = Session.from_bytes(request.array("message").tobytes())
-    if session.digest != request.array(SESSION).tobytes():
-        raise Refusal("a secure sum whose session is not the one in its message; the server mixes up two sums")
-    return session
 
 
 def _peak_megabytes() -> int:
@@ -469,6 +461,17 @@ def _homes_by_cell(homes: Homes, which: Mask) -> tuple[Array, AnyArray]:
     each = cells_of(homes)[which] * homes.n_homes + homes.rules.home[which]
     cell, count = np.unique(np.unique(each) // homes.n_homes, return_counts=True)
     return cell, count.astype(np.int32)
+
+
+def _cells(cell: AnyArray, vocabulary: Vocabulary) -> AnyArray:
+    """The cells of the valid rules; refused where they are no ascending numbers of cells."""
+    n_cells = len(vocabulary.types) ** 2 * len(vocabulary.relations)
+    whole = cell.ndim == 1 and np.issubdtype(cell.dtype, np.integer)
+    if not whole or (len(cell) and not (cell[0] >= 0 and cell[-1] < n_cells and (np.diff(cell) > 0).all())):
+        raise Refusal(
+            f"valid rules must be ascending numbers below {n_cells}; the server has another version of fedrule"
+        )
+    return cell
 
 
 def _equal(one: Mapping[str, AnyArray], other: Mapping[str, AnyArray], name: str) -> bool:

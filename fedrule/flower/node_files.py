@@ -5,6 +5,9 @@ A state becomes the current one only when the server says that it counted the ro
 the one before, in the same file. So neither a node killed in mid-round nor an update that came too late nor a server
 that resumes from its last checkpoint leaves a client with a state that the server does not know of.
 
+Of a run by secure sums it also has the secrets of the current sum, notes of the earlier ones, and what noise was added
+to (`fedrule.flower.node_secure`); when the run is over only the notes stay.
+
 Every file is written under a temporary name and moved, belongs to one run, and has a checksum for every array. Files
 are named by their run: a new run begins with new ones, and those of old runs may be deleted.
 """
@@ -32,6 +35,17 @@ from fedrule.flower.messages import Refusal
 
 FORMAT = 1  # goes up when older files would be misread
 OWN = 0o600  # files that their owner alone reads
+WORDS = {  # what is in the files of a run, for messages
+    "homes": "this node's homes as the run began",
+    "method": "the method and the parameters that this node has agreed to",
+    "setup": "the numbers that this node was sent with its first round",
+    "states": "the states of this node's clients",
+    "secure": "this node's secrets of the last secure sum",
+    "sums": "this node's notes of the secure sums that it took part in",
+    "noisy": "this node's numbers with noise of the last round",
+    "noisy_rules": "this node's numbers of rules with noise",
+    "noisy_counts": "this node's counts with noise",
+}
 PENDING = "pending."
 CURRENT = "current."
 
@@ -95,11 +109,13 @@ class NodeFolder:
         path = self.file(run, what)
         if not path.exists():
             return None
-        remedy = f"restore it from a copy, or delete it and start a new run: without it this node's {what} are lost"
-        about, arrays = read_arrays(path, what=f"file of a node's {what}", remedy=remedy)
+        words = WORDS.get(what, what)
+        remedy = f"restore it from a copy, or delete it and start a new run: without it {words} are lost"
+        about, arrays = read_arrays(path, what=f"file of {words}", remedy=remedy)
         if about.get("format") != FORMAT or about.get("what") != what:
             raise DataError(
-                f"{path}: {about.get('what')} of format {about.get('format')}, not {what} of {FORMAT}; {remedy}"
+                f"{path}: a file of {about.get('what')} in format {about.get('format')}, not of {what} in format "
+                f"{FORMAT}; {remedy}"
             )
         if about.get("run") != run:
             raise DataError(
@@ -156,10 +172,7 @@ class NodeFolder:
         the server counts on states that this node does not have.
         """
         found = self.read(run, "states")
-        current, pending = initial, None
-        if found is not None:
-            current = _states(found[1], CURRENT)
-            pending = _states(found[1], PENDING) if any(name.startswith(PENDING) for name in found[1]) else None
+        current, pending = (initial, None) if found is None else _phases(found[1])
         if len(current.last) != len(last):
             raise Refusal(
                 f"{self.file(run, 'states')}: states of {len(current.last)} clients, the server counts {len(last)}; "
@@ -180,11 +193,25 @@ class NodeFolder:
             )
         return current
 
+    def settle_states(self, run: str, last: Array) -> None:
+        """After the last round: a pending state that the server counted becomes current, any other is forgotten."""
+        found = self.read(run, "states")
+        if found is None:
+            return
+        current, pending = _phases(found[1])
+        self.save_states(run, pending if pending is not None and np.array_equal(pending.last, last) else current, None)
+
     def save_states(self, run: str, current: ClientStates, pending: ClientStates | None) -> None:
         arrays = {f"{CURRENT}{name}": array for name, array in current.arrays().items()}
         if pending is not None:
             arrays |= {f"{PENDING}{name}": array for name, array in pending.arrays().items()}
         self.write(run, "states", arrays)
+
+
+def _phases(arrays: Mapping[str, AnyArray]) -> tuple[ClientStates, ClientStates | None]:
+    """The current states in a file, and the pending ones where there are any."""
+    has_pending = any(name.startswith(PENDING) for name in arrays)
+    return _states(arrays, CURRENT), _states(arrays, PENDING) if has_pending else None
 
 
 def _states(arrays: Mapping[str, AnyArray], prefix: str) -> ClientStates:

@@ -23,15 +23,15 @@ log = logging.getLogger(__name__)
 
 Unknown: TypeAlias = Literal["refuse", "ignore"]
 REMEDY = (
-    'set unknown="ignore" in the node-config to leave such devices and rules out, or let whoever runs the federation '
-    "add the name to its vocabulary"
+    'set unknown_names="ignore" in the node-config to leave such devices and rules out, or let whoever runs the '
+    "federation add the name to its vocabulary"
 )
 
 
 def read_homes(source: Path, vocabulary: Vocabulary, *, if_unknown: Unknown = "refuse") -> Homes:
     """The homes of a file, encoded by the vocabulary."""
     if if_unknown not in get_args(Unknown):
-        raise unknown("value of unknown", if_unknown, get_args(Unknown))
+        raise unknown("value of unknown_names", if_unknown, get_args(Unknown))
     if not source.exists():
         raise DataError(f"{source}: no such file; homes= in the node-config names the homes of this node")
     if source.suffix == ".json":

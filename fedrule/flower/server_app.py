@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flwr.app import Context
 from flwr.app import Message as FlowerMessage
@@ -20,6 +21,10 @@ from fedrule.flower import RESEND
 from fedrule.flower.client_app import NAME, log_to
 from fedrule.flower.messages import Message
 from fedrule.flower.records import from_record, to_record
+
+if TYPE_CHECKING:
+    from fedrule.federated.rounds import RoundReport
+    from fedrule.flower.server.rounds import RoundTraffic
 
 log = logging.getLogger(__name__)
 
@@ -135,12 +140,17 @@ def train(grid: Grid, config: Mapping[str, object], folder: Path) -> None:
     log.info("%s: run %s in %s", method.NAME, federation.run, options.folder)
     begin = time.monotonic()
 
-    def on_round(done: int, report: object, traffic: object) -> None:
-        log.info("round %d of %d after %.1f s: %s", done, method.rounds, time.monotonic() - begin, report)
+    def on_round(done: int, report: RoundReport, traffic: RoundTraffic) -> None:
+        log.info("round %d of %d after %.1f s: %s", done, method.rounds, time.monotonic() - begin, round_text(report))
         log.info("%s", traffic)
 
     federation.train(on_round)
     log.info("%s: done; the model is in %s", method.NAME, options.folder)
+
+
+def round_text(report: RoundReport) -> str:
+    """A round for the log, without what a private run does not tell."""
+    return " ".join(f"{name}={value:g}" for name, value in report.values().items())
 
 
 def _whole(config: Mapping[str, object], name: str, default: int) -> int:

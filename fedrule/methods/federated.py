@@ -244,12 +244,7 @@ class Federated(GraphMethod):
         return self._attack().begin(train, int(deepcopy(rng).integers(2**62)))
 
     def refuse_deployment(self) -> None:
-        """An error where an option is for the simulation only; server and nodes call it before they start."""
-        if self._attack().used:
-            raise DataError(
-                f"{self.NAME}: attack {self.attack} and promoted {self.promoted!r} are for the simulation; "
-                "leave them out"
-            )
+        """An error where the server would have to see single updates; `fedrule.flower.method` refuses attacks."""
         if needed := self.engine().single_updates:
             raise DataError(f"{self.NAME}: {needed} needs single updates, and nodes send sums; use the simulation")
 

@@ -71,7 +71,7 @@ def train_securely(
     total = nothing.from_integers(found.total, **nothing.lengths())
     costs = [cost for steps in found.costs.values() for cost in steps.values()]
     return TrainedClients(
-        replace(total, state_bytes=states.nbytes),
+        total if engine.privacy.noisy else replace(total, state_bytes=states.nbytes),
         states,
         np.concatenate(counted),
         corrupted,

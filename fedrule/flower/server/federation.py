@@ -110,6 +110,7 @@ class Federation:
         fitted = GraphModel(method.NAME, scorer, layout.parameters(model), *names)
         self._save_model(fitted, setup)
         rounds.end()
+        folder.forget_sums()
         folder.write_status("done")
         return fitted
 

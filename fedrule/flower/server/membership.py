@@ -18,6 +18,7 @@ from datasets.common.files import Json
 from fedrule.federated.array_file import AnyArray
 from fedrule.flower import LIMIT
 from fedrule.flower.messages import (
+    BROKEN,
     CLOCK_TOLERANCE,
     Identity,
     Kind,
@@ -34,7 +35,6 @@ log = logging.getLogger(__name__)
 JOIN_SECONDS = 120.0  # for a new node to join; a round does not wait longer for it
 AGAIN = 30.0  # seconds after which a node that was refused is asked again
 FIRST_NOTE = 15.0  # seconds until the server says again what it waits for, then twice as many, and so on
-BROKEN = (DataError, ValueError, TypeError, LookupError, OverflowError)  # what reading an odd answer may end in
 
 
 class Transport(Protocol):
@@ -92,7 +92,7 @@ class Membership:
     refused: dict[int, str] = field(default_factory=dict)  # why nodes are not in the run, by Flower's number
     answered_at: dict[int, float] = field(default_factory=dict)  # when nodes last answered whether they join
 
-    def connect(self, *, enough: int = 0) -> None:
+    def connect(self, *, enough: int = 0, remedy: str = "start the others, or set nodes to fewer") -> None:
         """Learn which nodes are there and which of the run's members they are, waiting until there are enough."""
         end = time.monotonic() + self.options.wait
         due, pause = time.monotonic(), FIRST_NOTE
@@ -104,7 +104,7 @@ class Membership:
             if now > end:
                 raise DataError(
                     f"{len(self.connected)} of {counted(enough, 'node')} joined within {self.options.wait:g} seconds; "
-                    f"start the others, or set nodes to fewer{self._reasons()}"
+                    f"{remedy}{self._reasons()}"
                 )
             if changed or now >= due:
                 self._say_what_is_missing(enough, end - now)
@@ -204,7 +204,10 @@ class Membership:
             raise Refusal(f"it refuses: {answer.text('reason')}", needs=Kind(str(needs)) if needs else None)
         check_sender(answer, here="the server", there="the node", vocabulary=self.identity.vocabulary)
         if answer.text("run") != self.identity.run:
-            raise Refusal(f"an answer of run {answer.text('run')}, this is {self.identity.run}")
+            raise Refusal(
+                f"an answer of run {answer.text('run')}, this is {self.identity.run}; it came too late, or two servers "
+                "use the same nodes: stop one of them"
+            )
         now = time.time()
         check_clock(
             answer.real("time"),

@@ -6,9 +6,11 @@ in time has dropped out with its clients, as a simulated fault would make them.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -20,9 +22,10 @@ from fedrule.federated.array_file import AnyArray
 from fedrule.federated.rounds import Engine, RoundReport, RoundSum
 from fedrule.federated.states import ServerState
 from fedrule.federated.vectors import FlatParameters
-from fedrule.flower.messages import Kind, Message, Refusal, pack_mask, unpack_mask, unpack_sums
+from fedrule.flower.messages import BROKEN, Kind, Message, Refusal, pack_mask, unpack_mask, unpack_sums
 from fedrule.flower.method import threshold_of_nodes
-from fedrule.flower.server.membership import BROKEN, Member, Membership
+from fedrule.flower.server.folder import ServerFolder
+from fedrule.flower.server.membership import Member, Membership
 from fedrule.methods.federated import Federated
 
 log = logging.getLogger(__name__)
@@ -39,8 +42,8 @@ class RoundTraffic:
     received: dict[str, int]  # bytes of the model and the shared vectors, by node
     predicted_received: dict[str, int]
     missing: tuple[int, ...]  # clients whose node did not answer
-    ready: dict[str, Json]  # processor seconds and megabytes of a node's process before it trains
-    seconds: dict[str, Json]  # processor time of a node's process in all
+    ready: dict[str, Json]  # processor seconds and megabytes of a node's process before it trains; not of private runs
+    seconds: dict[str, Json]  # processor time of a node's process in all; not of private runs
 
     def as_json(self) -> dict[str, Json]:
         return cast("dict[str, Json]", asdict(self) | {"missing": [*self.missing]})
@@ -106,8 +109,10 @@ class NodeRounds:
             {name: broadcast_payload(requests[name]) for name in answers},
             {name: predicted_broadcast(self.layout, shared=len(shared[name])) for name in answers},
             tuple(missing.tolist()),
-            {name: answer.header.get("ready") for name, answer in answers.items()},
-            {name: answer.header.get("seconds") for name, answer in answers.items()},
+            *(
+                {name: answer.header[what] for name, answer in answers.items() if what in answer.header}
+                for what in ("ready", "seconds")
+            ),
         )
         self.after = after
         return after, report
@@ -148,7 +153,7 @@ class NodeRounds:
     ) -> tuple[RoundSum | None, dict[str, Message], dict[str, int]]:
         """The same where the server sees the sum only; None where too few nodes stay to the end."""
         from fedrule.federated.secure.messages import WrongShares
-        from fedrule.flower.server.secure import secure_total
+        from fedrule.flower.server.secure import kept_total, secure_total
 
         nothing = self.engine.nothing(self.layout, len(state.shared))
         nodes = [*requests]
@@ -163,17 +168,20 @@ class NodeRounds:
                 threshold,
             )
             return None, {}, {}
+        run, options = self.membership.identity.run, self.membership.options
+        compute = partial(
+            secure_total,
+            nodes,
+            requests,
+            size=len(nothing.integers()),
+            name=f"{run}.round{state.round}",
+            threshold=threshold,
+            contributors=contributors,
+            check=lambda name, answer: _counted(answer, requests[name], members[name]),
+            ask=lambda each: self._answers(each, members),
+        )
         try:
-            found = secure_total(
-                nodes,
-                requests,
-                size=len(nothing.integers()),
-                name=f"{self.membership.identity.run}.round{state.round}",
-                threshold=threshold,
-                contributors=contributors,
-                check=lambda name, answer: _counted(answer, requests[name], members[name]),
-                ask=lambda each: self._answers(each, members),
-            )
+            found = kept_total(ServerFolder(options.folder), run, "round", compute, key=_round_key(state, requests))
         except WrongShares as error:
             self.excluded.add(nodes[error.participant])
             log.warning("%s; node %s is left out from here on", error, nodes[error.participant])
@@ -243,11 +251,23 @@ class NodeRounds:
         return replace(sums, base_weight=base)
 
 
+def _round_key(state: ServerState, requests: Mapping[str, Message]) -> str:
+    """What the sum of a round depends on, as one text."""
+    key = hashlib.sha256(f"{state.round}".encode())
+    key.update(state.model.tobytes())
+    for name in sorted(requests):
+        key.update(name.encode() + requests[name].array("cohort").tobytes() + requests[name].array("last").tobytes())
+    return key.hexdigest()
+
+
 def _counted(answer: Message, request: Message, member: Member) -> Array:
     """Which of a member's clients an answer counts; refused where it does not fit the request."""
     counted = unpack_mask(answer.array("counted"), member.homes)
     if (counted & ~unpack_mask(request.array("cohort"), member.homes)).any():
-        raise Refusal("it counts clients that are not in the cohort")
+        raise Refusal(
+            "it counts clients that are not in the cohort: its homes, or its version of fedrule, are others than when "
+            "it joined; start it with the folder (state=) that it had then"
+        )
     if not 0 <= answer.number("corrupted") <= member.homes:
         raise Refusal(f"{answer.number('corrupted')} corrupted updates of {member.homes} homes")
     return np.flatnonzero(counted)

@@ -4,6 +4,10 @@ A node's vector is the sum over its homes. In the first step it computes the vec
 sends keys; in the last one the server learns the sum of those that stayed to the end. All nodes of the run are asked,
 also those without a client in the cohort, which add zeros. They do not count towards the threshold: a sum of too few
 others is given up before anybody reveals shares of masks.
+
+A sum is kept as soon as it is known (`kept_total`): a server that crashes afterwards takes it from its folder. Asked
+for a second one of other nodes, from which the difference would tell what one of them has sent, nodes refuse
+(`fedrule.flower.node_secure`).
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ from fedrule.federated.secure.messages import (
     largest_bound,
 )
 from fedrule.federated.secure_sum import add_masked, collect_keys, recover_sum, route_shares
-from fedrule.flower.messages import SESSION, Kind, Message
+from fedrule.flower.messages import NAMES, SESSION, Kind, Message
+from fedrule.flower.server.folder import ServerFolder
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +45,38 @@ T = TypeVar("T")
 Ask = Callable[[Mapping[str, Message]], Mapping[str, Message]]  # requests by node; the answers that came
 
 
+KEPT = ("corrupted", "ready", "seconds")  # entries of first answers that are kept with a sum
+
+
 class SecureTotal(NamedTuple):
     """What the server learns."""
 
     total: Array
     answers: dict[str, Message]  # the first ones, without their vectors, of the nodes in the sum
     sent: dict[str, int]  # bytes in all four steps, by node
+
+
+def kept_total(
+    folder: ServerFolder, run: str, what: str, compute: Callable[[], SecureTotal], *, key: str = ""
+) -> SecureTotal:
+    """A secure sum of this run, from the folder where it is known already; `key` says what it depends on."""
+    file = f"sum-{what}.npz"
+    if (found := folder.read(file, run)) is not None and found[0]["key"] == key:
+        about, arrays = found
+        log.info("the secure sum of %s of this run is known already; no node is asked", what)
+        answers = {
+            node: Message(Kind(kind), header, {"counted": arrays[f"counted.{node}"]} if kind == Kind.ROUND else {})
+            for node, (kind, header) in about["answers"].items()
+        }
+        return SecureTotal(arrays["total"], answers, about["sent"])
+    sums = compute()
+    counted = {f"counted.{n}": a.array("counted") for n, a in sums.answers.items() if a.kind == Kind.ROUND}
+    headers = {
+        node: (str(answer.kind), {name: answer.header[name] for name in KEPT if name in answer.header})
+        for node, answer in sums.answers.items()
+    }
+    folder.write(file, run, {"total": sums.total, **counted}, key=key, answers=headers, sent=sums.sent)
+    return sums
 
 
 def secure_total(
@@ -75,6 +106,8 @@ def secure_total(
         for node, request in to.items():
             arrays = {**request.arrays, SESSION: place, "message": np.frombuffer(messages[node], dtype=np.uint8)}
             header = {**request.header, "step": int(number_of), "participant": number[node]}
+            if number_of == Step.ADVERTISE:
+                header[NAMES] = [*nodes]
             kind = request.kind if number_of == Step.ADVERTISE else Kind.SECURE
             made[node] = Message(kind, header, arrays)
         answers = {}

@@ -11,7 +11,7 @@ import logging
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -23,7 +23,7 @@ from fedrule.evidence.statistics import Statistics
 from fedrule.federated.array_file import AnyArray
 from fedrule.flower.messages import Kind, Message, unpack_mask
 from fedrule.flower.method import check_deployment, threshold_of_nodes, valid_rules
-from fedrule.flower.server.folder import RELEASED, SETUP, ServerFolder
+from fedrule.flower.server.folder import MEMBERS, RELEASED, SETUP, ServerFolder
 from fedrule.flower.server.membership import Member, Membership, assign_numbers
 from fedrule.flower.vocabulary import Vocabulary
 from fedrule.methods.federated import Federated
@@ -63,9 +63,16 @@ class HomeCounts:
             with_rules, valid = arrays.pop("with_rules"), valid_rules(self.vocabulary, arrays.pop("cell"))
             return Setup(with_rules, valid, bool(about["self_pairs"]), self._sum(valid, [arrays]))
         released = self.folder.read(RELEASED, self._run)
-        if released is not None:  # all of the homes whose rules were counted belong to the run
-            membership.members = _members(released[0])
-        membership.connect(enough=len(membership.members) or options.nodes)
+        begun = released or self.folder.read(MEMBERS, self._run)
+        if begun is not None:  # all of the homes whose rules were counted, or may have been, belong to the run
+            membership.members = _members(begun[0])
+            membership.connect(
+                enough=len(membership.members),
+                remedy="the run was stopped when they were counting, and needs all of them: start the others, or start "
+                "a new run in an empty folder",
+            )
+        else:
+            membership.connect(enough=options.nodes)
         membership.members = membership.members or assign_numbers(
             [
                 (name, answer.number("homes"), cast("int | None", answer.value("first")))
@@ -77,6 +84,8 @@ class HomeCounts:
             bits = membership.joined[member.node].array("with_rules")
             with_rules[member.clients] = unpack_mask(bits, member.homes)
         check_deployment(self.method, len(membership.members), with_rules=with_rules)
+        if self.method.secure_threshold:  # a sum over other nodes would tell, beside this one, what single ones counted
+            self.folder.write(MEMBERS, self._run, {}, members=self._members)
         if self.method.privacy.noisy:
             counts = self._private_counts(len(with_rules), released)
             self_pairs = True  # whether a device acts on itself anywhere is not in the account
@@ -123,7 +132,7 @@ class HomeCounts:
             return replace(
                 nobody, n_homes=n_homes, have=(np.append(0, have[cell]), *nobody.have[1:]), self_rules=alone[cell]
             )
-        request = membership.request(Kind.COUNTS, {"cell": cell}, all_patterns=self._all_patterns)
+        request = membership.request(Kind.COUNTS, {"cell": cell})
         requests = self._to_all(request)
         if self.method.secure_threshold:
             return nobody.with_integers(self._secure_sum("counts", requests, len(nobody.integers())))
@@ -159,19 +168,20 @@ class HomeCounts:
 
     def _secure_sum(self, name: str, requests: Mapping[str, Message], size: int) -> Array:
         """The sum over all nodes, of which the server sees no addend; an error where one is missing."""
-        from fedrule.flower.server.secure import secure_total
+        from fedrule.flower.server.secure import kept_total, secure_total
 
         nodes = [*requests]
-        name = f"{self._run}.{name}"
-        found = secure_total(
+        compute = partial(
+            secure_total,
             nodes,
             requests,
             size=size,
-            name=name,
+            name=f"{self._run}.{name}",
             threshold=threshold_of_nodes(self.method, len(nodes)),
             ask=lambda each: self.membership.ask(each, all_of_them=True),
         )
-        log.info("%s: %d bytes of a node in a secure sum", name, max(found.sent.values()))
+        found = kept_total(self.folder, self._run, name, compute)
+        log.info("%s: %d bytes of a node in a secure sum of %s", self._run, max(found.sent.values()), name)
         return found.total
 
     def _private_counts(self, n_homes: int, released: tuple[dict[str, Any], dict[str, AnyArray]] | None) -> Statistics:
@@ -187,9 +197,7 @@ class HomeCounts:
         account = method.privacy.account(n_homes, method.engine().cohorts.fraction(n_homes))
         rules = self._noisy_rules(account.counts, n_homes, released)
         valid = private_counts.valid_rules(rules, vocabulary)
-        request = self.membership.request(
-            Kind.COUNTS, {"cell": valid.cell}, all_patterns=self._all_patterns, private=True, n_clients=n_homes
-        )
+        request = self.membership.request(Kind.COUNTS, {"cell": valid.cell}, private=True, n_clients=n_homes)
         if method.secure_threshold:
             sizes = private_statistics.sizes_of(
                 vocabulary, valid, all_patterns=self._all_patterns, rooms=vocabulary.words

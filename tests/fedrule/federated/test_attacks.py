@@ -21,6 +21,7 @@ from fedrule.federated.robustness.attacks import Attackers, AttackOptions, Typed
 from fedrule.federated.rounds import Engine
 from fedrule.federated.trainers.evidence import EvidenceTrainer
 from fedrule.federated.trainers.kernel import KernelTrainer
+from fedrule.flower.method import federated_method, method_text
 from tests.fedrule.federated.test_evidence_trainer import task_of
 from tests.support.small_populations import Setting, population
 
@@ -287,13 +288,17 @@ def test_fedrank_weights_homes_by_roots_under_the_mean_and_equally_under_other_a
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"attack": "scale", "attackers": 0.1}, "fedgnn: attack scale and promoted '' are for the simulation"),
-        ({"promoted": "auto"}, "fedgnn: attack none and promoted 'auto' are for the simulation; leave them out"),
+        (
+            {"attack": "scale", "attackers": 0.1},
+            "fedgnn: attack is for the simulation, where some homes are made attack",
+        ),
+        ({"attack": "scale"}, "fedgnn: attack is for the simulation"),
+        ({"promoted": "auto"}, "fedgnn: promoted is for the simulation.* leave it out"),
         ({"norm_bound": 1.0}, "fedgnn: norm_bound needs single updates, and nodes send sums"),
         ({"aggregation": "krum"}, "fedgnn: aggregation krum needs single updates, and nodes send sums"),
     ],
 )
 def test_a_deployment_refuses_what_can_only_be_simulated(options, message):
-    build("fedgnn", drop_out=0.1).refuse_deployment()  # a trial has simulated faults, too
+    federated_method(method_text("fedgnn", {"drop_out": 0.1}))  # a trial has simulated faults, too
     with pytest.raises(DataError, match=message):
-        build("fedgnn", **options).refuse_deployment()
+        federated_method(method_text("fedgnn", options))

@@ -257,3 +257,22 @@ def test_noise_longer_than_any_update_is_warned_of_once_at_the_start(caplog):
     assert warning.startswith("fedgnn: the mean update of a round has an L2 norm of at most clip = 0.01, and its noise")
     assert "one of 0.03, 3 times as much" in warning
     assert "use more homes in a round (now 12 of 12), a larger epsilon" in warning
+
+
+def test_what_has_no_noise_does_not_leave_a_home():
+    setting = Setting(population(5, n_homes=9), engine())
+    trainer = KernelTrainer(setting.homes, setting.task)
+    clients = np.flatnonzero(trainer.rule_counts)
+    exact = sums_of(engine(Privacy()), trainer, setting.start, clients)
+    noisy = sums_of(engine(), trainer, setting.start, clients)
+    size = len(setting.start)
+    assert (exact.integers()[size:] != 0).tolist() == [
+        True,
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]  # nobody was refused or keeps a state
+    assert noisy.integers()[:size].any()
+    assert not noisy.integers()[size:].any()

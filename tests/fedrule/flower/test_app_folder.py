@@ -117,7 +117,10 @@ def test_certificates_that_ran_out_or_are_not_valid_yet_are_refused_in_words(tmp
     files.certificate.write_text("hello")
     with pytest.raises(DataError, match="not a certificate in PEM format; copy it again"):
         check_certificates(files.certificate)
-    with pytest.raises(DataError, match="cannot read the certificate"):
+    with pytest.raises(
+        DataError,
+        match=r"cannot read the certificate .*; copy it from the folder that `python -m fedrule deploy init` has",
+    ):
         check_certificates(tmp_path / "other.pem")
 
 
@@ -269,6 +272,10 @@ def test_one_node_is_not_called_nodes(tmp_path: Path, capsys: pytest.CaptureFixt
     page = (tmp_path / "app/README.md").read_text()
     assert "1 node trains `fedgnn`" in page
     assert "a server and 1 hub;" in page
+    for file in (page, (tmp_path / "app/docker-compose.yml").read_text()):
+        assert "require_secure=true" in file
+        assert "max_epsilon=4.0" in file
+    assert "`flwr run` sends the app's code to the nodes, which run" in page
 
 
 def test_hints_name_the_pins_of_the_environment_that_one_is_in(monkeypatch: pytest.MonkeyPatch) -> None:

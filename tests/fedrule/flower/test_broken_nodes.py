@@ -1,4 +1,4 @@
-"""One node that answers nonsense is left out of the round; the others go on as if it had dropped out."""
+"""One node that answers nonsense is left out of the round; a node that is asked nonsense refuses in words."""
 
 from __future__ import annotations
 
@@ -122,3 +122,79 @@ def test_a_secure_sum_goes_on_without_a_node_that_sends_nonsense(what: str, tmp_
     with_rules = set(np.unique(homes.rules.home).tolist())
     assert {done: set(clients.tolist()) for done, clients in run.missing().items()} == {1: {3, 4, 5} & with_rules}
     assert_equal(trained, simulated(method, homes, missing=run.missing()))
+
+
+def without(name: str) -> Change:
+    return lambda request: Message(request.kind, request.header, {n: a for n, a in request.arrays.items() if n != name})
+
+
+def with_setup(**changed: object) -> Change:
+    def change(request: Message) -> Message:
+        setup = request.header["setup"]
+        assert isinstance(setup, dict)
+        return with_header(setup={**setup, **changed})(request)
+
+    return change
+
+
+REQUESTS: dict[str, tuple[Kind, Change]] = {
+    "cells of two dimensions": (Kind.COUNTS, with_array("cell", np.zeros((2, 2), dtype=np.int64))),
+    "cells twice": (Kind.COUNTS, with_array("cell", np.array([3, 3]))),
+    "negative cells": (Kind.COUNTS, with_array("cell", np.array([-3, 3]))),
+    "cells beyond the vocabulary": (Kind.COUNTS, with_array("cell", np.array([3, 10**9]))),
+    "fractions of cells": (Kind.COUNTS, with_array("cell", np.array([0.5, 3.5]))),
+    "no cells": (Kind.COUNTS, without("cell")),
+    "few cells": (Kind.COUNTS, with_array("cell", np.array([3]))),
+    "a method that is no JSON": (Kind.RULES, with_header(method="{")),
+    "a method without a name": (Kind.RULES, with_header(method="{}")),
+    "a method that is a list": (Kind.RULES, with_header(method="[]")),
+    "a run of another kind": (Kind.RULES, with_header(run=3)),
+    "a layout without names": (Kind.ROUND, with_setup(layout={})),
+    "a layout that is no object": (Kind.ROUND, with_setup(layout=3)),
+    "a first home in words": (Kind.ROUND, with_setup(first="one")),
+    "another model": (Kind.ROUND, with_array("model", np.zeros(3, dtype=np.float32))),
+    "a cohort of wrong length": (Kind.ROUND, with_array("cohort", np.zeros(9, dtype=np.uint8))),
+    "no last rounds": (Kind.ROUND, without("last")),
+    "no time": (Kind.ROUND, with_header(time="now")),
+}
+
+
+@pytest.mark.parametrize("what", REQUESTS)
+def test_a_node_that_is_asked_nonsense_refuses_in_words(what: str, tmp_path: Path) -> None:
+    homes, method = population(5, n_homes=6), made("fedrank", rounds=1)
+    transport = in_process(homes, SIZES, tmp_path)
+    federation(transport, method, homes, tmp_path / "server").train()
+    kind, change = REQUESTS[what]
+    number, request = next((n, r) for n, r in transport.requests if r.kind == kind)
+    node = transport.members[number]
+    if kind == Kind.ROUND:  # as a node whose folder is new is asked
+        (node.options.state / f"{request.text('run')}.setup").unlink(missing_ok=True)
+    answer = node.answer(change(request))
+    assert (answer.kind == Kind.REFUSED) == (what != "few cells")  # the server says which rules are valid
+    if answer.kind == Kind.REFUSED:
+        assert len(answer.text("reason")) > 20
+        # It goes on afterwards.
+        assert node.answer(request).kind == kind
+
+
+def test_a_node_counts_what_its_method_uses_whatever_is_asked(tmp_path: Path) -> None:
+    homes = population(5, n_homes=6)
+    transport = in_process(homes, SIZES, tmp_path)
+    federation(transport, made("fedgnn", rounds=1), homes, tmp_path / "server").train()
+    number, request = transport.requests[0]
+    counts = Message(Kind.COUNTS, {**request.header, "all_patterns": True}, {"cell": np.arange(3)})
+    answer = transport.members[number].answer(counts)
+    assert "counts over homes are asked for, which fedgnn does not use" in answer.text("reason")
+    method = made("fedrank", rounds=1, evidence=4)
+    other = in_process(homes, SIZES, tmp_path / "other")
+    federation(other, method, homes, tmp_path / "other server").train()
+    number, request = next((n, r) for n, r in other.requests if r.kind == Kind.COUNTS)
+    for all_patterns in (True, False):
+        answers = [
+            other.members[number].answer(each(request)) for each in (with_header(all_patterns=all_patterns), same)
+        ]
+        assert answers[0].arrays.keys() == answers[1].arrays.keys()
+
+
+def same(request: Message) -> Message:
+    return request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -471,3 +471,80 @@ def test_a_deployed_model_recommends_what_a_trained_one_does(secure: bool, tmp_p
         rule.why.homes_with_rule == other.why.homes_with_rule for rule, other in zip(found, expected, strict=True)
     )
     assert re.fullmatch(r"homes that it learned from and that have this rule: \d", found[0].why.text)
+
+
+def test_the_folder_of_a_server_is_its_owners_alone(tmp_path: Path) -> None:
+    homes = population(5, n_homes=6)
+    transport = in_process(homes, SIZES, tmp_path)
+    (tmp_path / "server").mkdir(mode=0o755)
+    federation(transport, made("fedgnn", rounds=1), homes, tmp_path / "server").train()
+    assert (tmp_path / "server").stat().st_mode & 0o777 == 0o700
+    for name in ("run.json", "setup.npz", "rounds.jsonl", "status.json", "weights.npz"):
+        assert (tmp_path / "server" / name).stat().st_mode & 0o777 == 0o600, name
+    (tmp_path / "server").chmod(0o750)  # whoever opens it afterwards has chosen so
+    federation(transport, made("fedgnn", rounds=1), homes, tmp_path / "server").train()
+    assert (tmp_path / "server").stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize(
+    ("options", "parameters", "words"),
+    [
+        ({"require_secure": True}, {}, "takes part in runs with secure sums only .* set secure_threshold"),
+        ({"require_secure": True}, {"secure_threshold": 0.6}, ""),
+        ({"max_epsilon": 4.0}, {}, "an epsilon of at most 4 .* this one has no epsilon"),
+        ({"max_epsilon": 4.0}, {"epsilon": 8.0, "clip": 1.0}, "an epsilon of at most 4 .* this one has epsilon 8"),
+        ({"max_epsilon": 4.0}, {"noise_multiplier": 9.0, "clip": 1.0}, "this one has no epsilon"),
+        ({"max_epsilon": 4.0}, {"epsilon": 4.0, "clip": 1.0}, ""),
+    ],
+)
+def test_a_node_joins_only_runs_that_protect_its_homes_as_its_owner_wants(
+    options: dict[str, object],
+    parameters: dict[str, object],
+    words: str,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    homes = population(5, n_homes=6)
+    transport = in_process(homes, SIZES, tmp_path)
+    transport.members = {
+        n: replace(node, options=replace(node.options, **options))  # type: ignore[arg-type]
+        for n, node in transport.members.items()
+    }
+    method = build("fedgnn", rounds=40, **parameters)
+    assert isinstance(method, Federated)
+    identity = messages.Identity("run1", Vocabulary.of(homes).fingerprint, method_text("fedgnn", asdict(method)))
+    request = Message(Kind.JOIN, identity.header(limit=10.0, clock=10.0))
+    with caplog.at_level("INFO"):
+        answer = transport.members[100].answer(request)
+    if words:
+        assert re.search(words, answer.text("reason"))
+        assert not [*(tmp_path / "state-0").glob("run1.*")]
+        return
+    assert answer.kind == Kind.JOIN
+    promise = "no noise" if "require_secure" in options else "epsilon 4"
+    sums = "secure sums of more than 0.6 of the nodes" if "require_secure" in options else "sums of this node that"
+    assert f"run run1: fedgnn, {promise} over 40 rounds, {sums}" in caplog.text
+
+
+def test_a_node_that_answers_for_another_run_or_clients_is_left_out_with_the_remedy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    homes = population(5, n_homes=6)
+    transport = in_process(homes, SIZES, tmp_path)
+    exchange = transport.exchange
+
+    def mixed_up(requests: dict[int, Message], *, seconds: float) -> dict[int, Message]:
+        answers = dict(exchange(requests, seconds=seconds))
+        for node, answer in answers.items():
+            if node == 101 and answer.kind == Kind.ROUND:
+                answers[node] = Message(answer.kind, {**answer.header, "run": "other"}, answer.arrays)
+            if node == 102 and answer.kind == Kind.ROUND:  # its fifth home has no rule
+                answers[node] = Message(
+                    answer.kind, answer.header, answer.arrays | {"counted": np.full(1, 255, np.uint8)}
+                )
+        return answers
+
+    transport.exchange = mixed_up  # type: ignore[method-assign,assignment]
+    federation(transport, made("fedgnn", rounds=1), homes, tmp_path / "server").train()
+    assert re.search("an answer of run other, this is .*; it came too late, or two servers use", caplog.text)
+    assert "it counts clients that are not in the cohort: its homes, or its version" in caplog.text

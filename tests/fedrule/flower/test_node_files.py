@@ -108,10 +108,10 @@ def test_a_file_cut_off_or_of_something_else_is_refused(tmp_path: Path) -> None:
     folder.save_states("run", initial(), None)
     path = folder.file("run", "states")
     path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(DataError, match="truncated, damaged or not a file of a node's states"):
+    with pytest.raises(DataError, match="truncated, damaged or not a file of the states of this node's clients"):
         folder.states("run", initial(), NEVER)
     path.write_text("hello")
-    with pytest.raises(DataError, match="truncated, damaged or not a file of a node's states"):
+    with pytest.raises(DataError, match="truncated, damaged or not a file of the states of this node's clients"):
         folder.states("run", initial(), NEVER)
 
 
@@ -172,3 +172,30 @@ def test_files_are_for_their_owner_alone_and_an_open_folder_is_refused(tmp_path:
     folder.path.chmod(0o750)
     with pytest.raises(DataError, match=r"others on this machine can read or write this folder.*chmod 700"):
         NodeFolder(folder.path)
+
+
+def test_a_damaged_file_is_named_in_words(tmp_path: Path) -> None:
+    folder = NodeFolder(tmp_path)
+    for what, words in {
+        "method": "without it the method and the parameters that this node has agreed to are lost",
+        "secure": "without it this node's secrets of the last secure sum are lost",
+        "noisy_rules": "without it this node's numbers of rules with noise are lost",
+    }.items():
+        folder.file("run", what).write_text("hello")
+        with pytest.raises(DataError, match=f"or delete it and start a new run: {words}"):
+            folder.read("run", what)
+
+
+@pytest.mark.parametrize(("last", "value"), [((3, 3), 2.0), ((0, 0), 1.0), ((7, 7), 1.0)])
+def test_when_a_run_is_over_its_states_are_those_that_the_server_counted(
+    tmp_path: Path, last: tuple[int, int], value: float
+) -> None:
+    folder, first = NodeFolder(tmp_path), after(initial(), 0, value=1.0)
+    folder.settle_states("run", np.array(last))  # a node without states has nothing to keep
+    assert not folder.file("run", "states").exists()
+    folder.save_states("run", first, after(first, 3, value=2.0))
+    folder.settle_states("run", np.array(last))
+    _, arrays = folder.read("run", "states") or ({}, {})
+    assert not any(name.startswith("pending.") for name in arrays)
+    found = folder.states("run", initial(), np.array([3, 3] if value == 2 else [0, 0]))
+    np.testing.assert_array_equal(found.own.dense, np.full((2, 3), value))

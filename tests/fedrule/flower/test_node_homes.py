@@ -95,7 +95,7 @@ def test_names_that_the_federation_does_not_know_are_refused_with_the_remedy(tmp
         homes = read_homes(source, VOCABULARY)
         source = tmp_path / "homes.parquet"
         homes.save(source)
-    with pytest.raises(DataError, match=r"Oven.*set unknown=\"ignore\" in the node-config to leave such devices"):
+    with pytest.raises(DataError, match=r"Oven.*set unknown_names=\"ignore\" in the node-config to leave such devices"):
         read_homes(source, fewer)
     left = read_homes(source, fewer, if_unknown="ignore")
     # The oven goes, and with it the rule that bakes.
@@ -127,7 +127,11 @@ def test_a_missing_or_strange_file_is_refused(tmp_path: Path) -> None:
         ({"homes": "h", "state": 3}, 'state="PATH" is missing'),
         ({"homes": "h", "state": "s", "first": -1}, "first must be a whole number from 0 on, got -1"),
         ({"homes": "h", "state": "s", "first": "1"}, "first must be a whole number"),
-        ({"homes": "h", "state": "s", "unknown": "drop"}, 'unknown must be "refuse" or "ignore"'),
+        ({"homes": "h", "state": "s", "unknown_names": "drop"}, 'unknown_names must be "refuse" or "ignore"'),
+        ({"homes": "h", "state": "s", "require_secure": 1}, "require_secure must be true or false, got 1"),
+        ({"homes": "h", "state": "s", "max_epsilon": 0}, "max_epsilon must be a number above 0, got 0"),
+        ({"homes": "h", "state": "s", "max_epsilon": True}, "max_epsilon must be a number above 0, got True"),
+        ({"homes": "h", "state": "s", "max_epsilom": 4.0}, "max_epsilom.*max_epsilon"),
     ],
 )
 def test_a_wrong_node_config_is_refused(config: dict[str, object], words: str) -> None:

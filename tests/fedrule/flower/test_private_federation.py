@@ -24,9 +24,11 @@ from fedrule.evidence.private_statistics import BOUNDS, BoundedSums, multipliers
 from fedrule.federated import private
 from fedrule.federated.array_file import AnyArray, read_arrays
 from fedrule.federated.secure.messages import Session
+from fedrule.federated.vectors import FlatParameters
 from fedrule.flower.messages import SESSION, Kind, Message
 from fedrule.flower.node import Node
 from fedrule.flower.server.federation import Federation
+from fedrule.flower.server.folder import ServerFolder, rounds_of
 from fedrule.flower.server.membership import ServerOptions
 from fedrule.flower.vocabulary import Vocabulary
 from fedrule.methods.federated import Federated
@@ -68,8 +70,9 @@ def test_without_the_noise_nodes_and_server_give_the_model_of_the_simulation(
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_noise_of_a_deployment_never_repeats_and_epsilon_is_reported_after_each_round(
-    name: str, tmp_path: Path
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("secrets.randbits", lambda _bits: 1)  # the same cohorts: models differ by their noise
     homes, method, told = population(5, n_homes=60), made(name), []
     models = []
     for turn in range(2):
@@ -130,6 +133,7 @@ def test_with_secure_sums_every_node_adds_its_share_of_the_noise_of_counts(
 def test_noisy_counts_are_given_to_a_secure_sum_once_and_for_one_number_of_homes(tmp_path: Path) -> None:
     homes = population(5, n_homes=60)
     transport = in_process(homes, SIZES, tmp_path)
+    transport.lost = lambda _node, asked: asked.kind == Kind.END  # nodes would forget what they gave
     federation(transport, made("fedrank"), homes, tmp_path / "server", secure=True).train()
     for kind in (Kind.RULES, Kind.COUNTS):
         number, request = next((n, r) for n, r in transport.requests if r.kind == kind)
@@ -194,7 +198,7 @@ def test_a_round_that_is_done_again_has_the_same_noise(tmp_path: Path) -> None:
         if not killed and request.header.get("round") == 1 and request.header.get("step") == 2:
             killed.append(True)
             raise Stopped
-        return False
+        return request.kind == Kind.END  # nodes would forget what they gave
 
     def vectors() -> list[bytes]:
         kept = [sorted(node.options.state.glob("*.secure")) for node in transport.members.values()]
@@ -259,20 +263,22 @@ def test_a_server_cannot_lower_the_noise_of_a_node_by_another_number_of_homes_or
     method = build("fedgnn", epsilon=30.0, clip=1.0, rounds=1, **METHODS["fedgnn"])
     assert isinstance(method, Federated)
     transport = in_process(homes, SIZES, tmp_path)
+    transport.lost = lambda _node, asked: asked.kind == Kind.END
+    method = replace(method, rounds=2)
     federation(transport, method, homes, tmp_path / "server", secure=True).train()
     node, request = next((n, r) for n, r in transport.requests if r.kind == Kind.ROUND)
     setup = request.header["setup"]
     assert isinstance(setup, dict)
     assert (setup["n_clients"], setup["nodes"]) == (60, 3)
     for name in ("n_clients", "nodes", "seed", "first"):
-        changed = {**request.header, "setup": {**setup, name: 1}, "round": 1}
+        changed = {**request.header, "setup": {**setup, name: 1}, "round": 1, "time": time.time()}
         session = Session(f"again {name}", (0, 1, 2), 3, 10, 10)
         answer = transport.members[node].answer(Message(Kind.ROUND, changed, request.arrays | in_session(session)))
         assert f"the server changed the setup of this run ({name})" in answer.text("reason")
     many = Session("many", tuple(range(30)), 19, 10, 10)
     plain = {name: value for name, value in request.header.items() if name != "setup"}
     answer = transport.members[node].answer(
-        Message(Kind.ROUND, {**plain, "round": 1}, request.arrays | in_session(many))
+        Message(Kind.ROUND, {**plain, "round": 1, "time": time.time()}, request.arrays | in_session(many))
     )
     assert "a secure sum of 30 nodes, this run has 3" in answer.text("reason")
 
@@ -334,3 +340,106 @@ def test_the_card_of_a_private_model_names_neither_seed_nor_homes(name: str, tmp
     (training,) = saved.card.trainings
     assert (training.fingerprint, training.seed, training.rules) == (None, None, None)
     assert str(run.sampling_seed) not in saved.card.json()
+
+
+@pytest.mark.parametrize("file", ["sum-round.npz", "checkpoint"])
+def test_a_noisy_sum_that_is_known_is_not_made_again_without_a_node(
+    file: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The server is killed in the second round, when the sum is unmasked and before or after it is kept; a node is gone
+    # when it resumes. The difference of two sums would be the vector of that node with its share of the noise alone.
+    homes = population(5, n_homes=60)
+    method = build("fedgnn", epsilon=30.0, clip=1.0, rounds=3, **METHODS["fedgnn"])
+    assert isinstance(method, Federated)
+    transport = in_process(homes, (10, 20, 20, 10), tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        write = ServerFolder.write
+
+        def stopping(self: ServerFolder, name: str, run: str, arrays: dict[str, AnyArray], **about: object) -> None:
+            if name == file and transport.requests[-1][1].header.get("round") == 1:
+                raise Stopped
+            write(self, name, run, arrays, **about)
+
+        patch.setattr(ServerFolder, "write", stopping)
+
+        def kill(done: int, _report: object, _traffic: object) -> None:
+            if done == 2:
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            federation(transport, method, homes, tmp_path / "server", secure=True).train(kill)
+    before = len(transport.requests)
+    transport.lost = lambda node, request: node == 101 and request.header.get("round") == 1
+    federation(transport, method, homes, tmp_path / "server", secure=True).train()
+    again = [request for _, request in transport.requests[before:] if request.header.get("round") == 1]
+    refused = caplog.text.count("it refuses: this node has unmasked the sum of round 2 before, with other nodes")
+    assert (bool(again), refused) == ((False, 0) if file == "checkpoint" else (True, 3))
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_only_what_has_noise_leaves_a_node(secure: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # In an exact run a node also tells how many homes counted, which rows they touched and how long training took.
+    homes, method = population(5, n_homes=60), made("fedgnn")
+    transport = in_process(homes, SIZES, tmp_path)
+    seen: list[Message] = []
+    exchange = transport.exchange
+
+    def watched(requests: dict[int, Message], *, seconds: float) -> dict[int, Message]:
+        answers = dict(exchange(requests, seconds=seconds))
+        seen.extend(answer for answer in answers.values() if answer.kind == Kind.ROUND)
+        return answers
+
+    transport.exchange = watched  # type: ignore[method-assign,assignment]
+    transport.lost = lambda _node, request: request.kind == Kind.END
+    model = federation(transport, method, homes, tmp_path / "server", secure=secure).train()
+    size = sum(value.numel() for value in model.parameters.values())
+    if secure:
+        for node in transport.members.values():
+            (path,) = node.options.state.glob("*.secure")
+            vector = read_arrays(path, what="secure", remedy="")[1]["vector"]
+            assert len(vector) == size + 6
+            assert vector[:size].any()
+            assert not vector[size:].any()  # weight, loss, clients, refused, rows, bytes of states
+    else:
+        layout = FlatParameters.of(model.parameters)
+        for answer in seen:
+            assert answer.array("row").tolist() == [*range(layout.n_rows)]
+            names = ("weight", "loss", "clients", "refused", "rows", "state_bytes")
+            assert [answer.header[name] for name in names] == [0] * 6
+    assert len(seen) == 9
+    assert not any({"seconds", "ready"} & answer.header.keys() for answer in seen)
+    for record in rounds_of(tmp_path / "server"):
+        assert record["seconds"] == record["ready"] == {}
+        assert not {"clients", "refused", "loss", "state_bytes"} & record.keys()
+        if not secure:
+            assert len({*record["sent"].values()}) == 1  # type: ignore[union-attr]
+    assert "no update" not in caplog.text
+
+
+def test_a_private_run_without_counts_gives_no_rules(tmp_path: Path) -> None:
+    # All of its epsilon is for rounds: of rules or counts with noise nothing is in the account.
+    homes = population(5, n_homes=60)
+    transport = in_process(homes, SIZES, tmp_path)
+    federation(transport, made("fedgnn"), homes, tmp_path / "server").train()
+    assert {request.kind for _, request in transport.requests} == {Kind.JOIN, Kind.ROUND, Kind.END}
+    node, request = transport.requests[0]
+    header = {**request.header, "private": True, "n_clients": 60}
+    answer = transport.members[node].answer(Message(Kind.RULES, header))
+    assert "rules are asked for, which this run has no part of its epsilon for" in answer.text("reason")
+    answer = transport.members[node].answer(Message(Kind.COUNTS, header, {"cell": np.arange(3)}))
+    assert "counts over homes are asked for, which fedgnn does not use" in answer.text("reason")
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_node_answers_no_more_rounds_than_its_account_has(secure: bool, tmp_path: Path) -> None:
+    homes = population(5, n_homes=60)
+    transport = in_process(homes, SIZES, tmp_path)
+    transport.lost = lambda _node, asked: asked.kind == Kind.END
+    federation(transport, made("fedgnn"), homes, tmp_path / "server", secure=secure).train()
+    node, request = [(n, r) for n, r in transport.requests if r.kind == Kind.ROUND][-1]
+    assert request.header["round"] == 2
+    more = in_session(Session("more", (0, 1, 2), 3, 10, 10)) if secure else {}
+    for number in (3, 1000, -1):
+        header = {**request.header, "round": number, "time": time.time()}
+        answer = transport.members[node].answer(Message(Kind.ROUND, header, request.arrays | more))
+        assert f"round {number + 1} is asked for, but this run has 3" in answer.text("reason")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +17,12 @@ pytest.importorskip("cryptography", reason="secure sums need the extra secure")
 from datasets.common.errors import DataError
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
+from fedrule.federated.array_file import AnyArray
 from fedrule.federated.secure.messages import Session
 from fedrule.flower.messages import SESSION, Kind, Message
-from fedrule.flower.server.folder import rounds_of
+from fedrule.flower.server.folder import ServerFolder, rounds_of
 from tests.fedrule.flower.test_federation import assert_equal, made, simulated
-from tests.support.federation import federation, in_process
+from tests.support.federation import InProcess, federation, in_process
 from tests.support.small_populations import population
 
 SIZES = (1, 3, 1, 1)  # homes of the nodes
@@ -167,6 +170,11 @@ def test_a_round_with_fewer_nodes_than_the_threshold_is_given_up_in_words(
     assert_equal(trained, simulated(method, homes, missing=run.missing()))
 
 
+def not_over(_node: int, request: Message) -> bool:
+    """Nodes do not hear that the run is over, and keep its secrets."""
+    return request.kind == Kind.END
+
+
 def last_request(requests: list[tuple[int, Message]], **header: object) -> tuple[int, Message]:
     return [(n, r) for n, r in requests if all(r.header.get(name) == value for name, value in header.items())][-1]
 
@@ -174,6 +182,7 @@ def last_request(requests: list[tuple[int, Message]], **header: object) -> tuple
 def test_a_late_duplicate_of_an_earlier_step_changes_nothing(tmp_path: Path) -> None:
     homes = population(5, n_homes=6)
     transport = in_process(homes, SIZES, tmp_path)
+    transport.lost = not_over
     federation(transport, made("fedgnn", rounds=1), homes, tmp_path / "server", secure=True).train()
     for step in (1, 2, 3):
         node, request = last_request(transport.requests, round=0, step=step)
@@ -310,3 +319,174 @@ def test_sums_of_nodes_with_many_homes_and_large_weights_fit(tmp_path: Path) -> 
     session = Session.from_bytes(request.array("message").tobytes())
     assert 3000 * 2**30 < session.bound == EXACT
     assert 4 * session.bound < 2**63
+
+
+class Stopped(Exception):
+    """The server is killed."""
+
+
+def killed_before(monkeypatch: pytest.MonkeyPatch, file: str, *, times: int = 0) -> None:
+    """Kill the server when it is about to write a file, once, after so many times."""
+    write, seen = ServerFolder.write, []
+
+    def stopping(self: ServerFolder, name: str, run: str, arrays: dict[str, AnyArray], **about: object) -> None:
+        if name == file:
+            seen.append(name)
+            if len(seen) == times + 1:
+                raise Stopped
+        write(self, name, run, arrays, **about)
+
+    monkeypatch.setattr(ServerFolder, "write", stopping)
+
+
+def of_round(transport: InProcess, number: int) -> list[Message]:
+    return [request for _, request in transport.requests if request.header.get("round") == number]
+
+
+@pytest.mark.parametrize("name", ["fedgnn", "fedrule, partial", "fedrule, adam"])
+def test_a_sum_that_was_known_before_a_crash_is_not_asked_for_again(name: str, tmp_path: Path) -> None:
+    # The server is killed between the sum of the second round and its checkpoint, and a node is gone when it resumes. A
+    # second sum, without that node, would differ from the first by what the node has sent.
+    more = {"participation": 0.8} if "partial" in name else {}
+    homes, method = population(5, n_homes=12), made(name, **more)
+    transport = in_process(homes, (3, 3, 3, 3), tmp_path)
+
+    def kill(done: int, _report: object, _traffic: object) -> None:
+        if done == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        federation(transport, method, homes, tmp_path / "server", secure=True).train(kill)
+    before = len(of_round(transport, 1))
+    transport.lost = lambda node, request: node == 101 and request.kind != Kind.JOIN
+    run = federation(transport, method, homes, tmp_path / "server", secure=True)
+    trained, missing = run.train(), run.missing()
+    assert len(of_round(transport, 1)) == before
+    assert not {0, 1} & missing.keys()
+    assert {client for clients in missing.values() for client in clients.tolist()} <= {3, 4, 5}
+    assert_equal(trained, simulated(method, homes, missing=missing))
+    assert not [*(tmp_path / "server").glob("sum-*")]  # the run is over
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_nodes_unmask_the_sum_of_a_round_once_or_with_the_same_nodes(
+    gone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The server is killed when all nodes have revealed their shares of the second round, before it keeps the sum.
+    homes, method = population(5, n_homes=12), made("fedrule")
+    transport = in_process(homes, (3, 3, 3, 3), tmp_path)
+    killed_before(monkeypatch, "sum-round.npz", times=1)
+    with pytest.raises(Stopped):
+        federation(transport, method, homes, tmp_path / "server", secure=True).train()
+    transport.lost = lambda node, request: gone and node == 101 and request.header.get("round") == 1
+    run = federation(transport, method, homes, tmp_path / "server", secure=True)
+    trained = run.train()
+    words = "this node has unmasked the sum of round 2 before, with other nodes"
+    assert caplog.text.count(f"it refuses: {words}") == (3 if gone else 0)
+    with_rules = np.unique(homes.rules.home).tolist()
+    clients = [record["clients"] for record in rounds_of(tmp_path / "server")]
+    assert clients == [len(with_rules), 0 if gone else len(with_rules), len(with_rules), len(with_rules)]
+    assert {done: found.tolist() for done, found in run.missing().items()} == ({1: with_rules} if gone else {})
+    assert_equal(trained, simulated(method, homes, missing=run.missing()))
+
+
+@pytest.mark.parametrize("what", ["rules", "counts"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_setup_that_is_done_again_is_one_of_the_same_nodes(
+    what: str, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Four nodes joined where three are wanted; killed before a sum is kept, or before the setup is, and one is gone.
+    homes, method = population(5, n_homes=12), made("fedrank", cohort=0, rounds=1)
+    transport = in_process(homes, (3, 3, 3, 3), tmp_path)
+    following = {"rules": "sum-counts.npz", "counts": "setup.npz"}[what] if kept else f"sum-{what}.npz"
+    killed_before(monkeypatch, following)
+    with pytest.raises(Stopped):
+        federation(transport, method, homes, tmp_path / "server", secure=True, nodes=3).train()
+    everybody, asked = transport.members, [r.kind for _, r in transport.requests].count(Kind(what))
+    transport.members = {node: member for node, member in everybody.items() if node != 103}
+    with pytest.raises(DataError, match=r"3 of 4 nodes joined.*start a new run in an empty folder"):
+        federation(transport, method, homes, tmp_path / "server", secure=True, nodes=3, wait=0.1).train()
+    transport.members = everybody
+    trained = federation(transport, method, homes, tmp_path / "server", secure=True, nodes=3).train()
+    assert [r.kind for _, r in transport.requests].count(Kind(what)) == (asked if kept else 2 * asked)
+    assert_equal(trained, simulated(method, homes))
+
+
+def test_nodes_do_not_count_again_for_a_server_that_lost_what_it_knew(tmp_path: Path) -> None:
+    # Of its folder the name of the run is left: it numbers nodes anew, without one that is gone.
+    homes, method = population(5, n_homes=12), made("fedgnn")
+    transport = in_process(homes, (3, 3, 3, 3), tmp_path)
+    transport.lost = lambda _node, request: request.kind in (Kind.ROUND, Kind.END)
+    federation(transport, method, homes, tmp_path / "server", secure=True).train()
+    for path in (tmp_path / "server").iterdir():
+        if path.name != "run.json":
+            path.unlink()
+    del transport.members[103]
+    with pytest.raises(DataError, match="this node has unmasked the sum of rules before, with other nodes"):
+        federation(transport, method, homes, tmp_path / "server", secure=True).train()
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_server_with_an_older_folder_gets_the_same_sums_or_none(
+    gone: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    homes, method = population(5, n_homes=12), made("fedgnn")
+    transport = in_process(homes, (3, 3, 3, 3), tmp_path)
+
+    def copy(done: int, _report: object, _traffic: object) -> None:
+        if done == 2:  # with the checkpoint after the first round
+            shutil.copytree(tmp_path / "server", tmp_path / "older")
+        if done == 4:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        federation(transport, method, homes, tmp_path / "server", secure=True).train(copy)
+    (tmp_path / "older" / "sum-round.npz").unlink()
+    transport.lost = lambda node, request: gone and node == 101 and request.header.get("round") == 1
+    run = federation(transport, method, homes, tmp_path / "older", secure=True)
+    trained = run.train()
+    if not gone:
+        assert not run.missing()
+        assert_equal(trained, simulated(method, homes))
+        return
+    # The second round cannot be had again; with another model, nor can the third and the fourth.
+    assert [record["clients"] for record in rounds_of(tmp_path / "older")][-3:] == [0, 0, 0]
+    assert "this node has taken part in the sum of round 3, and is asked for another one" in caplog.text
+    assert "this node has taken part in the sum of round 4, and is asked for another one" in caplog.text
+
+
+def test_a_node_refuses_a_sum_in_which_it_has_another_name(tmp_path: Path) -> None:
+    homes = population(5, n_homes=6)
+    transport = in_process(homes, SIZES, tmp_path)
+    transport.lost = not_over
+    federation(transport, made("fedgnn", rounds=2), homes, tmp_path / "server", secure=True).train()
+    node, request = last_request(transport.requests, round=1, step=1)
+    asked = Session.from_bytes(request.array("message").tobytes())
+    session = Session("again", asked.members, asked.threshold, asked.size, asked.bound)
+    arrays = {
+        "message": np.frombuffer(session.to_bytes(), dtype=np.uint8),
+        SESSION: np.frombuffer(session.digest, dtype=np.uint8),
+    }
+    names = request.header["names"]
+    assert isinstance(names, list)
+    for changed, words in (
+        (names[::-1], "a secure sum in which this node has another name"),
+        (names[1:], "a secure sum of 4 nodes that are not named"),
+        ([names[0]] * 4, "a secure sum of 4 nodes that are not named"),
+    ):
+        header = {**request.header, "names": changed, "time": time.time()}
+        answer = transport.members[node].answer(Message(Kind.ROUND, header, request.arrays | arrays))
+        assert words in answer.text("reason")
+
+
+def test_when_a_run_is_over_nodes_forget_its_secrets_and_give_nothing_more(tmp_path: Path) -> None:
+    homes = population(5, n_homes=6)
+    transport = in_process(homes, SIZES, tmp_path)
+    federation(transport, made("fedrank", rounds=2, cohort=0), homes, tmp_path / "server", secure=True).train()
+    for node in transport.members.values():
+        kept = {path.suffix for path in node.options.state.iterdir()}
+        assert kept == {".homes", ".json", ".method", ".setup", ".states", ".sums", ""}  # the last is the lock
+    for kind in (Kind.RULES, Kind.COUNTS, Kind.ROUND):
+        number, request = next((n, r) for n, r in transport.requests if r.kind == kind)
+        answer = transport.members[number].answer(request.at(time.time()))
+        assert "this run is over, and this node has deleted its secrets of it" in answer.text("reason")

@@ -18,9 +18,10 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 from datasets.common.errors import DataError
+from fedrule.federated.rounds import RoundReport
 from fedrule.flower.messages import Kind, Message
 from fedrule.flower.server.folder import status_of
-from fedrule.flower.server_app import FlowerTransport, write_failure
+from fedrule.flower.server_app import FlowerTransport, round_text, write_failure
 
 
 @dataclass
@@ -66,3 +67,12 @@ def test_why_a_run_failed_is_in_the_folder_of_the_server(tmp_path: Path) -> None
     write_failure({"folder": str(tmp_path / "server")}, DataError("nodes must be at least 1, got 0"))
     assert status_of(tmp_path / "server") == {"state": "failed", "error": "nodes must be at least 1, got 0"}
     write_failure({}, DataError("run-config: folder is missing"))  # there is no place to say it
+
+
+def test_the_log_of_a_private_round_has_no_numbers_without_noise() -> None:
+    exact, private = RoundReport(0.5, 37, refused=2), RoundReport(0.5, 37, refused=2, epsilon=1.5, delta=1e-5)
+    assert "loss=0.5 clients=37" in round_text(exact)
+    assert "refused=2" in round_text(exact)
+    assert "epsilon=1.5 " in round_text(private)
+    for name in ("loss", "clients", "refused"):
+        assert f"{name}=" not in round_text(private)
