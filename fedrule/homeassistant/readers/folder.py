@@ -174,7 +174,6 @@ class _Reading:
                 made,
                 where,
                 id=str(id_) if isinstance(id_, (str, int)) else "",
-                enabled=config.get("initial_state") is not False,
                 blueprint=path,
                 problem=problem,
             )
@@ -308,8 +307,8 @@ class _Reading:
                 while entity_id in taken:
                     entity_id, again = f"{first}_{again}", again + 1
             taken.add(entity_id)
-            stated = automation.config.get("initial_state")
-            on = stated is not False if isinstance(stated, bool) else self.states.get(entity_id) != "off"
+            stated = str(automation.config.get("initial_state")).lower()
+            on = self.states.get(entity_id) != "off" if stated == "none" else stated not in ("off", "false", "no", "0")
             found.append(replace(automation, entity_id=entity_id, enabled=on))
         return tuple(found)
 

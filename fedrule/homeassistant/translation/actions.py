@@ -120,14 +120,16 @@ def _service(domain: str, service: str, step: Config, devices: Devices) -> Itera
 def _on_target(domain: str, service: str, data: Config, target: Config, devices: Devices) -> Iterator[Effect]:
     """A service that acts on entities; without any, on a device that stands for its domain."""
     known = vocabulary()
-    if target:
-        for device in devices.target(target, domain if domain in vocabulary().entity_domains else "homeassistant"):
-            yield Effect(_with_data(device.partition(".")[0], domain, service, data), device)
+    of_entities = domain in known.entity_domains
+    found = devices.target(target, domain if of_entities else "homeassistant") if target else []
+    for device in found:
+        yield Effect(_with_data(device.partition(".")[0], domain, service, data), device)
+    if found or (target and (of_entities or domain == "homeassistant")):
         return
     word = action_word(domain, service)
     if domain in known.system:
         yield Effect(word, devices.other("system", "System"))
-    elif domain in vocabulary().entity_domains and service not in ("reload", "see"):
+    elif of_entities and service not in ("reload", "see"):
         devices.unresolved["a service without a target"] += 1
     else:
         yield Effect(word, devices.other(domain, type_of_domain(domain), name=_said(domain)))

@@ -86,8 +86,9 @@ class _Walk:
         for active, effect in self._steps(actions, allowed, NESTING):
             for number in sorted(active):
                 for start in self.triggers[number].starts:
-                    if not (effect.mirrors and _contradicts(start.state, effect)):
-                        yield AutomationRule(start.device, start.state, effect.action, effect.device)
+                    state = _mirrored(start.state, effect) if effect.mirrors else start.state
+                    if state:
+                        yield AutomationRule(start.device, state, effect.action, effect.device)
 
     def _steps(self, section: object, active: frozenset[int], nesting: int) -> Iterator[tuple[frozenset[int], Effect]]:
         if nesting == 0:
@@ -207,5 +208,9 @@ class _Walk:
         return _Narrowed(frozenset(number for number in active if self.triggers[number].id in ids), True)
 
 
-def _contradicts(state: str, effect: Effect) -> bool:
-    return (state, effect.action) in (("state:on", "turn_off"), ("state:off", "turn_on"))
+def _mirrored(state: str, effect: Effect) -> str:
+    """The state at which an action happens that follows its trigger; empty if it does not happen at this one."""
+    own = {"turn_on": "state:on", "turn_off": "state:off"}.get(effect.action, state)
+    if state == "state:changed":
+        return own
+    return "" if state in ("state:on", "state:off") and state != own else state

@@ -171,7 +171,7 @@ def _event(config: Config, devices: Devices) -> Iterator[Start]:
             yield Start(_system(devices), _SYSTEM_EVENTS[event])
         elif event == "tag_scanned" and "tag_id" in data:
             yield Start(devices.secret("tag", data["tag_id"]), "tag")
-        elif event in known.button_events or is_button(event):
+        elif event in known.button_events or (event not in known.events and is_button(event)):
             yield Start(_remote(event, data, devices), state)
         elif entity and event not in ("state_changed", "call_service"):
             yield Start(devices.entity(entity), state)
@@ -185,7 +185,8 @@ def _remote(event: str, data: Config, devices: Devices) -> str:
     if key == "device_id":
         return devices.button(str(data[key]))
     if key == "entity_id" and (entity := devices.registered(str(data[key]))):
-        return devices.entity(entity, "Button")
+        known = entity.partition(".")[0] in vocabulary().entity_domains
+        return devices.entity(entity, "Button") if known else devices.other(entity, "Button")
     name = str(data[key]) if key else ""
     return devices.other(f"event:{event}:{name}" if key else f"event:{event}", "Button", name=name)
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from datasets.words import tokens
+from datasets.words import tokens, vocabulary
 from fedrule.homeassistant.installation import Entity, Installation
 
 ENDING = 4  # least letters of a word that is found at the end of a compound
@@ -26,7 +26,8 @@ class WordList(NamedTuple):
     domains: frozenset[str]
 
     def matches(self, found: frozenset[str]) -> bool:
-        return bool(found & self.words) or any(token.endswith(self.endings) for token in found if len(token) > ENDING)
+        compounds = found - vocabulary().places  # "outdoor" is no door
+        return bool(found & self.words) or any(token.endswith(self.endings) for token in compounds)
 
 
 class TypeTable(NamedTuple):
