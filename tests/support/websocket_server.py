@@ -54,6 +54,9 @@ class RecordedServer:
             if not (part := connection.recv(4096)):
                 return
             request += part
+            if request[0] == 0x16:  # the beginning of TLS, which a server without it answers like this
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                return
         key = next(
             line.split(b": ")[1] for line in request.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key")
         )

@@ -7,7 +7,7 @@ of .storage only the registries of areas, devices and entities, the last states 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -261,6 +261,10 @@ class _Reading:
                     members=entity.members or known.members,
                     options=known.options or entity.options,
                 )
+        for entity in list(entities.values()):
+            if entity.domain == "light" and entity.members and not entity.color_modes:
+                modes = _modes_of_group([entities[each].color_modes for each in entity.members if each in entities])
+                entities[entity.entity_id] = replace(entity, color_modes=modes)
         if not self.stored.entities:  # a public repository: what its YAML names is all that is known
             for entity_id in self._named():
                 entities.setdefault(entity_id, Entity(entity_id, known_from="yaml"))
@@ -311,6 +315,15 @@ class _Reading:
             on = self.states.get(entity_id) != "off" if stated == "none" else stated not in ("off", "false", "no", "0")
             found.append(replace(automation, entity_id=entity_id, enabled=on))
         return tuple(found)
+
+
+def _modes_of_group(members: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """What a group of lamps can do, as the server says it: all that a member can, the lesser only if nothing else."""
+    able = {mode for modes in members for mode in modes}
+    for lesser in ("onoff", "brightness"):
+        if len(able) > 1:
+            able.discard(lesser)
+    return tuple(sorted(able))
 
 
 def _flat(section: object) -> Iterator[object]:

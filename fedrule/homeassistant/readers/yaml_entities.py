@@ -99,7 +99,7 @@ def _modern(section: object) -> Iterator[Entity]:
 def _platform(domain: str, definition: Mapping[str, object]) -> Iterator[Entity]:
     """One item of "light:", with one entity by its name or several below `sensors:`, `switches:` and so on."""
     platform = text(definition.get("platform"))
-    several = [f"{domain}s", "switches" if domain == "switch" else domain, "devices"]
+    several = (f"{domain}s", "sensors", "switches", "panels", "devices")
     found = False
     for key in several if platform in ("template", "command_line", "trend", "threshold", "broadlink") else ():
         for name, about in mapping(definition.get(key)).items():

@@ -190,16 +190,13 @@ class _Walk:
         ids = {one or other for one, other in EQUALS.findall(template)}
         for listed in AMONG.findall(template):
             ids |= {one or other for one, other in QUOTED.findall(listed)}
-        if not ids or " not " in template:
-            return _Narrowed(active, False)
-        pure = not re.search(r"\band\b|\bor\b", EQUALS.sub("", AMONG.sub("", template)).replace(" or ", " "))
-        if " or " in template and not pure:
-            return _Narrowed(active, False)
-        others = re.sub(r"[\s{}]|or", "", EQUALS.sub("", AMONG.sub("", template)))
-        if " or " in template and others:  # true for other triggers too
+        rest = re.sub(r"[\s{}]", "", EQUALS.sub("", AMONG.sub("", template)))
+        only_ids = not rest.replace("or", "")
+        joined = not only_ids and re.search(r"\bor\b", template)  # true for other triggers too
+        if not ids or joined or re.search(r"\bnot\b", template):
             return _Narrowed(active, False)
         let = self._by_id(ids, active)
-        return _Narrowed(let.triggers, let.pure and not others)
+        return _Narrowed(let.triggers, let.pure and only_ids)
 
     def _by_id(self, ids: set[str], active: frozenset[int]) -> _Narrowed:
         """The triggers with these ids; all of them where an id is chosen by a template."""
