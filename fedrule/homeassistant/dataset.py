@@ -99,7 +99,7 @@ def home_assistant_configs(
 
 
 def _homes(folder: Path) -> tuple[list[tuple[Path, InstalledHome]], list[str]]:
-    """The homes of the folders below, by their names; what is no configuration becomes a note."""
+    """The homes of the folders below, by their names; other folders become a note."""
     from fedrule.homeassistant import read_folder
 
     found, problems = [], []

@@ -105,18 +105,16 @@ homeassistant: {customize: {switch.pump: {friendly_name: Pump}, input_boolean.gu
 
 
 def test_a_blueprint_is_filled_in_with_inputs_and_defaults(write):
-    blueprint = f"""
-blueprint: {{domain: automation, input: {{sensor: {{}}, more: {{input: {{lamp: {{default: light.hall}}}}}}}}}}
-trigger: {{platform: state, entity_id: !input sensor, to: "on"}}
-action: [{{service: light.turn_on, target: {{entity_id: !input lamp}}}}]
+    blueprint = """
+blueprint: {domain: automation, input: {sensor: {}, more: {input: {lamp: {default: light.hall}}}}}
+trigger: {platform: state, entity_id: !input sensor, to: "on"}
+action: [{service: light.turn_on, target: {entity_id: !input lamp}}]
 """
     use = "- {alias: A, use_blueprint: {path: me/x.yaml, input: {sensor: binary_sensor.hall_motion}}}\n"
     files = {"configuration.yaml": "automation: !include a.yaml", "a.yaml": use + use.replace("me/x", "me/missing")}
     found = read_folder(write({**files, "blueprints/automation/me/x.yaml": blueprint}))
     home = read_home(found)
-    assert [tuple(rule) for rule in home.rules] == [
-        ("binary_sensor.hall_motion", "state:on", "turn_on", "light.hall")
-    ]
+    assert [tuple(rule) for rule in home.rules] == [("binary_sensor.hall_motion", "state:on", "turn_on", "light.hall")]
     assert [each.reason for each in home.without_rule()] == ["its blueprint me/missing.yaml is not in the folder"]
 
 

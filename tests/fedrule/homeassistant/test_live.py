@@ -140,7 +140,10 @@ def test_the_websocket_is_below_the_address_of_the_page(address, websocket):
 
 
 def test_a_server_too_old_to_tell_its_automations_is_refused():
-    with serving(RecordedServer(version="2021.5.1")) as server, pytest.raises(DataError, match=r"update it to 2022\.12"):
+    with (
+        serving(RecordedServer(version="2021.5.1")) as server,
+        pytest.raises(DataError, match=r"update it to 2022\.12"),
+    ):
         read_live(server.address, TOKEN)
 
 
@@ -209,9 +212,7 @@ def self_signed(folder):
     certificate, private = folder / "certificate.pem", folder / "key.pem"
     certificate.write_bytes(built.public_bytes(serialization.Encoding.PEM))
     private.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, private)

@@ -62,7 +62,8 @@ def whole(config: Mapping[str, object]) -> list[tuple[str, str, str, str]]:
         ({"platform": "state", "entity_id": "light.a"}, {("light.a", "state:changed")}),
         ({"platform": "state", "entity_id": "light.a", "to": None}, {("light.a", "state:changed")}),
         ({"platform": "state", "entity_id": "light.a", "attribute": "x", "to": "on"}, {("light.a", "state:other")}),
-        ({"platform": "state", "entity_id": "input_select.m", "to": "Just Left"}, {("input_select.m", "state:just left")}),
+        ({"platform": "state", "entity_id": "input_select.m", "to": "Just Left"},
+         {("input_select.m", "state:just left")}),
         ({"platform": "state", "entity_id": "input_select.m", "to": "Brunch"}, {("input_select.m", "state:other")}),
         ({"platform": "numeric_state", "entity_id": "sensor.t", "above": 1}, {("sensor.t", "numeric:above")}),
         ({"platform": "numeric_state", "entity_id": "sensor.t", "below": 0}, {("sensor.t", "numeric:below")}),
@@ -120,8 +121,9 @@ def test_a_trigger_is_a_device_and_its_state(trigger, expected):
     ("action", "expected"),
     [
         (LAMP, {("turn_on", "light.hall")}),
-        ({"service": "light.turn_on", "data": {"entity_id": "light.a", "brightness": 3}}, {("set_brightness", "light.a")}),
-        ({"service": "light.turn_on", "data_template": {"entity_id": "light.a", "rgb_color": [1, 2, 3], "brightness": 9}},
+        ({"service": "light.turn_on", "data": {"entity_id": "light.a", "brightness": 3}},
+         {("set_brightness", "light.a")}),
+        ({"service": "light.turn_on", "data_template": {"entity_id": "light.a", "rgb_color": [1, 2], "brightness": 9}},
          {("set_color", "light.a")}),
         ({"service": "light.turn_on", "data": {"effect": "x"}, "target": {"entity_id": "light.a"}},
          {("set_effect", "light.a")}),
@@ -323,16 +325,18 @@ def test_old_and_new_spellings_give_the_same_rules(triggers, steps):
     assert old == new
 
 
+WORDS = """
+trigger triggers platform action actions service entity_id target choose if then else default conditions condition
+sequence repeat parallel wait_for_trigger device_id domain type id to at event event_type event_data data or and not
+options topic tag_id enabled variables area_id label_id stop scene webhook_id value_template
+"""
+KEYS = WORDS.split()
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.sampled_from(["on", "light.a", "{{ x }}", "state", "all", ""]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                "trigger triggers platform action actions service entity_id target choose if then else default "
-                "conditions condition sequence repeat parallel wait_for_trigger device_id domain type id to at event "
-                "event_type event_data data or and not options topic tag_id enabled variables".split(" ")
-            ),
+            st.sampled_from(KEYS),
             inner,
             max_size=4,
         )

@@ -1,10 +1,10 @@
-"""Read live and from its folder, an installation is the same home: recorded here, and on a real server in `tox -e hass`."""
+"""Read live and from its folder, an installation is the same home: recorded, and on a real server in `tox -e hass`."""
 
 from __future__ import annotations
 
 import pytest
 
-from fedrule.homeassistant import Entity, InstalledHome, Installation, read_folder, read_home, read_live
+from fedrule.homeassistant import Entity, Installation, InstalledHome, read_folder, read_home, read_live
 from tests.support.home_assistant import DEMO_HOME, furnish, hass_command, running_home_assistant
 from tests.support.websocket_server import TOKEN, RecordedServer, serving
 

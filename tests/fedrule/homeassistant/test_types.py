@@ -71,7 +71,10 @@ def test_words_of_several_languages_say_the_type_of_a_sensor(name, type_):
 
 
 def test_the_name_is_read_as_well_as_the_entity_id():
-    assert type_of(Entity("binary_sensor.lumi_1", name="\u0414\u0432\u0438\u0436\u0435\u043d\u0438\u0435")) == "MotionSensor"
+    assert (
+        type_of(Entity("binary_sensor.lumi_1", name="\u0414\u0432\u0438\u0436\u0435\u043d\u0438\u0435"))
+        == "MotionSensor"
+    )
     assert type_of(Entity("binary_sensor.hall_motion", name="Eingang")) == "MotionSensor"
 
 
