@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from datasets.common.errors import DataError
 from datasets.homes import Homes, Provenance, Relation, Rules
 from datasets.registry import dataset
 from datasets.words import words_of_homes
-from fedrule.homeassistant.home import InstalledHome, read_home
+
+if TYPE_CHECKING:
+    from fedrule.homeassistant.home import InstalledHome
 
 
 @dataset(
@@ -100,7 +103,8 @@ def home_assistant_configs(
 
 def _homes(folder: Path) -> tuple[list[tuple[Path, InstalledHome]], list[str]]:
     """The homes of the folders below, by their names; other folders become a note."""
-    from fedrule.homeassistant import read_folder
+    # Not at the top: the registry imports this module to list all data sets, also where the extra is not installed.
+    from fedrule.homeassistant import read_folder, read_home
 
     found, problems = [], []
     for place in sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith(".")):
