@@ -27,7 +27,7 @@ from fedrule.homeassistant.translation.vocabulary import vocabulary
 ENTITY = re.compile(r"(?<![\w.])([a-z][a-z0-9_]*)\.([a-z0-9_]+)(?![\w(])")
 STATES = re.compile(r"(?<![\w.])states\.([a-z][a-z0-9_]*)\.([a-z0-9_]+)")
 REGISTRY_ID = re.compile(r"[0-9a-f]{32}")
-GENERIC = ("BinarySensor", "Sensor", "Other")
+GENERIC = ("BinarySensor", "Sensor", "Group", "Other")
 TARGETS = ("entity_id", "area_id", "device_id", "label_id", "floor_id")
 
 

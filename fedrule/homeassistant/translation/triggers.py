@@ -94,7 +94,10 @@ def _state(config: Config, devices: Devices) -> Iterator[Start]:
         states = ["state:other" if values else "state:changed"]
     else:
         states = [state_word(value) for value in values] or ["state:changed"]
+    at_home = {"state:home", "state:not_home"} & set(states)
     for device in _entities(config, devices):
+        if at_home and device.startswith("group."):
+            devices.entity(device, "Person")
         for state in states:
             yield Start(device, state)
 

@@ -95,6 +95,12 @@ def test_a_device_trigger_says_the_type_of_a_sensor_that_nothing_else_says():
     assert {device.id: device.type for device in home.devices}["binary_sensor.lumi_1"] == "MotionSensor"
 
 
+def test_a_group_that_comes_home_is_of_people():
+    one = Automation({"trigger": {"platform": "state", "entity_id": "group.us", "to": "home"}, "action": LAMP}, "x")
+    home = read_home(installation(automations=(one,)))
+    assert {device.id: device.type for device in home.devices}["group.us"] == "Person"
+
+
 def test_a_home_without_automations_has_its_devices():
     home = read_home(installation(Entity("light.hall")))
     assert (len(home.devices), home.rules, home.outcomes) == (1, (), ())
