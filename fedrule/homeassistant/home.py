@@ -64,7 +64,7 @@ class InstalledHome:
     def request(self) -> HomeRequest:
         """The home for a `Recommender`; its words come from the names and rooms."""
         devices = [RequestDevice(device.id, device.type, device.name, device.room) for device in self.devices]
-        return HomeRequest(devices, [RequestRule(*rule) for rule in self.rules])
+        return HomeRequest(devices, [RequestRule(*rule) for rule in sorted(self.rules)])  # the same however it was read
 
     def to_json(self) -> Json:
         """The home as `fedrule recommend` reads it. It has names: it is meant for this machine."""
@@ -72,7 +72,7 @@ class InstalledHome:
             {"id": d.id, "type": d.type, **({"name": d.name} if d.name else {}), **({"room": d.room} if d.room else {})}
             for d in self.devices
         ]
-        rules: list[Json] = [dict(rule._asdict()) for rule in self.rules]
+        rules: list[Json] = [dict(rule._asdict()) for rule in sorted(self.rules)]
         return {"devices": devices, "rules": rules}
 
     def without_rule(self) -> tuple[Outcome, ...]:

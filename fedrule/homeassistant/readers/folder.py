@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from datasets.common.errors import DataError
@@ -83,6 +83,7 @@ class _Reading:
     scripts: dict[str, Script] = field(default_factory=dict)
     scenes: dict[str, Script] = field(default_factory=dict)
     defined: dict[str, Entity] = field(default_factory=dict)
+    customized: dict[str, Entity] = field(default_factory=dict)  # what `customize` says goes before all else
     blueprints: dict[str, Blueprint] = field(default_factory=dict)
     stored: Installation = field(default_factory=lambda: Installation(""))
     entity_of: dict[tuple[str, str], str] = field(default_factory=dict)  # (platform, unique id) -> entity id
@@ -196,19 +197,15 @@ class _Reading:
             return config, f"blueprint {path[:120]}: {error}"
 
     def _define(self, entity: Entity) -> None:
-        known = self.defined.get(entity.entity_id)
-        if known is None or known.known_from == "customize":
-            name, class_ = (known.name, known.device_class) if known else ("", "")
-            entity = replace(entity, name=name or entity.name, device_class=class_ or entity.device_class)
-            self.defined[entity.entity_id] = entity
+        self.defined.setdefault(entity.entity_id, entity)
 
     def _customize(self, entity_id: str, attributes: Mapping[str, object]) -> None:
-        entity = self.defined.get(entity_id) or Entity(entity_id, known_from="customize")
-        self.defined[entity_id] = replace(
-            entity,
-            name=text(attributes.get("friendly_name")) or entity.name,
-            device_class=text(attributes.get("device_class")) or entity.device_class,
-            hidden=attributes.get("hidden") is True or entity.hidden,
+        self.customized[entity_id] = Entity(
+            entity_id,
+            name=text(attributes.get("friendly_name")),
+            device_class=text(attributes.get("device_class")),
+            hidden=attributes.get("hidden") is True,
+            known_from="yaml",
         )
 
     def storage(self, folder: Path) -> None:
@@ -246,28 +243,8 @@ class _Reading:
         return found if isinstance(found, list) else []
 
     def installation(self) -> Installation:
-        """Everything put together: the registry knows best, YAML adds what is not registered."""
-        entities = dict(self.stored.entities)
-        for entity_id, entity in self.defined.items():
-            known = entities.get(entity_id) or entities.get(self._renamed(entity_id, entity))
-            if known is None:
-                entities[entity_id] = entity if entity.known_from == "yaml" else replace(entity, known_from="yaml")
-            else:
-                entities[known.entity_id] = replace(
-                    known,
-                    name=known.name or entity.name,
-                    device_class=known.device_class or entity.device_class,
-                    unit=known.unit or entity.unit,
-                    members=entity.members or known.members,
-                    options=known.options or entity.options,
-                )
-        for entity in list(entities.values()):
-            if entity.domain == "light" and entity.members and not entity.color_modes:
-                modes = _modes_of_group([entities[each].color_modes for each in entity.members if each in entities])
-                entities[entity.entity_id] = replace(entity, color_modes=modes)
-        if not self.stored.entities:  # a public repository: what its YAML names is all that is known
-            for entity_id in self._named():
-                entities.setdefault(entity_id, Entity(entity_id, known_from="yaml"))
+        """Everything put together."""
+        entities = self._entities()
         automations = self._with_entity_ids()
         for automation in automations:
             about = entities.get(automation.entity_id) or Entity(automation.entity_id, known_from="yaml")
@@ -286,13 +263,31 @@ class _Reading:
             problems=tuple(self.reader.problems),
         )
 
+    def _entities(self) -> dict[str, Entity]:
+        """The registry knows best; YAML adds what is not registered, and `customize` goes before both."""
+        entities = dict(self.stored.entities)
+        for entity_id, entity in self.defined.items():
+            known = entities.get(entity_id) or entities.get(self._renamed(entity_id, entity))
+            entities[known.entity_id if known else entity_id] = _merged(known, entity) if known else entity
+        for entity_id, stated in self.customized.items():
+            known = entities.get(entity_id)
+            entities[entity_id] = _merged(stated, known) if known else stated
+        for entity in list(entities.values()):
+            if entity.domain == "light" and entity.members and not entity.color_modes:
+                modes = _modes_of_group([entities[each].color_modes for each in entity.members if each in entities])
+                entities[entity.entity_id] = replace(entity, color_modes=modes)
+        if not self.stored.entities:  # a public repository: what its YAML names is all that is known
+            for entity_id in self._named():
+                entities.setdefault(entity_id, Entity(entity_id, known_from="yaml"))
+        return entities
+
     def _named(self) -> Iterator[str]:
         """The entities that automations, scripts, scenes and groups name."""
         configs: list[object] = [automation.config for automation in self.automations]
         configs += [script.config for script in (*self.scripts.values(), *self.scenes.values())]
         for config in configs:
             yield from named_entities(config)
-        for entity in list(self.defined.values()):
+        for entity in self.defined.values():
             yield from entity.members
 
     def _renamed(self, entity_id: str, entity: Entity) -> str:
@@ -315,6 +310,15 @@ class _Reading:
             on = self.states.get(entity_id) != "off" if stated == "none" else stated not in ("off", "false", "no", "0")
             found.append(replace(automation, entity_id=entity_id, enabled=on))
         return tuple(found)
+
+
+def _merged(first: Entity, other: Entity) -> Entity:
+    """What the first one says, and where it says nothing the other."""
+    said = {name: getattr(first, name) for name in _FIELDS if getattr(first, name)}
+    return replace(other, **{**said, "entity_id": first.entity_id, "known_from": other.known_from})
+
+
+_FIELDS = tuple(each.name for each in fields(Entity))
 
 
 def _modes_of_group(members: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

@@ -381,6 +381,8 @@ def _said_plainly(address: str, *, opening: bool = False, closing: bool = False)
             f"{address}: it answers with status {error.status_code} where Home Assistant has its WebSocket; check the "
             "address, and that a proxy before it passes WebSockets on"
         ) from None
+    except websocket.WebSocketAddressException:
+        raise DataError(f"{address}: there is no such host; check the address and the network") from None
     except (websocket.WebSocketTimeoutException, TimeoutError):
         raise DataError(f"{address}: no answer in time; is it running, and is the address right?") from None
     except ConnectionRefusedError:

@@ -95,7 +95,7 @@ def with_states(registered: Mapping[str, Entity], states: Iterable[object]) -> d
         entity = found.get(entity_id) or Entity(entity_id, known_from="states")
         found[entity_id] = replace(
             entity,
-            name=entity.name or text(seen.get("friendly_name")),
+            name=text(seen.get("friendly_name")) or entity.name,  # as the owner sees it
             device_class=text(seen.get("device_class")) or entity.device_class,
             unit=text(seen.get("unit_of_measurement")) or entity.unit,
             features=whole(seen.get("supported_features")) or entity.features,

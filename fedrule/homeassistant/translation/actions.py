@@ -16,6 +16,7 @@ BLOCK = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 OUTPUT = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 QUOTED = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
 ON_OR_OFF = re.compile(r"^([a-z_]+)\.turn_\s*\{")
+LONGEST = 10_000  # characters of a template that are read
 SPEAKERS = ("media_player_entity_id", "entity_id")
 # Keys of a step that do something to a device; others wait, choose or compute.
 CALLS = ("action", "service", "service_template")
@@ -46,7 +47,7 @@ def read_action(step: Config, devices: Devices) -> Iterator[Effect]:
         mirrors = bool(ON_OR_OFF.match(call.strip())) and "trigger.to_state" in call
         services = list(services_of(call))
         if not services:
-            devices.unresolved["a template chooses the service"] += 1
+            devices.unresolved["a template or a secret chooses the service"] += 1
         for domain, service in services:
             for effect in _service(domain, service, step, devices):
                 yield effect._replace(mirrors=mirrors)
@@ -62,7 +63,7 @@ def read_action(step: Config, devices: Devices) -> Iterator[Effect]:
 
 def services_of(call: str) -> Iterator[tuple[str, str]]:
     """The services that a text names: one, or those that a template chooses from."""
-    call = call.strip()
+    call = call.strip()[:LONGEST]
     if "{" not in call:
         domain, point, service = call.lower().partition(".")
         if point and domain and service:

@@ -145,11 +145,8 @@ class Devices:
         held = self._by[key].get(id_)
         if held is None:
             return [self._as_one(key, id_, domain, kind)]
-        wanted = [
-            each
-            for each in held
-            if each.for_people and (domain in ("homeassistant", each.domain) or self._is(each, kind))
-        ]
+        domains = vocabulary().switched_domains if domain == "homeassistant" else {domain}
+        wanted = [each for each in held if each.for_people and (each.domain in domains or self._is(each, kind))]
         if not wanted:
             self.unresolved[f"nothing of {domain} in that {key.removesuffix('_id')}"] += 1
         return [self.entity(each.entity_id) for each in wanted]

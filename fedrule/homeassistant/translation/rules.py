@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from fedrule.homeassistant.installation import Automation, items, mapping, text
@@ -17,6 +18,8 @@ from fedrule.homeassistant.translation.devices import Devices
 from fedrule.homeassistant.translation.triggers import Trigger, read_triggers
 
 NESTING = 60  # choices in choices
+RULES = 5_000  # of one automation; people have a few
+WALKED = 20 * RULES  # with those that occur again
 EQUALS = re.compile(r"trigger\.id\s*==\s*(?:'([^']*)'|\"([^\"]*)\")")
 AMONG = re.compile(r"trigger\.id\s+in\s*[\[(]([^\])]*)[\])]")
 QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
@@ -50,7 +53,7 @@ def read_automation(automation: Automation, devices: Devices) -> Outcome:
     walk = _Walk(triggers, devices, reasons)
     before = devices.unresolved.copy()
     found = walk.rules(config.get("actions", config.get("action")), config.get("conditions", config.get("condition")))
-    rules = tuple(dict.fromkeys(found))
+    rules = tuple(islice(dict.fromkeys(islice(found, WALKED)), RULES))
     if rules:
         return Outcome(automation, rules)
     if not items(section):

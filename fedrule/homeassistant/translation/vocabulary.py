@@ -17,6 +17,7 @@ class Vocabulary(NamedTuple):
     device_types: frozenset[str]
     actions: frozenset[str]
     entity_domains: frozenset[str]
+    switched_domains: frozenset[str]
     platform_domains: frozenset[str]
     helper_domains: frozenset[str]
     numeric_device_triggers: frozenset[str]
@@ -53,6 +54,7 @@ def vocabulary() -> Vocabulary:
         device_types=words("device_types"),
         actions=words("actions"),
         entity_domains=words("entity_domains"),
+        switched_domains=words("switched_domains"),
         platform_domains=words("platform_domains"),
         helper_domains=words("helper_domains"),
         numeric_device_triggers=words("numeric_device_triggers"),

@@ -97,6 +97,11 @@ def test_a_port_where_nothing_listens_is_refused():
         read_live(f"http://127.0.0.1:{port}", TOKEN)
 
 
+def test_a_host_that_does_not_exist_is_named():
+    with pytest.raises(DataError, match="there is no such host"):
+        read_live("http://does-not-exist.invalid:8123", TOKEN)
+
+
 def test_a_server_that_is_another_program_is_named():
     with (
         serving(RecordedServer(status="404 Not Found")) as server,

@@ -140,6 +140,8 @@ def test_a_trigger_is_a_device_and_its_state(trigger, expected):
         ({"service": "light.turn_off", "entity_id": "{{ 'light.a' if x else 'light.b' }}"},
          {("turn_off", "light.a"), ("turn_off", "light.b")}),
         ({"service": "light.turn_off", "entity_id": "{{ chosen }}"}, set()),
+        ({"service": "homeassistant.turn_off", "target": {"area_id": "hall"}},
+         {("turn_off", "light.hall"), ("turn_off", "light.stairs"), ("turn_off", "switch.fan")}),
         ({"service": "script.bedtime"}, {("script_run", "script.bedtime")}),
         ({"service": "script.turn_on", "entity_id": "script.bedtime"}, {("script_run", "script.bedtime")}),
         ({"service": "scene.turn_on", "entity_id": "scene.s"}, {("scene_activate", "scene.s")}),
@@ -260,7 +262,7 @@ def test_after_waiting_for_a_trigger_that_one_acts():
         ({"trigger": {**MOTION, "enabled": False}, "action": LAMP}, "a trigger is switched off"),
         ({"trigger": MOTION, "action": {"service": "light.turn_on", "entity_id": "{{ x }}"}},
          "a template chooses the entity"),
-        ({"trigger": MOTION, "action": {"service": "{{ x }}"}}, "a template chooses the service"),
+        ({"trigger": MOTION, "action": {"service": "{{ x }}"}}, "a template or a secret chooses the service"),
         ({"trigger": MOTION, "action": {"service": "light.turn_on"}}, "a service without a target"),
     ],
 )  # fmt: skip
@@ -350,6 +352,12 @@ def test_no_configuration_makes_the_translation_fail(config):
     found = outcome(config)
     assert bool(found.rules) != bool(found.reason)
     json.dumps([list(rule) for rule in found.rules])
+
+
+def test_the_rules_of_an_automation_are_bounded():
+    triggers = [{**MOTION, "entity_id": f"light.t{n}"} for n in range(300)]
+    actions = [{**LAMP, "entity_id": f"light.a{n}"} for n in range(300)]
+    assert len(outcome({"trigger": triggers, "action": actions}).rules) == 5_000  # of 90,000
 
 
 def test_steps_nested_without_end_are_cut_off():
