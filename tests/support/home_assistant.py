@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -95,11 +95,11 @@ def _wait_until_complete(address: str, token: str) -> None:
     raise AssertionError("Home Assistant did not finish starting in time")
 
 
-def _token(address: str) -> str:
-    """An access token of the first user, who is an administrator, by the login form."""
+def _token(address: str, user: str = USER) -> str:
+    """An access token by the login form; the first user is an administrator."""
     begin = {"client_id": CLIENT, "handler": ["homeassistant", None], "redirect_uri": CLIENT}
     flow = _post(f"{address}/auth/login_flow", json.dumps(begin).encode(), "application/json")
-    filled = {"client_id": CLIENT, "username": USER, "password": PASSWORD}
+    filled = {"client_id": CLIENT, "username": user, "password": PASSWORD}
     done = _post(f"{address}/auth/login_flow/{flow['flow_id']}", json.dumps(filled).encode(), "application/json")
     grant = {"grant_type": "authorization_code", "code": str(done["result"]), "client_id": CLIENT}
     kind = "application/x-www-form-urlencoded"
@@ -128,16 +128,35 @@ FURNISHED: tuple[Mapping[str, object], ...] = (
 
 def furnish(server: RunningServer) -> None:
     """Give the demo home rooms, a name of its owner's, a hidden and a disabled entity."""
+    command(server, FURNISHED)
+
+
+def reader_token(server: RunningServer) -> str:
+    """The token of a new user who may only look."""
+    create = {"type": "config/auth/create", "name": "Reader", "group_ids": ["system-read-only"]}
+    (created,) = command(server, [create])
+    user = created["user"]
+    assert isinstance(user, dict)
+    account = {"type": "config/auth_provider/homeassistant/create", "user_id": user["id"]}
+    command(server, [{**account, "username": "reader", "password": PASSWORD}])
+    return _token(server.address, "reader")
+
+
+def command(server: RunningServer, commands: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+    """Send commands as the administrator; all of them must succeed."""
     import websocket
 
     connection = websocket.create_connection(server.address.replace("http", "ws") + "/api/websocket", timeout=30)
+    answers = []
     try:
         connection.recv()
         connection.send(json.dumps({"type": "auth", "access_token": server.token}))
         connection.recv()
-        for number, command in enumerate(FURNISHED, 1):
-            connection.send(json.dumps({"id": number, **command}))
+        for number, each in enumerate(commands, 1):
+            connection.send(json.dumps({"id": number, **each}))
             answer = json.loads(connection.recv())
             assert answer["success"], answer["error"]
+            answers.append(answer["result"])
     finally:
         connection.close()
+    return answers

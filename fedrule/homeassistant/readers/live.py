@@ -81,7 +81,7 @@ def read_live(
     """Everything that `Installation` holds, from a running server; a `DataError` says what is wrong and what to do.
 
     address: e.g. http://homeassistant.local:8123
-    token: a long-lived access token of an administrator (profile, security, long-lived access tokens)
+    token: a long-lived access token (profile, security); of an administrator where the server asks for one
     ca_file: the certificate authority of a server with a certificate of its own; or `check_certificate=False`
     timeout: seconds to wait for each answer
     pause: seconds before the one retry if the connection breaks, as when the server restarts

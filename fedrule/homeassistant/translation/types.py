@@ -46,10 +46,11 @@ class TypeTable(NamedTuple):
 def table() -> TypeTable:
     """The lists of types.toml."""
     lists = tomllib.loads(Path(__file__).with_name("types.toml").read_text("utf-8"))
+    alone = frozenset(lists["alone"].split())
     words = []
     for entry in lists["words"]:
         known = frozenset(token for word in entry["words"].split() for token in ["".join(tokens(word))])
-        endings = tuple(sorted(word for word in known if len(word) >= ENDING or not word.isascii()))
+        endings = tuple(sorted(word for word in known - alone if len(word) >= ENDING or not word.isascii()))
         words.append(WordList(entry["type"], known, endings, frozenset(entry.get("only", ("sensor", "binary_sensor")))))
     return TypeTable(
         frozenset(lists["types"].split()),

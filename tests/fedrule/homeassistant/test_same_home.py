@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedrule.homeassistant import Entity, Installation, InstalledHome, read_folder, read_home, read_live
-from tests.support.home_assistant import DEMO_HOME, furnish, hass_command, running_home_assistant
+from tests.support.home_assistant import DEMO_HOME, furnish, hass_command, reader_token, running_home_assistant
 from tests.support.websocket_server import TOKEN, RecordedServer, serving
 
 
@@ -71,8 +71,10 @@ def test_a_real_server_and_its_folder_are_the_same_home(tmp_path):
     with running_home_assistant(tmp_path) as server:
         furnish(server)
         live = read_live(server.address, server.token)
+        reader = read_live(server.address, reader_token(server))  # a user who may only look sees the same
     offline = read_folder(tmp_path)  # the server writes its registries when it stops
     assert_same(live, offline)
+    assert_same(reader, offline)
     assert len(live.automations) == 12
     assert live.problems == offline.problems == ()
     # What was recorded is what this server says.

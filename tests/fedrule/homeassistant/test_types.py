@@ -54,6 +54,10 @@ def test_the_unit_says_more_than_words():
         ("binary_sensor.haustuerkontakt", "ContactSensor"),
         ("binary_sensor.front_door_motion", "MotionSensor"),
         ("binary_sensor.outdoor", "BinarySensor"),  # ends like a door
+        ("sensor.indoor_index", "Sensor"),
+        ("sensor.aggregate_index", "Sensor"),  # ends like a gate
+        ("binary_sensor.frontdoor", "ContactSensor"),
+        ("sensor.current_version", "Sensor"),
         ("binary_sensor.vattenlacka_kok", "LeakSensor"),
         ("binary_sensor.rauchmelder", "SmokeSensor"),
         ("binary_sensor.doorbell", "Doorbell"),
