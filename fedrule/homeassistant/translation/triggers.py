@@ -275,7 +275,8 @@ def _other(platform: str, config: Config, devices: Devices) -> list[Start]:
         return [Start(device, f"device:{platform}")]
     if not point:
         return []
-    kind = known.purposes.get(domain, "")
+    what = verb.partition("_")[0]  # of air_quality.smoke_detected
+    kind = known.purposes.get(f"{domain}.{what}") or known.purposes.get(domain, "")
     found = devices.target(_target(config), domain, kind)
     if domain == "sun":
         found = [devices.entity("sun.sun")]
@@ -288,19 +289,20 @@ def _target(config: Config) -> Config:
 
 
 def _verb_state(domain: str, verb: str, config: Config, device: str) -> str:
+    """The state that a purpose-specific trigger waits for: `blind_opened` and `smoke_detected` by their last word."""
     known = vocabulary()
+    if verb.endswith(("crossed_threshold", "crossed")):
+        kind = text(mapping(config.get("threshold")).get("type")) or text(config.get("threshold_type"))
+        between = "numeric:between" if kind in ("between", "outside") else ""
+        return numeric(config) or between or ("numeric:below" if kind == "below" else "numeric:above")
     own = device.partition(".")[0]  # door.opened may be of a cover
-    state = known.device_triggers_of.get(f"{own}.{verb}") or known.device_triggers_of.get(f"{domain}.{verb}")
-    if verb.endswith("crossed_threshold"):
-        threshold = mapping(config.get("threshold"))
-        kind = text(threshold.get("type")) or text(config.get("threshold_type"))
-        between = numeric(config) or ("numeric:between" if kind in ("between", "outside") else "")
-        return between or ("numeric:below" if kind == "below" else "numeric:above")
-    if state is None:
-        state = known.device_triggers.get(verb)
-    if state is None:
-        state = "state:changed" if verb.endswith("changed") else "state:other"
-    return state
+    for word in (verb, verb.rpartition("_")[2]):
+        for name in (f"{own}.{word}", f"{domain}.{word}"):
+            if name in known.device_triggers_of:
+                return known.device_triggers_of[name]
+        if word in known.device_triggers:
+            return known.device_triggers[word]
+    return "state:other"
 
 
 PLATFORMS: Mapping[str, Callable[[Config, Devices], Iterator[Start]]] = {
