@@ -128,7 +128,7 @@ class Devices:
                 else:
                     self.unresolved["a template chooses the entity"] += 1
             elif each == "all":
-                yield self.other(f"{domain}.*", type_of_domain(domain), name=f"all {domain}")
+                yield self.other(f"{domain}.*", type_of_domain(domain), name=f"all {domain.replace('_', ' ')} entities")
             elif each == "none":
                 continue
             elif entity_id := self.registered(each.lower()):
