@@ -21,6 +21,7 @@ DATASET_MODULES = (
     "datasets.storage",
     "datasets.synthetic.ifttt",
     "datasets.synthetic.wyze",
+    "fedrule.homeassistant.dataset",
 )
 
 Loader = Callable[..., Homes]

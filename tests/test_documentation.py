@@ -28,6 +28,7 @@ from fedrule.federated import algorithm
 from fedrule.inference import HomeRequest
 from reports.inputs import Inputs
 from reports.outputs import Missing, Table
+from tests.support.home_assistant import DEMO_HOME
 from tests.support.made_runs import run as made_run
 
 ROOT = Path(__file__).parents[1]
@@ -68,6 +69,7 @@ def test_every_python_block_is_run_by_a_test_of_this_file():
         "docs/data.md": 1,
         "docs/federated.md": 1,
         "docs/graph.md": 1,
+        "docs/home-assistant.md": 1,
         "docs/models.md": 1,
         "docs/pipeline.md": 1,
         "docs/privacy.md": 2,
@@ -101,6 +103,13 @@ def test_the_graph_method_scores_pairs(tmp_path):
 def test_a_model_is_trained_saved_used_and_trained_further(tmp_path):
     code = only_block("docs/models.md", "python") + "\nassert set(lists['user']) <= set(homes.users.tolist())"
     assert run_here(code, tmp_path).count("When *") == 3
+
+
+def test_a_home_assistant_is_read_from_its_folder(tmp_path):
+    (tmp_path / "config").symlink_to(DEMO_HOME)
+    printed = run_here(only_block("docs/home-assistant.md", "python"), tmp_path)
+    assert printed.startswith("12 automations, 12 give rules; 22 rules")
+    assert HomeRequest.read(tmp_path / "home.json").rules
 
 
 def test_the_homes_of_the_pages_have_rooms_that_tell_devices_apart():

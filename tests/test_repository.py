@@ -21,7 +21,8 @@ MAY_IMPORT["reports"] = {"reports", "datasets.common", "benchmarks.results"}
 WITHIN = {
     "datasets": ("common", "readers", "synthetic"),
     "fedrule": (
-        "evidence network training federated methods audit models inference pipeline serving commands".split()  # noqa: SIM905
+        *("evidence", "network", "training", "federated", "methods", "audit", "models", "inference"),
+        *("homeassistant", "pipeline", "serving", "commands"),
     ),
     "benchmarks": ("results", "evaluation", "runs", "references", "speed"),
     "reports": ("text", "drawing", "tables", "figures"),

@@ -20,6 +20,7 @@ _PACKAGES = {  # the optional packages that each extra of this project installs
     "pipeline": "sqlalchemy psycopg",
     "private": "opacus",
     "secure": "cryptography",
+    "hass": "yaml websocket",
     "learn": "sklearn",
     "tune": "optuna",
     "report": "matplotlib jinja2",

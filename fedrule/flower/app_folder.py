@@ -320,7 +320,8 @@ Each node has `tls/ca.crt`, its own private key and its homes, and nothing else 
 
 Several nodes on one machine need `--port` with a different number each: that of a node's own runtime interface.
 
-`homes` is a .parquet file of homes, a .toml file that describes databases, or a HOME.json; `state` a folder that must
+`homes` is a .parquet file of homes, a .toml file that describes databases, a HOME.json, or the configuration folder of
+a Home Assistant (with `unknown_names="ignore"`, since hardly any has known names only); `state` a folder that must
 survive restarts and must not be shared. `first=N` fixes the number of the node's first home, and
 `unknown_names="ignore"` leaves out devices and rules whose names the federation does not know. When a run is over the
 node deletes its secrets; `*.homes`, `*.method`, `*.setup`, `*.states` and `*.sums` stay in `state`, as does everything

@@ -1,7 +1,8 @@
 """The homes of a node, from wherever they are, in the vocabulary of the federation.
 
-A node holds one home, a HOME.json as `python -m fedrule recommend` takes it, or many: a .parquet file of homes, or a
-.toml file that describes databases. Names that the federation does not know are refused, or left out and counted.
+A node holds one home, a HOME.json as `python -m fedrule recommend` takes it or the configuration folder of a Home
+Assistant, or many: a .parquet file of homes, or a .toml file that describes databases. Names that the federation does
+not know are refused, or left out and counted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from datasets.homes import Homes, Rules, Words
 
 if TYPE_CHECKING:
     from fedrule.flower.vocabulary import Vocabulary
+    from fedrule.inference.request import HomeRequest
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +36,7 @@ def read_homes(source: Path, vocabulary: Vocabulary, *, if_unknown: Unknown = "r
         raise unknown("value of unknown_names", if_unknown, get_args(Unknown))
     if not source.exists():
         raise DataError(f"{source}: no such file; homes= in the node-config names the homes of this node")
-    if source.suffix == ".json":
+    if source.suffix == ".json" or source.is_dir():
         return _read_home(source, vocabulary, if_unknown)
     # Imported here: they bring pandas and pyarrow, which no other message needs.
     if source.suffix == ".toml":
@@ -46,7 +48,10 @@ def read_homes(source: Path, vocabulary: Vocabulary, *, if_unknown: Unknown = "r
 
         homes = load_file(source)
     else:
-        raise DataError(f"{source}: a node reads homes from a .parquet, .toml or .json file")
+        raise DataError(
+            f"{source}: a node reads homes from a .parquet, .toml or .json file, or from the configuration folder of a "
+            "Home Assistant"
+        )
     return encoded(homes, vocabulary, if_unknown=if_unknown, where=str(source))
 
 
@@ -80,12 +85,20 @@ def encoded(homes: Homes, vocabulary: Vocabulary, *, if_unknown: Unknown, where:
     return homes.with_vocabulary(vocabulary.types, vocabulary.relations)
 
 
+def _home_assistant(folder: Path) -> HomeRequest:
+    from fedrule.homeassistant import read_folder, read_home  # with PyYAML
+
+    home = read_home(read_folder(folder))
+    log.info("%s: %s", folder, home.coverage())
+    return home.request()
+
+
 def _read_home(source: Path, vocabulary: Vocabulary, if_unknown: Unknown) -> Homes:
     from fedrule.inference.encode import HomeEncoder
     from fedrule.inference.request import BadHome, HomeRequest
 
     try:
-        home = HomeRequest.read(str(source))
+        home = _home_assistant(source) if source.is_dir() else HomeRequest.read(str(source))
         found = HomeEncoder(vocabulary).encode(home, if_unknown)
     except BadHome as error:
         remedy = f"; {REMEDY}" if error.code.startswith("unknown_") else ""

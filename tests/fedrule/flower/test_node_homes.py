@@ -155,3 +155,37 @@ def test_a_vocabulary_comes_back_and_a_wrong_one_is_refused(tmp_path: Path) -> N
             Vocabulary.read(path)
     with pytest.raises(DataError, match="`deploy init` writes one"):
         Vocabulary.read(tmp_path / "other.json")
+
+
+AUTOMATIONS = """
+- alias: Hall
+  triggers: [{trigger: state, entity_id: binary_sensor.hall_motion, to: "on"}]
+  actions: [{action: light.turn_on, target: {entity_id: light.hall}}]
+- alias: Night
+  triggers: [{trigger: time, at: "23:00"}]
+  actions: [{action: light.turn_off, target: {entity_id: light.hall}}]
+"""
+
+
+def test_the_configuration_folder_of_a_home_assistant_is_one_home(tmp_path: Path) -> None:
+    pytest.importorskip("yaml", reason="a Home Assistant is read with the extra hass")
+    (tmp_path / "configuration.yaml").write_text("automation: !include automations.yaml\n")
+    (tmp_path / "automations.yaml").write_text(AUTOMATIONS)
+    # The federation knows lights, motion sensors, and one of the two rules; the clock is left out.
+    vocabulary = Vocabulary(("Light", "MotionSensor"), (("state:on", "turn_on"),))  # type: ignore[arg-type]
+    homes = read_homes(tmp_path, vocabulary, if_unknown="ignore")
+    assert (homes.n_homes, homes.n_devices, homes.n_rules) == (1, 2, 1)
+    trigger, relation, action = (int(column[0]) for column in homes.typed())
+    assert (homes.types[trigger], homes.relations[relation], homes.types[action]) == (
+        "MotionSensor",
+        ("state:on", "turn_on"),
+        "Light",
+    )
+    with pytest.raises(DataError, match="set unknown_names=.ignore. in the node-config"):
+        read_homes(tmp_path, vocabulary)
+
+
+def test_a_folder_that_is_no_home_assistant_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("yaml", reason="a Home Assistant is read with the extra hass")
+    with pytest.raises(DataError, match=r"it has no configuration.yaml and no automations.yaml; give the folder of a"):
+        read_homes(tmp_path, VOCABULARY)

@@ -1,0 +1,1 @@
+"""An `Installation` from a configuration folder (`folder`) or from a running server (`live`)."""

@@ -1,0 +1,374 @@
+"""The rules of automations: triggers, actions, branches, and old and new spellings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedrule.homeassistant.installation import Area, Automation, Entity, Installation, RegisteredDevice
+from fedrule.homeassistant.translation.devices import Devices
+from fedrule.homeassistant.translation.rules import read_automation
+
+HALL = Installation(
+    "test",
+    entities={
+        entity.entity_id: entity
+        for entity in (
+            Entity("light.hall", area="hall", device="d1", registry_id="a" * 32),
+            Entity("light.stairs", area="hall", labels=("night",)),
+            Entity("light.hidden", area="hall", hidden=True),
+            Entity("switch.fan", area="hall"),
+            Entity("binary_sensor.x", device_class="motion", area="hall", device="d2", registry_id="b" * 32),
+            Entity("group.lamps", members=("light.hall", "light.stairs")),
+        )
+    },
+    areas={"hall": Area("hall", "Hall", floor="ground")},
+    devices={"d1": RegisteredDevice("d1", "Lamp"), "d2": RegisteredDevice("d2", "Sensor", labels=("night",))},
+)
+LAMP = {"service": "light.turn_on", "entity_id": "light.hall"}
+MOTION = {"platform": "state", "entity_id": "binary_sensor.x", "to": "on"}
+
+
+def outcome(config: Mapping[str, object], installation: Installation = HALL):
+    return read_automation(Automation(config, "test"), Devices(installation))
+
+
+def starts(trigger: object, installation: Installation = HALL) -> set[tuple[str, str]]:
+    rules = outcome({"trigger": trigger, "action": LAMP}, installation).rules
+    return {(rule.trigger, rule.trigger_state) for rule in rules}
+
+
+def effects(action: object, installation: Installation = HALL) -> set[tuple[str, str]]:
+    rules = outcome({"trigger": MOTION, "action": action}, installation).rules
+    return {(rule.action, rule.action_device) for rule in rules}
+
+
+def whole(config: Mapping[str, object]) -> list[tuple[str, str, str, str]]:
+    return [tuple(rule) for rule in outcome(config).rules]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "expected"),
+    [
+        ({"platform": "state", "entity_id": "light.a, light.b", "to": "on"},
+         {("light.a", "state:on"), ("light.b", "state:on")}),
+        ({"platform": "state", "entity_id": "light.a", "to": ["on", "off"]},
+         {("light.a", "state:on"), ("light.a", "state:off")}),
+        ({"platform": "state", "entity_id": "light.a", "to": True}, {("light.a", "state:on")}),
+        ({"platform": "state", "entity_id": "light.a"}, {("light.a", "state:changed")}),
+        ({"platform": "state", "entity_id": "light.a", "to": None}, {("light.a", "state:changed")}),
+        ({"platform": "state", "entity_id": "light.a", "attribute": "x", "to": "on"}, {("light.a", "state:other")}),
+        ({"platform": "state", "entity_id": "input_select.m", "to": "Just Left"},
+         {("input_select.m", "state:just left")}),
+        ({"platform": "state", "entity_id": "input_select.m", "to": "Brunch"}, {("input_select.m", "state:other")}),
+        ({"platform": "numeric_state", "entity_id": "sensor.t", "above": 1}, {("sensor.t", "numeric:above")}),
+        ({"platform": "numeric_state", "entity_id": "sensor.t", "below": 0}, {("sensor.t", "numeric:below")}),
+        ({"platform": "numeric_state", "entity_id": "sensor.t", "above": 1, "below": 2},
+         {("sensor.t", "numeric:between")}),
+        ({"platform": "sun", "event": "sunset"}, {("sun.sun", "sun:sunset")}),
+        ({"platform": "time", "at": "07:00"}, {("clock", "time:at")}),
+        ({"platform": "time", "at": ["07:00", "input_datetime.wake"]},
+         {("clock", "time:at"), ("input_datetime.wake", "time:at")}),
+        ({"platform": "time", "at": {"entity_id": "sensor.alarm", "offset": "-1"}}, {("sensor.alarm", "time:at")}),
+        ({"platform": "time", "minutes": "/5"}, {("clock", "time:pattern")}),
+        ({"platform": "time_pattern", "minutes": "/5"}, {("clock", "time:pattern")}),
+        ({"platform": "homeassistant", "event": "start"}, {("system", "homeassistant:start")}),
+        ({"platform": "event", "event_type": "homeassistant_started"}, {("system", "homeassistant:start")}),
+        ({"platform": "mqtt", "topic": "home/doors"}, {("mqtt:home/doors", "mqtt")}),
+        ({"platform": "event", "event_type": "timer.finished", "event_data": {"entity_id": "timer.t"}},
+         {("timer.t", "event:timer.finished")}),
+        ({"platform": "event", "event_type": "zha_event", "event_data": {"device_ieee": "00:1"}},
+         {("event:zha_event:00:1", "event:zha_event")}),
+        ({"platform": "event", "event_type": "mine"}, {("event:mine", "event:other")}),
+        ({"platform": "template", "value_template": "{{ is_state('light.a', 'on') }}"}, {("light.a", "template")}),
+        ({"platform": "template", "value_template": "{{ states.sensor.t.state|int > 3 }}"}, {("sensor.t", "template")}),
+        ({"platform": "template", "value_template": "{{ now().hour == 3 }}"}, {("clock", "template")}),
+        ({"platform": "zone", "entity_id": "person.p", "event": "leave"}, {("person.p", "zone:leave")}),
+        ({"platform": "calendar", "entity_id": "calendar.c", "event": "end"}, {("calendar.c", "calendar:end")}),
+        ({"platform": "conversation", "command": "hi"}, {("conversation", "conversation")}),
+        ({"platform": "device", "domain": "binary_sensor", "type": "motion", "device_id": "d2", "entity_id": "b" * 32},
+         {("binary_sensor.x", "state:on")}),
+        ({"platform": "device", "domain": "light", "type": "turned_off", "device_id": "d1", "entity_id": "light.hall"},
+         {("light.hall", "state:off")}),
+        ({"platform": "device", "domain": "cover", "type": "opened", "device_id": "d", "entity_id": "cover.c"},
+         {("cover.c", "state:open")}),
+        ({"platform": "device", "domain": "sensor", "type": "temperature", "device_id": "d", "entity_id": "sensor.t",
+          "above": 3}, {("sensor.t", "numeric:above")}),
+        ({"platform": "device", "domain": "mqtt", "type": "action", "subtype": "single", "device_id": "r"},
+         {("device:r", "device:action")}),
+        ({"platform": "device", "domain": "hue", "type": "whatever", "device_id": "r"}, {("device:r", "device:other")}),
+        ({"trigger": "light.turned_on", "target": {"area_id": "hall"}},
+         {("light.hall", "state:on"), ("light.stairs", "state:on")}),
+        ({"trigger": "motion.detected", "target": {"area_id": "hall"}}, {("binary_sensor.x", "state:on")}),
+        ({"trigger": "motion.cleared", "target": {"label_id": "night"}}, {("binary_sensor.x", "state:off")}),
+        ({"trigger": "temperature.crossed_threshold", "target": {"entity_id": "sensor.t"},
+          "options": {"threshold": {"type": "below"}}}, {("sensor.t", "numeric:below")}),
+        ({"trigger": "door.opened", "target": {"entity_id": "cover.garage"}}, {("cover.garage", "state:open")}),
+        ({"trigger": "cover.blind_closed", "target": {"entity_id": "cover.c"}}, {("cover.c", "state:closed")}),
+        ({"trigger": "air_quality.smoke_detected", "entity_id": "binary_sensor.s"}, {("binary_sensor.s", "state:on")}),
+        ({"trigger": "battery.became_low", "target": {"entity_id": "sensor.b"}}, {("sensor.b", "state:on")}),
+        ({"trigger": "light.brightness_changed", "target": {"entity_id": "light.a"}}, {("light.a", "state:changed")}),
+        ({"trigger": "lock.unlocked", "target": {"entity_id": "lock.l"}}, {("lock.l", "state:unlocked")}),
+        ({"trigger": "assist_satellite.started_listening", "target": {"entity_id": "assist_satellite.s"}},
+         {("assist_satellite.s", "state:other")}),
+        ({"trigger": "state", "options": {"entity_id": "light.a", "to": "on"}}, {("light.a", "state:on")}),
+        ({"platform": "state", "entity_id": "light.a", "to": "on", "enabled": False}, set()),
+        ([{"triggers": [MOTION]}], {("binary_sensor.x", "state:on")}),
+    ],
+)  # fmt: skip
+def test_a_trigger_is_a_device_and_its_state(trigger, expected):
+    assert starts(trigger) == expected
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        (LAMP, {("turn_on", "light.hall")}),
+        ({"service": "light.turn_on", "data": {"entity_id": "light.a", "brightness": 3}},
+         {("set_brightness", "light.a")}),
+        ({"service": "light.turn_on", "data_template": {"entity_id": "light.a", "rgb_color": [1, 2], "brightness": 9}},
+         {("set_color", "light.a")}),
+        ({"service": "light.turn_on", "data": {"effect": "x"}, "target": {"entity_id": "light.a"}},
+         {("set_effect", "light.a")}),
+        ({"service": "homeassistant.turn_on", "entity_id": ["light.a", "scene.s", "switch.b"]},
+         {("turn_on", "light.a"), ("scene_activate", "scene.s"), ("turn_on", "switch.b")}),
+        ({"service": "light.turn_off", "entity_id": "all"}, {("turn_off", "light.*")}),
+        ({"service": "light.turn_off", "target": {"area_id": "hall"}},
+         {("turn_off", "light.hall"), ("turn_off", "light.stairs")}),
+        ({"service": "light.turn_off", "target": {"floor_id": "ground"}},
+         {("turn_off", "light.hall"), ("turn_off", "light.stairs")}),
+        ({"service": "light.turn_off", "target": {"device_id": ["d1"]}}, {("turn_off", "light.hall")}),
+        ({"service": "light.turn_off", "target": {"label_id": "night"}}, {("turn_off", "light.stairs")}),
+        ({"service": "light.turn_off", "target": {"area_id": "attic"}}, {("turn_off", "light@area:attic")}),
+        ({"service": "light.turn_off", "entity_id": "{{ 'light.a' if x else 'light.b' }}"},
+         {("turn_off", "light.a"), ("turn_off", "light.b")}),
+        ({"service": "light.turn_off", "entity_id": "{{ chosen }}"}, set()),
+        ({"service": "homeassistant.turn_off", "target": {"area_id": "hall"}},
+         {("turn_off", "light.hall"), ("turn_off", "light.stairs"), ("turn_off", "switch.fan")}),
+        ({"service": "script.bedtime"}, {("script_run", "script.bedtime")}),
+        ({"service": "script.turn_on", "entity_id": "script.bedtime"}, {("script_run", "script.bedtime")}),
+        ({"service": "scene.turn_on", "entity_id": "scene.s"}, {("scene_activate", "scene.s")}),
+        ({"scene": "scene.s"}, {("scene_activate", "scene.s")}),
+        ({"event": "mine"}, {("fire_event", "event:mine")}),
+        ({"service": "notify.phone", "data": {"message": "x"}}, {("notify", "notify.phone")}),
+        ({"service": "persistent_notification.create"}, {("notify", "persistent_notification")}),
+        ({"service": "tts.say", "data": {"entity_id": "media_player.m"}}, {("speak", "media_player.m")}),
+        ({"service": "tts.speak", "target": {"entity_id": "tts.t"},
+          "data": {"media_player_entity_id": "media_player.m"}}, {("speak", "media_player.m")}),
+        ({"service": "cover.open_cover", "entity_id": "cover.c"}, {("open", "cover.c")}),
+        ({"service": "media_player.media_pause", "entity_id": "media_player.m"}, {("pause", "media_player.m")}),
+        ({"service": "input_datetime.set_datetime", "entity_id": "input_datetime.d"},
+         {("set_value", "input_datetime.d")}),
+        ({"service": "shell_command.backup"}, {("run", "shell_command.backup")}),
+        ({"service": "mqtt.publish", "data": {"topic": "a/b"}}, {("publish", "mqtt:a/b")}),
+        ({"service": "homeassistant.restart"}, {("restart", "system")}),
+        ({"service": "my_integration.dance", "data": {"entity_id": "light.a"}}, {("other", "light.a")}),
+        ({"service": "my_integration.dance"}, {("other", "my_integration")}),
+        ({"domain": "light", "type": "turn_on", "device_id": "d1", "entity_id": "a" * 32, "brightness_pct": 5},
+         {("set_brightness", "light.hall")}),
+        ({"domain": "light", "type": "toggle", "device_id": "d1"}, {("toggle", "light.hall")}),
+        ({"domain": "alarm_control_panel", "type": "arm_away", "device_id": "d", "entity_id": "alarm_control_panel.a"},
+         {("arm_away", "alarm_control_panel.a")}),
+        ({"domain": "mobile_app", "type": "notify", "device_id": "d9"}, {("notify", "notify@device:d9")}),
+        ({"service_template": "{% if x %} light.turn_on {% else %} light.turn_off {% endif %}", "entity_id": "light.a"},
+         {("turn_on", "light.a"), ("turn_off", "light.a")}),
+        ({"service": "{{ 'light.turn_on' if is_state('sun.sun', 'x') else 'switch.turn_on' }}", "entity_id": "light.a"},
+         {("turn_on", "light.a")}),
+        ({"repeat": {"count": 2, "sequence": LAMP}}, {("turn_on", "light.hall")}),
+        ({"parallel": [LAMP, {"sequence": [{"scene": "scene.s"}]}]},
+         {("turn_on", "light.hall"), ("scene_activate", "scene.s")}),
+        ({"sequence": [LAMP]}, {("turn_on", "light.hall")}),
+        ([{"stop": "done"}, LAMP], set()),
+        ({**LAMP, "enabled": False}, set()),
+        ({"delay": 5}, set()),
+    ],
+)  # fmt: skip
+def test_a_step_is_an_action_of_a_device(action, expected):
+    assert effects(action) == expected
+
+
+def test_a_service_that_follows_its_trigger_gives_one_rule_for_each_state():
+    follow = {"service": "switch.turn_{{ trigger.to_state.state }}", "entity_id": "switch.fan"}
+    assert whole({"trigger": {"platform": "state", "entity_id": "switch.a"}, "action": follow}) == [
+        ("switch.a", "state:on", "turn_on", "switch.fan"),
+        ("switch.a", "state:off", "turn_off", "switch.fan"),
+    ]
+
+
+TWO = [{**MOTION, "id": "on"}, {**MOTION, "to": "off", "id": "off"}]
+ON, OFF = ("binary_sensor.x", "state:on"), ("binary_sensor.x", "state:off")
+
+
+@pytest.mark.parametrize(
+    ("condition", "then", "otherwise"),
+    [
+        ({"condition": "trigger", "id": "on"}, {ON}, {OFF}),
+        ({"condition": "trigger", "id": ["on", "off"]}, {ON, OFF}, set()),
+        ([{"condition": "trigger", "id": "on"}, {"condition": "state", "entity_id": "light.a", "state": "on"}],
+         {ON}, {ON, OFF}),
+        ({"condition": "or", "conditions": [{"condition": "trigger", "id": "on"}]}, {ON}, {OFF}),
+        ({"or": [{"condition": "trigger", "id": "on"}, {"condition": "sun", "after": "sunset"}]}, {ON, OFF}, {ON, OFF}),
+        ({"condition": "not", "conditions": [{"condition": "trigger", "id": "on"}]}, {OFF}, {ON}),
+        ("{{ trigger.id == 'on' }}", {ON}, {OFF}),
+        ("{{ trigger.id in ['on', 'off'] }}", {ON, OFF}, set()),
+        ("{{ trigger.id == 'on' and is_state('light.a', 'on') }}", {ON}, {ON, OFF}),
+        ("{{ trigger.id == 'on' or is_state('light.a', 'on') }}", {ON, OFF}, {ON, OFF}),
+        ({"condition": "template", "value_template": "{{ trigger.id == 'on' }}"}, {ON}, {OFF}),
+        ({"condition": "trigger", "id": "on", "enabled": False}, {ON, OFF}, {ON, OFF}),
+        ({"condition": "state", "entity_id": "light.a", "state": "on"}, {ON, OFF}, {ON, OFF}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["if", "choose"])
+def test_a_branch_belongs_to_the_triggers_that_its_condition_names(condition, then, otherwise, kind):
+    other = {"service": "light.turn_off", "entity_id": "light.hall"}
+    branch = (
+        {"if": condition, "then": LAMP, "else": other}
+        if kind == "if"
+        else {"choose": [{"conditions": condition, "sequence": LAMP}], "default": other}
+    )
+    rules = outcome({"trigger": TWO, "action": branch}).rules
+    assert {(r.trigger, r.trigger_state) for r in rules if r.action == "turn_on"} == then
+    assert {(r.trigger, r.trigger_state) for r in rules if r.action == "turn_off"} == otherwise
+
+
+def test_a_condition_between_steps_narrows_only_the_steps_after_it():
+    steps = [LAMP, {"condition": "trigger", "id": "off"}, {"scene": "scene.s"}]
+    assert whole({"trigger": TWO, "action": steps}) == [
+        (*ON, "turn_on", "light.hall"),
+        (*OFF, "turn_on", "light.hall"),
+        (*OFF, "scene_activate", "scene.s"),
+    ]
+
+
+def test_triggers_without_an_id_are_counted_from_0():
+    triggers = [MOTION, {**MOTION, "to": "off"}]
+    assert whole({"trigger": triggers, "condition": {"condition": "trigger", "id": "1"}, "action": LAMP}) == [
+        (*OFF, "turn_on", "light.hall")
+    ]
+
+
+def test_after_waiting_for_a_trigger_that_one_acts():
+    off = {"service": "light.turn_off", "entity_id": "light.hall"}
+    steps = [LAMP, {"wait_for_trigger": {**MOTION, "to": "off"}}, off]
+    assert whole({"trigger": MOTION, "action": steps}) == [
+        (*ON, "turn_on", "light.hall"),
+        (*OFF, "turn_off", "light.hall"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"action": LAMP}, "it has no trigger"),
+        ({"trigger": MOTION, "action": {"delay": 5}}, "it does nothing to a device"),
+        ({"trigger": {"platform": "unheard_of"}, "action": LAMP}, "the trigger unheard_of is not known"),
+        ({"trigger": {**MOTION, "enabled": False}, "action": LAMP}, "a trigger is switched off"),
+        ({"trigger": MOTION, "action": {"service": "light.turn_on", "entity_id": "{{ x }}"}},
+         "a template chooses the entity"),
+        ({"trigger": MOTION, "action": {"service": "{{ x }}"}}, "a template or a secret chooses the service"),
+        ({"trigger": MOTION, "action": {"service": "light.turn_on"}}, "a service without a target"),
+    ],
+)  # fmt: skip
+def test_an_automation_without_a_rule_says_why(config, reason):
+    found = outcome(config)
+    assert found.rules == ()
+    assert found.reason == reason
+
+
+def test_webhooks_and_tags_are_devices_without_their_ids():
+    found = starts([{"platform": "webhook", "webhook_id": "hunter2"}, {"platform": "tag", "tag_id": "hunter3"}])
+    assert {state for _, state in found} == {"webhook", "tag"}
+    assert "hunter" not in repr(found)
+
+
+ENTITY = st.sampled_from(["light.a", "light.b", "binary_sensor.motion", "switch.c"])
+OLD_TRIGGER = st.one_of(
+    st.builds(lambda e, to: {"platform": "state", "entity_id": e, "to": to}, ENTITY, st.sampled_from(["on", "off"])),
+    st.builds(lambda e: {"platform": "numeric_state", "entity_id": e, "above": 5}, ENTITY),
+    st.just({"platform": "sun", "event": "sunset"}),
+    st.just({"platform": "time", "at": "07:00:00"}),
+)
+CALL = st.builds(
+    lambda e, s, d: {"service": f"light.{s}", "entity_id": e, "data": d},
+    st.lists(ENTITY, min_size=1, max_size=2),
+    st.sampled_from(["turn_on", "turn_off", "toggle"]),
+    st.sampled_from([{}, {"brightness": 3}, {"rgb_color": [1, 2, 3]}]),
+)
+OLD_STEP = st.recursive(
+    CALL,
+    lambda inner: st.one_of(
+        st.builds(lambda s: {"repeat": {"count": 2, "sequence": s}}, st.lists(inner, max_size=2)),
+        st.builds(
+            lambda s, i: {"choose": [{"conditions": [{"condition": "trigger", "id": i}], "sequence": s}], "default": s},
+            st.lists(inner, max_size=2),
+            st.sampled_from(["0", "1"]),
+        ),
+    ),
+    max_leaves=4,
+)
+
+
+def new_spelling(value: object) -> object:
+    """The same in the words of 2024.10 and later: trigger for platform, action for service, target for entity_id."""
+    if isinstance(value, list):
+        return [new_spelling(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    value = {key: new_spelling(each) for key, each in value.items()}
+    if "platform" in value:
+        value["trigger"] = value.pop("platform")
+    if "service" in value:
+        value["action"] = value.pop("service")
+        value["target"] = {"entity_id": value.pop("entity_id")}
+    return value
+
+
+@given(triggers=st.lists(OLD_TRIGGER, min_size=1, max_size=3), steps=st.lists(OLD_STEP, min_size=1, max_size=3))
+def test_old_and_new_spellings_give_the_same_rules(triggers, steps):
+    old = whole({"trigger": triggers, "condition": [], "action": steps})
+    new = whole({"triggers": new_spelling(triggers), "conditions": [], "actions": new_spelling(steps)})
+    assert old == new
+
+
+WORDS = """
+trigger triggers platform action actions service entity_id target choose if then else default conditions condition
+sequence repeat parallel wait_for_trigger device_id domain type id to at event event_type event_data data or and not
+options topic tag_id enabled variables area_id label_id stop scene webhook_id value_template
+"""
+KEYS = WORDS.split()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["on", "light.a", "{{ x }}", "state", "all", ""]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(KEYS),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=15,
+)
+
+
+@given(config=st.dictionaries(st.sampled_from(["trigger", "triggers", "action", "actions", "condition"]), JSON))
+def test_no_configuration_makes_the_translation_fail(config):
+    found = outcome(config)
+    assert bool(found.rules) != bool(found.reason)
+    json.dumps([list(rule) for rule in found.rules])
+
+
+def test_the_rules_of_an_automation_are_bounded():
+    triggers = [{**MOTION, "entity_id": f"light.t{n}"} for n in range(300)]
+    actions = [{**LAMP, "entity_id": f"light.a{n}"} for n in range(300)]
+    assert len(outcome({"trigger": triggers, "action": actions}).rules) == 5_000  # of 90,000
+
+
+def test_steps_nested_without_end_are_cut_off():
+    step: object = LAMP
+    for _ in range(500):
+        step = {"choose": [{"conditions": [], "sequence": [step]}]}
+    assert outcome({"trigger": MOTION, "action": step}).rules == ()
