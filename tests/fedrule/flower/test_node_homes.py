@@ -181,7 +181,7 @@ def test_the_configuration_folder_of_a_home_assistant_is_one_home(tmp_path: Path
         ("state:on", "turn_on"),
         "Light",
     )
-    with pytest.raises(DataError, match="set unknown_names=.ignore. in the node-config"):
+    with pytest.raises(DataError, match="in the node-config to leave such devices and rules out"):
         read_homes(tmp_path, vocabulary)
 
 
