@@ -77,8 +77,10 @@ def run(chosen: argparse.Namespace) -> int:
         size = replace(size, account_homes=chosen.account_homes)
     methods, parts = tuple(dict.fromkeys(chosen.method)) or METHODS, tuple(dict.fromkeys(chosen.part)) or PARTS
     check_names(methods, parts)
-    homes = load_homes(chosen.data)
     planned = steps(methods, parts)
+    if not planned:
+        raise DataError(f"no counts of {', '.join(methods)} leave homes; choose another --part, or --method fedrank")
+    homes = load_homes(chosen.data)
     if not chosen.quiet:
         say(announcement(planned, size, homes=homes, full=chosen.full))
     begun, rows = time.monotonic(), []

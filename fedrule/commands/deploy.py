@@ -86,7 +86,7 @@ def _method(chosen: argparse.Namespace, **more: object) -> tuple[dict[str, objec
 
 def _init(chosen: argparse.Namespace) -> int:
     _require(("cryptography",), action="init")
-    parameters, _ = _method(chosen)
+    parameters, method = _method(chosen)
     from fedrule.flower.app_folder import HOSTS, AppOptions, check_new, write_app
     from fedrule.flower.vocabulary import Vocabulary
 
@@ -104,6 +104,12 @@ def _init(chosen: argparse.Namespace) -> int:
     write_app(chosen.folder, Vocabulary.of(homes), options)
     nodes = counted(chosen.nodes, "node")
     say(f"{chosen.folder}: an app for {nodes} with the vocabulary of {homes.name}; read README.md there")
+    if not method.secure_threshold and not method.privacy.noisy:
+        log.warning(
+            "nothing hides homes from the server in this run: it sees every node's own sums, from which rules can be "
+            "read. With 3 nodes or more: --set secure_threshold=0.67; and noise: --set epsilon=2 --set clip=0.1 "
+            "(docs/privacy.md)"
+        )
     return 0
 
 
@@ -176,7 +182,9 @@ def _note(record: Mapping[str, Json]) -> str:
     dropped = f", {counted(len(missing), 'home')} missing" if isinstance(missing, list) and missing else ""
     server = record.get("epsilon_server")
     to_server = f" ({server:.1f} to the server, which knows who took part)" if isinstance(server, float) else ""
-    return (f"{name} {value:.4f}" if isinstance(value, float) else f"no {name}") + to_server + dropped
+    delta = record.get("delta")
+    at = f" at delta {delta:.2g}" if isinstance(delta, float) else ""
+    return (f"{name} {value:.4f}" if isinstance(value, float) else f"no {name}") + at + to_server + dropped
 
 
 def _traffic(records: Sequence[Mapping[str, Json]]) -> str:

@@ -28,6 +28,7 @@ HOSTS = ("localhost",)  # of a server that only its own machine reaches
 LOOPBACK = "127.0.0.1"  # where the server listens, and where `flwr` reaches its control interface
 CONTAINER = "server"  # the host by which containers reach it
 MOST_PORT = 65535
+MOST_DAYS = 3650  # of a certificate
 # Keys, homes, and what a server or a node learns of them: not for a repository.
 SECRETS = "keys/\ntls/*.key\nserver/\nserver.db*\nsuperlink/\nhomes/\nhub-*/\nstate/\nlogs/\nhomes-of-flower/\n"
 
@@ -85,8 +86,8 @@ class AppOptions:
         for host in self.hosts:
             if not re.fullmatch(r"[A-Za-z0-9.:-]+", host):
                 raise DataError(f"{host!r} is not a name or an address of a machine")
-        if not self.days > 0:
-            raise DataError(f"days must be above 0, got {self.days}")
+        if not 0 < self.days <= MOST_DAYS:
+            raise DataError(f"days must be above 0 and at most {MOST_DAYS:,}, got {self.days:g}")
         if not 1 <= self.port <= MOST_PORT:
             raise DataError(f"port must be 1 to {MOST_PORT}, got {self.port}")
 
@@ -328,7 +329,8 @@ node deletes its secrets; `*.homes`, `*.method`, `*.setup`, `*.states` and `*.su
 of a run whose end the node did not hear of. Nobody needs them unless that run goes on: delete them when you like.
 
 What the owner of a node can ask for, in its node-config: `require_secure=true` refuses runs without secure sums, and
-`max_epsilon=4.0` those without noise or with a larger epsilon. The node logs what each run promises. **This binds the
+`max_epsilon=4.0` those without noise or with a larger epsilon; against the server itself only both together help, since
+without secure sums the server adds the noise. The node logs what each run promises. **This binds the
 app that fedrule writes, and not whoever runs the federation:** `flwr run` sends the app's code to the nodes, which run
 it, so that a changed app can do there whatever the node's user may do. Take part where you trust who may call `flwr
 run`, and start the node as a user who reads nothing but its own homes and state.

@@ -29,6 +29,8 @@ OWN_METHODS = ("fedrule.methods.federated", "fedrule.methods.fedrank")  # module
 
 def method_text(name: str, parameters: Mapping[str, object]) -> str:
     """A method and what is given of its parameters, as one text that says whether two are equal."""
+    if odd := [key for key, value in parameters.items() if isinstance(value, float) and not math.isfinite(value)]:
+        raise DataError(f"{name}: {odd[0]} must be a finite number, got {parameters[odd[0]]}")
     return json.dumps({"name": name, "parameters": dict(parameters)}, sort_keys=True, allow_nan=False)
 
 

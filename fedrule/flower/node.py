@@ -21,6 +21,7 @@ import numpy as np
 from datasets.common.errors import DataError
 from datasets.common.errors import unknown as unknown_name
 from datasets.common.files import Json
+from datasets.common.gaussian_mechanism import DELTA_POWER
 from datasets.homes import Array, Homes, Mask
 from datasets.valid import cells_of
 from fedrule.federated.array_file import AnyArray
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_DELTA = 0.001  # of a run, at a node that has a max_epsilon
 FLOWERS_OWN = {"partition-id", "num-partitions"}  # keys of node-configs in Flower's simulations
 
 
@@ -105,6 +107,11 @@ class NodeOptions:
                 f"this node takes part in runs with an epsilon of at most {self.max_epsilon:g} (max_epsilon in its "
                 f"node-config), and this one has {has}; set epsilon"
             )
+        if self.max_epsilon < math.inf and method.delta > MOST_DELTA:
+            raise Refusal(
+                f"delta {method.delta:g}: every home may be disclosed in full with this probability, whatever epsilon "
+                f"is; this node, which has a max_epsilon, takes part up to {MOST_DELTA:g}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +144,16 @@ class Node:
                 check_protection(request)
                 self._check_method(request, folder)
                 header, arrays = earlier_answer(request, folder) or answers[request.kind](request, folder)
-        except DataError as error:
+        except Refusal as error:
             log.error("request %s of the server is refused: %s", request.kind, error)
             return refusal(request, error)
+        except DataError as error:  # names devices, types or files of this node, which are not for the server
+            log.error("request %s of the server is refused: %s", request.kind, error)
+            return refusal(request, Refusal("its homes, or its own files, cannot be used; its log says which and why"))
         except BROKEN as error:
             log.exception("request %s of the server cannot be read", request.kind)
-            reason = f"request {request.kind} cannot be read ({type(error).__name__}: {error}); the server has another"
-            return refusal(request, Refusal(f"{reason} version of fedrule: install the same one on both"))
+            reason = f"request {request.kind} cannot be read ({type(error).__name__}); the server has another version"
+            return refusal(request, Refusal(f"{reason} of fedrule: install the same one on both"))
         return Message(request.kind, identity(request).header(**header), arrays)
 
     def _check_method(self, request: Message, folder: NodeFolder) -> None:
@@ -429,7 +439,8 @@ def check_protection(request: Message) -> None:
 def promises(method: Federated) -> str:
     """What a run promises to homes, for the log of a node."""
     if method.epsilon:
-        noise = f"epsilon {method.epsilon:g}"
+        delta = f"{method.delta:g}" if method.delta else f"1 / homes^{DELTA_POWER}"
+        noise = f"epsilon {method.epsilon:g} at delta {delta}"
     elif method.noise_multiplier:
         noise = f"noise of {method.noise_multiplier:g} times clip in a round"
     else:

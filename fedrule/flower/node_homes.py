@@ -102,7 +102,8 @@ def _read_home(source: Path, vocabulary: Vocabulary, if_unknown: Unknown) -> Hom
         found = HomeEncoder(vocabulary).encode(home, if_unknown)
     except BadHome as error:
         remedy = f"; {REMEDY}" if error.code.startswith("unknown_") else ""
-        raise DataError(f"{source} {error.where}: {error.message}{remedy}") from None
+        where = error.where if error.where.startswith(str(source)) else f"{source} {error.where}"
+        raise DataError(f"{where}: {error.message}{remedy}") from None
     for sentence in found.ignored:
         log.warning("%s: left out %s", source, sentence)
     graph = found.graph

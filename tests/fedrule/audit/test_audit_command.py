@@ -110,6 +110,7 @@ def test_a_duration_is_in_minutes_and_seconds():
     ("arguments", "message"),
     [
         (["--method", "ease"], "unknown method of the audit 'ease'"),
+        (["--method", "fedgnn", "--part", "counts"], "no counts of fedgnn leave homes; choose another --part"),
         (["--part", "rows"], "unknown part of the audit 'rows'"),
         (["--out", "found.txt"], "--out found.txt: the table gets this name; name the result file .json"),
         (["--homes", "3"], "audit: homes must be at least 4, got 3"),

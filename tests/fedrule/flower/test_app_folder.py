@@ -148,7 +148,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object], word
 
 
 def test_the_command_writes_an_app_and_refuses_what_cannot_be_deployed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("torch_geometric", reason="the federated methods need the extra graph")
     homes = tmp_path / "homes.parquet"
@@ -157,6 +157,7 @@ def test_the_command_writes_an_app_and_refuses_what_cannot_be_deployed(
     assert main(["deploy", "init", str(tmp_path / "app"), "--method", "fedgnn", "--set", "rounds=2", *common]) == 0
     config = tomllib.loads((tmp_path / "app/app/pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     assert config["parameters"] == {"rounds": 2}
+    assert "nothing hides homes from the server in this run" in caplog.text
     for arguments, words in (
         (["--method", "popularity"], "popularity is not trained in the homes"),
         (["--method", "fedgn"], "did you mean 'fedgnn'"),
@@ -186,6 +187,8 @@ def test_containers_are_as_many_as_nodes_and_the_proxy_verifies_the_server(tmp_p
             "secure sums need at least 3 nodes, got 2",
         ),
         (["init", "FOLDER", "--port", "99999"], "port must be 1 to 65535, got 99999"),
+        (["init", "FOLDER", "--days", "99999999"], "days must be above 0 and at most 3,650"),
+        (["init", "FOLDER", "--set", "epsilon=nan", "--set", "clip=0.1"], "fedrank: epsilon must be a finite number"),
         (["init", "FOLDER", "--data", "wyze-synthetik"], "did you mean 'wyze-synthetic'"),
         (["init", "FOLDER", "--set", "attack=sign-flip"], "fedrank: attack is for the simulation, .*: leave it out"),
         (["init", "FOLDER", "--set", "attackers=0.1"], "fedrank: attackers is for the simulation"),

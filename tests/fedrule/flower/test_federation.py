@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from dataclasses import asdict, replace
@@ -494,6 +495,7 @@ def test_the_folder_of_a_server_is_its_owners_alone(tmp_path: Path) -> None:
         ({"max_epsilon": 4.0}, {}, "an epsilon of at most 4 .* this one has no epsilon"),
         ({"max_epsilon": 4.0}, {"epsilon": 8.0, "clip": 1.0}, "an epsilon of at most 4 .* this one has epsilon 8"),
         ({"max_epsilon": 4.0}, {"noise_multiplier": 9.0, "clip": 1.0}, "this one has no epsilon"),
+        ({"max_epsilon": 4.0}, {"epsilon": 4.0, "clip": 1.0, "delta": 0.9}, "delta 0.9: every home may be disclosed"),
         ({"max_epsilon": 4.0}, {"epsilon": 4.0, "clip": 1.0}, ""),
     ],
 )
@@ -521,7 +523,7 @@ def test_a_node_joins_only_runs_that_protect_its_homes_as_its_owner_wants(
         assert not [*(tmp_path / "state-0").glob("run1.*")]
         return
     assert answer.kind == Kind.JOIN
-    promise = "no noise" if "require_secure" in options else "epsilon 4"
+    promise = "no noise" if "require_secure" in options else "epsilon 4 at delta 1 / homes^1.1"
     sums = "secure sums of more than 0.6 of the nodes" if "require_secure" in options else "sums of this node that"
     assert f"run run1: fedgnn, {promise} over 40 rounds, {sums}" in caplog.text
 
@@ -548,3 +550,18 @@ def test_a_node_that_answers_for_another_run_or_clients_is_left_out_with_the_rem
     federation(transport, made("fedgnn", rounds=1), homes, tmp_path / "server").train()
     assert re.search("an answer of run other, this is .*; it came too late, or two servers use", caplog.text)
     assert "it counts clients that are not in the cohort: its homes, or its version" in caplog.text
+
+
+def test_a_refusal_tells_the_server_nothing_of_the_homes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    homes = population(5, n_homes=6)
+    transport = in_process(homes, SIZES, tmp_path)
+    home = tmp_path / "anna.json"
+    lamp = {"id": "Anna bedroom lamp", "type": "Toaster"}
+    home.write_text(json.dumps({"devices": [lamp], "rules": []}))
+    node = replace(transport.members[100], options=replace(transport.members[100].options, homes=home))
+    method = build("fedgnn", rounds=1)
+    assert isinstance(method, Federated)
+    identity = messages.Identity("run1", Vocabulary.of(homes).fingerprint, method_text("fedgnn", asdict(method)))
+    answer = node.answer(Message(Kind.JOIN, identity.header(limit=10.0, clock=10.0)))
+    assert answer.text("reason") == "its homes, or its own files, cannot be used; its log says which and why"
+    assert "Toaster" in caplog.text
