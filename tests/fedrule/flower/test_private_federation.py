@@ -431,7 +431,10 @@ def test_a_private_run_without_counts_gives_no_rules(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("secure", [False, True])
-def test_a_node_answers_no_more_rounds_than_its_account_has(secure: bool, tmp_path: Path) -> None:
+def test_a_node_answers_no_more_rounds_than_its_account_has(
+    secure: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secrets.randbits", lambda _bits: 1)  # cohorts with homes of all nodes
     homes = population(5, n_homes=60)
     transport = in_process(homes, SIZES, tmp_path)
     transport.lost = lambda _node, asked: asked.kind == Kind.END
