@@ -39,6 +39,7 @@ class InProcess:
     lost: Fault = lambda _node, _request: False
     late: Fault = lambda _node, _request: False
     requests: list[tuple[int, Message]] = field(default_factory=list)
+    answers: list[Message] = field(default_factory=list)  # that reached the server
 
     def nodes(self) -> Sequence[int]:
         return [*self.members]
@@ -52,6 +53,7 @@ class InProcess:
             answer = through_bytes(self.members[node].answer(through_bytes(request)))
             if not self.late(node, request):
                 answers[node] = answer
+        self.answers += answers.values()
         return answers
 
 
