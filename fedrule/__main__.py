@@ -13,6 +13,7 @@ from datasets.common.environment import set_threads
 COMMANDS = {
     "train": "train a graph method on homes and save the model",
     "recommend": "recommend rules for one home, or for all homes of a data set",
+    "hass": "recommend automations for a Home Assistant: a running one, or its configuration folder",
     "serve": "serve models over HTTP, with a web page",
     "show": "print the card of a model",
     "deploy": "write a federation of real nodes by Flower to a folder, or run one on this machine",

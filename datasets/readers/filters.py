@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from datasets.common.errors import DataError
-from datasets.homes import Array, Homes, Rules
+from datasets.homes import Array, Homes, Mask, Rules
+from datasets.valid import cells_of
 
 
 def filter_homes(
@@ -31,17 +32,40 @@ def filter_homes(
 def keep_common_relations(homes: Homes, min_count: int) -> Homes:
     """Only rules whose relation occurs at least `min_count` times; the other relations leave the vocabulary."""
     count = np.bincount(homes.rules.relation, minlength=len(homes.relations))
-    keep = count >= min_count
-    if keep.all():
-        return homes
-    rules = homes.rules.take(keep[homes.rules.relation])
-    if not len(rules):
+    if not (count >= min_count).any():
         most = f"min_pair_count={min_count} leaves no rule: the commonest pair is seen {count.max()} times"
         raise DataError(f"{homes.name}: {most}; choose less")
-    relations = [relation for relation, kept in zip(homes.relations, keep, strict=True) if kept]
-    left_out = {"rules left out as their pair is rare": homes.n_rules - len(rules)}
+    return _keep_rules(homes, (count >= min_count)[homes.rules.relation], "rules left out as their pair is rare")
+
+
+def keep_common_rules(homes: Homes, min_homes: int) -> Homes:
+    """Only rules that at least `min_homes` homes have between devices of the same types; 1 changes nothing.
+
+    Relations without a rule leave the vocabulary; devices and homes stay.
+    """
+    if min_homes < 1:
+        raise DataError(f"min_homes must be at least 1, got {min_homes}")
+    if min_homes == 1:
+        return homes
+    cell = cells_of(homes)
+    owned = np.unique(np.stack([cell, homes.rules.home]), axis=1)[0]  # each typed rule once for each home that has it
+    cells, count = np.unique(owned, return_counts=True)
+    if len(cell) and count.max() < min_homes:
+        most = f"min_homes={min_homes} leaves no rule: the commonest is in {count.max()} homes"
+        raise DataError(f"{homes.name}: {most}; choose less")
+    common = np.isin(cell, cells[count >= min_homes])
+    return _keep_rules(homes, common, f"rules left out as fewer than {min_homes} homes have them")
+
+
+def _keep_rules(homes: Homes, keep: Mask, reason: str) -> Homes:
+    """Some of the rules, and a vocabulary of their relations; how many are left out is counted in the provenance."""
+    rules = homes.rules.take(keep)
+    used = np.bincount(rules.relation, minlength=len(homes.relations)) > 0
+    if keep.all() and used.all():
+        return homes
+    relations = [relation for relation, is_used in zip(homes.relations, used, strict=True) if is_used]
     found = replace(homes, rules=rules).with_vocabulary(homes.types, relations)
-    return replace(found, provenance=homes.provenance.derived(left_out))
+    return replace(found, provenance=homes.provenance.derived({reason: int((~keep).sum())}))
 
 
 def keep_used_devices(homes: Homes) -> Homes:

@@ -41,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--checkpoints", type=Path, metavar="PATH", help="file or folder to resume from if killed; federated methods")
     add("--every", type=int, default=10, metavar="N", help="rounds between checkpoints (default: %(default)s)")
     add("--merge-types", action="store_true", help="one device of each entity type in a home")
+    about = "leave out rules that fewer than N homes have between devices of the same types (default: %(default)s)"
+    add("--min-homes", type=int, default=1, metavar="N", help=about)
     add("--threads", type=int, default=1, help="1 gives the same bits every time (default: %(default)s)")
     add_import(parser)
     add("--quiet", action="store_true", help="no progress")
@@ -75,6 +77,7 @@ def run(chosen: argparse.Namespace) -> int:
             test=chosen.test,
             patience=chosen.patience,
             merge_types=chosen.merge_types,
+            min_homes=chosen.min_homes,
             on_round=_show_round(bar),
             continue_from=earlier,
             checkpoint=checkpoint,

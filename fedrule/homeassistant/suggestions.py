@@ -1,13 +1,74 @@
-"""The list for a home: rules that its devices can carry out, each with a sentence, a reason and an automation."""
+"""The list for a home: rules that its devices can carry out, each with a sentence, a reason and an automation.
+
+suggestions = suggest(Recommender.load("model.safetensors"), read_home(read_folder("/config")), k=10)
+for line in suggestions.lines:
+    ...  # line.text, line.why, line.written.config
+
+The model says what to recommend and in which order; here it is made a list that a person wants to read. `Selection`
+says what is left out and why, line by line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from fedrule.homeassistant.home import InstalledHome
+from datasets.common.errors import DataError
+from fedrule.homeassistant.home import InstalledHome, rooms
 from fedrule.homeassistant.translation.rules import AutomationRule
-from fedrule.homeassistant.writing.automation import WrittenAutomation
+from fedrule.homeassistant.writing.automation import AutomationWriter, NotWritable, WrittenAutomation
+from fedrule.inference.output import Recommendation, Support
+from fedrule.inference.request import display_names
+from fedrule.inference.sentences import sentence
+
+if TYPE_CHECKING:
+    from fedrule.inference.recommender import Recommender
+
+Values: TypeAlias = Literal["guess", "skip"]
+Write: TypeAlias = Callable[[Recommendation], WrittenAutomation | NotWritable]
+
+MIN_HOMES = 3  # that have a rule; what fewer have is their own affair and no advice
+SIMILAR = 5  # rules of the same kind that are folded into a line
+PER_DEVICE = 3  # lines that one device triggers, and lines that act on it
+FIRST, MORE = 500, 4  # candidates that are looked at, and how many times as many if they are too few
+
+# Triggers that every home has. They fit everything, so that lines of theirs are limited to a share of the list.
+EVERYWHERE = frozenset(("Clock", "Sun", "System"))
+EVERYWHERE_SHARE = 5  # one line in five for each of them
+# What a sensor of a room says is about that room: its lamps, not those of another one. In 261 real homes 75 % of the
+# rules between motion sensors and lights share a word of their names, 67 % of those between contact sensors and lights.
+OF_A_ROOM = frozenset(("MotionSensor", "ContactSensor", "LightSensor", "ClimateSensor"))
+IN_A_ROOM = frozenset(("Light", "Switch", "Fan", "MediaPlayer", "Cover", "Thermostat", "Humidifier", "Scene"))
+
+# Where an action takes a device. Two rules with the same trigger and device contradict each other where these differ.
+DIRECTION = {
+    **dict.fromkeys(("turn_on", "set_brightness", "set_color", "set_effect", "set_speed", "increase_speed"), "on"),
+    **dict.fromkeys(("turn_off",), "off"),
+    **dict.fromkeys(("toggle",), "the other way"),
+    **dict.fromkeys(("open", "open_tilt"), "open"),
+    **dict.fromkeys(("close", "close_tilt"), "closed"),
+    **dict.fromkeys(("set_position", "set_tilt"), "part way"),
+    **dict.fromkeys(("lock",), "locked"),
+    **dict.fromkeys(("unlock",), "unlocked"),
+    **dict.fromkeys(("arm", "arm_away", "arm_home", "arm_night"), "armed"),
+    **dict.fromkeys(("disarm",), "disarmed"),
+    **dict.fromkeys(("play", "play_media", "start"), "playing"),
+    **dict.fromkeys(("pause", "stop", "cancel", "finish"), "stopped"),
+    **dict.fromkeys(("return_to_base", "dock"), "docked"),
+}
+_OPPOSITE = (
+    ("state:on", "state:off"),
+    ("state:open", "state:closed"),
+    ("state:home", "state:not_home"),
+    ("state:locked", "state:unlocked"),
+    ("sun:sunrise", "sun:sunset"),
+    ("zone:enter", "zone:leave"),
+    ("numeric:above", "numeric:below"),
+)
+OPPOSITE = dict(_OPPOSITE) | {other: state for state, other in _OPPOSITE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +77,7 @@ class Suggestion:
 
     rule: AutomationRule
     text: str  # e.g. "When *Front door* opens, turn on *Hall light*"; names between asterisks
-    why: str  # e.g. "63 of the 131 homes with a ContactSensor and a Light that it learned from have this rule"
+    why: str  # e.g. "63 of the 131 homes with a contact sensor and a light have it"
     homes_with_rule: int
     homes_with_both: int
     written: WrittenAutomation
@@ -30,3 +91,257 @@ class Suggestions:
     home: InstalledHome
     lines: tuple[Suggestion, ...]
     left_out: Mapping[str, int]  # candidates that were better than the last line, by why they are not in the list
+
+
+def suggest(
+    recommender: Recommender,
+    home: InstalledHome,
+    k: int = 10,
+    *,
+    values: Values = "guess",  # of rules that need a value which the home has to choose; skip leaves them out
+    area: str = "",  # only rules with a device there
+    without: Set[str] = frozenset(),  # ids of automations that are not to be recommended
+) -> Suggestions:
+    """The `k` best lines for a home; fewer where there are fewer."""
+    writer, request = AutomationWriter(home), home.request()
+    names = dict(zip((str(device.id) for device in request.devices), display_names(request.devices), strict=True))
+    wording = _Wording(home, names)
+
+    def write(candidate: Recommendation) -> WrittenAutomation | NotWritable:
+        text, why = wording.text(candidate), wording.why(candidate)
+        return writer.write(rule_of(candidate), text=text, why=why, values=values)
+
+    inside = devices_in(home, area) if area else None
+    in_room = {device.id: device.room for device in home.devices}
+    wanted = FIRST
+    while True:
+        found = recommender.recommend(request, wanted, unknown="ignore").rules
+        selection = Selection(k, home.rules, home.rules_switched_off, in_room, write, without=without, inside=inside)
+        for candidate in found:
+            selection.consider(candidate)
+        if len(selection.lines) >= k or len(found) < wanted:
+            break
+        wanted *= MORE
+    lines = tuple(wording.line(first, similar) for first, *similar in selection.lines[:k])
+    return Suggestions(home, lines, selection.left_out())
+
+
+def rule_of(candidate: Recommendation) -> AutomationRule:
+    """A recommendation as a rule of a home."""
+    trigger, device = str(candidate.trigger), str(candidate.action_device)
+    return AutomationRule(trigger, candidate.trigger_state, candidate.action, device)
+
+
+def devices_in(home: InstalledHome, area: str) -> frozenset[str]:
+    """The devices of an area by its name, or with that word in their names; at least one."""
+    wanted = area.strip().casefold()
+    found = frozenset(
+        device.id
+        for device in home.devices
+        if wanted in (device.room.casefold(), *re.split(r"\W+", device.name.casefold()))
+    )
+    if not found:
+        known = rooms(home)
+        there = f"the areas with devices are {', '.join(known)}" if known else "no device of this home has an area"
+        raise DataError(f"--area {area}: no device is there, or has that word in its name; {there}")
+    return found
+
+
+Chosen: TypeAlias = tuple[Recommendation, WrittenAutomation]
+
+
+@dataclass
+class Selection:
+    """Goes through candidates, best first, and keeps those that a person wants to read.
+
+    A candidate is left out if the home has it, if it contradicts a rule of the home or of the list, if it differs from
+    one only by who is notified, or if there are enough lines of its kind: of the clock, of one device, of one room's
+    sensor with another room's lamp. Candidates with the same trigger state and action between devices of the same
+    types are one line, the best of them, and the others are folded into it.
+    """
+
+    k: int
+    rules: Iterable[AutomationRule]  # of the home
+    switched_off: Iterable[AutomationRule]
+    room: Mapping[str, str]  # of each device that has one
+    write: Write
+    without: Set[str] = frozenset()
+    inside: Set[str] | None = None  # devices of which a rule must have one; None: any
+    lines: list[list[Chosen]] = field(default_factory=list)  # a line with those that are folded into it
+
+    def __post_init__(self) -> None:
+        self._known = frozenset(self.rules)
+        self._off = frozenset(self.switched_off)
+        self._linked = {frozenset((rule.trigger, rule.action_device)) for rule in self._known}
+        self._directions: dict[tuple[str, str, str], set[str]] = {}
+        self._told: set[tuple[str, str]] = set()  # triggers with their states that somebody is notified of
+        for rule in self._known:
+            self._remember(rule)
+        self._of_kind: dict[tuple[str, str, str, str], list[Chosen]] = {}
+        self._per_device: Counter[tuple[str, str]] = Counter()
+        self._everywhere: Counter[str] = Counter()
+        self._left_out: list[tuple[int, str]] = []  # how many lines there were, and the reason
+
+    def consider(self, candidate: Recommendation) -> None:
+        """Put a candidate into the list or leave it out."""
+        written = self._written(candidate)
+        if isinstance(written, str):
+            self._left_out.append((len(self.lines), written))
+
+    def left_out(self) -> Counter[str]:
+        """How many candidates before the last line were left out, by reason, the commonest first."""
+        counted = Counter(reason for lines, reason in self._left_out if lines < max(self.k, 1))
+        return Counter(dict(counted.most_common()))
+
+    def _written(self, candidate: Recommendation) -> WrittenAutomation | str:
+        """The automation of a candidate that is taken, or the reason why it is not."""
+        rule, why = rule_of(candidate), candidate.why
+        reason = self._unwanted(rule, why) or self._conflict(rule, why)
+        if reason:
+            return reason
+        kind = (why.trigger_type, rule.trigger_state, rule.action, why.action_type)
+        line = self._of_kind.get(kind)
+        if line is None:
+            reason = self._crowded(rule, why)
+        elif len(line) > SIMILAR:
+            reason = "of a kind that is in the list with enough devices"
+        if reason:
+            return reason
+        written = self.write(candidate)
+        if isinstance(written, NotWritable):
+            return written.reason
+        if written.id in self.without:
+            return "dismissed"
+        if line is None:
+            self._of_kind[kind] = line = []
+            self.lines.append(line)
+            self._per_device.update((("from", rule.trigger), ("to", rule.action_device)))
+            self._everywhere[why.trigger_type] += 1
+        line.append((candidate, written))
+        self._remember(rule, notifies=why.action_type == "Notification")
+        return written
+
+    def _unwanted(self, rule: AutomationRule, why: Support) -> str:
+        """Not for this home, whatever else is in the list."""
+        if self.inside is not None and not {rule.trigger, rule.action_device} & self.inside:
+            return "in other areas"
+        if rule in self._off:
+            return "in an automation of the home that is switched off"
+        if why.homes_with_both and why.homes_with_rule < MIN_HOMES:
+            return f"fewer than {MIN_HOMES} homes have it"
+        here, there = self.room.get(rule.trigger, ""), self.room.get(rule.action_device, "")
+        local = why.trigger_type in OF_A_ROOM and why.action_type in IN_A_ROOM
+        if (
+            local
+            and here
+            and there
+            and here != there
+            and frozenset((rule.trigger, rule.action_device)) not in self._linked
+        ):
+            return "from a sensor of one room to a device of another"
+        return ""
+
+    def _conflict(self, rule: AutomationRule, why: Support) -> str:
+        """Against a rule of the home or of the list."""
+        if rule.trigger == rule.action_device and rule.action in DIRECTION:
+            return "a device that acts on itself at once"
+        if why.action_type == "Notification" and (rule.trigger, rule.trigger_state) in self._told:
+            return "differs from another only by who is notified"
+        direction = DIRECTION.get(rule.action)
+        if direction is None:
+            return ""
+        there = self._directions.get((rule.trigger, rule.trigger_state, rule.action_device), set())
+        if direction in there:
+            return "nearly the same as a rule of the home or of the list"
+        if there:
+            return "contradicts a rule of the home or of the list"
+        other = OPPOSITE.get(rule.trigger_state, "")
+        if direction in self._directions.get((rule.trigger, other, rule.action_device), set()):
+            return "does the same as another rule at the opposite event"
+        return ""
+
+    def _crowded(self, rule: AutomationRule, why: Support) -> str:
+        """A new line of a kind that there are enough of."""
+        if why.trigger_type in EVERYWHERE:
+            if self._everywhere[why.trigger_type] >= max(1, self.k // EVERYWHERE_SHARE):
+                return "more at set times, at sunrise or sunset, or when Home Assistant starts"
+        elif self._per_device["from", rule.trigger] >= PER_DEVICE:
+            return "more with the same trigger"
+        if self._per_device["to", rule.action_device] >= PER_DEVICE:
+            return "more that act on the same device"
+        return ""
+
+    def _remember(self, rule: AutomationRule, *, notifies: bool | None = None) -> None:
+        if notifies or (notifies is None and rule.action == "notify"):
+            self._told.add((rule.trigger, rule.trigger_state))
+        if direction := DIRECTION.get(rule.action):
+            key = (rule.trigger, rule.trigger_state, rule.action_device)
+            self._directions.setdefault(key, set()).add(direction)
+
+
+class _Wording:
+    """Sentences and reasons with the names of a home."""
+
+    def __init__(self, home: InstalledHome, names: Mapping[str, str]) -> None:
+        self.names = names
+        self.devices = {device.id: device for device in home.devices}
+        self.between: dict[frozenset[str], AutomationRule] = {}
+        for rule in home.rules:
+            self.between.setdefault(frozenset((rule.trigger, rule.action_device)), rule)
+
+    def text(self, candidate: Recommendation) -> str:
+        """Its sentence; the clock and the sun are not named, as every home has one."""
+        return (
+            re.sub(r" \(\*[^*]*\*\)", "", candidate.text, count=1)
+            if candidate.why.trigger_type in EVERYWHERE
+            else candidate.text
+        )
+
+    def why(self, candidate: Recommendation) -> str:
+        """How many homes have it, whether it stays in a room, and a rule of the home that it goes with."""
+        parts = [homes_text(candidate.why)]
+        trigger, action = (self.devices[str(id_)] for id_ in (candidate.trigger, candidate.action_device))
+        if trigger.room and trigger.room == action.room and trigger.id != action.id:
+            parts.append(f"Both are in {trigger.room}.")
+        rule = self.between.get(frozenset((trigger.id, action.id)))
+        if rule is not None:
+            kind = self.devices[rule.trigger].type
+            parts.append(
+                "You have: "
+                + sentence(
+                    self.names[rule.trigger],
+                    rule.trigger_state,
+                    rule.action,
+                    self.names[rule.action_device],
+                    trigger_type=kind,
+                )
+                + "."
+            )
+        return " ".join(parts)
+
+    def line(self, chosen: Chosen, similar: Iterable[Chosen] = ()) -> Suggestion:
+        candidate, written = chosen
+        return Suggestion(
+            rule_of(candidate),
+            self.text(candidate),
+            self.why(candidate),
+            candidate.why.homes_with_rule,
+            candidate.why.homes_with_both,
+            written,
+            tuple(self.line(each) for each in similar),
+        )
+
+
+def homes_text(why: Support) -> str:
+    """E.g. "63 of the 131 homes with a contact sensor and a light have it."."""
+    if not why.homes_with_both:
+        return "How many homes have it is not known."
+    kinds = [_in_words(kind) for kind in dict.fromkeys((why.trigger_type, why.action_type)) if kind not in EVERYWHERE]
+    owners = f"homes with {' and '.join(kinds)}" if kinds else "homes"
+    return f"{why.homes_with_rule:,} of the {why.homes_with_both:,} {owners} have it."
+
+
+def _in_words(kind: str) -> str:
+    """ContactSensor: a contact sensor."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind).lower()
+    return f"{'an' if words[:1] in 'aeiou' else 'a'} {words}"

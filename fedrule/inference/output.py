@@ -110,9 +110,9 @@ class RankedLists:
         homes = self.homes
         trigger, action = (homes.device_ids[device].tolist() for device in (self.trigger, self.action))
         relations = [self.relations[number] for number in self.relation.tolist()]
-        text = [
-            sentence(str(t), state, act, str(a)) for t, (state, act), a in zip(trigger, relations, action, strict=True)
-        ]
+        types = [homes.types[number] for number in homes.device_type[self.trigger].tolist()]
+        rows = zip(trigger, types, relations, action, strict=True)
+        text = [sentence(str(t), state, act, str(a), trigger_type=kind) for t, kind, (state, act), a in rows]
         # Given explicitly, so that a table without rows has the same columns.
         user, device = ("int64" if ids.dtype.kind == "i" else "str" for ids in (homes.users, homes.device_ids))
         return pd.DataFrame(

@@ -204,6 +204,6 @@ class Recommender:
                 act,
                 acts.id,
                 probability,
-                sentence(names[trigger], state, act, names[action]),
+                sentence(names[trigger], state, act, names[action], trigger_type=types[kind]),
                 Support(rule, could, types[kind], types[other]),
             )

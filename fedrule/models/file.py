@@ -10,7 +10,7 @@ The arrays by name:
     counts.both         [n_types ** 2]  homes that own devices of both types
     counts.*            other counts that a method needs (fedrule/models/restore.py)
 
-The header also has a digest of everything: a flipped bit is an error and not a wrong recommendation. A file may come
+Whole numbers are int64 in memory; in the file an array of them has the narrowest type that holds it. The header also has a digest of everything: a flipped bit is an error and not a wrong recommendation. A file may come
 from anybody, so that every array is checked before use.
 """
 
@@ -40,6 +40,7 @@ Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 MAX_BYTES = 2 << 30  # models have megabytes
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64))
+NARROW = tuple(np.dtype(kind) for kind in (np.uint8, np.uint16, np.uint32))  # in the file only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,8 +80,8 @@ class SavedModel:
         path = Path(path)
         refuse_unwritable(path)
         text = self.card.json()
-        arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
-        content = save(arrays, metadata={"card": text, "sha256": _digest(text, arrays)})
+        arrays = {name: np.ascontiguousarray(_narrowed(array)) for name, array in self.arrays.items()}
+        content = save(arrays, metadata={"card": text, "sha256": _digest(text, self.arrays)})
         with atomic_file(path) as temporary:
             temporary.write_bytes(_in_order(content))
 
@@ -134,6 +135,14 @@ def checked_array(
     return array
 
 
+def _narrowed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Whole numbers in the narrowest type that holds them all; anything else unchanged."""
+    if array.dtype != np.int64 or array.min(initial=0) < 0:
+        return array
+    most = int(array.max(initial=0))
+    return array.astype(next((kind for kind in NARROW if most <= np.iinfo(kind).max), array.dtype))
+
+
 def _in_order(content: bytes) -> bytes:
     """The same file with the keys of its header sorted: safetensors writes them in any order."""
     (size,) = struct.unpack("<Q", content[:8])
@@ -173,12 +182,13 @@ def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
         arrays = read(content)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"its arrays cannot be read, it may be truncated ({error})") from None
+    arrays = {name: array.astype(np.int64) if array.dtype in NARROW else array for name, array in arrays.items()}
     for name, array in arrays.items():
         if array.dtype not in DTYPES:
             raise DataError(f"{name} is {array.dtype}, which no model has")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise DataError(f"{name} has NaN or infinite values")
-    return dict(arrays)
+    return arrays
 
 
 def _check_counts(card: Card, arrays: Arrays) -> None:

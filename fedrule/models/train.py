@@ -30,6 +30,7 @@ from datasets.common.errors import DataError
 from datasets.common.random import Stream, generator
 from datasets.common.training_warnings import training_warnings
 from datasets.homes import Homes
+from datasets.readers.filters import keep_common_rules
 from datasets.splits import Split, split
 from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
@@ -84,6 +85,7 @@ def train(
     test: float = 0.2,  # share of each home's rules held out for the test, and of the rest for validation
     patience: int | None = None,  # rounds without a better validation loss before it stops; 0: never; None: see docs
     merge_types: bool = False,  # one device per entity type and home
+    min_homes: int = 1,  # leave out rules that fewer homes have between devices of the same types
     on_round: OnRound = ignore,
     continue_from: SavedModel | Path | str | None = None,  # a saved model to continue training on new homes
     checkpoint: Checkpoint | None = None,  # of a federated method: resume from it if it exists
@@ -98,7 +100,7 @@ def train(
     if earlier is not None and method not in (None, earlier.card.method):
         raise DataError(f"cannot continue training a {earlier.card.method} model as {method}")
     name = earlier.card.method if earlier is not None else method or "graphrule"
-    given, homes = homes, homes.merged_types() if merge_types else homes
+    given, homes = homes, keep_common_rules(homes.merged_types() if merge_types else homes, min_homes)
     if not homes.n_rules:
         raise DataError(f"{homes.name}: no rules to learn from; give homes that have some")
     if earlier is not None:

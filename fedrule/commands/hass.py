@@ -1,0 +1,211 @@
+"""`python -m fedrule hass`: what a Home Assistant could automate next, as automations that one can switch on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from datasets.common.cli import count
+from datasets.common.errors import DataError
+from datasets.common.files import Json, atomic_file, write_json
+from fedrule.homeassistant import read_folder, read_home, read_live
+
+if TYPE_CHECKING:
+    from fedrule.homeassistant import InstalledHome
+    from fedrule.homeassistant.suggestions import Suggestion, Suggestions
+
+TOKEN_BYTES = 10_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add = parser.add_argument
+    about = "the address of a running Home Assistant, e.g. http://homeassistant.local:8123, or its configuration folder"
+    add("home", metavar="URL|FOLDER", help=about)
+    about = "a file with a long-lived access token, made on your profile page; - reads it from the standard input"
+    add("--token-file", metavar="FILE", help=about)
+    add("--model", type=Path, metavar="MODEL", help="a model file; `fedrule train --data home-assistant` makes one")
+    add("-k", type=count, default=10, help="how many recommendations (default: %(default)s)")
+    add("--area", default="", metavar="NAME", help="only those with a device of this area, or with this word in a name")
+    about = "rules that need a value which you have to choose, such as a time: with a guess, or left out"
+    add("--values", choices=("guess", "skip"), default="guess", help=f"{about} (default: %(default)s)")
+    add("--without", type=Path, metavar="FILE", help="ids of automations not to recommend again, one in a line")
+    add("--out", type=Path, metavar="FILE.yaml", help="write the automations to a file")
+    add("--html", type=Path, metavar="FILE.html", help="write a page with copy buttons and a drawing of the home")
+    add("--json", action="store_true", help="print JSON")
+    add("--export", type=Path, metavar="HOME.json", help="write the home for `fedrule recommend`, and stop without --model")
+    add("--install", action="store_true", help="save the automations on the server, switched off; needs URL")
+    add("--ca-file", type=Path, metavar="FILE", help="certificate authority of the server, in PEM format")
+    about = "do not check the server's certificate: whoever is between can read the token"
+    add("--no-certificate-check", dest="check_certificate", action="store_false", help=about)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Read the home, print the list, and write what was asked for."""
+    _check(chosen)
+    home = _read(chosen)
+    if chosen.export is not None:
+        write_json(chosen.export, home.to_json())
+        _note(f"The home was written to {chosen.export}. It has the names of your devices and rooms.")
+    if chosen.model is None:
+        sys.stdout.write(home.coverage() + "\n")
+        return 0
+    # Here, as numba and the model take longer to load than a home to be read, whose errors come first.
+    from fedrule.homeassistant.suggestions import suggest
+    from fedrule.inference.recommender import Recommender
+
+    suggestions = suggest(
+        Recommender.load(chosen.model),
+        home,
+        chosen.k,
+        values=chosen.values,
+        area=chosen.area,
+        without=_ids(chosen.without),
+    )
+    if chosen.json:
+        sys.stdout.write(json.dumps(_as_json(suggestions), indent=1, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write("\n".join(_text(suggestions, yaml=not (chosen.out or chosen.html or chosen.install))) + "\n")
+    if chosen.out is not None:
+        _write_yaml(suggestions, chosen.out)
+    if chosen.html is not None:
+        from fedrule.homeassistant.page import write_page
+
+        write_page(suggestions, chosen.html)
+        _note(f"The page is {chosen.html}: open it in a browser.")
+    return _install(suggestions, chosen) if chosen.install else 0
+
+
+def _is_address(home: str) -> bool:
+    return "://" in home
+
+
+def _check(chosen: argparse.Namespace) -> None:
+    """Raise for what cannot be, before a server is asked or a model is loaded."""
+    live = _is_address(chosen.home)
+    if live and chosen.token_file is None:
+        raise DataError(
+            "a running Home Assistant needs --token-file FILE: make a long-lived access token on your profile page, "
+            "under security, and save it in a file that only you can read"
+        )
+    if not live and chosen.token_file is not None:
+        raise DataError(
+            f"{chosen.home}: --token-file is for a running server; give its address with http://, or a folder alone"
+        )
+    if chosen.install and not live:
+        raise DataError("--install saves automations on a running server: give its address instead of a folder")
+    if chosen.model is None:
+        if chosen.out or chosen.html or chosen.install or chosen.json:
+            raise DataError(
+                "recommendations need --model MODEL; docs/home-assistant.md says how to make one from real homes"
+            )
+    elif not chosen.model.is_file():
+        raise DataError(f"{chosen.model}: there is no such model; docs/home-assistant.md says how to make one")
+
+
+def _read(chosen: argparse.Namespace) -> InstalledHome:
+    if _is_address(chosen.home):
+        token = _token(chosen.token_file)
+        return read_home(
+            read_live(chosen.home, token, ca_file=chosen.ca_file, check_certificate=chosen.check_certificate)
+        )
+    if not Path(chosen.home).exists():
+        raise DataError(
+            f"{chosen.home}: there is no such folder; for a running server give an address that begins with http://"
+        )
+    return read_home(read_folder(chosen.home))
+
+
+def _token(place: str) -> str:
+    """The token of a file; its content is in no message."""
+    try:
+        if place == "-":
+            return sys.stdin.readline().strip()
+        content = Path(place).read_bytes()[:TOKEN_BYTES]
+    except OSError as error:
+        raise DataError(f"{place}: the token cannot be read ({error.strerror})") from None
+    return content.decode("utf-8-sig", "replace").strip()
+
+
+def _ids(path: Path | None) -> frozenset[str]:
+    if path is None:
+        return frozenset()
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    return frozenset(id_ for line in lines if (id_ := line.partition("#")[0].strip()))
+
+
+def _text(suggestions: Suggestions, *, yaml: bool) -> Iterator[str]:
+    from fedrule.homeassistant.writing.automation import to_yaml
+
+    yield str(suggestions.home.installation)
+    yield suggestions.home.coverage()
+    yield ""
+    if not suggestions.lines:
+        yield "No recommendations for this home."
+    for rank, line in enumerate(suggestions.lines, start=1):
+        yield f"{rank:>3}. {line.text.replace('*', '')}"
+        yield f"     {line.why.replace('*', '')}"
+        yield from (f"     guess: {guess}" for guess in line.written.guesses)
+        yield from (f"     WARNING: {warning}" for warning in line.written.warnings)
+        yield from (f"     or: {similar.text.replace('*', '')}" for similar in line.similar)
+        if yaml:
+            yield ""
+            yield to_yaml([line.written])
+    if suggestions.left_out:
+        reasons = (f"{many:,} {reason}" for reason, many in suggestions.left_out.items())
+        yield f"Left out: {'; '.join(reasons)}."
+
+
+def _as_json(suggestions: Suggestions) -> dict[str, Json]:
+    left_out: dict[str, Json] = dict(suggestions.left_out)
+    return {"recommendations": [_line_as_json(line) for line in suggestions.lines], "left_out": left_out}
+
+
+def _line_as_json(line: Suggestion) -> Json:
+    why: Json = {"homes_with_rule": line.homes_with_rule, "homes_with_both": line.homes_with_both, "text": line.why}
+    config: Json = json.loads(json.dumps(line.written.config))
+    return {
+        **line.rule._asdict(),
+        "text": line.text,
+        "why": why,
+        "automation": config,
+        "guesses": list(line.written.guesses),
+        "warnings": list(line.written.warnings),
+        "similar": [_line_as_json(similar) for similar in line.similar],
+    }
+
+
+def _write_yaml(suggestions: Suggestions, path: Path) -> None:
+    from fedrule.homeassistant.writing.automation import to_yaml
+
+    with atomic_file(path) as temporary:
+        temporary.write_text(to_yaml([line.written for line in suggestions.lines]), "utf-8")
+    _note(f"{len(suggestions.lines)} automations were written to {path}: paste them into automations.yaml.")
+
+
+def _install(suggestions: Suggestions, chosen: argparse.Namespace) -> int:
+    """Save what the list shows on the server; the exit code is 1 if one was refused."""
+    from fedrule.homeassistant.writing.install import install
+
+    results = install(
+        chosen.home,
+        _token(chosen.token_file),
+        [line.written for line in suggestions.lines],
+        ca_file=chosen.ca_file,
+        check_certificate=chosen.check_certificate,
+    )
+    for result in results:
+        _note(str(result))
+    return 0
+
+
+def _note(text: str) -> None:
+    """To the standard error, so that what is printed can be piped."""
+    sys.stderr.write(f"{text}\n")
