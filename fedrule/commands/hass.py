@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fedrule.homeassistant.suggestions import Suggestion, Suggestions
 
 TOKEN_BYTES = 10_000
+REASONS = 8  # why candidates were left out, that are printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, metavar="FILE.yaml", help="write the automations to a file")
     add("--html", type=Path, metavar="FILE.html", help="write a page with copy buttons and a drawing of the home")
     add("--json", action="store_true", help="print JSON")
-    add("--export", type=Path, metavar="HOME.json", help="write the home for `fedrule recommend`, and stop without --model")
+    add(
+        "--export",
+        type=Path,
+        metavar="HOME.json",
+        help="write the home for `fedrule recommend`, and stop without --model",
+    )
     add("--install", action="store_true", help="save the automations on the server, switched off; needs URL")
     add("--ca-file", type=Path, metavar="FILE", help="certificate authority of the server, in PEM format")
     about = "do not check the server's certificate: whoever is between can read the token"
@@ -142,6 +148,7 @@ def _ids(path: Path | None) -> frozenset[str]:
 
 
 def _text(suggestions: Suggestions, *, yaml: bool) -> Iterator[str]:
+    from fedrule.homeassistant.suggestions import plain
     from fedrule.homeassistant.writing.automation import to_yaml
 
     yield str(suggestions.home.installation)
@@ -150,17 +157,20 @@ def _text(suggestions: Suggestions, *, yaml: bool) -> Iterator[str]:
     if not suggestions.lines:
         yield "No recommendations for this home."
     for rank, line in enumerate(suggestions.lines, start=1):
-        yield f"{rank:>3}. {line.text.replace('*', '')}"
-        yield f"     {line.why.replace('*', '')}"
+        yield f"{rank:>3}. {plain(line.text)}"
+        yield f"     {line.why}"
         yield from (f"     guess: {guess}" for guess in line.written.guesses)
         yield from (f"     WARNING: {warning}" for warning in line.written.warnings)
-        yield from (f"     or: {similar.text.replace('*', '')}" for similar in line.similar)
+        yield from (f"     or: {plain(similar.text)}" for similar in line.similar)
         if yaml:
             yield ""
             yield to_yaml([line.written])
     if suggestions.left_out:
-        reasons = (f"{many:,} {reason}" for reason, many in suggestions.left_out.items())
-        yield f"Left out: {'; '.join(reasons)}."
+        yield "Left out:"
+        reasons = list(suggestions.left_out.items())
+        yield from (f"  {many:,}: {reason}" for reason, many in reasons[:REASONS])
+        if rest := sum(many for _, many in reasons[REASONS:]):
+            yield f"  {rest:,}: for other reasons"
 
 
 def _as_json(suggestions: Suggestions) -> dict[str, Json]:

@@ -22,7 +22,7 @@ from fedrule.homeassistant.translation.rules import AutomationRule
 from fedrule.homeassistant.writing.automation import AutomationWriter, NotWritable, WrittenAutomation
 from fedrule.inference.output import Recommendation, Support
 from fedrule.inference.request import display_names
-from fedrule.inference.sentences import sentence
+from fedrule.inference.sentences import MARK, sentence
 
 if TYPE_CHECKING:
     from fedrule.inference.recommender import Recommender
@@ -33,11 +33,11 @@ Write: TypeAlias = Callable[[Recommendation], WrittenAutomation | NotWritable]
 MIN_HOMES = 3  # that have a rule; what fewer have is their own affair and no advice
 SIMILAR = 5  # rules of the same kind that are folded into a line
 PER_DEVICE = 3  # lines that one device triggers, and lines that act on it
-FIRST, MORE = 500, 4  # candidates that are looked at, and how many times as many if they are too few
+FIRST, MORE = 500, 4  # least candidates that are looked at, and how many times as many if they are too few
 
 # Triggers that every home has. They fit everything, so that lines of theirs are limited to a share of the list.
 EVERYWHERE = frozenset(("Clock", "Sun", "System"))
-EVERYWHERE_SHARE = 5  # one line in five for each of them
+EVERYWHERE_SHARE = 10  # one line in ten for each of them
 # What a sensor of a room says is about that room: its lamps, not those of another one. In 261 real homes 75 % of the
 # rules between motion sensors and lights share a word of their names, 67 % of those between contact sensors and lights.
 OF_A_ROOM = frozenset(("MotionSensor", "ContactSensor", "LightSensor", "ClimateSensor"))
@@ -113,7 +113,7 @@ def suggest(
 
     inside = devices_in(home, area) if area else None
     in_room = {device.id: device.room for device in home.devices}
-    wanted = FIRST
+    wanted = max(FIRST, len(request.devices))  # many devices have many rules of one kind
     while True:
         found = recommender.recommend(request, wanted, unknown="ignore").rules
         selection = Selection(k, home.rules, home.rules_switched_off, in_room, write, without=without, inside=inside)
@@ -208,8 +208,8 @@ class Selection:
         if reason:
             return reason
         written = self.write(candidate)
-        if isinstance(written, NotWritable):
-            return written.reason
+        if isinstance(written, NotWritable):  # counted for all devices together
+            return written.reason.replace(rule.trigger, "the device").replace(rule.action_device, "the device")
         if written.id in self.without:
             return "dismissed"
         if line is None:
@@ -290,12 +290,8 @@ class _Wording:
             self.between.setdefault(frozenset((rule.trigger, rule.action_device)), rule)
 
     def text(self, candidate: Recommendation) -> str:
-        """Its sentence; the clock and the sun are not named, as every home has one."""
-        return (
-            re.sub(r" \(\*[^*]*\*\)", "", candidate.text, count=1)
-            if candidate.why.trigger_type in EVERYWHERE
-            else candidate.text
-        )
+        """Its sentence."""
+        return _without_clock(candidate.text, candidate.why.trigger_type)
 
     def why(self, candidate: Recommendation) -> str:
         """How many homes have it, whether it stays in a room, and a rule of the home that it goes with."""
@@ -306,17 +302,9 @@ class _Wording:
         rule = self.between.get(frozenset((trigger.id, action.id)))
         if rule is not None:
             kind = self.devices[rule.trigger].type
-            parts.append(
-                "You have: "
-                + sentence(
-                    self.names[rule.trigger],
-                    rule.trigger_state,
-                    rule.action,
-                    self.names[rule.action_device],
-                    trigger_type=kind,
-                )
-                + "."
-            )
+            names = self.names[rule.trigger], self.names[rule.action_device]
+            text = sentence(names[0], rule.trigger_state, rule.action, names[1], trigger_type=kind)
+            parts.append(f"You have: {plain(_without_clock(text, kind))}.")
         return " ".join(parts)
 
     def line(self, chosen: Chosen, similar: Iterable[Chosen] = ()) -> Suggestion:
@@ -330,6 +318,16 @@ class _Wording:
             written,
             tuple(self.line(each) for each in similar),
         )
+
+
+def plain(text: str) -> str:
+    """A sentence without the marks around names."""
+    return text.replace(MARK, "")
+
+
+def _without_clock(text: str, trigger_type: str) -> str:
+    """At sunset (*Sun*), ...: the clock and the sun are not named, as every home has one."""
+    return re.sub(r" \(\*[^*]*\*\)", "", text, count=1) if trigger_type in EVERYWHERE else text
 
 
 def homes_text(why: Support) -> str:

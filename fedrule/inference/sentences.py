@@ -52,7 +52,7 @@ def _wording() -> _Wording:
 
 
 def sentence(trigger: str, state: str, action: str, device: str, *, trigger_type: str = "") -> str:
-    """What a rule does; devices by their display names. A contact sensor of a known type opens, and does not turn on."""
+    """What a rule does; devices by their display names. With its type, a contact sensor opens and does not turn on."""
     before, between, after = template(state, action, trigger_type)
     return f"{before}{_named(trigger)}{between}{_named(device)}{after}"
 

@@ -10,8 +10,9 @@ The arrays by name:
     counts.both         [n_types ** 2]  homes that own devices of both types
     counts.*            other counts that a method needs (fedrule/models/restore.py)
 
-Whole numbers are int64 in memory; in the file an array of them has the narrowest type that holds it. The header also has a digest of everything: a flipped bit is an error and not a wrong recommendation. A file may come
-from anybody, so that every array is checked before use.
+Whole numbers are int64 in memory; in the file an array of them has the narrowest type that holds it. The header also
+has a digest of everything: a flipped bit is an error and not a wrong recommendation. A file may come from anybody, so
+that every array is checked before use.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 MAX_BYTES = 2 << 30  # models have megabytes
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int64))
-NARROW = tuple(np.dtype(kind) for kind in (np.uint8, np.uint16, np.uint32))  # in the file only
+NARROW = (np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.uint32))  # in the file only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +141,7 @@ def _narrowed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if array.dtype != np.int64 or array.min(initial=0) < 0:
         return array
     most = int(array.max(initial=0))
-    return array.astype(next((kind for kind in NARROW if most <= np.iinfo(kind).max), array.dtype))
+    return array.astype(next((kind for kind in NARROW if most < 1 << 8 * kind.itemsize), array.dtype))
 
 
 def _in_order(content: bytes) -> bytes:
