@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
-from urllib.parse import urlsplit
+from typing import Protocol
 
 from datasets.common.errors import DataError, install_hint
 from fedrule.homeassistant.installation import Automation, Installation, Problem, Script, items, mapping, text
 from fedrule.homeassistant.readers import registries
+from fedrule.homeassistant.server import Server, check_token, locate, network_error, wrong_token
 
 READS = (
     "get_config",
@@ -45,16 +45,6 @@ class Connection(Protocol):
     def recv(self) -> str | bytes: ...
 
     def close(self) -> object: ...
-
-
-class Server(NamedTuple):
-    """Where a server is and how its certificate is checked."""
-
-    address: str  # as it was given, for messages
-    websocket: str
-    timeout: float
-    ca_file: Path | None
-    check_certificate: bool
 
 
 class Interrupted(DataError):
@@ -86,8 +76,7 @@ def read_live(
     timeout: seconds to wait for each answer
     pause: seconds before the one retry if the connection breaks, as when the server restarts
     """
-    if not re.fullmatch(r"[\x21-\x7e]+", token):
-        raise DataError("the access token is empty or has spaces or line breaks in it; copy it again")
+    check_token(token)
     server = locate(address, ca_file=ca_file, check_certificate=check_certificate, timeout=timeout)
     try:
         return _read(server, token)
@@ -98,41 +87,6 @@ def read_live(
     except Interrupted as error:
         again = "the connection broke twice: it may be restarting; wait until it is up and try again"
         raise DataError(f"{server.address}: {again} ({error})") from None
-
-
-def locate(
-    address: str,
-    *,
-    ca_file: Path | str | None = None,
-    check_certificate: bool = True,
-    timeout: float = 20.0,
-) -> Server:
-    """The place of the WebSocket for the address of the web page."""
-    example = "expected an address such as http://homeassistant.local:8123"
-    try:
-        parts = urlsplit(address.strip())
-        port = parts.port
-    except ValueError:
-        raise DataError(f"not an address; {example}") from None
-    if parts.username or parts.password:
-        raise DataError(f"the address has a user name or password in it; {example}, and give a token")
-    if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
-        raise DataError(f"{address[:100]!r}: not an address; {example}")
-    secure = parts.scheme in ("https", "wss")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    place = f"{host}:{port}" if port else host
-    path = parts.path.rstrip("/").removesuffix("/api/websocket").removesuffix("/api")
-    if ca_file is not None and not Path(ca_file).is_file():
-        raise DataError(
-            f"{ca_file}: there is no such file; give the certificate of the server's authority in PEM format"
-        )
-    return Server(
-        f"{'https' if secure else 'http'}://{place}{path}",
-        f"{'wss' if secure else 'ws'}://{place}{path}/api/websocket",
-        timeout,
-        Path(ca_file) if ca_file is not None else None,
-        check_certificate,
-    )
 
 
 def _read(server: Server, token: str) -> Installation:
@@ -164,10 +118,7 @@ class Session:
         self._send({"type": "auth", "access_token": token})
         answer = self._receive()
         if answer.get("type") != "auth_ok":
-            raise DataError(
-                f"{self.address}: it refuses the access token; create a new long-lived one in your profile under "
-                "security, and check that it is for this server"
-            )
+            raise wrong_token(self.address)
 
     def ask(self, kind: str, **fields: str) -> object:
         """The answer to one question; `Refused` if it is an error."""
@@ -369,13 +320,8 @@ def _said_plainly(address: str, *, opening: bool = False, closing: bool = False)
 
     try:
         yield
-    except ssl.SSLCertVerificationError as error:
-        raise DataError(
-            f"{address}: its certificate is not trusted ({error.verify_message}); give that of its authority "
-            "by ca_file (--ca-file), or skip the check by check_certificate=False (--insecure) in your own network"
-        ) from None
-    except ssl.SSLError:
-        raise DataError(f"{address}: no TLS connection can be made; does it answer https, or only http?") from None
+    except (ssl.SSLError, TimeoutError) as error:
+        raise network_error(address, error) from None
     except websocket.WebSocketBadStatusException as error:
         raise DataError(
             f"{address}: it answers with status {error.status_code} where Home Assistant has its WebSocket; check the "
@@ -383,20 +329,13 @@ def _said_plainly(address: str, *, opening: bool = False, closing: bool = False)
         ) from None
     except websocket.WebSocketAddressException:
         raise DataError(f"{address}: there is no such host; check the address and the network") from None
-    except (websocket.WebSocketTimeoutException, TimeoutError):
-        raise DataError(f"{address}: no answer in time; is it running, and is the address right?") from None
-    except ConnectionRefusedError:
-        if closing:
-            return
-        raise DataError(
-            f"{address}: the connection is refused; is Home Assistant running there, on that port?"
-        ) from None
+    except websocket.WebSocketTimeoutException:
+        raise network_error(address, TimeoutError()) from None
     except (websocket.WebSocketException, OSError) as error:
         if closing:
             return
-        if opening and isinstance(error, OSError):
-            name = getattr(error, "strerror", None) or "no such host"
-            raise DataError(f"{address}: cannot be reached ({name}); check the address and the network") from None
+        if isinstance(error, ConnectionRefusedError) or (opening and isinstance(error, OSError)):
+            raise network_error(address, error) from None
         if opening and not isinstance(error, websocket.WebSocketConnectionClosedException):
             raise DataError(f"{address}: it does not answer as a WebSocket does; check the address") from None
         raise Interrupted("the connection was closed") from None

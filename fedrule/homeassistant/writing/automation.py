@@ -124,9 +124,15 @@ def to_yaml(automations: Iterable[WrittenAutomation]) -> str:
         def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
             super().increase_indent(flow, False)
 
+        def represent_str(self, value: str) -> yaml.ScalarNode:
+            """Quotes what an older or stricter parser might take as a number, a time or a boolean."""
+            quoted = re.fullmatch(r"[\d:.,_+-]+|[yYnN]", value)
+            return self.represent_scalar("tag:yaml.org,2002:str", value, style="'" if quoted else None)
+
         def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
             return True
 
+    Dumper.add_representer(str, Dumper.represent_str)
     lines = []
     for automation in automations:
         lines += [f"# {_line(each)}\n" for each in automation.warnings]

@@ -1,0 +1,177 @@
+"""Puts automations into a running Home Assistant, switched off: the only code of the package that writes to a server.
+
+for result in install("http://homeassistant.local:8123", token, automations):
+    print(result)
+
+An automation that is there already, by its id, is left alone. The token goes to the server and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from datasets.common.errors import DataError
+from fedrule.homeassistant.installation import items, mapping, text
+from fedrule.homeassistant.server import Server, check_token, locate, network_error, tls_context, wrong_token
+from fedrule.homeassistant.writing.automation import WrittenAutomation
+
+ANSWER_BYTES = 100_000_000
+APPEARS = 10.0  # seconds in which a new automation is loaded
+
+
+class Installed(NamedTuple):
+    """What became of one automation."""
+
+    id: str
+    alias: str
+    result: Literal["installed", "already there", "refused"]
+    message: str = ""  # why it was refused, or what to look at
+
+    def __str__(self) -> str:
+        return f"{self.alias}: {self.result}{f' ({self.message})' if self.message else ''}"
+
+
+def install(
+    address: str,
+    token: str,
+    automations: Sequence[WrittenAutomation],
+    *,
+    ca_file: Path | str | None = None,
+    check_certificate: bool = True,
+    timeout: float = 20.0,
+) -> list[Installed]:
+    """Add automations that are not there yet, each switched off; what became of each, in their order.
+
+    A `DataError` is about the server or the token: then nothing more is sent. Arguments are those of `read_live`.
+    """
+    check_token(token)
+    server = locate(address, ca_file=ca_file, check_certificate=check_certificate, timeout=timeout)
+    found = []
+    client = _Client(server, token)
+    there = client.automation_ids()
+    for automation in automations:
+        done = client.install(automation, there)
+        there.add(automation.id)
+        found.append(done)
+    missing = client.not_loaded({each.id for each in found if each.result == "installed"})
+    hint = "it is saved but not loaded: does configuration.yaml have `automation: !include automations.yaml`?"
+    return [each._replace(message=hint) if each.id in missing else each for each in found]
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The token must not follow to another address."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        return None
+
+
+class _Answer(NamedTuple):
+    status: int
+    body: object
+
+
+class _Client:
+    """Requests with the token; none of them shows it."""
+
+    def __init__(self, server: Server, token: str) -> None:
+        self.server = server
+        self._token = token
+        secure = server.address.startswith("https")
+        handlers = [urllib.request.HTTPSHandler(context=tls_context(server))] if secure else []
+        self._opener = urllib.request.build_opener(_NoRedirect(), *handlers)
+
+    def __repr__(self) -> str:
+        return f"<client of {self.server.address}>"
+
+    def install(self, automation: WrittenAutomation, there: set[str]) -> Installed:
+        """Add one automation."""
+        alias = text(automation.config.get("alias"))
+        if not re.fullmatch(r"[a-z0-9_]+", automation.id):
+            return Installed(automation.id, alias, "refused", "its id is not one of ours")
+        path = f"/api/config/automation/config/{automation.id}"
+        if automation.id in there:
+            return Installed(automation.id, alias, "already there")
+        kept = self._ask(path)
+        if kept.status == 200:
+            return Installed(automation.id, alias, "already there")
+        if kept.status != 404:
+            raise self._refusal(kept.status)
+        answer = self._ask(path, {**automation.config, "initial_state": False})
+        if answer.status == 400:
+            said = text(mapping(answer.body).get("message"))[:300]
+            return Installed(automation.id, alias, "refused", said or "the server does not take it")
+        if answer.status not in (200, 201):
+            raise self._refusal(answer.status)
+        return Installed(automation.id, alias, "installed")
+
+    def automation_ids(self) -> set[str]:
+        """The ids of the automations that the server has loaded, wherever they are defined."""
+        answer = self._ask("/api/states")
+        if answer.status != 200:
+            raise self._refusal(answer.status)
+        states = (mapping(each) for each in items(answer.body))
+        ours = (mapping(s.get("attributes")) for s in states if text(s.get("entity_id")).startswith("automation."))
+        return {str(attributes["id"]) for attributes in ours if "id" in attributes}
+
+    def not_loaded(self, ids: Iterable[str]) -> set[str]:
+        """Those that the server does not load; it takes a moment."""
+        wanted = set(ids)
+        until = time.monotonic() + APPEARS
+        while wanted:
+            wanted -= self.automation_ids()
+            if not wanted or time.monotonic() > until:
+                break
+            time.sleep(0.2)
+        return wanted
+
+    def _refusal(self, status: int) -> DataError:
+        """Why the server does not do it."""
+        address = self.server.address
+        if status == 401:
+            if self._ask("/api/").status == 401:
+                return wrong_token(address)
+            return DataError(
+                f"{address}: the access token is of a user who may not change automations; use the token of an "
+                "administrator (settings, people, administrator), or paste the automations yourself"
+            )
+        if 300 <= status < 400:
+            return DataError(f"{address}: it sends us to another address; give that one")
+        if status == 404:
+            return DataError(f"{address}: it does not answer as a Home Assistant with its `config` and `api` does")
+        return DataError(f"{address}: it answers with status {status}; look at its log, and try again")
+
+    def _ask(self, path: str, body: Mapping[str, object] | None = None) -> _Answer:
+        """GET, or POST where there is a body."""
+        address = self.server.address
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        sent = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{address}{path}", sent, headers)
+        try:
+            with self._opener.open(request, timeout=self.server.timeout) as answer:
+                return _Answer(answer.status, _json(answer.read(ANSWER_BYTES)))
+        except urllib.error.HTTPError as error:
+            with error:
+                return _Answer(error.code, _json(error.read(100_000)))
+        except urllib.error.URLError as error:
+            cause = error.reason if isinstance(error.reason, OSError) else OSError(None, "no such host")
+            raise network_error(address, cause) from None
+        except OSError as error:
+            raise network_error(address, error) from None
+        except HTTPException:
+            raise DataError(f"{address}: it does not answer as a web server does; check the address") from None
+
+
+def _json(body: bytes) -> object:
+    try:
+        found: object = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found
