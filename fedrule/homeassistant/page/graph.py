@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from itertools import chain
+from itertools import chain, pairwise
 
 from fedrule.homeassistant.home import HomeDevice, InstalledHome
 from fedrule.homeassistant.suggestions import Suggestion
@@ -45,19 +45,20 @@ class Graph:
     lines: tuple[Line, ...]
     unconnected: int = 0  # devices without any rule or suggestion
     left_out: int = 0  # devices with rules that did not fit
-    left_out_lines: int = 0
+    left_out_pairs: int = 0  # of devices, with rules that are not drawn
 
     @classmethod
     def of(cls, home: InstalledHome, suggestions: Iterable[Suggestion], *, most: int = MOST_DEVICES) -> Graph:
         """The graph of a home with these suggestions and those that they fold; at most so many devices."""
-        new = [rule for each in suggestions for rule in (each.rule, *(other.rule for other in each.similar))]
+        suggestions = tuple(suggestions)
+        folded = chain.from_iterable(each.similar for each in suggestions)
+        new = [each.rule for each in (*suggestions, *folded)]
         known = {device.id: device for device in home.devices}
         rules: dict[Pair, list[AutomationRule]] = defaultdict(list)
         for rule in dict.fromkeys((*sorted(home.rules), *new)):
             rules[rule.trigger, rule.action_device].append(rule)
-        old = {(rule.trigger, rule.action_device) for rule in home.rules}
         suggested = set(new)
-        shown = _most_important(rules, {id_ for rule in new for id_ in (rule.trigger, rule.action_device)}, most)
+        shown = _most_important(rules, [(rule.trigger, rule.action_device) for rule in new], most)
         lines: list[Line] = []
         for (trigger, device), between in rules.items():
             if trigger in shown and device in shown:
@@ -72,8 +73,7 @@ class Graph:
             tuple(lines),
             unconnected=sum(device.id not in connected for device in home.devices),
             left_out=len(connected) - len(shown),
-            left_out_lines=len(old | {(r.trigger, r.action_device) for r in new})
-            - len({(line.trigger, line.action_device) for line in lines}),
+            left_out_pairs=len(rules) - len({(line.trigger, line.action_device) for line in lines}),
         )
 
     def numbers(self) -> Mapping[AutomationRule, int]:
@@ -81,12 +81,17 @@ class Graph:
         return {rule: number for number, line in enumerate(self.lines) for rule in line.rules}
 
 
-def _most_important(rules: Mapping[Pair, Sequence[AutomationRule]], first: set[str], most: int) -> set[str]:
-    """The devices to draw: those of suggestions, then neighbours and others by their number of lines."""
-    degree = Counter(id_ for pair in rules for id_ in set(pair))
-    near = {id_ for pair in rules if first & set(pair) for id_ in pair}
-    ranked = sorted(degree, key=lambda id_: (id_ not in first, id_ not in near, -degree[id_], id_))
-    return set(ranked[:most])
+def _most_important(pairs: Iterable[Pair], first: Iterable[Pair], most: int) -> set[str]:
+    """The devices to draw, both ends of a line or none: of suggestions, what they join, most lines first."""
+    pairs, first = list(pairs), list(first)
+    degree = Counter(id_ for pair in pairs for id_ in set(pair))
+    near = {id_ for pair in first for id_ in pair}
+    rest = sorted(pairs, key=lambda pair: (near.isdisjoint(pair), -sum(degree[id_] for id_ in pair), pair))
+    shown: set[str] = set()
+    for pair in chain(first, rest):
+        if len(shown.union(pair)) <= most:
+            shown.update(pair)
+    return shown
 
 
 @dataclass(slots=True)
@@ -156,6 +161,7 @@ def _choose_sides(placed: Layout, pairs: Sequence[Pair]) -> None:
     of = {id_: number for number, room in enumerate(placed.rooms) for id_ in room.devices}
     between = Counter((min(of[a], of[b]), max(of[a], of[b])) for a, b in pairs if of[a] != of[b])
     weight = [len(room.devices) * (CHIP + CHIP_GAP) + HEADING + ROOM_GAP for room in placed.rooms]
+    names = [room.name for room in placed.rooms]
     sides = [False] * len(placed.rooms)
     columns = [0, 0]
     for number in sorted(range(len(sides)), key=lambda n: (-weight[n], n)):  # equal columns to begin with
@@ -166,7 +172,9 @@ def _choose_sides(placed: Layout, pairs: Sequence[Pair]) -> None:
         same = sum(count for (a, b), count in between.items() if sides[a] == sides[b])
         left = sum(w for w, s in zip(weight, sides, strict=True) if not s)
         uneven = abs(2 * left - sum(weight)) / (sum(weight) or 1)
-        return same / (sum(between.values()) or 1) + 1.5 * uneven * uneven
+        # The halves of a room that was cut in two face each other.
+        halves = sum(a == b and s == t for (a, s), (b, t) in pairwise(zip(names, sides, strict=True)))
+        return same / (sum(between.values()) or 1) + 1.5 * uneven * uneven + halves
 
     for _ in range(SWEEPS):
         flips = [{a} for a in range(len(sides))]
@@ -176,6 +184,9 @@ def _choose_sides(placed: Layout, pairs: Sequence[Pair]) -> None:
         if cost(best) >= cost(sides) - 1e-9:
             break
         sides = best
+    rightwards = sum((sides[of[b]] - sides[of[a]]) for a, b in pairs)  # minus those that run to the left
+    if rightwards < 0:  # triggers are on the left where that can be
+        sides = [not side for side in sides]
     for room, side in zip(placed.rooms, sides, strict=True):
         room.right = side
         placed.right.update(dict.fromkeys(room.devices, side))
@@ -321,7 +332,7 @@ def _em(letter: str) -> float:
         return 1.05
     if letter in "iljtfI.,:;'|!() ":
         return 0.33
-    return 0.72 if letter.isupper() or letter in "mwMW@%" else 0.57
+    return 0.72 if letter.isupper() or letter in "mwMW@%" else 0.6
 
 
 def clean(text: str) -> str:
@@ -341,4 +352,4 @@ def device_names(graph: Graph) -> Mapping[str, str]:
 def rooms_of(graph: Graph, line: Line) -> tuple[str, ...]:
     """The rooms at the ends of a line, each once."""
     room = {device.id: device.room for device in graph.devices}
-    return tuple(dict.fromkeys(filter(None, chain([room[line.trigger]], [room[line.action_device]]))))
+    return tuple(dict.fromkeys(filter(None, (room[line.trigger], room[line.action_device]))))

@@ -30,7 +30,7 @@ function say(text) {
 // --- Copying
 /** Browsers that keep the clipboard from pages on disk still copy a selection. */
 function copySelection(text) {
-  const field = element("textarea", { value: text, readOnly: true, className: "unseen" });
+  const field = element("textarea", { value: text, readOnly: true, className: "clipboard" });
   field.setAttribute("aria-hidden", "true");
   const before = document.activeElement;
   document.body.append(field);

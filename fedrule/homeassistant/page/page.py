@@ -25,6 +25,8 @@ from fedrule.inference.sentences import MARK, sentence
 
 ToYaml = Callable[[Sequence[WrittenAutomation]], str]
 
+FOUND = "What homes with devices like yours have automated and yours has not yet, best first."
+NOT_FOUND = "What homes with devices like yours have automated, and yours has not, would stand here."
 MOST_PROBLEMS = 60  # lines of what could not be read; more help nobody
 WIDE, NARROW = (560, 196), (340, 128)  # the width of the graph and of its columns, on a desktop and on a phone
 
@@ -32,7 +34,9 @@ WIDE, NARROW = (560, 196), (340, 128)  # the width of the graph and of its colum
 def write_page(suggestions: Suggestions, path: Path, *, to_yaml: ToYaml | None = None) -> None:
     """Write the page of a list; a file that is there is replaced as a whole. `to_yaml` is the writer's by default."""
     if to_yaml is None:
-        from fedrule.homeassistant.writing.automation import to_yaml
+        from fedrule.homeassistant.writing.automation import to_yaml as to_yaml_of_writer
+
+        to_yaml = to_yaml_of_writer
     with atomic_file(path) as temporary:
         temporary.write_text(page(suggestions, to_yaml=to_yaml), "utf-8", newline="\n")
 
@@ -49,6 +53,7 @@ def page(suggestions: Suggestions, *, to_yaml: ToYaml) -> str:
         style=style,
         script=script,
         title=_title(suggestions),
+        lead=FOUND if suggestions.lines else NOT_FOUND,
         facts=_facts(home),
         source=_source(home),
         without_list="" if suggestions.lines else " hidden",
@@ -142,7 +147,7 @@ class _Cards:
         names = dict.fromkeys(name for each in together for name in self._names(each))
         edges = sorted({self.edges[each.rule] for each in together if each.rule in self.edges})
         own = self.edges.get(line.rule)
-        locate = '<button type="button" class="locate needs-js">Show in graph</button>' if edges else ""
+        locate = '<button type="button" class="locate needs-js">See graph</button>' if edges else ""
         return f"""<li class="card suggestion" id="suggestion-{number}" tabindex="-1" data-ids="{ids}" \
 data-rooms="{" ".join(str(n) for n, room in enumerate(self.rooms) if room in in_rooms)}" \
 data-names="{_text(" ".join(names))}" data-edges="{" ".join(map(str, edges))}" data-edge="{"" if own is None else own}">
@@ -216,7 +221,7 @@ def _why(line: Suggestion) -> str:
 
 
 def _notes(written: WrittenAutomation) -> str:
-    notes = [("warning", "Check first", text) for text in written.warnings]
+    notes = [("warning", "Look at this first", text) for text in written.warnings]
     notes += [("guess", "A guess", text) for text in written.guesses]
     if not notes:
         return ""
@@ -262,12 +267,15 @@ def _graph(graph: Graph) -> str:
     if graph.left_out:
         beyond.append(
             f"A large home: only {_count(len(graph.devices), 'device')}, of suggestions and of most rules, are drawn; "
-            f"{_count(graph.left_out, 'other')} with {_count(graph.left_out_lines, 'line')} are not."
+            f"{_count(graph.left_out, 'device')} with rules and {_count(graph.left_out_pairs, 'line')} are not."
         )
     if graph.unconnected:
         have = "has" if graph.unconnected == 1 else "have"
         beyond.append(f"{_count(graph.unconnected, 'device')} {have} no rule and no suggestion, and are not drawn.")
-    return f"""<p class="legend"><span class="old">rules you have</span> <span class="new">suggested</span></p>
+    legend = '<span class="old">rules you have</span> ' * (
+        new < len(graph.lines)
+    ) + '<span class="new">suggested</span>' * bool(new)
+    return f"""<p class="legend">{legend}</p>
 <div class="picture" id="picture">
 {pictures}
 </div>
