@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 from fedrule.homeassistant.home import HomeDevice, InstalledHome
 from fedrule.homeassistant.suggestions import Suggestion
@@ -22,7 +23,18 @@ from fedrule.homeassistant.translation.rules import AutomationRule
 MOST_DEVICES = 70  # more cannot be read; those of suggestions come first, then those with most rules
 SWEEPS = 12  # of the ordering; it settles after a few
 CHIP, CHIP_GAP, HEADING, ROOM_GAP, EDGE = 28, 6, 22, 14, 8  # heights and distances in pixels
-FONT = 12.5  # of names, in pixels
+
+
+class Size(NamedTuple):
+    """How wide a picture is, in pixels; its style has the same font size."""
+
+    css_class: str
+    width: int
+    column: int  # the width of each of the two
+    font: float  # of devices' names
+
+
+WIDE, NARROW = Size("wide", 560, 196, 12.5), Size("narrow", 340, 134, 11.5)  # on a desktop, on a phone
 
 Pair = tuple[str, str]  # the ids of a trigger's and an action's device
 
@@ -235,8 +247,9 @@ def _total_length(placed: Layout, pairs: Sequence[Pair]) -> float:
     return sum(abs(placed.middle[one] - placed.middle[other]) for one, other in pairs)
 
 
-def draw(graph: Graph, placed: Layout, *, width: int, column: int, name: str, css_class: str) -> str:
-    """The picture in this width, columns that wide; `name` is read to who cannot see it."""
+def draw(graph: Graph, placed: Layout, size: Size, *, name: str) -> str:
+    """The picture in a size; `name` is read to who cannot see it."""
+    width, column = size.width, size.column
     number = {device.id: n for n, device in enumerate(graph.devices)}
     devices = {device.id: device for device in graph.devices}
     ports = _ports(graph, placed)
@@ -265,11 +278,11 @@ def draw(graph: Graph, placed: Layout, *, width: int, column: int, name: str, cs
             f'<g class="node{" meant" if id_ in new else ""}" data-node="{number[id_]}"><title>{escape(clean(shown))}'
             f"{f' ({escape(device.type)})' if device.type else ''}</title>"
             f'<rect x="{x + 5}" y="{middle - CHIP / 2:.0f}" width="{column - 10}" height="{CHIP}" rx="8"/>'
-            f'<text x="{x + 13}" y="{middle + 4.5:.1f}">{escape(shortened(shown, column - 26, FONT))}</text></g>'
+            f'<text x="{x + 13}" y="{middle + 4.5:.1f}">{escape(shortened(shown, column - 25, size.font))}</text></g>'
         )
     return (
-        f'<svg class="{css_class}" role="img" aria-label="{escape(name)}" viewBox="0 0 {width} {placed.height:.0f}" '
-        f'width="{width}" height="{placed.height:.0f}">{"".join(parts)}</svg>'
+        f'<svg class="{size.css_class}" role="img" aria-label="{escape(name)}" '
+        f'viewBox="0 0 {width} {placed.height:.0f}" width="{width}" height="{placed.height:.0f}">{"".join(parts)}</svg>'
     )
 
 
@@ -332,7 +345,7 @@ def _em(letter: str) -> float:
         return 1.05
     if letter in "iljtfI.,:;'|!() ":
         return 0.33
-    return 0.72 if letter.isupper() or letter in "mwMW@%" else 0.6
+    return 0.72 if letter.isupper() or letter in "mwMW@%" else 0.58
 
 
 def clean(text: str) -> str:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from datasets.common.files import atomic_file
 from fedrule.homeassistant.home import InstalledHome, rooms
-from fedrule.homeassistant.page.graph import Graph, clean, device_names, draw, layout, rooms_of
+from fedrule.homeassistant.page.graph import NARROW, WIDE, Graph, clean, device_names, draw, layout, rooms_of
 from fedrule.homeassistant.suggestions import Suggestion, Suggestions
 from fedrule.homeassistant.translation.rules import AutomationRule
 from fedrule.homeassistant.writing.automation import WrittenAutomation
@@ -28,7 +28,6 @@ ToYaml = Callable[[Sequence[WrittenAutomation]], str]
 FOUND = "What homes with devices like yours have automated and yours has not yet, best first."
 NOT_FOUND = "What homes with devices like yours have automated, and yours has not, would stand here."
 MOST_PROBLEMS = 60  # lines of what could not be read; more help nobody
-WIDE, NARROW = (560, 196), (340, 128)  # the width of the graph and of its columns, on a desktop and on a phone
 
 
 def write_page(suggestions: Suggestions, path: Path, *, to_yaml: ToYaml | None = None) -> None:
@@ -259,10 +258,7 @@ def _graph(graph: Graph) -> str:
         f"{_count(len(graph.devices), 'device')} in rooms; {_count(len(graph.lines) - new, 'line')} for rules that are "
         f"there and {new:,} dashed for suggested ones. The table below says the same."
     )
-    pictures = "\n".join(
-        draw(graph, placed, width=width, column=column, name=name, css_class=css_class)
-        for (width, column), css_class in ((WIDE, "wide"), (NARROW, "narrow"))
-    )
+    pictures = "\n".join(draw(graph, placed, size, name=name) for size in (WIDE, NARROW))
     beyond = []
     if graph.left_out:
         beyond.append(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from fedrule.homeassistant import Entity, Installation, InstalledHome, Problem, read_folder, read_home
 from fedrule.homeassistant.installation import Area, Automation
-from fedrule.homeassistant.page.graph import CHIP, Graph, Layout, draw, layout, shortened
+from fedrule.homeassistant.page.graph import CHIP, NARROW, Graph, Layout, draw, layout, shortened
 from fedrule.homeassistant.page.page import page, write_page
 from fedrule.homeassistant.suggestions import Suggestion, Suggestions
 from fedrule.homeassistant.translation.rules import AutomationRule
@@ -339,8 +339,8 @@ def test_devices_never_overlap_and_lines_stay_between_the_columns(data):
     for room in placed.rooms:
         assert len({placed.right[id_] for id_ in room.devices}) == 1
     assert all(y - CHIP / 2 > 0 and y + CHIP / 2 < placed.height for y in placed.middle.values())
-    width, column = 340, 128
-    svg = draw(graph, placed, width=width, column=column, name="n", css_class="c")
+    _, width, column, _ = NARROW
+    svg = draw(graph, placed, NARROW, name="n")
     for path in re.findall(r'class="hit" d="([^"]+)"', svg):
         # A cubic curve stays inside the hull of its four points; 5 is the inset of a device in its column.
         xs = [float(x) for x in re.findall(r"-?[\d.]+", path)[::2]]
