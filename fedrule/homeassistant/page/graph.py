@@ -312,7 +312,7 @@ def _curve(placed: Layout, line: Line, ends: tuple[float, float], *, width: int,
     tip = -7 if sides[1] else 7  # the line ends where the tip begins
     stop_x = end_x + tip
     if sides[0] == sides[1]:
-        reach = min(gutter * 0.85, 24 + abs(ends[0] - ends[1]) * 0.35) * (-1 if sides[0] else 1)
+        reach = min(gutter * 0.6, 24 + abs(ends[0] - ends[1]) * 0.35) * (-1 if sides[0] else 1)
         bends = start_x + reach, stop_x + reach
     else:
         bends = (start_x + stop_x) / 2, (start_x + stop_x) / 2
