@@ -14,6 +14,14 @@ from fedrule.homeassistant.installation import Area, Entity, RegisteredDevice, m
 
 Record = Mapping[str, object]
 
+# Attributes that say what an entity can be set to. They are the same while the server runs: none is a state.
+_CAPABILITIES = """
+available_modes available_tones code_arm_required code_format effect_list fan_modes fan_speed_list has_date has_time
+hvac_modes max max_humidity max_temp min min_humidity min_temp operation_list pattern preset_modes
+sound_mode_list source_list state_class step swing_modes
+"""
+CAPABILITIES = frozenset(_CAPABILITIES.split())
+
 
 def areas(records: Iterable[object]) -> dict[str, Area]:
     """By id, sorted; the server calls the id area_id, the stored registry id."""
@@ -70,7 +78,12 @@ def _entity(entity_id: str, record: Record, known: Mapping[str, RegisteredDevice
         labels=tuple(sorted(texts(record.get("labels")))),
         platform=text(record.get("platform")),
         registry_id=text(record.get("id")),
+        able=_able(able),
     )
+
+
+def _able(attributes: Record) -> dict[str, object]:
+    return {key: value for key, value in attributes.items() if key in CAPABILITIES and value is not None}
 
 
 def _registered_name(record: Record, device: RegisteredDevice | None) -> str:
@@ -102,6 +115,7 @@ def with_states(registered: Mapping[str, Entity], states: Iterable[object]) -> d
             color_modes=tuple(sorted(texts(seen.get("supported_color_modes")))) or entity.color_modes,
             options=_listed(seen.get("options")) or entity.options,
             members=_members(seen.get("entity_id")) or entity.members,
+            able={**entity.able, **_able(seen)},
         )
     return found
 

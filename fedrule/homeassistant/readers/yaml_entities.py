@@ -85,6 +85,7 @@ def _helpers(domain: str, section: Mapping[str, object]) -> Iterator[Entity]:
                 options=tuple(map(str, items(about.get("options")))) if domain == "input_select" else (),
                 platform=domain,
                 known_from="yaml",
+                able={key: about[key] for key in ("min", "max", "step", "has_date", "has_time") if key in about},
             )
 
 
