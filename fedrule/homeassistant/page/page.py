@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from string import Template
@@ -20,31 +20,25 @@ from fedrule.homeassistant.home import InstalledHome, rooms
 from fedrule.homeassistant.page.graph import NARROW, WIDE, Graph, clean, device_names, draw, layout, rooms_of
 from fedrule.homeassistant.suggestions import Suggestion, Suggestions
 from fedrule.homeassistant.translation.rules import AutomationRule
-from fedrule.homeassistant.writing.automation import WrittenAutomation
+from fedrule.homeassistant.writing.automation import WrittenAutomation, to_yaml
 from fedrule.inference.sentences import MARK, sentence
-
-ToYaml = Callable[[Sequence[WrittenAutomation]], str]
 
 FOUND = "What homes with devices like yours have automated and yours has not yet, best first."
 NOT_FOUND = "What homes with devices like yours have automated, and yours has not, would stand here."
 MOST_PROBLEMS = 60  # lines of what could not be read; more help nobody
 
 
-def write_page(suggestions: Suggestions, path: Path, *, to_yaml: ToYaml | None = None) -> None:
-    """Write the page of a list; a file that is there is replaced as a whole. `to_yaml` is the writer's by default."""
-    if to_yaml is None:
-        from fedrule.homeassistant.writing.automation import to_yaml as to_yaml_of_writer
-
-        to_yaml = to_yaml_of_writer
+def write_page(suggestions: Suggestions, path: Path) -> None:
+    """Write the page of a list; a file that is there is replaced as a whole."""
     with atomic_file(path) as temporary:
-        temporary.write_text(page(suggestions, to_yaml=to_yaml), "utf-8", newline="\n")
+        temporary.write_text(page(suggestions), "utf-8", newline="\n")
 
 
-def page(suggestions: Suggestions, *, to_yaml: ToYaml) -> str:
+def page(suggestions: Suggestions) -> str:
     """The page as text; the same for the same list."""
     home = suggestions.home
     graph = Graph.of(home, suggestions.lines)
-    cards = _Cards(suggestions, graph, to_yaml)
+    cards = _Cards(suggestions, graph)
     style, script = (_beside(name) for name in ("page.css", "page.js"))
     return Template(_beside("page.html")).substitute(
         policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
@@ -59,7 +53,7 @@ def page(suggestions: Suggestions, *, to_yaml: ToYaml) -> str:
         without_similar="" if any(line.similar for line in suggestions.lines) else " hidden",
         rooms="".join(f'<option value="{n}">{_text(room)}</option>' for n, room in enumerate(cards.rooms)),
         list=cards.html() if suggestions.lines else _nothing(suggestions),
-        graph=_graph(graph),
+        graph=_graph(graph, suggestions),
         left_out=_left_out(suggestions),
         not_read=_not_read(home),
     )
@@ -118,11 +112,11 @@ def _source(home: InstalledHome) -> str:
 class _Cards:
     """The list, each line a card."""
 
-    def __init__(self, suggestions: Suggestions, graph: Graph, to_yaml: ToYaml) -> None:
+    def __init__(self, suggestions: Suggestions, graph: Graph) -> None:
         self.lines = suggestions.lines
         self.devices = {device.id: device for device in suggestions.home.devices}
+        self.names = device_names(suggestions.home)
         self.edges = graph.numbers()
-        self.to_yaml = to_yaml
         self.rooms = sorted({room for line in self.lines for each in _with_similar(line) for room in self._rooms(each)})
 
     def html(self) -> str:
@@ -164,7 +158,7 @@ aria-describedby="text-{number}">Not for me</button></div>
         return f'<p class="rooms"><span class="unseen">Rooms: </span>{marks}</p>' if marks else ""
 
     def _yaml(self, line: Suggestion, id_: str, summary: str) -> str:
-        code = _text(self.to_yaml([line.written]))
+        code = _text(to_yaml([line.written]))
         return f"""<details class="yaml"><summary>{summary}</summary>
 <div class="row needs-js"><button type="button" class="copy" data-yaml="{id_}">Copy</button>\
 <button type="button" class="copy" data-yaml="{id_}" data-for="editor">Copy for the editor</button></div>
@@ -189,7 +183,7 @@ aria-describedby="text-{number}">Not for me</button></div>
         ]
         if any(len(ids) != 1 for ids in other):
             return f"{_count(len(other), 'other pair')} of devices"
-        names = [_text(known.name if (known := self.devices.get(ids[0])) else ids[0]) for ids in other]
+        names = [_text(self.names.get(ids[0], ids[0])) for ids in other]
         shown = [f"<bdi>{name}</bdi>" for name in names[:3]]
         if len(names) > 3:
             shown.append(f"{len(names) - 3:,} more")
@@ -214,7 +208,7 @@ def _why(line: Suggestion) -> str:
         share = min(100.0, 100 * line.homes_with_rule / line.homes_with_both)
         bar = (
             '<svg class="bar" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">'
-            f'<rect class="all" width="100" height="6"/><rect class="part" width="{share:.1f}" height="6"/></svg>'
+            f'<rect class="whole" width="100" height="6"/><rect class="part" width="{share:.1f}" height="6"/></svg>'
         )
     return f'<p class="why">{bar}<span>{_text(line.why)}</span></p>' if line.why or bar else ""
 
@@ -249,7 +243,7 @@ def _nothing(suggestions: Suggestions) -> str:
     return f'<div class="card nothing"><p>{said}</p><ul>{items}</ul></div>'
 
 
-def _graph(graph: Graph) -> str:
+def _graph(graph: Graph, suggestions: Suggestions) -> str:
     if not graph.lines:
         return '<p class="hint">No rule and no suggestion to draw.</p>'
     placed = layout(graph)
@@ -277,21 +271,20 @@ def _graph(graph: Graph) -> str:
 </div>
 <p class="caption needs-js" id="caption" aria-live="polite">Touch a device or a line to see its rules.</p>
 {f'<p class="hint">{" ".join(beyond)}</p>' if beyond else ""}
-{_table(graph)}"""
+{_table(graph, suggestions)}"""
 
 
-def _table(graph: Graph) -> str:
+def _table(graph: Graph, suggestions: Suggestions) -> str:
     """The lines in words, for who cannot see or touch the picture."""
-    names = device_names(graph)
+    names = device_names(suggestions.home)
+    suggested = {each.rule: each.text for line in suggestions.lines for each in _with_similar(line)}
 
-    def told(rules: Sequence[AutomationRule]) -> str:
-        return "<br>".join(
-            _emphasised(sentence(names[rule.trigger], rule.trigger_state, rule.action, names[rule.action_device]))
-            for rule in rules
-        )
+    def told(rule: AutomationRule) -> str:
+        trigger, device = (names.get(id_, id_) for id_ in (rule.trigger, rule.action_device))
+        return _emphasised(suggested.get(rule) or sentence(trigger, rule.trigger_state, rule.action, device))
 
     rows = "\n".join(
-        f'<tr data-edge="{number}"><td>{told(line.rules)}</td>'
+        f'<tr data-edge="{number}"><td>{"<br>".join(map(told, line.rules))}</td>'
         f"<td>{_text(', '.join(rooms_of(graph, line)))}</td><td>{'suggested' if line.suggested else 'yours'}</td></tr>"
         for number, line in enumerate(graph.lines)
     )

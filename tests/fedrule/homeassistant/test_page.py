@@ -23,7 +23,7 @@ from fedrule.homeassistant.page.graph import CHIP, NARROW, Graph, Layout, draw, 
 from fedrule.homeassistant.page.page import page, write_page
 from fedrule.homeassistant.suggestions import Suggestion, Suggestions
 from fedrule.homeassistant.translation.rules import AutomationRule
-from fedrule.homeassistant.writing.automation import WrittenAutomation
+from fedrule.homeassistant.writing.automation import WrittenAutomation, to_yaml
 from fedrule.inference.sentences import sentence
 
 ROOMS = {"hall": "Hall", "kitchen": "Kitchen", "bed": "Bedroom", "bath": "Bathroom"}
@@ -90,10 +90,6 @@ def suggestion(home: InstalledHome, rule: tuple[str, str, str, str], *similar: S
     guesses, warnings = (tuple(filter(None, (notes.get(key),))) for key in ("guess", "warning"))
     written = WrittenAutomation(config, guesses, warnings)
     return Suggestion(AutomationRule(*rule), text, "63 of the 131 homes have this rule", 63, 131, written, similar)
-
-
-def to_yaml(automations: Sequence[WrittenAutomation]) -> str:
-    return yaml.safe_dump([dict(each.config) for each in automations], sort_keys=False, allow_unicode=True)
 
 
 def small_list(entities: Sequence[Entity] = tuple(entities_of_a_home()), source: str = "/config") -> Suggestions:
@@ -176,13 +172,13 @@ def checked(content: str) -> Markup:
 
 
 def test_the_page_is_valid_and_complete_in_itself():
-    read = checked(page(small_list(), to_yaml=to_yaml))
+    read = checked(page(small_list()))
     tags = Counter(tag for tag, _ in read.elements)
     assert (tags["h1"], tags["main"], tags["h3"]) == (1, 1, 4)
 
 
 def test_the_policy_allows_only_this_style_and_this_script():
-    content = page(small_list(), to_yaml=to_yaml)
+    content = page(small_list())
     policy = next(a["content"] for _, a in Markup(content).elements if a.get("http-equiv"))
     for kind in ("style", "script"):
         inside = re.search(rf"<{kind}>(.*?)</{kind}>", content, re.DOTALL)
@@ -194,12 +190,12 @@ def test_the_policy_allows_only_this_style_and_this_script():
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_text_and_nothing_else(name):
-    plain, hostile = (checked(page(with_names([each]), to_yaml=to_yaml)) for each in ("a name", name))
+    plain, hostile = (checked(page(with_names([each]))) for each in ("a name", name))
     assert [tag for tag, _ in hostile.elements] == [tag for tag, _ in plain.elements]
 
 
 def test_names_are_readable_as_they_are():
-    read = checked(page(with_names(HOSTILE[:5]), to_yaml=to_yaml))
+    read = checked(page(with_names(HOSTILE[:5])))
     assert {name for name in HOSTILE[:5] if name in read.texts} >= {HOSTILE[0], HOSTILE[4]}
 
 
@@ -207,14 +203,14 @@ def test_names_are_readable_as_they_are():
 @given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=5))
 def test_whatever_the_names_are_the_page_is_valid_and_has_their_yaml(names):
     listed = with_names(names)
-    read = checked(page(listed, to_yaml=to_yaml))
+    read = checked(page(listed))
     for number, line in enumerate(listed.lines, 1):
         assert yaml.safe_load(read.by_id[f"yaml-{number}"]) == [dict(line.written.config)]
 
 
 def test_the_yaml_on_the_page_is_the_given_yaml():
     listed = small_list()
-    read = Markup(page(listed, to_yaml=to_yaml))
+    read = Markup(page(listed))
     for number, line in enumerate(listed.lines, 1):
         assert read.by_id[f"yaml-{number}"] == to_yaml([line.written])
         for n, other in enumerate(line.similar, 1):
@@ -224,11 +220,11 @@ def test_the_yaml_on_the_page_is_the_given_yaml():
 def test_the_same_list_gives_the_same_page_whatever_the_order_of_entities():
     entities = list(entities_of_a_home())
     random.Random(1).shuffle(entities)
-    assert page(small_list(entities), to_yaml=to_yaml) == page(small_list(), to_yaml=to_yaml)
+    assert page(small_list(entities)) == page(small_list())
 
 
 def test_guesses_and_warnings_are_on_their_cards_and_not_folded():
-    content = page(small_list(), to_yaml=to_yaml)
+    content = page(small_list())
     cards = re.findall(r'<li class="card suggestion".*?</h3>(.*?)<details', content, re.DOTALL)
     assert ["At sunset is a guess." in card for card in cards] == [False, False, True, False]
     assert ["It moves a shutter." in card for card in cards] == [False, False, False, True]
@@ -236,7 +232,7 @@ def test_guesses_and_warnings_are_on_their_cards_and_not_folded():
 
 def test_the_head_has_the_facts_of_the_home_and_no_secret_of_its_address():
     source = "http://ana:hunter2@homeassistant.local:8123/lovelace?token=abc#def"
-    content = page(small_list(source=source), to_yaml=to_yaml)
+    content = page(small_list(source=source))
     said = " ".join("".join(Markup(content).texts).split())
     assert "http://homeassistant.local:8123 " in said
     assert not [secret for secret in ("hunter2", "ana:", "token=", "abc#", "lovelace") if secret in content]
@@ -246,7 +242,7 @@ def test_the_head_has_the_facts_of_the_home_and_no_secret_of_its_address():
 
 
 def test_what_was_left_out_and_not_read_is_counted():
-    said = " ".join("".join(Markup(page(small_list(), to_yaml=to_yaml)).texts).split())
+    said = " ".join("".join(Markup(page(small_list())).texts).split())
     assert "14 your home has it3 it contradicts another" in said
     assert "not read: packages/old.yaml line 3: not valid YAML" in said
     assert "0 none" not in said
@@ -256,13 +252,13 @@ def test_what_was_left_out_and_not_read_is_counted():
     ("entities", "advice"), [((), "No device was read"), (tuple(entities_of_a_home()), "without --area")]
 )
 def test_an_empty_list_says_what_to_do(entities, advice):
-    read = checked(page(Suggestions(home_of(entities, ()), (), {}), to_yaml=to_yaml))
+    read = checked(page(Suggestions(home_of(entities, ()), (), {})))
     assert advice in "".join(read.texts)
 
 
 def test_the_demo_home_has_a_page(tmp_path):
     home = read_home(read_folder(Path(__file__).with_name("demo_home")))
-    write_page(Suggestions(home, (), {}), tmp_path / "page.html", to_yaml=to_yaml)
+    write_page(Suggestions(home, (), {}), tmp_path / "page.html")
     checked((tmp_path / "page.html").read_text("utf-8"))
 
 
@@ -291,7 +287,7 @@ def large_list(devices: int = 1000) -> Suggestions:
 
 def test_a_home_of_1000_devices_stays_small_and_says_what_is_not_drawn():
     listed = large_list()
-    content = page(listed, to_yaml=to_yaml)
+    content = page(listed)
     assert len(content.encode()) < 300_000
     read = checked(content)
     nodes = [a for tag, a in read.elements if "data-node" in a]
@@ -370,8 +366,8 @@ def test_a_long_name_is_cut_where_it_can_be_read():
 def test_a_page_that_is_there_is_replaced(tmp_path):
     path = tmp_path / "page.html"
     path.write_text("old")
-    write_page(small_list(), path, to_yaml=to_yaml)
-    assert path.read_text("utf-8") == page(small_list(), to_yaml=to_yaml)
+    write_page(small_list(), path)
+    assert path.read_text("utf-8") == page(small_list())
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -406,7 +402,7 @@ def browser(tmp_path_factory):
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "page.html"
-    write_page(small_list(), path, to_yaml=to_yaml)
+    write_page(small_list(), path)
     return path.as_uri()
 
 
@@ -456,7 +452,7 @@ def test_it_opens_without_a_complaint_and_without_scrolling_sideways(browser, tm
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     for number, listed in enumerate((small_list(), with_names(HOSTILE), with_names(["x" * 300]), large_list(200))):
         path = tmp_path / f"{number}.html"
-        write_page(listed, path, to_yaml=to_yaml)
+        write_page(listed, path)
         page = opened(browser, path.as_uri(), width)
         page.execute_script("document.querySelectorAll('details').forEach(each => { each.open = true; })")
         assert page.get_log("browser") == []
@@ -507,13 +503,10 @@ def test_where_copying_is_forbidden_the_yaml_is_selected(browser, address):
 
 
 @needs_chromium
-def test_the_editor_gets_one_automation_and_not_a_list(browser, tmp_path):
-    def with_comment(automations):
-        return "# A guess: 5 minutes.\n" + to_yaml(automations)
-
+def test_the_editor_gets_one_automation_and_not_a_list(browser, address):
     listed = small_list()
-    write_page(listed, tmp_path / "page.html", to_yaml=with_comment)
-    page = opened(browser, (tmp_path / "page.html").as_uri())
+    assert to_yaml([listed.lines[2].written]).startswith("# ")
+    page = opened(browser, address)
     click(page, "#suggestion-3 .yaml > summary")
     click(page, "#suggestion-3 [data-for=editor]")
     assert yaml.safe_load(pasted(page)) == dict(listed.lines[2].written.config)
