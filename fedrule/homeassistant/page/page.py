@@ -149,7 +149,7 @@ data-names="{_text(" ".join(names))}" data-edges="{" ".join(map(str, edges))}" d
 <div class="row buttons"><button type="button" class="strong copy needs-js" aria-describedby="text-{number}" \
 data-yaml="yaml-{number}">Copy YAML</button>{locate}<button type="button" class="hide needs-js" \
 aria-describedby="text-{number}">Not for me</button></div>
-{self._yaml(line, f"yaml-{number}", "YAML")}{self._similar(number, line)}</li>"""
+{self._yaml(line, str(number))}{self._similar(number, line)}</li>"""
 
     def _room_marks(self, line: Suggestion) -> str:
         marks = ' <span aria-hidden="true">&rarr;</span> '.join(
@@ -157,19 +157,21 @@ aria-describedby="text-{number}">Not for me</button></div>
         )
         return f'<p class="rooms"><span class="unseen">Rooms: </span>{marks}</p>' if marks else ""
 
-    def _yaml(self, line: Suggestion, id_: str, summary: str) -> str:
-        code = _text(to_yaml([line.written]))
-        return f"""<details class="yaml"><summary>{summary}</summary>
-<div class="row needs-js"><button type="button" class="copy" data-yaml="{id_}">Copy</button>\
-<button type="button" class="copy" data-yaml="{id_}" data-for="editor">Copy for the editor</button></div>
-<pre tabindex="0"><code id="{id_}">{code}</code></pre></details>"""
+    def _yaml(self, line: Suggestion, number: str) -> str:
+        """Folded; `number` is that of the line, whose sentence describes the buttons."""
+        about = f'aria-describedby="text-{number}"'
+        button = f'<button type="button" class="copy" data-yaml="yaml-{number}" {about}'
+        return f"""<details class="yaml"><summary {about}>YAML</summary>
+<div class="row needs-js">{button}>Copy</button>{button} data-for="editor">Copy for the editor</button></div>
+<pre tabindex="0" {about}><code id="yaml-{number}">{_text(to_yaml([line.written]))}</code></pre></details>"""
 
     def _similar(self, number: int, line: Suggestion) -> str:
         if not line.similar:
             return ""
         items = "\n".join(
-            f'<li data-edge="{self.edges.get(each.rule, "")}"><p class="text">{_emphasised(each.text)}</p>'
-            f"{self._room_marks(each)}{_notes(each.written)}{self._yaml(each, f'yaml-{number}-{n}', 'YAML')}</li>"
+            f'<li data-edge="{self.edges.get(each.rule, "")}"><p class="text" id="text-{number}-{n}">'
+            f"{_emphasised(each.text)}</p>"
+            f"{self._room_marks(each)}{_notes(each.written)}{self._yaml(each, f'{number}-{n}')}</li>"
             for n, each in enumerate(line.similar, 1)
         )
         summary = f"The same for {self._others(line)}"
@@ -214,11 +216,11 @@ def _why(line: Suggestion) -> str:
 
 
 def _notes(written: WrittenAutomation) -> str:
-    notes = [("warning", "Look at this first", text) for text in written.warnings]
-    notes += [("guess", "A guess", text) for text in written.guesses]
+    notes = [("warning", "Look at this first.", text) for text in written.warnings]
+    notes += [("guess", "Check the value.", text) for text in written.guesses]
     if not notes:
         return ""
-    items = "".join(f'<li class="{kind}"><b>{lead}:</b> {_text(text)}</li>' for kind, lead, text in notes)
+    items = "".join(f'<li class="{kind}"><b>{lead}</b> {_text(text)}</li>' for kind, lead, text in notes)
     return f'\n<ul class="notes">{items}</ul>'
 
 
