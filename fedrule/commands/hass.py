@@ -53,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Read the home, print the list, and write what was asked for."""
     _check(chosen)
-    home = _read(chosen)
+    token = _token(chosen.token_file) if _is_address(chosen.home) else ""
+    home = _read(chosen, token)
     if chosen.export is not None:
         write_json(chosen.export, home.to_json())
         _note(f"The home was written to {chosen.export}. It has the names of your devices and rooms.")
@@ -83,7 +84,7 @@ def run(chosen: argparse.Namespace) -> int:
 
         write_page(suggestions, chosen.html)
         _note(f"The page is {chosen.html}: open it in a browser.")
-    return _install(suggestions, chosen) if chosen.install else 0
+    return _install(suggestions, chosen, token) if chosen.install else 0
 
 
 def _is_address(home: str) -> bool:
@@ -113,9 +114,8 @@ def _check(chosen: argparse.Namespace) -> None:
         raise DataError(f"{chosen.model}: there is no such model; docs/home-assistant.md says how to make one")
 
 
-def _read(chosen: argparse.Namespace) -> InstalledHome:
+def _read(chosen: argparse.Namespace, token: str) -> InstalledHome:
     if _is_address(chosen.home):
-        token = _token(chosen.token_file)
         return read_home(
             read_live(chosen.home, token, ca_file=chosen.ca_file, check_certificate=chosen.check_certificate)
         )
@@ -155,7 +155,8 @@ def _text(suggestions: Suggestions, *, yaml: bool) -> Iterator[str]:
     yield suggestions.home.coverage()
     yield ""
     if not suggestions.lines:
-        yield "No recommendations for this home."
+        no_devices = "it has no device; a folder without .storage has only what its YAML names"
+        yield "No recommendations for this home" + ("." if suggestions.home.devices else f": {no_devices}.")
     for rank, line in enumerate(suggestions.lines, start=1):
         yield f"{rank:>3}. {plain(line.text)}"
         yield f"     {line.why}"
@@ -200,20 +201,19 @@ def _write_yaml(suggestions: Suggestions, path: Path) -> None:
     _note(f"{len(suggestions.lines)} automations were written to {path}: paste them into automations.yaml.")
 
 
-def _install(suggestions: Suggestions, chosen: argparse.Namespace) -> int:
-    """Save what the list shows on the server; the exit code is 1 if one was refused."""
+def _install(suggestions: Suggestions, chosen: argparse.Namespace, token: str) -> int:
+    """Save what the list shows on the server, switched off; the exit code is 1 if one was refused."""
     from fedrule.homeassistant.writing.install import install
 
+    automations = [line.written for line in suggestions.lines]
     results = install(
-        chosen.home,
-        _token(chosen.token_file),
-        [line.written for line in suggestions.lines],
-        ca_file=chosen.ca_file,
-        check_certificate=chosen.check_certificate,
+        chosen.home, token, automations, ca_file=chosen.ca_file, check_certificate=chosen.check_certificate
     )
     for result in results:
         _note(str(result))
-    return 0
+    if any(result.result == "installed" for result in results):
+        _note("Installed automations are switched off. Look at each and switch it on under Settings, Automations.")
+    return int(any(result.result == "refused" for result in results))
 
 
 def _note(text: str) -> None:

@@ -115,7 +115,7 @@ def suggest(
     in_room = {device.id: device.room for device in home.devices}
     wanted = max(FIRST, len(request.devices))  # many devices have many rules of one kind
     while True:
-        found = recommender.recommend(request, wanted, unknown="ignore").rules
+        found = recommender.recommend(request, wanted, unknown="ignore").rules if request.devices else ()
         selection = Selection(k, home.rules, home.rules_switched_off, in_room, write, without=without, inside=inside)
         for candidate in found:
             selection.consider(candidate)

@@ -1,0 +1,252 @@
+"""What is in the list of a home, and what is left out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datasets.common.errors import DataError
+from fedrule.homeassistant.suggestions import (
+    DIRECTION,
+    MIN_HOMES,
+    OPPOSITE,
+    PER_DEVICE,
+    SIMILAR,
+    Selection,
+    devices_in,
+    homes_text,
+    plain,
+    rule_of,
+)
+from fedrule.homeassistant.translation.rules import AutomationRule
+from fedrule.homeassistant.writing.automation import NotWritable, WrittenAutomation
+from fedrule.inference.output import Recommendation, Support
+from fedrule.inference.sentences import sentence
+
+TYPES = {"binary": "MotionSensor", "door": "ContactSensor", "lamp": "Light", "me": "Notification", "time": "Clock"}
+
+
+def candidate(trigger: str, state: str, action: str, device: str, *, homes: int = 50, rank: int = 1) -> Recommendation:
+    """A recommendation between devices whose type is the first word of their id."""
+    kinds = [TYPES.get(id_.split()[0], id_.split()[0]) for id_ in (trigger, device)]
+    text = sentence(trigger, state, action, device, trigger_type=kinds[0])
+    return Recommendation(rank, trigger, state, action, device, 0.9, text, Support(homes, 100, *kinds))
+
+
+def selected(
+    candidates: Sequence[Recommendation],
+    *,
+    k: int = 10,
+    rules: Sequence[tuple[str, str, str, str]] = (),
+    off: Sequence[tuple[str, str, str, str]] = (),
+    room: dict[str, str] | None = None,
+    **options: object,
+) -> Selection:
+    """The selection after these candidates; what acts on a device called broken cannot be written."""
+
+    def write(each: Recommendation) -> WrittenAutomation | NotWritable:
+        if each.action_device == "broken":
+            return NotWritable("broken cannot do it")
+        return WrittenAutomation({"id": f"id {'|'.join(rule_of(each))}"})
+
+    known, known_off = ([AutomationRule(*rule) for rule in some] for some in (rules, off))
+    selection = Selection(k, known, known_off, room or {}, write, **options)  # type: ignore[arg-type]
+    for each in candidates:
+        selection.consider(each)
+    return selection
+
+
+def lines(selection: Selection) -> list[list[str]]:
+    """For each line its devices, and those of what is folded into it."""
+    return [[f"{each.trigger} > {each.action_device}" for each, _ in line] for line in selection.lines]
+
+
+def test_rules_of_one_kind_are_one_line() -> None:
+    on = [candidate("binary 1", "state:on", "turn_on", f"lamp {number}") for number in (1, 2)]
+    other = candidate("binary 2", "state:on", "turn_on", "lamp 3")
+    off = candidate("binary 1", "state:off", "turn_off", "lamp 1")
+    selection = selected([on[0], off, on[1], other])
+    assert lines(selection) == [
+        ["binary 1 > lamp 1", "binary 1 > lamp 2", "binary 2 > lamp 3"],
+        ["binary 1 > lamp 1"],
+    ]
+
+
+def test_a_line_has_no_end_of_similar_ones() -> None:
+    many = [candidate("binary", "state:on", "turn_on", f"lamp {number}") for number in range(20)]
+    selection = selected(many)
+    assert len(selection.lines) == 1
+    assert len(selection.lines[0]) == 1 + SIMILAR
+    # The line and 5 folded into it, of 20: 14 are left out.
+    assert selection.left_out() == {"of a kind that is in the list with enough devices": 14}
+
+
+@pytest.mark.parametrize(
+    ("has", "proposed", "reason"),
+    [
+        ("turn_on", "turn_off", "contradicts a rule of the home or of the list"),
+        ("turn_on", "toggle", "contradicts a rule of the home or of the list"),
+        ("set_brightness", "turn_on", "nearly the same as a rule of the home or of the list"),
+        ("open", "close", "contradicts a rule of the home or of the list"),
+        ("lock", "unlock", "contradicts a rule of the home or of the list"),
+        ("arm_away", "disarm", "contradicts a rule of the home or of the list"),
+    ],
+)
+def test_nothing_contradicts_the_home(has: str, proposed: str, reason: str) -> None:
+    new = candidate("door", "state:on", proposed, "lamp")
+    assert selected([new], rules=[("door", "state:on", has, "lamp")]).left_out() == {reason: 1}
+    assert lines(selected([new], rules=[("door 2", "state:on", has, "lamp")])) == [["door > lamp"]]
+
+
+def test_nothing_contradicts_a_line_above() -> None:
+    selection = selected([candidate("door", "state:on", act, "lamp") for act in ("turn_on", "turn_off")])
+    assert lines(selection) == [["door > lamp"]]
+    assert selection.lines[0][0][0].action == "turn_on"
+
+
+def test_two_actions_that_go_together_are_both_in_the_list() -> None:
+    heat = [candidate("door", "state:on", act, "Thermostat") for act in ("set_hvac_mode", "set_temperature")]
+    assert len(selected(heat).lines) == 2
+
+
+def test_the_opposite_event_does_not_do_the_same() -> None:
+    selection = selected(
+        [candidate("Sun", "sun:sunrise", "turn_on", "lamp")], rules=[("Sun", "sun:sunset", "turn_on", "lamp")]
+    )
+    assert selection.left_out() == {"does the same as another rule at the opposite event": 1}
+
+
+def test_a_device_does_not_undo_itself() -> None:
+    selection = selected([candidate("lamp", "state:on", "turn_off", "lamp")])
+    assert selection.left_out() == {"a device that acts on itself at once": 1}
+
+
+def test_only_one_of_several_people_is_notified() -> None:
+    told = [candidate("door", "state:on", "notify", f"me {number}") for number in (1, 2)]
+    assert lines(selected(told)) == [["door > me 1"]]
+    home = [("door", "state:on", "notify", "me 3")]
+    assert selected(told, rules=home).left_out() == {"differs from another only by who is notified": 2}
+
+
+def test_there_is_one_line_in_ten_of_the_clock() -> None:
+    clock = [candidate("time", "time:at", act, "lamp") for act in ("turn_on", "set_color", "set_value", "x", "y")]
+    assert len(selected(clock, k=10).lines) == 1
+    assert len(selected(clock, k=5).lines) == 1
+    assert len(selected(clock, k=20).lines) == 2
+
+
+def test_one_device_does_not_fill_the_list() -> None:
+    acts = [f"act {number}" for number in range(9)]
+    from_one = selected([candidate("door", "state:on", act, f"lamp {act}") for act in acts])
+    to_one = selected([candidate(f"door {act}", "state:on", act, "lamp") for act in acts])
+    assert len(from_one.lines) == len(to_one.lines) == PER_DEVICE
+
+
+@pytest.mark.parametrize(("here", "there", "shown"), [("Hall", "Hall", 1), ("Hall", "Attic", 0), ("", "Attic", 1)])
+def test_a_sensor_switches_lamps_of_its_own_room(here: str, there: str, shown: int) -> None:
+    selection = selected([candidate("door", "state:on", "turn_on", "lamp")], room={"door": here, "lamp": there})
+    assert len(selection.lines) == shown
+
+
+def test_rooms_that_the_home_has_connected_stay_connected() -> None:
+    selection = selected(
+        [candidate("door", "state:off", "turn_off", "lamp")],
+        rules=[("door", "state:on", "turn_on", "lamp")],
+        room={"door": "Hall", "lamp": "Attic"},
+    )
+    assert lines(selection) == [["door > lamp"]]
+
+
+def test_a_notification_may_come_from_any_room() -> None:
+    selection = selected([candidate("door", "state:on", "notify", "me")], room={"door": "Hall", "me": "Attic"})
+    assert lines(selection) == [["door > me"]]
+
+
+def test_what_the_owner_has_switched_off_is_not_recommended_again() -> None:
+    rule = ("door", "state:on", "turn_on", "lamp")
+    assert selected([candidate(*rule)], off=[rule]).left_out() == {
+        "in an automation of the home that is switched off": 1
+    }
+
+
+def test_a_habit_of_two_homes_is_not_advice() -> None:
+    rare = candidate("door", "state:on", "turn_on", "lamp", homes=MIN_HOMES - 1)
+    assert selected([rare]).left_out() == {"fewer than 3 homes have it": 1}
+
+
+def test_what_cannot_be_written_makes_room_for_the_next_and_is_counted_without_names() -> None:
+    found = selected([candidate("door", "state:on", "turn_on", device) for device in ("broken", "lamp")])
+    assert lines(found) == [["door > lamp"]]
+    assert found.left_out() == {"the device cannot do it": 1}
+
+
+def test_what_was_dismissed_by_its_id_is_gone() -> None:
+    rule = ("door", "state:on", "turn_on", "lamp")
+    assert selected([candidate(*rule)], without={f"id {'|'.join(rule)}"}).left_out() == {"dismissed": 1}
+
+
+def test_with_an_area_a_rule_has_a_device_there() -> None:
+    some = [candidate(f"door {at}", "state:on", f"act {at}", f"lamp {at}") for at in range(4)]
+    found = selected(some, inside={"door 1", "lamp 2"})
+    assert lines(found) == [["door 1 > lamp 1"], ["door 2 > lamp 2"]]
+
+
+RULES = st.builds(
+    candidate,
+    st.sampled_from(["door 1", "door 2", "binary 1", "time", "lamp 1"]),
+    st.sampled_from([*OPPOSITE, "state:changed"]),
+    st.sampled_from([*DIRECTION, "notify", "set_value"]),
+    st.sampled_from(["lamp 1", "lamp 2", "me 1", "me 2", "broken"]),
+    homes=st.integers(0, 100),
+)
+
+
+@given(st.lists(RULES, max_size=60), st.lists(RULES, max_size=10), st.integers(1, 12))
+def test_no_list_contradicts_itself_or_the_home(
+    candidates: list[Recommendation], known: list[Recommendation], k: int
+) -> None:
+    home = [rule_of(each) for each in known]
+    wanted = [each for each in candidates if rule_of(each) not in home]  # as a model recommends
+    selection = selected(wanted, k=k, rules=home)
+    taken = [rule_of(each) for line in selection.lines for each, _ in line]
+    assert len(set(taken)) == len(taken)
+    for number, rule in enumerate(taken):
+        for other in [*home, *taken[:number]]:
+            same_event = (rule.trigger, rule.trigger_state) == (other.trigger, other.trigger_state)
+            if same_event and rule.action_device == other.action_device:
+                assert not {rule.action, other.action} <= DIRECTION.keys()
+            assert not (same_event and rule.action == other.action == "notify")
+    # Every candidate is in the list or counted, once.
+    considered = len(selection._left_out) + len(taken)
+    assert considered == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("support", "text"),
+    [
+        (Support(63, 131, "ContactSensor", "Light"), "63 of the 131 homes with a contact sensor and a light have it."),
+        (Support(1063, 2131, "Light", "Light"), "1,063 of the 2,131 homes with a light have it."),
+        (Support(5, 40, "Clock", "InputBoolean"), "5 of the 40 homes with an input boolean have it."),
+        (Support(5, 40, "Clock", "System"), "5 of the 40 homes have it."),
+        (Support(0, 0, "Light", "Light"), "How many homes have it is not known."),
+    ],
+)
+def test_the_reason_in_words(support: Support, text: str) -> None:
+    assert homes_text(support) == text
+
+
+def test_marks_are_not_for_the_terminal() -> None:
+    assert plain("When *Front door* opens, turn on *Hall*") == "When Front door opens, turn on Hall"
+
+
+def test_an_area_is_found_by_its_name_or_by_a_word_of_names(home_of) -> None:  # type: ignore[no-untyped-def]
+    home = home_of(
+        "- trigger: {platform: state, entity_id: binary_sensor.kitchen_door, to: 'on'}\n"
+        "  action: {service: light.turn_on, target: {entity_id: light.hall}}\n"
+    )
+    assert devices_in(home, "KITCHEN") == {"binary_sensor.kitchen_door"}
+    with pytest.raises(DataError, match=r"--area Attic: no device is there.*no device of this home has an area"):
+        devices_in(home, "Attic")
