@@ -149,7 +149,8 @@ def lines_of(recommender: Recommender, home: HomeRequest) -> list[AutomationRule
         AutomationRule(str(rule.trigger), rule.trigger_state, rule.action, str(rule.action_device))
         for rule in home.rules
     ]
-    selection = Selection(K, rules, (), {}, write)
+    words = {str(device.id): frozenset(some) for device, some in zip(home.devices, home.device_words(), strict=True)}
+    selection = Selection(K, rules, (), {}, words, write)
     for candidate in recommender.recommend(home, CANDIDATES, unknown="ignore").rules:
         selection.consider(candidate)
     return [rule_of(line[0][0]) for line in selection.lines[:K]]

@@ -43,6 +43,13 @@ EVERYWHERE_SHARE = 10  # one line in ten for each of them
 OF_A_ROOM = frozenset(("MotionSensor", "ContactSensor", "LightSensor", "ClimateSensor"))
 IN_A_ROOM = frozenset(("Light", "Switch", "Fan", "MediaPlayer", "Cover", "Thermostat", "Humidifier", "Scene"))
 
+# Types of many kinds: that others have a rule of a binary sensor with a cover says nothing about a firmware update and
+# a garage door. Such a trigger must have something to do with the device: a rule, a room, a word of their names.
+OF_MANY_KINDS = frozenset(("BinarySensor", "Sensor", "Other", "Device", "Group"))
+TELLING = frozenset(("Notification", "Speech"))  # about anything
+WITHOUT_EFFECT = frozenset(("Event", "Automation"))  # nothing happens in the home by these alone
+REPEATED = frozenset(("script_run", "scene_activate", "trigger"))  # not at an event and at its opposite
+
 # Where an action takes a device. Two rules with the same trigger and device contradict each other where these differ.
 DIRECTION = {
     **dict.fromkeys(("turn_on", "set_brightness", "set_color", "set_effect", "set_speed", "increase_speed"), "on"),
@@ -113,10 +120,14 @@ def suggest(
 
     inside = devices_in(home, area) if area else None
     in_room = {device.id: device.room for device in home.devices}
+    words = {
+        str(device.id): frozenset(some) for device, some in zip(request.devices, request.device_words(), strict=True)
+    }
     wanted = max(FIRST, len(request.devices))  # many devices have many rules of one kind
     while True:
         found = recommender.recommend(request, wanted, unknown="ignore").rules if request.devices else ()
-        selection = Selection(k, home.rules, home.rules_switched_off, in_room, write, without=without, inside=inside)
+        known = home.rules, home.rules_switched_off, in_room, words
+        selection = Selection(k, *known, write, without=without, inside=inside)
         for candidate in found:
             selection.consider(candidate)
         if len(selection.lines) >= k or len(found) < wanted:
@@ -164,6 +175,7 @@ class Selection:
     rules: Iterable[AutomationRule]  # of the home
     switched_off: Iterable[AutomationRule]
     room: Mapping[str, str]  # of each device that has one
+    words: Mapping[str, Set[int]]  # that names share, of each device that has any
     write: Write
     without: Set[str] = frozenset()
     inside: Set[str] | None = None  # devices of which a rule must have one; None: any
@@ -173,7 +185,7 @@ class Selection:
         self._known = frozenset(self.rules)
         self._off = frozenset(self.switched_off)
         self._linked = {frozenset((rule.trigger, rule.action_device)) for rule in self._known}
-        self._directions: dict[tuple[str, str, str], set[str]] = {}
+        self._directions: dict[tuple[str, str, str], set[str]] = {}  # by trigger, state and device
         self._told: set[tuple[str, str]] = set()  # triggers with their states that somebody is notified of
         for rule in self._known:
             self._remember(rule)
@@ -205,6 +217,8 @@ class Selection:
             reason = self._crowded(rule, why)
         elif len(line) > SIMILAR:
             reason = "of a kind that is in the list with enough devices"
+        elif self._tied(rule_of(line[0][0])) and not self._tied(rule):
+            reason = "of a kind that is in the list with devices that belong together"
         if reason:
             return reason
         written = self.write(candidate)
@@ -229,17 +243,24 @@ class Selection:
             return "in an automation of the home that is switched off"
         if why.homes_with_both and why.homes_with_rule < MIN_HOMES:
             return f"fewer than {MIN_HOMES} homes have it"
+        if why.action_type in WITHOUT_EFFECT:
+            return "an event or an automation of the home, which does nothing by itself"
+        if why.trigger_type in OF_MANY_KINDS and why.action_type not in TELLING and not self._tied(rule):
+            return "from a sensor of any kind to a device that it has nothing to do with"
         here, there = self.room.get(rule.trigger, ""), self.room.get(rule.action_device, "")
         local = why.trigger_type in OF_A_ROOM and why.action_type in IN_A_ROOM
-        if (
-            local
-            and here
-            and there
-            and here != there
-            and frozenset((rule.trigger, rule.action_device)) not in self._linked
-        ):
+        if local and here and there and here != there and not self._linked_by_rule(rule):
             return "from a sensor of one room to a device of another"
         return ""
+
+    def _linked_by_rule(self, rule: AutomationRule) -> bool:
+        return frozenset((rule.trigger, rule.action_device)) in self._linked
+
+    def _tied(self, rule: AutomationRule) -> bool:
+        """Whether the two devices have something in common: a rule of the home, a room, or a word of their names."""
+        here = self.room.get(rule.trigger, "")
+        shared = self.words.get(rule.trigger, frozenset()) & self.words.get(rule.action_device, frozenset())
+        return bool(shared or (here and here == self.room.get(rule.action_device)) or self._linked_by_rule(rule))
 
     def _conflict(self, rule: AutomationRule, why: Support) -> str:
         """Against a rule of the home or of the list."""
@@ -247,16 +268,14 @@ class Selection:
             return "a device that acts on itself at once"
         if why.action_type == "Notification" and (rule.trigger, rule.trigger_state) in self._told:
             return "differs from another only by who is notified"
-        direction = DIRECTION.get(rule.action)
-        if direction is None:
-            return ""
+        direction = _direction(rule.action)
         there = self._directions.get((rule.trigger, rule.trigger_state, rule.action_device), set())
-        if direction in there:
+        if direction and direction in there:
             return "nearly the same as a rule of the home or of the list"
-        if there:
+        if direction and there:
             return "contradicts a rule of the home or of the list"
         other = OPPOSITE.get(rule.trigger_state, "")
-        if direction in self._directions.get((rule.trigger, other, rule.action_device), set()):
+        if direction and direction in self._directions.get((rule.trigger, other, rule.action_device), set()):
             return "does the same as another rule at the opposite event"
         return ""
 
@@ -274,9 +293,14 @@ class Selection:
     def _remember(self, rule: AutomationRule, *, notifies: bool | None = None) -> None:
         if notifies or (notifies is None and rule.action == "notify"):
             self._told.add((rule.trigger, rule.trigger_state))
-        if direction := DIRECTION.get(rule.action):
+        if direction := _direction(rule.action):
             key = (rule.trigger, rule.trigger_state, rule.action_device)
             self._directions.setdefault(key, set()).add(direction)
+
+
+def _direction(action: str) -> str:
+    """Where it takes a device; empty for an action that goes with any other."""
+    return action if action in REPEATED else DIRECTION.get(action, "")
 
 
 class _Wording:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -43,6 +44,7 @@ def selected(
     rules: Sequence[tuple[str, str, str, str]] = (),
     off: Sequence[tuple[str, str, str, str]] = (),
     room: dict[str, str] | None = None,
+    words: dict[str, frozenset[int]] | None = None,
     **options: object,
 ) -> Selection:
     """The selection after these candidates; what acts on a device called broken cannot be written."""
@@ -53,7 +55,7 @@ def selected(
         return WrittenAutomation({"id": f"id {'|'.join(rule_of(each))}"})
 
     known, known_off = ([AutomationRule(*rule) for rule in some] for some in (rules, off))
-    selection = Selection(k, known, known_off, room or {}, write, **options)  # type: ignore[arg-type]
+    selection = Selection(k, known, known_off, room or {}, words or {}, write, **options)  # type: ignore[arg-type]
     for each in candidates:
         selection.consider(each)
     return selection
@@ -250,3 +252,42 @@ def test_an_area_is_found_by_its_name_or_by_a_word_of_names(home_of) -> None:  #
     assert devices_in(home, "KITCHEN") == {"binary_sensor.kitchen_door"}
     with pytest.raises(DataError, match=r"--area Attic: no device is there.*no device of this home has an area"):
         devices_in(home, "Attic")
+
+
+@pytest.mark.parametrize(
+    ("tie", "shown"),
+    [
+        ({}, 0),
+        ({"words": {"Sensor": frozenset((1, 2)), "lamp": frozenset((2,))}}, 1),
+        ({"words": {"Sensor": frozenset((1,)), "lamp": frozenset((2,))}}, 0),
+        ({"room": {"Sensor": "Hall", "lamp": "Hall"}}, 1),
+        ({"rules": [("Sensor", "state:off", "turn_off", "lamp")]}, 1),
+    ],
+)
+def test_a_sensor_of_any_kind_has_something_to_do_with_the_device(tie: dict[str, Any], shown: int) -> None:
+    assert len(selected([candidate("Sensor", "state:on", "turn_on", "lamp")], **tie).lines) == shown
+
+
+def test_a_sensor_of_any_kind_may_be_told_of() -> None:
+    assert lines(selected([candidate("Sensor", "state:on", "notify", "me")])) == [["Sensor > me"]]
+
+
+def test_devices_that_belong_together_are_not_folded_with_others() -> None:
+    candidates = [candidate(f"door {a}", "state:on", "turn_on", f"lamp {b}") for a, b in ((1, 1), (1, 2), (2, 2))]
+    rooms = {f"{kind} {at}": f"room {at}" for kind in ("lamp",) for at in (1, 2)} | {"door 1": "room 1"}
+    words = {"door 2": frozenset((7,)), "lamp 2": frozenset((7,))}
+    # door 1 and lamp 1 share a room, door 2 and lamp 2 a word; door 1 and lamp 2 are in two rooms.
+    assert lines(selected(candidates, room=rooms, words=words)) == [["door 1 > lamp 1", "door 2 > lamp 2"]]
+    assert lines(selected(candidates)) == [["door 1 > lamp 1", "door 1 > lamp 2", "door 2 > lamp 2"]]
+
+
+def test_a_script_does_not_run_at_an_event_and_at_its_opposite() -> None:
+    selection = selected(
+        [candidate("door", "state:off", "script_run", "Script")], rules=[("door", "state:on", "script_run", "Script")]
+    )
+    assert selection.left_out() == {"does the same as another rule at the opposite event": 1}
+
+
+@pytest.mark.parametrize("kind", ["Event", "Automation"])
+def test_what_does_nothing_by_itself_is_left_out(kind: str) -> None:
+    assert not selected([candidate("door", "state:on", "turn_on", kind)]).lines
