@@ -174,22 +174,29 @@ aria-describedby="text-{number}">Not for me</button></div>
             f"{self._room_marks(each)}{_notes(each.written)}{self._yaml(each, f'{number}-{n}')}</li>"
             for n, each in enumerate(line.similar, 1)
         )
-        summary = f"The same for {self._others(line)}"
+        summary = f"The same {self._others(line)}"
         return f'<details class="similar"><summary>{summary}</summary>\n<ul>\n{items}\n</ul></details>'
 
     def _others(self, line: Suggestion) -> str:
-        """What the folded ones are about, by name where one device of each differs."""
+        """What the folded ones are about: a device of each, or a room of each, or how many they are."""
         own = {line.rule.trigger, line.rule.action_device}
-        other = [
-            [id_ for id_ in (each.rule.trigger, each.rule.action_device) if id_ not in own] for each in line.similar
-        ]
-        if any(len(ids) != 1 for ids in other):
-            return f"{_count(len(other), 'other pair')} of devices"
-        names = [_text(self.names.get(ids[0], ids[0])) for ids in other]
-        shown = [f"<bdi>{name}</bdi>" for name in names[:3]]
-        if len(names) > 3:
-            shown.append(f"{len(names) - 3:,} more")
-        return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+        ends = [(each.rule.trigger, each.rule.action_device) for each in line.similar]
+        devices = [[id_ for id_ in pair if id_ not in own] for pair in ends]
+        if all(len(ids) == 1 for ids in devices):
+            return f"for {_listed([self.names.get(id_, id_) for (id_,) in devices])}"
+        in_rooms = [[known.room for id_ in pair if (known := self.devices.get(id_))] for pair in ends]
+        first = [found[0] for found in in_rooms if len(found) == 2 and found[0] == found[1] and found[0]]
+        if len(set(first)) == len(ends):
+            return f"in {_listed(first)}"
+        return f"for {_count(len(ends), 'other pair')} of devices"
+
+
+def _listed(names: list[str]) -> str:
+    """The first three, and how many more there are."""
+    shown = [f"<bdi>{_text(name)}</bdi>" for name in names[:3]]
+    if len(names) > 3:
+        shown.append(f"{len(names) - 3:,} more")
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
 def _with_similar(line: Suggestion) -> tuple[Suggestion, ...]:

@@ -230,6 +230,24 @@ def test_guesses_and_warnings_are_on_their_cards_and_not_folded():
     assert ["It moves a shutter." in card for card in cards] == [False, False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("similar", "summary"),
+    [
+        ([("hall_motion", "bed_lamp")], "The same for Bedroom lamp"),
+        ([(f"{room}_motion", f"{room}_lamp") for room in ("bath", "bed", "kitchen")], "Bathroom, Bedroom and Kitchen"),
+        ([("bed_motion", "kitchen_lamp")], "The same for 1 other pair of devices"),
+    ],
+)
+def test_the_fold_says_which_devices_or_rooms_it_is_about(similar, summary):
+    home = home_of(list(entities_of_a_home()))
+    first, *others = (
+        suggestion(home, (f"binary_sensor.{trigger}", "state:off", "turn_off", f"light.{device}"))
+        for trigger, device in [("hall_motion", "hall_lamp"), *similar]
+    )
+    listed = Suggestions(home, (dataclasses.replace(first, similar=tuple(others)),), {})
+    assert summary in "".join(checked(page(listed)).texts)
+
+
 def test_the_head_has_the_facts_of_the_home_and_no_secret_of_its_address():
     source = "http://ana:hunter2@homeassistant.local:8123/lovelace?token=abc#def"
     content = page(small_list(source=source))
