@@ -192,6 +192,7 @@ class Selection:
         self._of_kind: dict[tuple[str, str, str, str], list[Chosen]] = {}
         self._per_device: Counter[tuple[str, str]] = Counter()
         self._everywhere: Counter[str] = Counter()
+        self._pairs: set[tuple[str, str]] = set()  # trigger and device of what is in the list
         self._left_out: list[tuple[int, str]] = []  # how many lines there were, and the reason
 
     def consider(self, candidate: Recommendation) -> None:
@@ -232,6 +233,7 @@ class Selection:
             self._per_device.update((("from", rule.trigger), ("to", rule.action_device)))
             self._everywhere[why.trigger_type] += 1
         line.append((candidate, written))
+        self._pairs.add((rule.trigger, rule.action_device))
         self._remember(rule, notifies=why.action_type == "Notification")
         return written
 
@@ -247,11 +249,18 @@ class Selection:
             return "an event or an automation of the home, which does nothing by itself"
         if why.trigger_type in OF_MANY_KINDS and why.action_type not in TELLING and not self._tied(rule):
             return "from a sensor of any kind to a device that it has nothing to do with"
-        here, there = self.room.get(rule.trigger, ""), self.room.get(rule.action_device, "")
         local = why.trigger_type in OF_A_ROOM and why.action_type in IN_A_ROOM
-        if local and here and there and here != there and not self._linked_by_rule(rule):
+        if local and self._in_two_rooms(rule) and not self._linked_by_rule(rule):
             return "from a sensor of one room to a device of another"
         return ""
+
+    def _in_two_rooms(self, rule: AutomationRule) -> bool:
+        """By the areas of both devices, or else by the words of their names, where both have some."""
+        here, there = (self.room.get(id_, "") for id_ in (rule.trigger, rule.action_device))
+        if here and there:
+            return here != there
+        words, others = (self.words.get(id_, frozenset()) for id_ in (rule.trigger, rule.action_device))
+        return bool(words and others and not words & others)
 
     def _linked_by_rule(self, rule: AutomationRule) -> bool:
         return frozenset((rule.trigger, rule.action_device)) in self._linked
@@ -266,6 +275,8 @@ class Selection:
         """Against a rule of the home or of the list."""
         if rule.trigger == rule.action_device and rule.action in DIRECTION:
             return "a device that acts on itself at once"
+        if (rule.action_device, rule.trigger) in self._pairs:
+            return "the other way round of a line"
         if why.action_type == "Notification" and (rule.trigger, rule.trigger_state) in self._told:
             return "differs from another only by who is notified"
         direction = _direction(rule.action)

@@ -291,3 +291,16 @@ def test_a_script_does_not_run_at_an_event_and_at_its_opposite() -> None:
 @pytest.mark.parametrize("kind", ["Event", "Automation"])
 def test_what_does_nothing_by_itself_is_left_out(kind: str) -> None:
     assert not selected([candidate("door", "state:on", "turn_on", kind)]).lines
+
+
+def test_two_lines_do_not_drive_each_other() -> None:
+    both = [candidate(a, "state:on", "turn_off", b) for a, b in (("lamp 1", "Switch 1"), ("Switch 1", "lamp 1"))]
+    assert selected(both).left_out() == {"the other way round of a line": 1}
+
+
+def test_where_there_are_no_areas_names_tell_rooms_apart() -> None:
+    rule = candidate("door", "state:on", "turn_on", "lamp")
+    assert not selected([rule], words={"door": frozenset((1,)), "lamp": frozenset((2,))}).lines
+    assert selected([rule], words={"door": frozenset((1,))}).lines  # nothing is known of the lamp
+    same = {"door": "Hall", "lamp": "Hall"}
+    assert selected([rule], words={"door": frozenset((1,)), "lamp": frozenset((2,))}, room=same).lines
