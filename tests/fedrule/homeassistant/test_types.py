@@ -64,6 +64,11 @@ def test_the_unit_says_more_than_words():
         ("sensor.motion_sensor_battery", "BatterySensor"),
         ("sensor.wohnzimmertemperatur", "ClimateSensor"),
         ("sensor.helligkeit_garten", "LightSensor"),
+        ("sensor.garden_light_level", "LightSensor"),  # two words that are one elsewhere
+        ("binary_sensor.side_door_bell", "Doorbell"),
+        ("sensor.cellar_dew_point", "ClimateSensor"),
+        ("sensor.out_door_index", "ContactSensor"),  # but no ending across two words
+        ("sensor.lu_xenon", "Sensor"),
         ("sensor.washer_power", "PowerSensor"),
         ("sensor.remote_action", "Button"),
         ("sensor.something", "Sensor"),
