@@ -15,12 +15,23 @@ from typing import NamedTuple
 from fedrule.homeassistant.installation import Automation, items, mapping, text
 from fedrule.homeassistant.translation.actions import Effect, is_call, read_action
 from fedrule.homeassistant.translation.devices import Devices
+from fedrule.homeassistant.translation.templates import (
+    expression,
+    more_variables,
+    split,
+    with_values,
+    without_brackets,
+)
 from fedrule.homeassistant.translation.triggers import Trigger, read_triggers
+from fedrule.homeassistant.translation.vocabulary import vocabulary
 
 NESTING = 60  # choices in choices
 RULES = 5_000  # of one automation; people have a few
+ITEMS = 50  # that a loop goes through
 WALKED = 20 * RULES  # with those that occur again
 EQUALS = re.compile(r"trigger\.id\s*==\s*(?:'([^']*)'|\"([^\"]*)\")")
+COMPARED = re.compile(r"trigger\.id\s*(?:[=!]=\s*('[^']*'|\"[^\"]*\")|(?:not\s+)?in\s*[\[(]([^\])]*)[\])])")
+TURNED = re.compile(r"('[^']*'|\"[^\"]*\")\s*[=!]=\s*trigger\.id")
 AMONG = re.compile(r"trigger\.id\s+in\s*[\[(]([^\])]*)[\])]")
 QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
@@ -48,9 +59,10 @@ def read_automation(automation: Automation, devices: Devices) -> Outcome:
         return Outcome(automation, (), automation.problem)
     config = automation.config
     reasons: list[str] = []
-    section = config.get("triggers", config.get("trigger"))
+    for_triggers = more_variables(config.get("trigger_variables"), {})
+    section = with_values(config.get("triggers", config.get("trigger")), for_triggers)
     triggers = read_triggers(section, devices, reasons)
-    walk = _Walk(triggers, devices, reasons)
+    walk = _Walk(triggers, devices, reasons, more_variables(config.get("variables"), for_triggers))
     before = devices.unresolved.copy()
     found = walk.rules(config.get("actions", config.get("action")), config.get("conditions", config.get("condition")))
     rules = tuple(islice(dict.fromkeys(islice(found, WALKED)), RULES))
@@ -77,21 +89,27 @@ class _Narrowed(NamedTuple):
 class _Walk:
     """The steps of one automation."""
 
-    def __init__(self, triggers: list[Trigger], devices: Devices, reasons: list[str]) -> None:
+    def __init__(
+        self, triggers: list[Trigger], devices: Devices, reasons: list[str], variables: Mapping[str, object]
+    ) -> None:
         self.triggers = triggers
         self.devices = devices
         self.reasons = reasons
+        self.variables = variables
         self.calls = 0
 
     def rules(self, actions: object, conditions: object) -> Iterator[AutomationRule]:
         every = frozenset(range(len(self.triggers)))
         allowed = self._narrowed(conditions, every, NESTING).triggers
         for active, effect in self._steps(actions, allowed, NESTING):
-            for number in sorted(active):
-                for start in self.triggers[number].starts:
-                    state = _mirrored(start.state, effect) if effect.mirrors else start.state
-                    if state:
-                        yield AutomationRule(start.device, state, effect.action, effect.device)
+            found = [start for number in sorted(active) for start in self.triggers[number].starts]
+            if effect.triggering:
+                found = [start for start in found if _acts_on(effect.triggering, start.device)]
+                self.devices.unresolved["a template chooses the entity"] += not found
+            for start in found:
+                state = _mirrored(start.state, effect) if effect.mirrors else start.state
+                if state:
+                    yield AutomationRule(start.device, state, effect.action, effect.device or start.device)
 
     def _steps(self, section: object, active: frozenset[int], nesting: int) -> Iterator[tuple[frozenset[int], Effect]]:
         if nesting == 0:
@@ -105,6 +123,7 @@ class _Walk:
             elif isinstance(step, Mapping) and step.get("enabled") is not False:
                 if "stop" in step:
                     return
+                self.variables = more_variables(step.get("variables"), self.variables)
                 if "wait_for_trigger" in step:
                     active = self._awaited(step["wait_for_trigger"]) or active
                 elif "condition" in step or set(step) & {"and", "or", "not"}:
@@ -129,15 +148,26 @@ class _Walk:
             yield from self._steps(step.get("then"), let.triggers, nesting)
             yield from self._steps(step.get("else"), active - let.triggers if let.pure else active, nesting)
         elif "repeat" in step:
-            yield from self._steps(mapping(step["repeat"]).get("sequence"), active, nesting)
+            yield from self._repeated(mapping(step["repeat"]), active, nesting)
         elif "parallel" in step:
             yield from self._steps(step["parallel"], active, nesting)
         elif "sequence" in step and not is_call(step):
             yield from self._steps(step["sequence"], active, nesting)
         elif is_call(step):
             self.calls += 1
-            for effect in read_action(step, self.devices):
+            for effect in read_action(mapping(with_values(step, self.variables)), self.devices):
                 yield active, effect
+
+    def _repeated(
+        self, repeat: Mapping[str, object], active: frozenset[int], nesting: int
+    ) -> Iterator[tuple[frozenset[int], Effect]]:
+        """The steps of a loop, once for each item of a list that it goes through; of loops in loops only the outer."""
+        before = self.variables
+        listed = with_values(repeat.get("for_each"), before)
+        for item in listed[:ITEMS] if isinstance(listed, list) and "repeat" not in before else [None]:
+            self.variables = {**before, "repeat": {"item": item}}
+            yield from self._steps(repeat.get("sequence"), active, nesting)
+        self.variables = before
 
     def _awaited(self, section: object) -> frozenset[int]:
         """The triggers of `wait_for_trigger`, added to those of the automation."""
@@ -190,6 +220,8 @@ class _Walk:
 
     def _template(self, template: str, active: frozenset[int]) -> _Narrowed:
         """`{{ trigger.id == 'x' }}`, perhaps with more; anything else narrows nothing."""
+        if (computed := expression(template)) and not re.search(r"\b(if|else)\b", computed):
+            return self._expression(computed, active, NESTING)
         ids = {one or other for one, other in EQUALS.findall(template)}
         for listed in AMONG.findall(template):
             ids |= {one or other for one, other in QUOTED.findall(listed)}
@@ -201,11 +233,39 @@ class _Walk:
         let = self._by_id(ids, active)
         return _Narrowed(let.triggers, let.pure and only_ids)
 
+    def _expression(self, computed: str, active: frozenset[int], nesting: int) -> _Narrowed:
+        """Comparisons of trigger.id, joined by `or`, `and` and `not`, in the order in which Jinja joins them."""
+        computed = without_brackets(computed)
+        if "trigger.id" not in computed or not nesting:
+            return _Narrowed(active, False)
+        if len(either := split(computed, "or")) > 1:
+            each = [self._expression(part, active, nesting - 1) for part in either]
+            union = frozenset().union(*(part.triggers for part in each))
+            return _Narrowed(union, all(part.pure for part in each))
+        if len(both := split(computed, "and")) > 1:
+            each = [self._expression(part, active, nesting - 1) for part in both]
+            common = active.intersection(*(part.triggers for part in each))
+            return _Narrowed(common, all(part.pure for part in each))
+        if negated := re.match(r"not\b", computed):
+            let = self._expression(computed[negated.end() :], active, nesting - 1)
+            return _Narrowed(active - let.triggers if let.pure else active, let.pure)
+        if not (COMPARED.fullmatch(computed) or TURNED.fullmatch(computed)):
+            return _Narrowed(active, False)
+        let = self._by_id({one or other for one, other in QUOTED.findall(computed)}, active)
+        other_than = re.search(r"!=|\bnot\s+in\b", QUOTED.sub("", computed))
+        return _Narrowed(active - let.triggers, let.pure) if other_than and let.pure else let
+
     def _by_id(self, ids: set[str], active: frozenset[int]) -> _Narrowed:
         """The triggers with these ids; all of them where an id is chosen by a template."""
         if any("{" in id_ for id_ in ids):
             return _Narrowed(active, False)
         return _Narrowed(frozenset(number for number in active if self.triggers[number].id in ids), True)
+
+
+def _acts_on(domain: str, device: str) -> bool:
+    """Whether a service of a domain acts on a device that triggered."""
+    own = re.split("[.@]", device)[0]
+    return own in (domain, "group") or (domain == "homeassistant" and own in vocabulary().switched_domains)
 
 
 def _mirrored(state: str, effect: Effect) -> str:

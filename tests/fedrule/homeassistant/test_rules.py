@@ -217,6 +217,16 @@ ON, OFF = ("binary_sensor.x", "state:on"), ("binary_sensor.x", "state:off")
         ("{{ trigger.id in ['on', 'off'] }}", {ON, OFF}, set()),
         ("{{ trigger.id == 'on' and is_state('light.a', 'on') }}", {ON}, {ON, OFF}),
         ("{{ trigger.id == 'on' or is_state('light.a', 'on') }}", {ON, OFF}, {ON, OFF}),
+        ("{{ trigger.id == 'on' and states('light.a') not in ['unknown', 'off'] }}", {ON}, {ON, OFF}),
+        ("{{ not is_state('light.a', 'on') and (trigger.id == 'off') }}", {OFF}, {ON, OFF}),
+        ("{{ trigger.id != 'on' }}", {OFF}, {ON}),
+        ("{{- trigger.id not in ('on', 'other') -}}", {OFF}, {ON}),
+        ("{{ not trigger.id == 'on' }}", {OFF}, {ON}),
+        ("{{ 'on' == trigger.id }}", {ON}, {OFF}),
+        ("{{ (trigger.id == 'on') or (trigger.id == 'off') }}", {ON, OFF}, set()),
+        ("{{ trigger.id == 'on' or trigger.id == 'off' and is_state('sun.sun', 'up') }}", {ON, OFF}, {ON, OFF}),
+        ("{{ not (trigger.id == 'on' and is_state('light.a', 'on')) }}", {ON, OFF}, {ON, OFF}),
+        ("{{ true if trigger.id == 'on' else is_state('light.a', 'on') }}", {ON}, {ON, OFF}),
         ({"condition": "template", "value_template": "{{ trigger.id == 'on' }}"}, {ON}, {OFF}),
         ({"condition": "trigger", "id": "on", "enabled": False}, {ON, OFF}, {ON, OFF}),
         ({"condition": "state", "entity_id": "light.a", "state": "on"}, {ON, OFF}, {ON, OFF}),
@@ -258,6 +268,71 @@ def test_after_waiting_for_a_trigger_that_one_acts():
         (*ON, "turn_on", "light.hall"),
         (*OFF, "turn_off", "light.hall"),
     ]
+
+
+LAMPS = [{"platform": "state", "entity_id": ["light.a", "light.b", "switch.c", "binary_sensor.x"], "to": "on"}]
+
+
+@pytest.mark.parametrize(
+    ("service", "acted_on"),
+    [("light", ["light.a", "light.b"]), ("homeassistant", ["light.a", "light.b", "switch.c"]), ("fan", [])],
+)
+@pytest.mark.parametrize("template", ["{{ trigger.entity_id }}", ["{{trigger.to_state.entity_id}}"]])
+def test_a_step_may_act_on_the_entity_that_triggered(service, acted_on, template):
+    step = {"action": f"{service}.turn_off", "target": {"entity_id": template}}
+    found = outcome({"trigger": LAMPS, "action": step})
+    assert [tuple(rule) for rule in found.rules] == [(each, "state:on", "turn_off", each) for each in acted_on]
+    assert found.reason == ("" if acted_on else "a template chooses the entity")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"lamp": "light.hall"},
+        {"lamp": ["light.hall"]},
+        {"kind": "light", "where": "hall", "lamp": "{{ kind ~ '.' ~ where }}"},
+        {"kind": "light", "where": "hall", "lamp": "{{ kind }}.{{ where }}"},
+        {"lamp": "{{ 'light.hall' if is_state('sun.sun', 'up') else 'none' }}"},
+    ],
+)
+@pytest.mark.parametrize("of_the_automation", [True, False])
+def test_the_values_of_variables_are_put_in(variables, of_the_automation):
+    call = {"action": "light.turn_on", "target": {"entity_id": "{{ lamp }}"}}
+    config = (
+        {"variables": variables, "action": call} if of_the_automation else {"action": [{"variables": variables}, call]}
+    )
+    assert whole({"trigger": MOTION, **config}) == [(*ON, "turn_on", "light.hall")]
+
+
+def test_variables_of_triggers_tell_remote_controls_apart():
+    def topic(name: str) -> set[tuple[str, str]]:
+        base = {"base": "zigbee2mqtt", "name": name}
+        trigger = {"platform": "mqtt", "topic": "{{ base ~ '/' ~ name }}"}
+        found = outcome({"trigger_variables": base, "trigger": trigger, "action": LAMP})
+        return {(rule.trigger, rule.trigger_state) for rule in found.rules}
+
+    assert topic("Attic remote") == {("mqtt:zigbee2mqtt/Attic remote", "mqtt")}
+    assert topic("Cellar remote") == {("mqtt:zigbee2mqtt/Cellar remote", "mqtt")}
+
+
+def test_a_loop_acts_on_each_item_that_it_goes_through():
+    call = {"action": "light.turn_on", "target": {"entity_id": "{{ repeat.item }}"}}
+    part = {"action": "light.turn_on", "target": {"entity_id": "{{ repeat.item.lamp }}"}}
+    assert effects({"repeat": {"for_each": ["light.a", "light.b"], "sequence": call}}) == {
+        ("turn_on", "light.a"),
+        ("turn_on", "light.b"),
+    }
+    assert effects({"repeat": {"for_each": [{"lamp": "light.a"}], "sequence": part}}) == {("turn_on", "light.a")}
+    assert effects([{"repeat": {"for_each": ["light.a"], "sequence": LAMP}}, call]) == {("turn_on", "light.hall")}
+
+
+def test_variables_that_contain_each_other_many_times_end():
+    # 10 values, each ten times the one before: 10 ** 10 lamps in all
+    lists = {f"v{n}": [f"{{{{ v{n - 1} }}}}"] * 10 for n in range(1, 11)}
+    texts = {f"t{n}": f"{{{{ t{n - 1} ~ t{n - 1} }}}}" for n in range(1, 60)}
+    call = {"action": "light.turn_on", "target": {"entity_id": ["{{ v10 }}", "{{ t59 }}", "light.hall"]}}
+    variables = {"v0": "light.a", **lists, "t0": "light.b", **texts}
+    assert (*ON, "turn_on", "light.hall") in whole({"trigger": MOTION, "variables": variables, "action": call})
 
 
 @pytest.mark.parametrize(
