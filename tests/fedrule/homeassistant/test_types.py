@@ -71,6 +71,11 @@ def test_the_unit_says_more_than_words():
         ("sensor.lu_xenon", "Sensor"),
         ("sensor.washer_power", "PowerSensor"),
         ("sensor.remote_action", "Button"),
+        ("sensor.0x00124b_action", "Button"),  # what Zigbee2MQTT calls the presses of a remote control
+        ("sensor.last_transaction", "Sensor"),
+        ("event.porch_camera_motion", "MotionSensor"),
+        ("event.porch_doorbell", "Doorbell"),
+        ("event.porch_door", "Button"),
         ("sensor.something", "Sensor"),
         ("binary_sensor.something", "BinarySensor"),
     ],
