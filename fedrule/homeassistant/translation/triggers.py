@@ -176,8 +176,8 @@ def _event(config: Config, devices: Devices) -> Iterator[Start]:
             yield Start(devices.secret("tag", data["tag_id"]), "tag")
         elif event in known.button_events or (event not in known.events and is_button(event)):
             yield Start(_remote(event, data, devices), state)
-        elif entity and event not in ("state_changed", "call_service"):
-            yield Start(devices.entity(entity), state)
+        elif entity and event != "call_service":
+            yield Start(devices.entity(entity), "state:changed" if event == "state_changed" else state)
         else:
             yield Start(devices.other(f"event:{event}", "Event", name=event.replace("_", " ")), state)
 

@@ -304,6 +304,27 @@ def test_the_values_of_variables_are_put_in(variables, of_the_automation):
     assert whole({"trigger": MOTION, **config}) == [(*ON, "turn_on", "light.hall")]
 
 
+@pytest.mark.parametrize(
+    ("template", "lamps"),
+    [
+        ("{{ states.light | selectattr('state', 'eq', 'on') | map(attribute='entity_id') | list }}", {"light.*"}),
+        ("{{ states.light | rejectattr('entity_id', 'in', ['light.a']) | list }}", {"light.*"}),
+        ("{{ states.light | selectattr('entity_id', 'in', ['light.a', 'light.b']) }}", {"light.a", "light.b"}),
+        ("{{ 'light.a' if states.light.b.state == 'on' else 'light.b' }}", {"light.a", "light.b"}),
+        ("{{ states.switch | list }}", set()),
+    ],
+)
+def test_a_template_that_goes_through_all_lamps_acts_on_all(template, lamps):
+    call = {"action": "light.turn_off", "target": {"entity_id": template}}
+    assert effects(call) == {("turn_off", lamp) for lamp in lamps}
+
+
+def test_the_event_that_a_state_changed_is_a_change_of_its_entity():
+    changed = {"platform": "event", "event_type": "state_changed"}
+    assert starts({**changed, "event_data": {"entity_id": "light.a"}}) == {("light.a", "state:changed")}
+    assert starts(changed) == {("event:state_changed", "event:state_changed")}
+
+
 def test_variables_of_triggers_tell_remote_controls_apart():
     def topic(name: str) -> set[tuple[str, str]]:
         base = {"base": "zigbee2mqtt", "name": name}
