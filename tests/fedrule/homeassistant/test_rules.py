@@ -409,6 +409,16 @@ def test_a_template_that_goes_through_all_lamps_acts_on_all(template, lamps):
     assert effects(call) == {("turn_off", lamp) for lamp in lamps}
 
 
+def test_an_event_that_says_which_device_was_pressed_is_of_a_remote_control():
+    event = {"platform": "event", "event_type": "my_bridge"}
+    assert starts([{**event, "event_data": {"device": each, "action": "double"}} for each in ("attic", "cellar")]) == {
+        ("event:my_bridge:attic", "event:other"),
+        ("event:my_bridge:cellar", "event:other"),
+    }
+    assert starts({**event, "event_data": {"device": "attic"}}) == {("event:my_bridge", "event:other")}
+    assert starts({**event, "event_data": {"action": "double"}}) == {("event:my_bridge", "event:other")}
+
+
 def test_the_event_that_a_state_changed_is_a_change_of_its_entity():
     changed = {"platform": "event", "event_type": "state_changed"}
     assert starts({**changed, "event_data": {"entity_id": "light.a"}}) == {("light.a", "state:changed")}
