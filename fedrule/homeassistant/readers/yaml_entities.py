@@ -72,8 +72,10 @@ def _helpers(domain: str, section: Mapping[str, object]) -> Iterator[Entity]:
     for key, definition in section.items():
         about = mapping(definition)
         entity_id = f"{UTILITY.get(domain, domain)}.{key}"
+        if domain == "group" and not is_entity_id(entity_id):  # "Upstairs Lights:"
+            entity_id, about = f"group.{slug(key)}", {"name": key, **about}
         members = texts(about.get("entities")) if domain == "group" else ()
-        if domain == "group" and not about:
+        if domain == "group" and not isinstance(definition, Mapping):
             members = texts(definition)  # "kitchen: light.one, light.two"
         if is_entity_id(entity_id):
             name = about.get("alias") if domain == "script" else about.get("name")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fedrule.homeassistant.installation import mapping, text
 from fedrule.homeassistant.translation.devices import TARGETS, Devices
+from fedrule.homeassistant.translation.templates import is_triggering_entity
 from fedrule.homeassistant.translation.types import type_of_domain
 from fedrule.homeassistant.translation.vocabulary import action_word, vocabulary
 
@@ -28,6 +29,7 @@ class Effect(NamedTuple):
     action: str
     device: str
     mirrors: bool = False  # `turn_{{ trigger.to_state.state }}`: on if the trigger is, off if it is
+    triggering: str = ""  # instead of a device: the entity that triggered, if a service of this domain can act on it
 
 
 Config = Mapping[str, object]
@@ -122,6 +124,9 @@ def _on_target(domain: str, service: str, data: Config, target: Config, devices:
     """A service that acts on entities; without any, on a device that stands for its domain."""
     known = vocabulary()
     of_entities = domain in known.entity_domains
+    if is_triggering_entity(target.get("entity_id")) and (of_entities or domain == "homeassistant"):
+        yield Effect(_with_data(domain, domain, service, data), "", triggering=domain)
+        return
     found = devices.target(target, domain if of_entities else "homeassistant") if target else []
     for device in found:
         yield Effect(_with_data(device.partition(".")[0], domain, service, data), device)

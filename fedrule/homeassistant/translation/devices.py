@@ -6,8 +6,9 @@ A device's id is its entity id. Others have ids that no entity can have:
 - `mqtt:TOPIC`, `event:TYPE`, `device:ID` (a remote control without entities), `webhook:CODE`, `tag:CODE`: the codes are
   hashes, because who knows a webhook's id can call it
 - `notify.NAME`, `shell_command.NAME`, ...: a service that is a device by itself
-- `light.*`: all entities of a domain (`entity_id: all`); `light@area:ID`, `light@device:ID`, `light@label:ID`: those of
-  an area, device or label that the installation does not know, as one device
+- `light.*`: all entities of a domain (`entity_id: all`, or a template that goes through `states.light`)
+- `light@area:ID`, `light@device:ID`, `light@label:ID`: those of an area, device or label that the installation does not
+  know, as one device
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fedrule.homeassistant.translation.vocabulary import vocabulary
 
 ENTITY = re.compile(r"(?<![\w.])([a-z][a-z0-9_]*)\.([a-z0-9_]+)(?![\w(])")
 STATES = re.compile(r"(?<![\w.])states\.([a-z][a-z0-9_]*)\.([a-z0-9_]+)")
+ALL_STATES = re.compile(r"(?<![\w.])states\.([a-z][a-z0-9_]*)\b(?!\.)")
 REGISTRY_ID = re.compile(r"[0-9a-f]{32}")
 GENERIC = ("BinarySensor", "Sensor", "Group", "Other")
 TARGETS = ("entity_id", "area_id", "device_id", "label_id", "floor_id")
@@ -123,12 +125,15 @@ class Devices:
         for each in _entity_texts(value):
             if "{{" in each or "{%" in each:
                 named = [e for e in mentioned(each) if domain in ("homeassistant", e.partition(".")[0])]
-                if named:
+                every = domain in ALL_STATES.findall(each)
+                if every and ("reject" in each or not named):  # "the lamps that are on, without these"
+                    yield self._every(domain)
+                elif named:
                     yield from (self.entity(e) for e in named)
                 else:
                     self.unresolved["a template chooses the entity"] += 1
             elif each == "all":
-                yield self.other(f"{domain}.*", type_of_domain(domain), name=f"all {domain.replace('_', ' ')} entities")
+                yield self._every(domain)
             elif each == "none":
                 continue
             elif entity_id := self.registered(each.lower()):
@@ -137,6 +142,9 @@ class Devices:
                 yield self.other(f"{domain}@entity:{each}", kind or type_of_domain(domain))
             else:
                 self.unresolved["not an entity id"] += 1
+
+    def _every(self, domain: str) -> str:
+        return self.other(f"{domain}.*", type_of_domain(domain), name=f"all {domain.replace('_', ' ')} entities")
 
     def _members(self, key: str, id_: str, domain: str, kind: str) -> Iterable[str]:
         if "{" in id_:

@@ -11,6 +11,7 @@ from fedrule.homeassistant.translation.devices import Devices, is_button, mentio
 from fedrule.homeassistant.translation.types import type_of_domain
 from fedrule.homeassistant.translation.vocabulary import state_word, vocabulary
 
+PRESSES = ("action", "command", "click", "click_type", "press_type", "gesture")
 NESTING = 20  # lists of triggers in triggers, from the inputs of blueprints
 
 
@@ -174,12 +175,17 @@ def _event(config: Config, devices: Devices) -> Iterator[Start]:
             yield Start(_system(devices), _SYSTEM_EVENTS[event])
         elif event == "tag_scanned" and "tag_id" in data:
             yield Start(devices.secret("tag", data["tag_id"]), "tag")
-        elif event in known.button_events or (event not in known.events and is_button(event)):
+        elif event in known.button_events or (event not in known.events and (is_button(event) or _is_press(data))):
             yield Start(_remote(event, data, devices), state)
-        elif entity and event not in ("state_changed", "call_service"):
-            yield Start(devices.entity(entity), state)
+        elif entity and event != "call_service":
+            yield Start(devices.entity(entity), "state:changed" if event == "state_changed" else state)
         else:
             yield Start(devices.other(f"event:{event}", "Event", name=event.replace("_", " ")), state)
+
+
+def _is_press(data: Config) -> bool:
+    """Whether the data of an event say which device was pressed, and how: then it is of a remote control."""
+    return not data.keys().isdisjoint(PRESSES) and not data.keys().isdisjoint(vocabulary().button_keys)
 
 
 def _remote(event: str, data: Config, devices: Devices) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +26,11 @@ class WordList(NamedTuple):
     endings: tuple[str, ...]
     domains: frozenset[str]
 
-    def matches(self, found: frozenset[str]) -> bool:
-        compounds = found - vocabulary().places  # "outdoor" is no door
-        return bool(found & self.words) or any(token.endswith(self.endings) for token in compounds)
+    def matches(self, found: Sequence[str]) -> bool:
+        """Whether one of these tokens is such a word or ends with one, or two in a row are one: "light level"."""
+        compounds = set(found) - vocabulary().places  # "outdoor" is no door
+        pairs = (first + second for first, second in pairwise(found))
+        return not self.words.isdisjoint((*found, *pairs)) or any(each.endswith(self.endings) for each in compounds)
 
 
 class TypeTable(NamedTuple):
@@ -74,7 +77,7 @@ def type_of_domain(domain: str) -> str:
 
 def type_of_words(domain: str, name: str) -> str:
     """What the words of a name say of a sensor; empty if nothing."""
-    found = frozenset(tokens(name))
+    found = tokens(name)
     return next((each.type for each in table().words if domain in each.domains and each.matches(found)), "")
 
 

@@ -40,6 +40,15 @@ def test_automations_come_from_includes_packages_and_named_keys(write):
     }
 
 
+def test_a_group_may_be_called_by_a_name_with_spaces(write):
+    lamps = "group:\n  Attic Lamps:\n    entities: [light.a, light.b]\n  Cellar Lamps: light.c\n"
+    found = read_folder(write({"configuration.yaml": lamps})).entities
+    assert {id_: (found[id_].name, found[id_].members) for id_ in ("group.attic_lamps", "group.cellar_lamps")} == {
+        "group.attic_lamps": ("Attic Lamps", ("light.a", "light.b")),
+        "group.cellar_lamps": ("Cellar Lamps", ("light.c",)),
+    }
+
+
 def test_a_broken_file_is_named_and_the_rest_is_read(write):
     folder = write(
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import count, product
 
 import pytest
 from hypothesis import given
@@ -211,15 +212,34 @@ ON, OFF = ("binary_sensor.x", "state:on"), ("binary_sensor.x", "state:off")
         ([{"condition": "trigger", "id": "on"}, {"condition": "state", "entity_id": "light.a", "state": "on"}],
          {ON}, {ON, OFF}),
         ({"condition": "or", "conditions": [{"condition": "trigger", "id": "on"}]}, {ON}, {OFF}),
-        ({"or": [{"condition": "trigger", "id": "on"}, {"condition": "sun", "after": "sunset"}]}, {ON, OFF}, {ON, OFF}),
+        ({"or": [{"condition": "trigger", "id": "on"}, {"condition": "sun", "after": "sunset"}]}, {ON, OFF}, {OFF}),
         ({"condition": "not", "conditions": [{"condition": "trigger", "id": "on"}]}, {OFF}, {ON}),
         ("{{ trigger.id == 'on' }}", {ON}, {OFF}),
         ("{{ trigger.id in ['on', 'off'] }}", {ON, OFF}, set()),
         ("{{ trigger.id == 'on' and is_state('light.a', 'on') }}", {ON}, {ON, OFF}),
-        ("{{ trigger.id == 'on' or is_state('light.a', 'on') }}", {ON, OFF}, {ON, OFF}),
+        ("{{ trigger.id == 'on' or is_state('light.a', 'on') }}", {ON, OFF}, {OFF}),
+        ("{{ trigger.id == 'on' and states('light.a') not in ['unknown', 'off'] }}", {ON}, {ON, OFF}),
+        ("{{ not is_state('light.a', 'on') and (trigger.id == 'off') }}", {OFF}, {ON, OFF}),
+        ("{{ trigger.id != 'on' }}", {OFF}, {ON}),
+        ("{{- trigger.id not in ('on', 'other') -}}", {OFF}, {ON}),
+        ("{{ not trigger.id == 'on' }}", {OFF}, {ON}),
+        ("{{ 'on' == trigger.id }}", {ON}, {OFF}),
+        ("{{ (trigger.id == 'on') or (trigger.id == 'off') }}", {ON, OFF}, set()),
+        ("{{ trigger.id == 'on' or trigger.id == 'off' and is_state('sun.sun', 'up') }}", {ON, OFF}, {OFF}),
+        ("{{ not (trigger.id == 'on' and is_state('light.a', 'on')) }}", {ON, OFF}, {ON}),
+        ("{{ true if trigger.id == 'on' else is_state('light.a', 'on') }}", {ON}, {ON, OFF}),
         ({"condition": "template", "value_template": "{{ trigger.id == 'on' }}"}, {ON}, {OFF}),
         ({"condition": "trigger", "id": "on", "enabled": False}, {ON, OFF}, {ON, OFF}),
         ({"condition": "state", "entity_id": "light.a", "state": "on"}, {ON, OFF}, {ON, OFF}),
+        ({"condition": "state", "entity_id": "binary_sensor.x", "state": "on"}, {ON}, {OFF}),
+        ({"condition": "state", "entity_id": "binary_sensor.x", "state": ["on", "unavailable"]}, {ON}, {OFF}),
+        ({"condition": "state", "entity_id": "binary_sensor.x", "state": "on", "for": 300}, {ON, OFF}, {ON, OFF}),
+        ({"condition": "state", "entity_id": "binary_sensor.x", "state": "{{ x }}"}, {ON, OFF}, {ON, OFF}),
+        ("{{ is_state('binary_sensor.x', 'off') }}", {OFF}, {ON}),
+        ("{{ states('binary_sensor.x') == 'off' }}", {OFF}, {ON}),
+        ("{{ trigger.to_state.state == 'on' }}", {ON}, {OFF}),
+        ("{{ trigger.to_state.state in ['off', 'unavailable'] }}", {OFF}, {ON}),
+        ("{{ trigger.to_state.state != 'on' }}", {OFF}, {ON}),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["if", "choose"])
@@ -233,6 +253,86 @@ def test_a_branch_belongs_to_the_triggers_that_its_condition_names(condition, th
     rules = outcome({"trigger": TWO, "action": branch}).rules
     assert {(r.trigger, r.trigger_state) for r in rules if r.action == "turn_on"} == then
     assert {(r.trigger, r.trigger_state) for r in rules if r.action == "turn_off"} == otherwise
+
+
+def test_a_branch_tells_the_state_of_a_trigger_without_one():
+    changed = {"platform": "state", "entity_id": "binary_sensor.x"}
+    is_on = {"condition": "state", "entity_id": "binary_sensor.x", "state": "on"}
+    off = {"service": "light.turn_off", "entity_id": "light.hall"}
+    expected = [(*ON, "turn_on", "light.hall"), (*OFF, "turn_off", "light.hall")]
+    assert whole({"trigger": changed, "action": {"if": is_on, "then": LAMP, "else": off}}) == expected
+    options = [{"conditions": is_on, "sequence": LAMP}, {"conditions": {**is_on, "state": "off"}, "sequence": off}]
+    assert whole({"trigger": changed, "action": {"choose": options, "default": {"scene": "scene.never"}}}) == expected
+
+
+def test_a_state_is_not_that_of_the_trigger_after_waiting():
+    is_off = {"condition": "state", "entity_id": "binary_sensor.x", "state": "off"}
+    off = {"service": "light.turn_off", "entity_id": "light.hall"}
+    steps = [LAMP, {"delay": 60}, {"if": is_off, "then": off}]
+    assert whole({"trigger": MOTION, "action": steps}) == [
+        (*ON, "turn_on", "light.hall"),
+        (*ON, "turn_off", "light.hall"),
+    ]
+    options = [{"conditions": {"condition": "trigger", "id": "a"}, "sequence": [{"delay": 60}, LAMP]}]
+    options += [{"conditions": is_off, "sequence": off}]  # the one above waits, this one does not
+    assert whole({"trigger": TWO, "action": {"choose": options}}) == [(*OFF, "turn_off", "light.hall")]
+
+
+def test_a_condition_that_no_trigger_meets_is_left_out_of_account():
+    never = {"condition": "state", "entity_id": "binary_sensor.x", "state": "off"}
+    assert whole({"trigger": MOTION, "condition": never, "action": LAMP}) == [(*ON, "turn_on", "light.hall")]
+
+
+# A condition as text of Jinja, as a mapping of Home Assistant, and as a function of what is true.
+ATOMS = st.sampled_from(["trigger.id == 'on'", "trigger.id != 'off'", "is_state('binary_sensor.x', 'off')", "unknown"])
+CONDITIONS = st.recursive(
+    ATOMS.map(lambda atom: (atom,)),
+    lambda inner: st.one_of(
+        st.tuples(st.just("not"), inner),
+        st.tuples(st.sampled_from(["and", "or"]), inner, inner),
+    ),
+    max_leaves=6,
+)
+
+
+def as_template(node, names) -> str:
+    if len(node) == 1:
+        return f"is_state('light.{next(names)}', 'on')" if node[0] == "unknown" else node[0]
+    if node[0] == "not":
+        return f"not ({as_template(node[1], names)})"
+    return f"({as_template(node[1], names)} {node[0]} {as_template(node[2], names)})"
+
+
+def as_mapping(node, names) -> object:
+    if len(node) == 1:
+        return f"{{{{ {as_template(node, names)} }}}}"
+    return {"condition": node[0], "conditions": [as_mapping(each, names) for each in node[1:]]}
+
+
+def holds(node, trigger: str, truths) -> bool:
+    if len(node) == 1:
+        return next(truths) if node[0] == "unknown" else (trigger == "on") == ("trigger.id" in node[0])
+    parts = [holds(each, trigger, truths) for each in node[1:]]
+    return not parts[0] if node[0] == "not" else all(parts) if node[0] == "and" else any(parts)
+
+
+@given(CONDITIONS, st.booleans())
+def test_a_branch_is_entered_at_the_triggers_at_which_its_condition_can_hold(node, in_jinja):
+    def leaves(part) -> int:
+        return int(part == ("unknown",)) if len(part) == 1 else sum(map(leaves, part[1:]))
+
+    names = (f"l{number}" for number in count())
+    condition = f"{{{{ {as_template(node, names)} }}}}" if in_jinja else as_mapping(node, names)
+    other = {"service": "light.turn_off", "entity_id": "light.hall"}
+    rules = outcome({"trigger": TWO, "action": {"if": condition, "then": LAMP, "else": other}}).rules
+    for action, wanted in (("turn_on", True), ("turn_off", False)):
+        possible = {
+            cause
+            for trigger, cause in (("on", ON), ("off", OFF))
+            for truths in product([True, False], repeat=leaves(node))
+            if holds(node, trigger, iter(truths)) is wanted
+        }
+        assert {(rule.trigger, rule.trigger_state) for rule in rules if rule.action == action} == possible
 
 
 def test_a_condition_between_steps_narrows_only_the_steps_after_it():
@@ -258,6 +358,102 @@ def test_after_waiting_for_a_trigger_that_one_acts():
         (*ON, "turn_on", "light.hall"),
         (*OFF, "turn_off", "light.hall"),
     ]
+
+
+LAMPS = [{"platform": "state", "entity_id": ["light.a", "light.b", "switch.c", "binary_sensor.x"], "to": "on"}]
+
+
+@pytest.mark.parametrize(
+    ("service", "acted_on"),
+    [("light", ["light.a", "light.b"]), ("homeassistant", ["light.a", "light.b", "switch.c"]), ("fan", [])],
+)
+@pytest.mark.parametrize("template", ["{{ trigger.entity_id }}", ["{{trigger.to_state.entity_id}}"]])
+def test_a_step_may_act_on_the_entity_that_triggered(service, acted_on, template):
+    step = {"action": f"{service}.turn_off", "target": {"entity_id": template}}
+    found = outcome({"trigger": LAMPS, "action": step})
+    assert [tuple(rule) for rule in found.rules] == [(each, "state:on", "turn_off", each) for each in acted_on]
+    assert found.reason == ("" if acted_on else "a template chooses the entity")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"lamp": "light.hall"},
+        {"lamp": ["light.hall"]},
+        {"kind": "light", "where": "hall", "lamp": "{{ kind ~ '.' ~ where }}"},
+        {"kind": "light", "where": "hall", "lamp": "{{ kind }}.{{ where }}"},
+        {"lamp": "{{ 'light.hall' if is_state('sun.sun', 'up') else 'none' }}"},
+    ],
+)
+@pytest.mark.parametrize("of_the_automation", [True, False])
+def test_the_values_of_variables_are_put_in(variables, of_the_automation):
+    call = {"action": "light.turn_on", "target": {"entity_id": "{{ lamp }}"}}
+    config = (
+        {"variables": variables, "action": call} if of_the_automation else {"action": [{"variables": variables}, call]}
+    )
+    assert whole({"trigger": MOTION, **config}) == [(*ON, "turn_on", "light.hall")]
+
+
+@pytest.mark.parametrize(
+    ("template", "lamps"),
+    [
+        ("{{ states.light | selectattr('state', 'eq', 'on') | map(attribute='entity_id') | list }}", {"light.*"}),
+        ("{{ states.light | rejectattr('entity_id', 'in', ['light.a']) | list }}", {"light.*"}),
+        ("{{ states.light | selectattr('entity_id', 'in', ['light.a', 'light.b']) }}", {"light.a", "light.b"}),
+        ("{{ 'light.a' if states.light.b.state == 'on' else 'light.b' }}", {"light.a", "light.b"}),
+        ("{{ states.switch | list }}", set()),
+    ],
+)
+def test_a_template_that_goes_through_all_lamps_acts_on_all(template, lamps):
+    call = {"action": "light.turn_off", "target": {"entity_id": template}}
+    assert effects(call) == {("turn_off", lamp) for lamp in lamps}
+
+
+def test_an_event_that_says_which_device_was_pressed_is_of_a_remote_control():
+    event = {"platform": "event", "event_type": "my_bridge"}
+    assert starts([{**event, "event_data": {"device": each, "action": "double"}} for each in ("attic", "cellar")]) == {
+        ("event:my_bridge:attic", "event:other"),
+        ("event:my_bridge:cellar", "event:other"),
+    }
+    assert starts({**event, "event_data": {"device": "attic"}}) == {("event:my_bridge", "event:other")}
+    assert starts({**event, "event_data": {"action": "double"}}) == {("event:my_bridge", "event:other")}
+
+
+def test_the_event_that_a_state_changed_is_a_change_of_its_entity():
+    changed = {"platform": "event", "event_type": "state_changed"}
+    assert starts({**changed, "event_data": {"entity_id": "light.a"}}) == {("light.a", "state:changed")}
+    assert starts(changed) == {("event:state_changed", "event:state_changed")}
+
+
+def test_variables_of_triggers_tell_remote_controls_apart():
+    def topic(name: str) -> set[tuple[str, str]]:
+        base = {"base": "zigbee2mqtt", "name": name}
+        trigger = {"platform": "mqtt", "topic": "{{ base ~ '/' ~ name }}"}
+        found = outcome({"trigger_variables": base, "trigger": trigger, "action": LAMP})
+        return {(rule.trigger, rule.trigger_state) for rule in found.rules}
+
+    assert topic("Attic remote") == {("mqtt:zigbee2mqtt/Attic remote", "mqtt")}
+    assert topic("Cellar remote") == {("mqtt:zigbee2mqtt/Cellar remote", "mqtt")}
+
+
+def test_a_loop_acts_on_each_item_that_it_goes_through():
+    call = {"action": "light.turn_on", "target": {"entity_id": "{{ repeat.item }}"}}
+    part = {"action": "light.turn_on", "target": {"entity_id": "{{ repeat.item.lamp }}"}}
+    assert effects({"repeat": {"for_each": ["light.a", "light.b"], "sequence": call}}) == {
+        ("turn_on", "light.a"),
+        ("turn_on", "light.b"),
+    }
+    assert effects({"repeat": {"for_each": [{"lamp": "light.a"}], "sequence": part}}) == {("turn_on", "light.a")}
+    assert effects([{"repeat": {"for_each": ["light.a"], "sequence": LAMP}}, call]) == {("turn_on", "light.hall")}
+
+
+def test_variables_that_contain_each_other_many_times_end():
+    # 10 values, each ten times the one before: 10 ** 10 lamps in all
+    lists = {f"v{n}": [f"{{{{ v{n - 1} }}}}"] * 10 for n in range(1, 11)}
+    texts = {f"t{n}": f"{{{{ t{n - 1} ~ t{n - 1} }}}}" for n in range(1, 60)}
+    call = {"action": "light.turn_on", "target": {"entity_id": ["{{ v10 }}", "{{ t59 }}", "light.hall"]}}
+    variables = {"v0": "light.a", **lists, "t0": "light.b", **texts}
+    assert (*ON, "turn_on", "light.hall") in whole({"trigger": MOTION, "variables": variables, "action": call})
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,18 @@ def test_the_unit_says_more_than_words():
         ("sensor.motion_sensor_battery", "BatterySensor"),
         ("sensor.wohnzimmertemperatur", "ClimateSensor"),
         ("sensor.helligkeit_garten", "LightSensor"),
+        ("sensor.garden_light_level", "LightSensor"),  # two words that are one elsewhere
+        ("binary_sensor.side_door_bell", "Doorbell"),
+        ("sensor.cellar_dew_point", "ClimateSensor"),
+        ("sensor.out_door_index", "ContactSensor"),  # but no ending across two words
+        ("sensor.lu_xenon", "Sensor"),
         ("sensor.washer_power", "PowerSensor"),
         ("sensor.remote_action", "Button"),
+        ("sensor.0x00124b_action", "Button"),  # what Zigbee2MQTT calls the presses of a remote control
+        ("sensor.last_transaction", "Sensor"),
+        ("event.porch_camera_motion", "MotionSensor"),
+        ("event.porch_doorbell", "Doorbell"),
+        ("event.porch_door", "Button"),
         ("sensor.something", "Sensor"),
         ("binary_sensor.something", "BinarySensor"),
     ],
