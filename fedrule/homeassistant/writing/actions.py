@@ -259,7 +259,9 @@ def _light(rule: AutomationRule, light: Entity, known: Known) -> Data:
         return {"rgb_color": rgb}, [Guess("color", "red" if danger else "a warm orange")]
     if "color_temp" in modes:
         kelvin = values["kelvin"]
-        return {"color_temp_kelvin": kelvin}, [Guess("color", f"warm white ({kelvin} K)")]
+        fields = mapping(mapping(mapping(known.installation.services.get("light")).get("turn_on")).get("fields"))
+        older = "kelvin" in fields and "color_temp_kelvin" not in fields  # servers of 2024 tell the older name
+        return {"kelvin" if older else "color_temp_kelvin": kelvin}, [Guess("color", f"warm white ({kelvin} K)")]
     raise Unwritable(f"{light.entity_id} has no colours")
 
 
