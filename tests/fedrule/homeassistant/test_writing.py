@@ -248,7 +248,7 @@ def test_a_trigger_that_cannot_happen_is_not_written(entity, state):
 
 
 def test_an_entity_that_is_gone_is_not_written():
-    assert refused(home_of(), ("switch.gone", "state:on", "turn_on", "light.lamp")) == "there is no entity switch.gone"
+    assert refused(home_of(), ("switch.gone", "state:on", "turn_on", "light.lamp")) == "the home has no such entity"
 
 
 def test_a_state_that_the_homes_own_automation_waits_for_can_happen():
@@ -321,6 +321,22 @@ def test_the_option_is_one_that_fits_the_trigger():
         for start in (("person.a", "state:not_home"), ("sun.sun", "sun:sunset"), (MOTION, "state:on"))
     ]
     assert chosen == [{"option": "Away"}, {"option": "Night"}, {"option": "Day"}]
+
+
+@pytest.mark.parametrize(
+    ("entity", "value"),
+    [
+        (Entity("number.x", able={"min": 0, "max": 1, "step": 0.01}), 0.5),
+        (Entity("number.x", able={"min": 1, "max": 4, "step": 1}), 3),  # 1 + round(1.5) steps
+        (Entity("number.x", unit="°C", able={"min": 15, "max": 35, "step": 1}), 21),
+        (Entity("number.x", unit="°C", able={"min": 40, "max": 60}), 40),
+        (Entity("input_number.x", able={"min": -10, "max": 10}), 0),
+        (Entity("counter.x"), 0),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_number_is_on_a_step_in_the_middle_of_its_range_and_a_temperature_the_usual_one(entity, value):
+    assert action_of(home_of(entity), "set_value", entity.entity_id)["data"] == {"value": value}
 
 
 def test_a_message_says_what_happened_and_is_no_guess():
