@@ -101,7 +101,7 @@ def _run(id_: str, known: Known) -> Part:
         raise Unwritable(f"this home has no service {id_}")
     fields = mapping(mapping(mapping(known.installation.services.get(domain)).get(service)).get("fields"))
     if any(mapping(about).get("required") is True for about in fields.values()):
-        raise Unwritable(f"what {id_} is called with cannot be told from the data")
+        raise Unwritable(f"what a {domain.replace('_', ' ')} is called with cannot be told from the data")
     return _call(known, id_)
 
 
@@ -187,12 +187,14 @@ def _on_entity(rule: AutomationRule, entity: Entity, known: Known) -> Part:
         part = _call(known, "light.turn_on", data, entity_id=id_)
         part.guesses += guesses
         return part
+    if domain in ("text", "input_text") and action == "set_value":
+        raise Unwritable("which text is meant cannot be told from the data")
     found = services_for(domain, action)
     if not found:
-        raise Unwritable(f"{id_} has no service for {action.replace('_', ' ')}")
+        raise Unwritable(f"a {domain.replace('_', ' ')} has no service for {action.replace('_', ' ')}")
     able = [service for service in found if known.can(entity, service)]
     if not able:
-        raise Unwritable(f"{id_} does not support {action.replace('_', ' ')}")
+        raise Unwritable(f"this {domain.replace('_', ' ')} does not support {action.replace('_', ' ')}")
     if domain == "alarm_control_panel":
         _refuse_code(rule, entity)
     name = f"{domain}.{able[0]}"
@@ -213,19 +215,19 @@ def _on_group(rule: AutomationRule, group: Entity, known: Known) -> Part:
         return part
     switched = vocabulary().switched_domains | {"script", "scene"}
     if rule.action not in ANY_ENTITY or (domains and not domains & switched):
-        raise Unwritable(f"{group.entity_id} has no service for {rule.action.replace('_', ' ')}")
+        raise Unwritable(f"a group of these has no service for {rule.action.replace('_', ' ')}")
     return _call(known, f"homeassistant.{rule.action}", entity_id=group.entity_id)
 
 
 def _refuse_code(rule: AutomationRule, panel: Entity) -> None:
     needed = rule.action == "disarm" or panel.able.get("code_arm_required") is not False
     if panel.able.get("code_format") and needed and rule.action != "alarm_trigger":
-        raise Unwritable(f"{panel.entity_id} asks for a code that only its owner knows")
+        raise Unwritable("the alarm asks for a code that only its owner knows")
 
 
 def _speak(rule: AutomationRule, player: Entity, known: Known) -> Part:
     if not supports(known.features(player), (PLAY_MEDIA,)):
-        raise Unwritable(f"{player.entity_id} cannot speak")
+        raise Unwritable("this media player cannot speak")
     data: dict[str, object] = {"message": what_happened(rule, known)}
     voices = sorted(id_ for id_, e in known.installation.entities.items() if id_.startswith("tts.") and not e.disabled)
     if voices:
@@ -245,13 +247,13 @@ def _light(rule: AutomationRule, light: Entity, known: Known) -> Data:
     modes = frozenset(light.color_modes)
     if rule.action == "set_brightness":
         if modes and not modes & DIMMABLE:
-            raise Unwritable(f"{light.entity_id} cannot be dimmed")
+            raise Unwritable("this light cannot be dimmed")
         percent = values["brightness_pct"]
         return {"brightness_pct": percent}, [Guess("brightness", str(percent))]
     if rule.action == "set_effect":
         if not known.features(light) & EFFECT:
-            raise Unwritable(f"{light.entity_id} has no effects")
-        effect = _chosen(_listed(light, "effect_list", without=("none", "off", "None")), rule, light)
+            raise Unwritable("this light has no effects")
+        effect = _chosen(_listed(light, "effect_list", without=("none", "off", "None")), rule)
         return {"effect": effect}, [Guess("effect", effect)]
     danger = known.type_of(rule.trigger) in str(values["danger_types"]).split()
     if modes & COLORS and (danger or "color_temp" not in modes):
@@ -259,8 +261,10 @@ def _light(rule: AutomationRule, light: Entity, known: Known) -> Data:
         return {"rgb_color": rgb}, [Guess("color", "red" if danger else "a warm orange")]
     if "color_temp" in modes:
         kelvin = values["kelvin"]
-        return {"color_temp_kelvin": kelvin}, [Guess("color", f"warm white ({kelvin} K)")]
-    raise Unwritable(f"{light.entity_id} has no colours")
+        fields = mapping(mapping(mapping(known.installation.services.get("light")).get("turn_on")).get("fields"))
+        older = "kelvin" in fields and "color_temp_kelvin" not in fields  # servers of 2024 tell the older name
+        return {"kelvin" if older else "color_temp_kelvin": kelvin}, [Guess("color", f"warm white ({kelvin} K)")]
+    raise Unwritable("this light has no colours")
 
 
 def _listed(entity: Entity, key: str, *, without: tuple[str, ...] = ()) -> list[str]:
@@ -268,12 +272,12 @@ def _listed(entity: Entity, key: str, *, without: tuple[str, ...] = ()) -> list[
     return [str(each) for each in items(value) if str(each) not in without] if value else []
 
 
-def _chosen(options: list[str], rule: AutomationRule, entity: Entity) -> str:
+def _chosen(options: list[str], rule: AutomationRule) -> str:
     """The most plausible option for what the trigger says."""
     lists = tables().choices
     usable = [option for option in options if option.strip() and not has_template(option)]
     if not usable:
-        raise Unwritable(f"the options of {entity.entity_id} are not known")
+        raise Unwritable("its options are not known")
     by_word = {option.lower(): option for option in reversed(usable)}
     when = next((kind for kind in ("away", "night") if rule.trigger_state in lists[f"{kind}_states"]), "otherwise")
     return next((by_word[word] for word in lists[when] if word in by_word), usable[0])
@@ -281,7 +285,7 @@ def _chosen(options: list[str], rule: AutomationRule, entity: Entity) -> str:
 
 def _option(key: str, field: str, kind: str = "option") -> Callable[[Setting], Data]:
     def data(on: Setting) -> Data:
-        option = _chosen(_listed(on.entity, key), on.rule, on.entity)
+        option = _chosen(_listed(on.entity, key), on.rule)
         return {field: option}, [Guess(kind, option)]
 
     return data
@@ -337,17 +341,21 @@ def _number(on: Setting) -> Data:
         return {"value": 0}, [Guess("number", "0")]
     low, high = (number(entity.able.get(key)) for key in ("min", "max"))
     if low is None or high is None or low > high:
-        raise Unwritable(f"the range of {entity.entity_id} is not known")
-    step = number(entity.able.get("step")) or 1.0
-    middle = round(low + step * ((high - low) // (2 * step)), 6) if step > 0 else low
-    value = int(middle) if middle == int(middle) else middle
-    return {"value": value}, [Guess("number", f"{value} {entity.unit}".strip())]
+        raise Unwritable("its range is not known")
+    step = abs(number(entity.able.get("step")) or 1.0)
+    value: float = low + step * round((high - low) / step / 2)
+    if entity.device_class == "temperature" or entity.unit in ("°C", "°F"):
+        usual = mapping(tables().values["temperature"])["f" if entity.unit == "°F" else "c"]
+        value = min(max(float(str(usual)), low), high)
+    value = round(value, 6)
+    whole = int(value) if value == int(value) else value
+    return {"value": whole}, [Guess("number", f"{whole} {entity.unit}".strip())]
 
 
 def _datetime(on: Setting) -> Data:
     entity = on.entity
     if entity.able.get("has_time") is not True or entity.able.get("has_date") is True:
-        raise Unwritable(f"which date {entity.entity_id} is set to cannot be told from the data")
+        raise Unwritable("which date it is set to cannot be told from the data")
     time = str(tables().values["morning"])
     return {"time": time}, [Guess("time", time[:5])]
 

@@ -85,10 +85,12 @@ class AutomationWriter:
         told = [f"Recommended by fedrule: {_line(why)}" if why.strip() else "Recommended by fedrule", *guesses]
         description = " ".join(each if each.endswith((".", "!", "?")) else f"{each}." for each in told)
         head: dict[str, object] = {"id": id_, "alias": alias or id_, "description": description}
+        # Changes may follow each other while a slow device still acts: the last one counts.
+        mode = "restart" if rule.trigger_state == "state:changed" else "single"
         if self.new_keys:
             rows = {"triggers": _renamed(trigger, "platform", "trigger"), "conditions": []}
-            return head | rows | {"actions": _renamed(action, "service", "action"), "mode": "single"}
-        return head | {"trigger": [trigger.config], "condition": [], "action": [action.config], "mode": "single"}
+            return head | rows | {"actions": _renamed(action, "service", "action"), "mode": mode}
+        return head | {"trigger": [trigger.config], "condition": [], "action": [action.config], "mode": mode}
 
 
 def _renamed(part: Part, old: str, new: str) -> list[object]:

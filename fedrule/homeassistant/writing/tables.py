@@ -132,10 +132,10 @@ class Known:
         found = self.installation.entities.get(id_)
         if found is None:
             if self.installation.live or id_ not in self.devices:
-                raise Unwritable(f"there is no entity {id_}")
+                raise Unwritable("the home has no such entity")
             return Entity(id_, known_from="yaml")
         if found.disabled:
-            raise Unwritable(f"{id_} is disabled")
+            raise Unwritable("the entity is disabled")
         return found
 
     def type_of(self, id_: str) -> str:

@@ -58,7 +58,7 @@ def _state(rule: AutomationRule, word: str, known: Known) -> Part:
     if word == "changed":
         # Attributes that change, and a device that comes back, are no change that people mean.
         return Part(config | {"not_from": ["unavailable"], "not_to": ["unavailable", "unknown"]})
-    config["to"] = _value(rule.trigger, entity, word, known)
+    config["to"] = _value(entity, word, known)
     guesses = []
     if rule.trigger == rule.action_device:  # at once, it could never be on
         held = str(tables().values["held"])
@@ -67,7 +67,7 @@ def _state(rule: AutomationRule, word: str, known: Known) -> Part:
     return Part(config, guesses)
 
 
-def _value(id_: str, entity: Entity, word: str, known: Known) -> str:
+def _value(entity: Entity, word: str, known: Known) -> str:
     """The state that a word stands for, if the entity can have it."""
     lists = tables()
     if word == "other":
@@ -77,9 +77,9 @@ def _value(id_: str, entity: Entity, word: str, known: Known) -> str:
             return option
     if word in ("unavailable", "unknown"):
         if entity.domain in lists.always_there:
-            raise Unwritable(f"{id_} is never {word}")
+            raise Unwritable(f"a {entity.domain.replace('_', ' ')} is never {word}")
         return word
-    if (id_, f"state:{word}") in known.seen_states:  # the home's own automations wait for it
+    if (entity.entity_id, f"state:{word}") in known.seen_states:  # the home's own automations wait for it
         return word
     possible = lists.states.get(entity.domain, frozenset())
     if entity.domain == "group":
@@ -88,7 +88,7 @@ def _value(id_: str, entity: Entity, word: str, known: Known) -> str:
         possible &= frozenset(map(str, modes)) if isinstance(modes, (list, tuple)) else frozenset()
     needed = lists.state_features.get(f"{entity.domain}.{word}", ())
     if word not in possible or not supports(known.features(entity), needed):
-        raise Unwritable(f"{id_} is never {word!r}, or it is not known to be")
+        raise Unwritable(f"a {entity.domain.replace('_', ' ')} like this is never {word!r}, or it is not known to be")
     return word
 
 
@@ -117,13 +117,13 @@ def _numeric(id_: str, what: str, known: Known) -> Part:
     if by_attribute:
         config["attribute"] = by_attribute["attribute"]
     elif not is_numeric(entity):
-        raise Unwritable(f"{id_} has no number as its state")
+        raise Unwritable("the state of its trigger is not a number")
     class_ = by_attribute["class"] if by_attribute else _class(entity, known)
     low, high = _levels(class_, entity, known)
     unit = " °F" if class_.endswith("temperature") and _fahrenheit(entity, known) else f" {entity.unit}".rstrip()
     if what == "between":
         if not low < high:
-            raise Unwritable(f"no plausible level is known for {id_}")
+            raise Unwritable("no plausible level is known")
         said = f"between {_short(low)} and {_short(high)}{unit}"
         config |= {"above": _plain_number(low), "below": _plain_number(high)}
     else:
@@ -158,7 +158,7 @@ def _levels(class_: str, entity: Entity, known: Known) -> tuple[float, float]:
         return 25, 75
     if entity.domain in ("counter", "zone", "proximity"):
         return (1, 5) if entity.domain != "proximity" else (1, 10)
-    raise Unwritable(f"no plausible level is known for {entity.entity_id}")
+    raise Unwritable("no plausible level is known")
 
 
 def _fahrenheit(entity: Entity, known: Known) -> bool:
@@ -188,13 +188,13 @@ def _time(rule: AutomationRule, what: str, known: Known) -> Part:
         has_time = entity.domain == "input_datetime" or entity.device_class == "timestamp"
         if has_time and entity.domain in ("input_datetime", "sensor") and rule.trigger.split(".")[1] not in SERVICES:
             return Part({"platform": "time", "at": rule.trigger})
-    raise Unwritable(f"{rule.trigger} tells no time")
+    raise Unwritable("its trigger tells no time")
 
 
 def _zone(id_: str, what: str, known: Known) -> Part:
     entity = _entity(id_, known)
     if entity.domain not in PEOPLE or what not in ("enter", "leave"):
-        raise Unwritable(f"{id_} is not in places")
+        raise Unwritable("only persons and trackers come and go")
     zones = [each for each in known.installation.entities if each.startswith("zone.") and each != "zone.home"]
     config: dict[str, object] = {"platform": "zone", "entity_id": id_, "zone": "zone.home", "event": what}
     return Part(config, [Guess("zone", "home")] if zones else [])
@@ -202,7 +202,7 @@ def _zone(id_: str, what: str, known: Known) -> Part:
 
 def _calendar(id_: str, what: str, known: Known) -> Part:
     if _entity(id_, known).domain != "calendar" or what not in ("start", "end"):
-        raise Unwritable(f"{id_} is not a calendar")
+        raise Unwritable("its trigger is not a calendar")
     return Part({"platform": "calendar", "event": what, "entity_id": id_})
 
 

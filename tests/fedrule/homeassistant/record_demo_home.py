@@ -3,7 +3,8 @@
     HASS=/path/to/hass python -m tests.fedrule.homeassistant.record_demo_home
 
 Writes answers.json (what the WebSocket says) and demo_home/.storage (what the server keeps), without what the reader
-does not look at: times, contexts, ids of users and of the configuration.
+does not look at: times, contexts, ids of users and of the configuration; and valid_parts.json, the triggers and actions
+that the writer makes for this home and the server validates.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from fedrule.homeassistant.readers import live
-from tests.support.home_assistant import DEMO_HOME, furnish, running_home_assistant
+from fedrule.homeassistant import Installation, read_home
+from fedrule.homeassistant.readers import live, registries
+from tests.support.home_assistant import DEMO_HOME, RunningServer, furnish, running_home_assistant
+from tests.support.home_assistant_proof import Talk, problems_of, shape, written_rules
 
 ANSWERS = DEMO_HOME.with_name("answers.json")
+VALID = DEMO_HOME.with_name("valid_parts.json")
 STORED = {"core.area_registry": "areas", "core.device_registry": "devices", "core.entity_registry": "entities"}
 SEEN = (
     "friendly_name",
@@ -28,8 +32,9 @@ SEEN = (
     "options",
     "entity_id",
     "id",
+    *sorted(registries.CAPABILITIES),
 )
-SERVICES = ("light", "cover", "fan")  # others say the same kind of things
+SAID = {"name", "description", "example"}  # for people who fill in a form
 LEFT_OUT = {"context", "config_entry_id", "config_entries", "created_at", "modified_at", "icon", "translation_key"}
 
 
@@ -61,11 +66,31 @@ def _small(kind: str, answer: object) -> object:
         ]
     if kind == "get_services":
         assert isinstance(answer, dict)
-        return {domain: answer[domain] for domain in SERVICES}
+        return _without_text(answer)
     if kind == "get_config":
         assert isinstance(answer, dict)
         return {key: answer[key] for key in ("version", "state")}
     return _without(answer)
+
+
+def _without_text(value: object) -> object:
+    if isinstance(value, Mapping):
+        kept = {k: v for k, v in value.items() if k != "selector" and (k not in SAID or isinstance(v, Mapping))}
+        return {k: _without_text(v) for k, v in kept.items()}
+    return value
+
+
+def _valid_parts(server: RunningServer, installation: Installation) -> dict[str, list[str]]:
+    """The distinct triggers and actions that are written for this home; the server must find all of them valid."""
+    found: dict[str, set[str]] = {"trigger": set(), "action": set()}
+    talk = Talk(server)
+    for rule, written in written_rules(read_home(installation)).items():
+        wrong = problems_of(talk, installation, written)
+        assert not wrong, (rule, wrong)
+        for key, parts in found.items():
+            parts.add(shape(written.config[key]))
+    talk.close()
+    return {key: sorted(parts) for key, parts in found.items()}
 
 
 def _without(value: object) -> object:
@@ -83,9 +108,11 @@ def main() -> None:
             with live.connected(live.locate(server.address)) as connection:
                 session = Recorder(connection, "http://127.0.0.1:8123")
                 session.sign_in(server.token)
-                live.read_session(session)
+                installation = live.read_session(session)
+            valid = _valid_parts(server, installation)
         lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in session.kept)
         ANSWERS.write_text(f"[\n{lines}\n]\n", "utf-8")
+        VALID.write_text(json.dumps(valid, ensure_ascii=False, indent=0) + "\n", "utf-8")
         storage = DEMO_HOME / ".storage"
         shutil.rmtree(storage, ignore_errors=True)
         storage.mkdir()
