@@ -30,7 +30,7 @@ from datasets.common.errors import DataError
 from datasets.common.random import Stream, generator
 from datasets.homes import Homes, Rules
 from datasets.splits import split
-from fedrule.homeassistant.suggestions import Selection, rule_of
+from fedrule.homeassistant.selection import Selection, rule_of
 from fedrule.homeassistant.translation.rules import AutomationRule
 from fedrule.homeassistant.writing.automation import WrittenAutomation
 from fedrule.inference import HomeRequest, Recommendation, Recommender, RequestDevice

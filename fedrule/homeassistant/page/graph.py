@@ -19,7 +19,6 @@ from typing import NamedTuple
 from fedrule.homeassistant.home import HomeDevice, InstalledHome
 from fedrule.homeassistant.suggestions import Suggestion
 from fedrule.homeassistant.translation.rules import AutomationRule
-from fedrule.inference.request import display_names
 
 MOST_DEVICES = 70  # more cannot be read; those of suggestions come first, then those with most rules
 SWEEPS = 12  # of the ordering; it settles after a few
@@ -378,12 +377,6 @@ def clean(text: str) -> str:
 
 def _is_bad(letter: str) -> bool:
     return "\ud800" <= letter <= "\udfff" or (letter < " " and letter not in "\n\t") or "\x7f" <= letter <= "\x9f"
-
-
-def device_names(home: InstalledHome) -> Mapping[str, str]:
-    """What each device is called, in sentences too: by name, and where two share one, by room or id as well."""
-    devices = home.request().devices
-    return dict(zip((str(device.id) for device in devices), display_names(devices), strict=True))
 
 
 def rooms_of(graph: Graph, line: Line) -> tuple[str, ...]:

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 
 from datasets.common.files import atomic_file
 from fedrule.homeassistant.home import InstalledHome, rooms
-from fedrule.homeassistant.page.graph import NARROW, WIDE, Graph, clean, device_names, draw, layout, rooms_of
-from fedrule.homeassistant.suggestions import Suggestion, Suggestions
+from fedrule.homeassistant.page.graph import NARROW, WIDE, Graph, clean, draw, layout, rooms_of
+from fedrule.homeassistant.suggestions import Suggestion, Suggestions, Wording
 from fedrule.homeassistant.translation.rules import AutomationRule
 from fedrule.homeassistant.writing.automation import WrittenAutomation, to_yaml
-from fedrule.inference.sentences import MARK, sentence
+from fedrule.inference.sentences import MARK
 
 FOUND = "What homes with devices like yours have automated and yours has not yet, best first."
 NOT_FOUND = "What homes with devices like yours have automated, and yours has not, would stand here."
@@ -115,7 +115,7 @@ class _Cards:
     def __init__(self, suggestions: Suggestions, graph: Graph) -> None:
         self.lines = suggestions.lines
         self.devices = {device.id: device for device in suggestions.home.devices}
-        self.names = device_names(suggestions.home)
+        self.names = Wording(suggestions.home).names
         self.edges = graph.numbers()
         self.rooms = sorted({room for line in self.lines for each in _with_similar(line) for room in self._rooms(each)})
 
@@ -285,12 +285,11 @@ def _graph(graph: Graph, suggestions: Suggestions) -> str:
 
 def _table(graph: Graph, suggestions: Suggestions) -> str:
     """The lines in words, for who cannot see or touch the picture."""
-    names = device_names(suggestions.home)
+    wording = Wording(suggestions.home)
     suggested = {each.rule: each.text for line in suggestions.lines for each in _with_similar(line)}
 
     def told(rule: AutomationRule) -> str:
-        trigger, device = (names.get(id_, id_) for id_ in (rule.trigger, rule.action_device))
-        return _emphasised(suggested.get(rule) or sentence(trigger, rule.trigger_state, rule.action, device))
+        return _emphasised(suggested.get(rule) or wording.rule(rule))
 
     rows = "\n".join(
         f'<tr data-edge="{number}"><td>{"<br>".join(map(told, line.rules))}</td>'

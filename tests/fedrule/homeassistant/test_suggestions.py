@@ -10,18 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.common.errors import DataError
-from fedrule.homeassistant.suggestions import (
+from fedrule.homeassistant.selection import (
     DIRECTION,
     MIN_HOMES,
     OPPOSITE,
     PER_DEVICE,
     SIMILAR,
     Selection,
-    devices_in,
-    homes_text,
-    plain,
     rule_of,
 )
+from fedrule.homeassistant.suggestions import devices_in, homes_text, plain
 from fedrule.homeassistant.translation.rules import AutomationRule
 from fedrule.homeassistant.writing.automation import NotWritable, WrittenAutomation
 from fedrule.inference.output import Recommendation, Support
