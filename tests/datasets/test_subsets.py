@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets import DataError, Homes, Provenance
-from datasets.readers.filters import filter_homes
+from datasets.readers.filters import filter_homes, keep_common_rules
 from tests.support.strategies import homes, triples
 from tests.support.two_homes import assert_same
 
@@ -88,6 +88,19 @@ def test_what_narrowing_leaves_out_is_counted(two: Homes) -> None:
         "homes left out as too small": 1,  # Bob's, with one device
     }
     assert (filtered.users.tolist(), filtered.relations) == (["ann"], (("On", "Off"),))
+
+
+def test_rules_that_few_homes_have_between_devices_of_the_same_types_leave(two: Homes) -> None:
+    # Open -> On is Ann's twice, of a sensor with a lamp: one home. On -> Off between lamps is Ann's and Bob's.
+    common = keep_common_rules(two, 2)
+    assert common.relations == (("On", "Off"),)
+    assert (common.n_rules, common.n_homes, common.n_devices) == (2, two.n_homes, two.n_devices)
+    assert common.provenance.counts == {"rules left out as fewer than 2 homes have them": two.n_rules - 2}
+    assert keep_common_rules(two, 1) is two
+    with pytest.raises(DataError, match="min_homes=3 leaves no rule: the commonest is in 2 homes; choose less"):
+        keep_common_rules(two, 3)
+    with pytest.raises(DataError, match="min_homes must be at least 1, got 0"):
+        keep_common_rules(two, 0)
 
 
 def test_types_that_no_home_owns_any_more_leave_with_the_homes(two: Homes) -> None:

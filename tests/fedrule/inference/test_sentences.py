@@ -41,6 +41,20 @@ def test_the_words_of_the_data_are_said_as_people_say_them(state, action, said):
     assert sentence("A", state, action, "B") == said
 
 
+@pytest.mark.parametrize(
+    ("kind", "state", "said"),
+    [
+        ("ContactSensor", "state:on", "When *A* opens, turn on *B*"),
+        ("MotionSensor", "state:off", "When *A* no longer detects motion, turn on *B*"),
+        ("LeakSensor", "state:on", "When *A* detects water, turn on *B*"),
+        ("Light", "state:on", "When *A* turns on, turn on *B*"),
+        ("ContactSensor", "state:unavailable", "When *A* is unavailable, turn on *B*"),
+    ],
+)
+def test_what_on_means_depends_on_the_type(kind, state, said):
+    assert sentence("A", state, "turn_on", "B", trigger_type=kind) == said
+
+
 def test_how_a_word_is_spelled_does_not_matter():
     spellings = ("Motion Detected", "motion_detected", "MOTION-DETECTED", "MotionDetected", " motion  detected ")
     assert {template(spelling, "turn-ON") for spelling in spellings} == {template("Motion Detected", "Turn On")}

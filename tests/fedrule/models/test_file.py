@@ -76,6 +76,23 @@ def test_the_same_model_is_the_same_bytes(path, whole):
     assert path.read_bytes() == whole
 
 
+@pytest.mark.parametrize(
+    ("most", "kept"), [(0, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 4), (2**32 - 1, 4), (2**32, 8)]
+)
+def test_whole_numbers_take_few_bytes_in_the_file_and_are_the_same_in_memory(path, most, kept):
+    model = small_model()
+    sizes = []
+    for n_counts in (1_000, 2_000):
+        counts = np.full(n_counts, most, dtype=np.int64)
+        replace(model, arrays={**model.arrays, "counts.more": counts}).save(path)
+        sizes.append(path.stat().st_size)
+        read = SavedModel.load(path).arrays["counts.more"]
+        assert read.dtype == np.int64
+        np.testing.assert_array_equal(read, counts)
+    # 1,000 more of them; the header may have a digit more in its offsets, and is filled up to 8 bytes.
+    assert sizes[1] - sizes[0] == pytest.approx(1_000 * kept, abs=16)
+
+
 def test_the_digest_changes_with_any_number_and_any_word():
     model = small_model()
     digests = {model.digest}

@@ -195,6 +195,18 @@ def test_homes_without_a_rule_are_refused():
         fedrule.train(homes)
 
 
+def test_rules_of_few_homes_are_not_in_the_model():
+    model = fedrule.train(HOMES, options=QUICK, patience=3, min_homes=3)
+    known = {model.card.relations[number] for number in model.valid.relation.tolist()}
+    typed = {(rule.trigger.type, rule.relation, rule.action.type): set() for home in HOMES for rule in home.rules}
+    for number, home in enumerate(HOMES):
+        for rule in home.rules:
+            typed[rule.trigger.type, rule.relation, rule.action.type].add(number)
+    common = {relation for (_, relation, _), homes in typed.items() if len(homes) >= 3}
+    assert known <= common < {relation for _, relation, _ in typed}
+    assert set(model.card.relations) == common
+
+
 def test_devices_of_one_type_are_merged_on_demand():
     model = fedrule.train(HOMES, options=QUICK, patience=3, merge_types=True)
     training = model.card.trainings[0]
