@@ -209,7 +209,12 @@ def test_the_suite_of_the_readme_runs_on_tables_of_ones_own(tmp_path, monkeypatc
 
 
 MODULES = ("datasets", "benchmarks", "fedrule", "reports.build", "reports.curves")
-COMMAND = re.compile(rf"python -m ({'|'.join(map(re.escape, MODULES))})\b(?!\.)((?:[^`\n\\]|\\\n)*)")
+# `python -m MODULE ...`, or `fedrule ...`, which is installed as a command.
+COMMAND = re.compile(
+    rf"(?:python -m |^    (?=fedrule )|`(?=fedrule [a-z]))({'|'.join(map(re.escape, MODULES))})"
+    r"\b(?!\.)((?:[^`\n\\]|\\\n)*)",
+    re.MULTILINE,
+)
 # Options of other programs.
 OTHERS = {"--benchmark-only", "--scale", "--storage", "--all-files", "--node-config"}
 
