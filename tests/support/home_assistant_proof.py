@@ -74,6 +74,7 @@ def candidates(home: InstalledHome) -> Iterator[AutomationRule]:
     writer = AutomationWriter(home)
     ids = [device.id for device in home.devices if device.entity is None or device.entity.domain != "automation"]
     ids += [*OTHER_DEVICES, *(f"notify.{name}" for name in home.installation.services.get("notify", {}))]
+    ids += [id_ for id_ in home.installation.entities if id_.startswith("notify.")]
     ids = list(dict.fromkeys([*ids, "light.*", "switch.*", "cover.*", "media_player.*", "sun.sun"]))
     actions = [(a, id_) for id_ in ids for a in sorted(vocabulary().actions) if _written(writer, *FIRST, a, id_)]
     starts = [(id_, state) for id_ in ids for state in trigger_states() if _written(writer, id_, state, *LAST)]
