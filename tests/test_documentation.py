@@ -69,7 +69,7 @@ def test_every_python_block_is_run_by_a_test_of_this_file():
         "docs/data.md": 1,
         "docs/federated.md": 1,
         "docs/graph.md": 1,
-        "docs/home-assistant.md": 1,
+        "docs/home-assistant.md": 2,
         "docs/models.md": 1,
         "docs/pipeline.md": 1,
         "docs/privacy.md": 2,
@@ -105,10 +105,12 @@ def test_a_model_is_trained_saved_used_and_trained_further(tmp_path):
     assert run_here(code, tmp_path).count("When *") == 3
 
 
-def test_a_home_assistant_is_read_from_its_folder(tmp_path):
+def test_a_home_assistant_is_read_from_its_folder_and_a_rule_written(tmp_path):
     (tmp_path / "config").symlink_to(DEMO_HOME)
-    printed = run_here(only_block("docs/home-assistant.md", "python"), tmp_path)
+    printed = run_here("\n".join(blocks("docs/home-assistant.md", "python")), tmp_path)
     assert printed.startswith("12 automations, 12 give rules; 22 rules")
+    assert "# A brightness of 50 % is a guess" in printed
+    assert "  alias: When Backyard sees movement, dim Kitchen lights\n" in printed
     assert HomeRequest.read(tmp_path / "home.json").rules
 
 

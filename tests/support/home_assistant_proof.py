@@ -74,9 +74,14 @@ def candidates(home: InstalledHome) -> Iterator[AutomationRule]:
     writer = AutomationWriter(home)
     ids = [device.id for device in home.devices if device.entity is None or device.entity.domain != "automation"]
     ids += [*OTHER_DEVICES, *(f"notify.{name}" for name in home.installation.services.get("notify", {}))]
+    ids += [id_ for id_ in home.installation.entities if id_.startswith("notify.")]
     ids = list(dict.fromkeys([*ids, "light.*", "switch.*", "cover.*", "media_player.*", "sun.sun"]))
     actions = [(a, id_) for id_ in ids for a in sorted(vocabulary().actions) if _written(writer, *FIRST, a, id_)]
     starts = [(id_, state) for id_ in ids for state in trigger_states() if _written(writer, id_, state, *LAST)]
+    one_each = list({f"{action} {device.partition('.')[0]}": (action, device) for action, device in actions}.values())
+    kinds = list({f"{state} {trigger.partition('.')[0]}": (trigger, state) for trigger, state in starts}.values())
+    for number in range(max(len(one_each), len(kinds))):  # so that a small sample has all of them
+        yield AutomationRule(*kinds[number % len(kinds)], *one_each[number % len(one_each)])
     for (action, device), (trigger, state) in zip(cycle(actions), starts, strict=False):
         yield AutomationRule(trigger, state, action, device)
     for (trigger, state), (action, device) in zip(cycle(starts), actions, strict=False):
@@ -476,4 +481,4 @@ def prove_demo_home(folder: Path, *, sample: int) -> Proof:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        sys.stdout.write(prove_demo_home(Path(place), sample=150).table() + "\n")
+        sys.stdout.write(prove_demo_home(Path(place), sample=190).table() + "\n")

@@ -92,6 +92,7 @@ class Typing:
     def __init__(self, installation: Installation) -> None:
         self.entities = installation.entities
         self._known: dict[str, str] = {}
+        self._groups: dict[tuple[str, int], str] = {}  # by nesting: groups may hold each other
 
     def of(self, entity_id: str) -> str:
         """The type of an entity, or of what an automation calls by this entity id."""
@@ -103,7 +104,10 @@ class Typing:
         domain = entity.domain
         known = table()
         if domain == "group":
-            return self._group(entity, nesting)
+            at = (entity.entity_id, nesting)
+            if at not in self._groups:
+                self._groups[at] = self._group(entity, nesting)
+            return self._groups[at]
         if domain not in known.mixed:
             return type_of_domain(domain)
         said = type_of_class(domain, entity.device_class)

@@ -208,7 +208,7 @@ def _on_group(rule: AutomationRule, group: Entity, known: Known) -> Part:
     """A group: the service of its members' domain if all have one, else those of any entity."""
     members = known.members(group)
     domains = {member.domain for member in members}
-    if len(domains) == 1 and next(iter(domains)) != "media_player":
+    if len(domains) == 1 and rule.action != "speak":
         for member in members:  # each must be able to
             part = _on_entity(rule._replace(action_device=member.entity_id), member, known)
         part.config["target"] = {"entity_id": group.entity_id}
@@ -285,7 +285,9 @@ def _chosen(options: list[str], rule: AutomationRule) -> str:
 
 def _option(key: str, field: str, kind: str = "option") -> Callable[[Setting], Data]:
     def data(on: Setting) -> Data:
-        option = _chosen(_listed(on.entity, key), on.rule)
+        open_window = key == "hvac_modes" and on.known.type_of(on.rule.trigger) == "ContactSensor"
+        opened = open_window and on.rule.trigger_state == "state:on" and "off" in _listed(on.entity, key)
+        option = "off" if opened else _chosen(_listed(on.entity, key), on.rule)
         return {field: option}, [Guess(kind, option)]
 
     return data

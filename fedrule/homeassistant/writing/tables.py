@@ -169,13 +169,22 @@ class Known:
         services = self.installation.services
         return service in services.get(domain, {}) if services else True
 
-    def members(self, group: Entity, nesting: int = 4) -> list[Entity]:
-        """The entities of a group, with those of groups in it."""
-        found: list[Entity] = []
-        for id_ in group.members[:200]:
+    def members(self, group: Entity) -> list[Entity]:
+        """The entities of a group, with those of groups in it, each once."""
+        found: dict[str, Entity] = {}
+        waiting = [*reversed(group.members)]
+        seen = {group.entity_id}
+        while waiting:
+            id_ = waiting.pop()
+            if id_ in seen:
+                continue
+            seen.add(id_)
             each = self.installation.entities.get(id_) or Entity(id_, known_from="yaml")
-            found += self.members(each, nesting - 1) if each.domain == "group" and nesting else [each]
-        return found
+            if each.domain == "group":
+                waiting += reversed(each.members)
+            else:
+                found[id_] = each
+        return list(found.values())
 
 
 def supports(features: int, masks: tuple[int, ...]) -> bool:

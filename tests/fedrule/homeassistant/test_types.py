@@ -126,3 +126,9 @@ def test_every_action_and_state_of_the_tables_is_in_the_vocabulary():
 def test_a_domain_in_camel_case_is_a_type_only_if_the_data_has_it():
     assert type_of_domain("wake_on_lan") == "WakeOnLan"
     assert type_of_domain("brand_new_thing") == "Other"
+
+
+def test_groups_that_hold_each_other_are_typed_at_once():
+    groups = [Entity(f"group.g{n}", members=tuple(f"group.g{m}" for m in range(50))) for n in range(50)]
+    typing = Typing(Installation("x", entities={each.entity_id: each for each in groups}))
+    assert typing.of("group.g0") == "Group"

@@ -323,6 +323,21 @@ def test_the_option_is_one_that_fits_the_trigger():
     assert chosen == [{"option": "Away"}, {"option": "Night"}, {"option": "Day"}]
 
 
+def test_a_window_that_opens_switches_the_heating_off():
+    home = home_of(
+        Entity("climate.c", able={"hvac_modes": ["heat", "off"]}), Entity("binary_sensor.w", device_class="window")
+    )
+    for state, mode in (("state:on", "off"), ("state:off", "heat")):
+        (step,) = items(done(home, ("binary_sensor.w", state, "set_hvac_mode", "climate.c")).config["action"])
+        assert mapping(step)["data"] == {"hvac_mode": mode}
+
+
+def test_groups_of_groups_that_hold_each_other_have_an_end():
+    groups = [Entity(f"group.g{n}", members=tuple(f"group.g{m}" for m in range(100))) for n in range(100)]
+    home = home_of(*groups, Entity("group.lamps", members=("group.g1", "light.lamp", "group.lamps")))
+    assert action_of(home, "turn_on", "group.lamps")["service"] == "light.turn_on"
+
+
 @pytest.mark.parametrize(
     ("entity", "value"),
     [
