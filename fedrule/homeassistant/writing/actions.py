@@ -156,7 +156,7 @@ def _all(rule: AutomationRule, known: Known) -> Part:
     domain = rule.action_device.removesuffix(".*")
     entities = [e for e in known.installation.entities.values() if e.domain == domain and not e.disabled]
     able = [entity for entity in entities if _can(rule.action, entity, known)]
-    if domain == "group" or rule.action == "update_entity" or not able:
+    if domain == "group" or rule.action in ("update_entity", "speak") or not able:
         raise Unwritable(f"no {domain.replace('_', ' ')} of this home can do it")
     part = _on_entity(rule, able[0], known)
     part.config["target"] = {"entity_id": "all"}

@@ -103,7 +103,17 @@ EVERYTHING = home_of(
 )
 OTHERS = ("clock", "system", "template", "conversation", "hassio", "persistent_notification", "telegram_bot")
 OTHERS += ("mqtt:a/b", "event:automation_reloaded", "event:mine", "device:d1", "webhook:0123", "tag:0123")
-OTHERS += ("notify@device:d1", "notify.nobody", "shell_command.x", "light.*", "light@area:attic", "group", "tts", "")
+OTHERS += (
+    "notify@device:d1",
+    "notify.nobody",
+    "shell_command.x",
+    "light.*",
+    "media_player.*",
+    "light@area:attic",
+    "group",
+    "tts",
+    "",
+)
 OFFLINE = dataclasses.replace(
     EVERYTHING,
     installation=dataclasses.replace(EVERYTHING.installation, live=False),
