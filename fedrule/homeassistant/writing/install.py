@@ -56,12 +56,14 @@ def install(
     server = locate(address, ca_file=ca_file, check_certificate=check_certificate, timeout=timeout)
     found = []
     client = _Client(server, token)
-    there = client.automation_ids()
+    there = set(client.automation_states())
     for automation in automations:
         done = client.install(automation, there)
         there.add(automation.id)
         found.append(done)
-    missing = client.not_loaded({each.id for each in found if each.result == "installed"})
+    new = {each.id for each in found if each.result == "installed"}
+    missing = client.not_loaded(new)
+    client.forget_initial_state([each for each in automations if each.id in new - missing])
     hint = "it is saved but not loaded: does configuration.yaml have `automation: !include automations.yaml`?"
     return [each._replace(message=hint) if each.id in missing else each for each in found]
 
@@ -96,7 +98,7 @@ class _Client:
         alias = text(automation.config.get("alias"))
         if not re.fullmatch(r"[a-z0-9_]+", automation.id):
             return Installed(automation.id, alias, "refused", "its id is not one of ours")
-        path = f"/api/config/automation/config/{automation.id}"
+        path = _path(automation)
         if automation.id in there:
             return Installed(automation.id, alias, "already there")
         kept = self._ask(path)
@@ -112,21 +114,35 @@ class _Client:
             raise self._refusal(answer.status)
         return Installed(automation.id, alias, "installed")
 
-    def automation_ids(self) -> set[str]:
-        """The ids of the automations that the server has loaded, wherever they are defined."""
+    def forget_initial_state(self, automations: Sequence[WrittenAutomation]) -> None:
+        """Save them again without `initial_state`, by which they would be off again after every restart.
+
+        The server gives an automation the state that it had before, which is off. One that is not keeps the line.
+        """
+        for automation in automations:
+            self._ask(_path(automation), automation.config)
+        self.not_loaded({automation.id for automation in automations})
+        states = self.automation_states() if automations else {}
+        for automation in automations:
+            if states.get(automation.id) != "off":
+                self._ask(_path(automation), {**automation.config, "initial_state": False})
+
+    def automation_states(self) -> dict[str, str]:
+        """On or off, by the ids of the automations that the server has loaded, wherever they are defined."""
         answer = self._ask("/api/states")
         if answer.status != 200:
             raise self._refusal(answer.status)
         states = (mapping(each) for each in items(answer.body))
-        ours = (mapping(s.get("attributes")) for s in states if text(s.get("entity_id")).startswith("automation."))
-        return {str(attributes["id"]) for attributes in ours if "id" in attributes}
+        ours = [state for state in states if text(state.get("entity_id")).startswith("automation.")]
+        ids = (mapping(state.get("attributes")).get("id") for state in ours)
+        return {str(id_): text(state.get("state")) for id_, state in zip(ids, ours, strict=True) if id_ is not None}
 
     def not_loaded(self, ids: Iterable[str]) -> set[str]:
         """Those that the server does not load; it takes a moment."""
         wanted = set(ids)
         until = time.monotonic() + APPEARS
         while wanted:
-            wanted -= self.automation_ids()
+            wanted -= self.automation_states().keys()
             if not wanted or time.monotonic() > until:
                 break
             time.sleep(0.2)
@@ -167,6 +183,10 @@ class _Client:
             raise network_error(address, error) from None
         except HTTPException:
             raise DataError(f"{address}: it does not answer as a web server does; check the address") from None
+
+
+def _path(automation: WrittenAutomation) -> str:
+    return f"/api/config/automation/config/{automation.id}"
 
 
 def _json(body: bytes) -> object:

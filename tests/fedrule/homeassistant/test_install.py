@@ -29,7 +29,10 @@ OTHER = WrittenAutomation({**CONFIG, "id": "fedrule_2", "alias": "Other"})
 
 
 class AnsweringServer(ThreadingHTTPServer):
-    """Keeps what is posted; `refuses` are statuses by method, `loads` whether it loads what it keeps."""
+    """Keeps what is posted; `refuses` are statuses by method, `loads` whether it loads what it keeps.
+
+    With `restores` an automation that is saved again has the state that it had, as on a real server.
+    """
 
     daemon_threads = True
 
@@ -38,7 +41,9 @@ class AnsweringServer(ThreadingHTTPServer):
         self.kept: dict[str, dict[str, object]] = {}
         self.in_packages: set[str] = set()
         self.refuses: dict[str, int] = {}
-        self.loads = True
+        self.loads = self.restores = True
+        self.state: dict[str, str] = {}
+        self.posted: list[dict[str, object]] = []
         self.requests: list[tuple[str, str]] = []
 
     @property
@@ -61,9 +66,15 @@ class Answering(BaseHTTPRequestHandler):
             status, answer = self.server.refuses[key], {"message": "Message malformed: no trigger"}
         elif self.path == "/api/states":
             loaded = [*self.server.kept, *self.server.in_packages] if self.server.loads else []
-            answer = [{"entity_id": f"automation.{each}", "attributes": {"id": each}} for each in loaded]
+            answer = [
+                {"entity_id": f"automation.{each}", "state": self.server.state.get(each), "attributes": {"id": each}}
+                for each in loaded
+            ]
         elif method == "POST":
             self.server.kept[id_] = body
+            self.server.posted.append(body)
+            before = self.server.state.get(id_, "on") if self.server.restores else "on"
+            self.server.state[id_] = "off" if body.get("initial_state") is False else before
         elif "config" in self.path and id_ not in self.server.kept:
             status, answer = 404, {"message": "Resource not found"}
         self.send_response(status)
@@ -95,14 +106,21 @@ def answering() -> Iterator[AnsweringServer]:
         server.server_close()
 
 
-def test_what_is_installed_is_switched_off():
+def test_what_is_installed_is_switched_off_until_its_owner_switches_it_on():
     with answering() as server:
         results = install(server.address, TOKEN, [LAMP, OTHER])
     assert [str(each) for each in results] == ["Lamp: installed", "Other: installed"]
-    assert server.kept == {
-        "fedrule_1": {**LAMP.config, "initial_state": False},
-        "fedrule_2": {**OTHER.config, "initial_state": False},
-    }
+    assert server.state == {"fedrule_1": "off", "fedrule_2": "off"}
+    assert server.posted[:2] == [{**each.config, "initial_state": False} for each in (LAMP, OTHER)]  # never on
+    assert server.kept == {"fedrule_1": LAMP.config, "fedrule_2": OTHER.config}
+
+
+def test_where_the_server_does_not_keep_it_off_it_starts_off():
+    with answering() as server:
+        server.restores = False
+        install(server.address, TOKEN, [LAMP])
+    assert server.state == {"fedrule_1": "off"}
+    assert server.kept == {"fedrule_1": {**LAMP.config, "initial_state": False}}
 
 
 def test_what_is_there_is_left_alone():
