@@ -263,6 +263,11 @@ def test_a_documented_command_exists_and_has_these_options(page, module, words):
         assert before[1] in suites() or before[1].endswith(".toml"), page
 
 
+def test_nothing_is_left_to_be_filled_in():
+    for page, text in CURRENT.items():
+        assert not re.search(r"^[A-Z_]+$|\b(TODO|TBD|FIXME)\b", text, flags=re.MULTILINE), page
+
+
 def test_every_option_in_the_text_is_one_of_some_command():
     helps = (_options(_help(module, _before_options(words))) for _, module, words in _documented())
     known = set().union(OTHERS, *helps)

@@ -131,6 +131,19 @@ def test_ci_runs_the_test_command_of_the_readme_word_for_word():
     assert last == commands[1]
 
 
+def test_every_file_that_code_reads_is_installed_with_it():
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    installed = {
+        path
+        for package, globs in listed.items()
+        for glob in globs
+        for path in (ROOT / Path(*package.split("."))).glob(glob)
+    }
+    endings = {".toml", ".html", ".css", ".js", ".txt", ".lua", ".svg"}
+    present = {path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in endings}
+    assert present <= installed, present - installed
+
+
 def test_every_dependency_is_pinned_exactly():
     pinned = set(re.findall(r"^([A-Za-z0-9_.-]+)==", (ROOT / "constraints.txt").read_text(), flags=re.MULTILINE))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

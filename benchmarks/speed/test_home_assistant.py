@@ -1,6 +1,6 @@
 """`fedrule hass`: time and memory from command to list by the number of entities, and how often a list is right.
 
-A folder is made up: rooms with lamps, sensors, covers and so on, one automation for five entities. The reference of
+A folder is made up: rooms with lamps, sensors, covers and so on, two automations for a room. The reference of
 the same run is the same command that only reads the home. Lists are measured on homes that gave no data: a fifth of
 the real homes is held back from training, 30 % of each one's automations are hidden, and a list is right if a line of
 it is a hidden rule; beside it, the same list of the rules that most homes have. A real home also owns devices that no
@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -100,7 +101,7 @@ def write_folder(folder: Path, entities: int) -> Path:
         f"- alias: Automation {number}\n"
         f"  trigger: {{platform: state, entity_id: binary_sensor.room_{room}_motion, to: '{state}'}}\n"
         f"  action: {{service: light.turn_{state}, target: {{entity_id: light.room_{room}_ceiling_light}}}}\n"
-        for number, (room, state) in enumerate((at // 2, ("on", "off")[at % 2]) for at in range(entities // 5))
+        for number, (room, state) in enumerate(product(range(entities // len(KINDS)), ("on", "off")))
     ]
     (folder / "configuration.yaml").write_text("automation: !include automations.yaml\n")
     (folder / "automations.yaml").write_text("".join(automations))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,10 @@ from fedrule.homeassistant import read_folder, read_home, read_live
 if TYPE_CHECKING:
     from fedrule.homeassistant import InstalledHome
     from fedrule.homeassistant.suggestions import Suggestion, Suggestions
+    from fedrule.inference.recommender import Recommender
 
 TOKEN_BYTES = 10_000
+HEADER = "# Recommended by fedrule"  # of a file that may be written again
 REASONS = 8  # why candidates were left out, that are printed
 
 
@@ -31,7 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--token-file", metavar="FILE", help=about)
     add("--model", type=Path, metavar="MODEL", help="a model file; `fedrule train --data home-assistant` makes one")
     add("-k", type=count, default=10, help="how many recommendations (default: %(default)s)")
-    add("--area", default="", metavar="NAME", help="only those with a device of this area, or with this word in a name")
+    add(
+        "--area",
+        type=_name,
+        metavar="NAME",
+        help="only those with a device of this area, or with this word in a name",
+    )
     about = "rules that need a value which you have to choose, such as a time: with a guess, or left out"
     add("--values", choices=("guess", "skip"), default="guess", help=f"{about} (default: %(default)s)")
     add("--without", type=Path, metavar="FILE", help="ids of automations not to recommend again, one in a line")
@@ -50,6 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-certificate-check", dest="check_certificate", action="store_false", help=about)
 
 
+def _name(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected the name of an area")
+    return text
+
+
 def run(chosen: argparse.Namespace) -> int:
     """Read the home, print the list, and write what was asked for."""
     _check(chosen)
@@ -65,12 +79,14 @@ def run(chosen: argparse.Namespace) -> int:
     from fedrule.homeassistant.suggestions import suggest
     from fedrule.inference.recommender import Recommender
 
+    recommender = Recommender.load(chosen.model)
+    _refuse_other_words(recommender, chosen.model)
     suggestions = suggest(
-        Recommender.load(chosen.model),
+        recommender,
         home,
         chosen.k,
         values=chosen.values,
-        area=chosen.area,
+        area=chosen.area or "",
         without=_ids(chosen.without),
     )
     if chosen.json:
@@ -112,6 +128,39 @@ def _check(chosen: argparse.Namespace) -> None:
             )
     elif not chosen.model.is_file():
         raise DataError(f"{chosen.model}: there is no such model; docs/home-assistant.md says how to make one")
+    secure = chosen.home.startswith(("https:", "wss:"))
+    if not secure and (chosen.ca_file is not None or not chosen.check_certificate):
+        raise DataError("--ca-file and --no-certificate-check are for an address that begins with https://")
+    for path in (chosen.out, chosen.html, chosen.export):
+        if path is not None:
+            _refuse_unwritable(path)
+    if chosen.out is not None and chosen.out.is_file() and not _is_ours(chosen.out):
+        raise DataError(f"{chosen.out}: this file is there and is not one of ours; give another name")
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Raise before anything is done if no file can be written there; a misspelled folder is not made."""
+    if path.is_dir():
+        raise DataError(f"{path}: is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise DataError(f"{path}: cannot be written (no permission)")
+
+
+def _is_ours(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(HEADER)) == HEADER.encode()
+
+
+def _refuse_other_words(recommender: Recommender, model: Path) -> None:
+    """Raise for a model of other homes: it would know no state of this one."""
+    if not any(relation.trigger.startswith("state:") for relation in recommender.card.relations):
+        data = recommender.card.trainings[-1].data
+        raise DataError(
+            f"{model}: a model of {data}, which has other words than Home Assistant; train one on home-assistant "
+            "(docs/home-assistant.md)"
+        )
 
 
 def _read(chosen: argparse.Namespace, token: str) -> InstalledHome:
@@ -131,7 +180,8 @@ def _token(place: str) -> str:
     try:
         if place == "-":
             return sys.stdin.readline().strip()
-        content = Path(place).read_bytes()[:TOKEN_BYTES]
+        with Path(place).open("rb") as file:
+            content = file.read(TOKEN_BYTES)
     except OSError as error:
         raise DataError(f"{place}: the token cannot be read ({error.strerror})") from None
     return content.decode("utf-8-sig", "replace").strip()
@@ -148,8 +198,8 @@ def _ids(path: Path | None) -> frozenset[str]:
 
 
 def _text(suggestions: Suggestions, *, yaml: bool) -> Iterator[str]:
-    from fedrule.homeassistant.suggestions import plain
     from fedrule.homeassistant.writing.automation import to_yaml
+    from fedrule.inference.sentences import without_marks
 
     yield str(suggestions.home.installation)
     yield suggestions.home.coverage()
@@ -158,11 +208,11 @@ def _text(suggestions: Suggestions, *, yaml: bool) -> Iterator[str]:
         no_devices = "it has no device; a folder without .storage has only what its YAML names"
         yield "No recommendations for this home" + ("." if suggestions.home.devices else f": {no_devices}.")
     for rank, line in enumerate(suggestions.lines, start=1):
-        yield f"{rank:>3}. {plain(line.text)}"
+        yield f"{rank:>3}. {without_marks(line.text)}"
         yield f"     {line.why}"
         yield from (f"     guess: {guess}" for guess in line.written.guesses)
         yield from (f"     WARNING: {warning}" for warning in line.written.warnings)
-        yield from (f"     or: {plain(similar.text)}" for similar in line.similar)
+        yield from (f"     or: {without_marks(similar.text)}" for similar in line.similar)
         if yaml:
             yield ""
             yield to_yaml([line.written])
@@ -176,7 +226,12 @@ def _text(suggestions: Suggestions, *, yaml: bool) -> Iterator[str]:
 
 def _as_json(suggestions: Suggestions) -> dict[str, Json]:
     left_out: dict[str, Json] = dict(suggestions.left_out)
-    return {"recommendations": [_line_as_json(line) for line in suggestions.lines], "left_out": left_out}
+    return {
+        "recommendations": [_line_as_json(line) for line in suggestions.lines],
+        "left_out": left_out,
+        "home": str(suggestions.home.installation),
+        "not_read": [str(problem) for problem in suggestions.home.installation.problems],
+    }
 
 
 def _line_as_json(line: Suggestion) -> Json:
@@ -196,9 +251,13 @@ def _line_as_json(line: Suggestion) -> Json:
 def _write_yaml(suggestions: Suggestions, path: Path) -> None:
     from fedrule.homeassistant.writing.automation import to_yaml
 
+    text = to_yaml([line.written for line in suggestions.lines])
     with atomic_file(path) as temporary:
-        temporary.write_text(to_yaml([line.written for line in suggestions.lines]), "utf-8")
-    _note(f"{len(suggestions.lines)} automations were written to {path}: paste them into automations.yaml.")
+        temporary.write_text(f"{HEADER}: paste what you like into automations.yaml\n{text}", "utf-8")
+    _note(
+        f"{len(suggestions.lines)} automations were written to {path}. Paste those that you like into "
+        "automations.yaml; they are on as soon as Home Assistant has loaded them."
+    )
 
 
 def _install(suggestions: Suggestions, chosen: argparse.Namespace, token: str) -> int:

@@ -20,29 +20,32 @@ from fedrule.inference.output import Recommendation, Support
 Write: TypeAlias = Callable[[Recommendation], WrittenAutomation | NotWritable]
 Chosen: TypeAlias = tuple[Recommendation, WrittenAutomation]
 
-MIN_HOMES = 3  # that have a rule; what fewer have is their own affair and no advice
+MIN_HOMES, MIN_SHARE = 3, 0.03  # that have a rule, and of those with both types; what fewer have is no advice
 SIMILAR = 5  # rules of the same kind that are folded into a line
 PER_DEVICE = 3  # lines that one device triggers, and lines that act on it
 # Triggers that every home has. They fit everything, so that lines of theirs are limited to a share of the list.
-EVERYWHERE = frozenset(("Clock", "Sun", "System"))
-EVERYWHERE_SHARE = 10  # one line in ten for each of them
+IN_EVERY_HOME = frozenset(("Clock", "Sun", "System"))
+IN_EVERY_HOME_SHARE = 10  # one line in ten for each of them
 # What a sensor of a room says is about that room: its lamps, not those of another one. In 261 real homes 75 % of the
 # rules between motion sensors and lights share a word of their names, 67 % of those between contact sensors and lights.
-OF_A_ROOM = frozenset(("MotionSensor", "ContactSensor", "LightSensor", "ClimateSensor"))
-IN_A_ROOM = frozenset(("Light", "Switch", "Fan", "MediaPlayer", "Cover", "Thermostat", "Humidifier", "Scene"))
+ROOM_SENSORS = frozenset(("MotionSensor", "ContactSensor", "LightSensor", "ClimateSensor"))
+ROOM_DEVICES = frozenset(("Light", "Switch", "Fan", "MediaPlayer", "Cover", "Thermostat", "Humidifier", "Scene"))
 
 # Types of many kinds: that others have a rule of a binary sensor with a cover says nothing about a firmware update and
 # a garage door. Such a trigger must have something to do with the device: a rule, a room, a word of their names.
 OF_MANY_KINDS = frozenset(("BinarySensor", "Sensor", "Other", "Device", "Group"))
+# So must one that people switch themselves, for what they like.
+SWITCHED = frozenset(("InputBoolean", "InputSelect", "Light", "Switch"))
 TELLING = frozenset(("Notification", "Speech"))  # about anything
 WITHOUT_EFFECT = frozenset(("Event", "Automation"))  # nothing happens in the home by these alone
 REPEATED = frozenset(("script_run", "scene_activate", "trigger"))  # not at an event and at its opposite
 
+TOGGLED = "the other way"
 # Where an action takes a device. Two rules with the same trigger and device contradict each other where these differ.
 DIRECTION = {
-    **dict.fromkeys(("turn_on", "set_brightness", "set_color", "set_effect", "set_speed", "increase_speed"), "on"),
+    **dict.fromkeys(("turn_on", "set_brightness", "set_color", "set_effect", "set_speed", "set_temperature"), "on"),
     **dict.fromkeys(("turn_off",), "off"),
-    **dict.fromkeys(("toggle",), "the other way"),
+    "toggle": TOGGLED,
     **dict.fromkeys(("open", "open_tilt"), "open"),
     **dict.fromkeys(("close", "close_tilt"), "closed"),
     **dict.fromkeys(("set_position", "set_tilt"), "part way"),
@@ -63,6 +66,7 @@ _OPPOSITE = (
     ("zone:enter", "zone:leave"),
     ("numeric:above", "numeric:below"),
 )
+DIRECTIONS = REPEATED | set(DIRECTION.values())
 OPPOSITE = dict(_OPPOSITE) | {other: state for state, other in _OPPOSITE}
 
 
@@ -71,8 +75,8 @@ class Selection:
     """Goes through candidates, best first, and keeps those that a person wants to read.
 
     A candidate is left out if the home has it, if it contradicts a rule of the home or of the list, if it differs from
-    one only by who is notified, or if there are enough lines of its kind: of the clock, of one device, of one room's
-    sensor with another room's lamp. Candidates with the same trigger state and action between devices of the same
+    one only by who is notified, if its devices have nothing to do with each other, or if there are enough lines of the
+    clock or of one device. Candidates with the same trigger state and action between devices of the same
     types are one line, the best of them, and the others are folded into it.
     """
 
@@ -83,79 +87,76 @@ class Selection:
     words: Mapping[str, Set[int]]  # that names share, of each device that has any
     write: Write
     without: Set[str] = frozenset()
-    inside: Set[str] | None = None  # devices of which a rule must have one; None: any
     lines: list[list[Chosen]] = field(default_factory=list)  # a line with those that are folded into it
 
     def __post_init__(self) -> None:
-        self._known = frozenset(self.rules)
-        self._off = frozenset(self.switched_off)
-        self._linked = {frozenset((rule.trigger, rule.action_device)) for rule in self._known}
-        self._directions: dict[tuple[str, str, str], set[str]] = {}  # by trigger, state and device
-        self._told: set[tuple[str, str]] = set()  # triggers with their states that somebody is notified of
-        for rule in self._known:
-            self._remember(rule)
+        self._rules, self._off = frozenset(self.rules), frozenset(self.switched_off)
+        self._linked = {frozenset((rule.trigger, rule.action_device)) for rule in self._rules}
+        # Where rules of the home and of the list take a device, by trigger and device and then by trigger state.
+        self._directions: dict[tuple[str, str], dict[str, set[str]]] = {}
+        self._notified: set[tuple[str, str]] = set()  # triggers with their states that somebody is notified of
+        for rule in self._rules | self._off:
+            self._remember(rule, _direction(rule.action))
         self._of_kind: dict[tuple[str, str, str, str], list[Chosen]] = {}
         self._per_device: Counter[tuple[str, str]] = Counter()
-        self._everywhere: Counter[str] = Counter()
+        self._in_every_home: Counter[str] = Counter()
         self._pairs: set[tuple[str, str]] = set()  # trigger and device of what is in the list
-        self._left_out: list[tuple[int, str]] = []  # how many lines there were, and the reason
+        self._of_type: dict[tuple[str, str, str], str] = {}  # where the list takes a type of device at an event
+        self._left_out: Counter[str] = Counter()
 
     def consider(self, candidate: Recommendation) -> None:
-        """Put a candidate into the list or leave it out."""
-        written = self._written(candidate)
-        if isinstance(written, str):
-            self._left_out.append((len(self.lines), written))
-
-    def left_out(self) -> Counter[str]:
-        """How many candidates before the last line were left out, by reason, the commonest first."""
-        counted = Counter(reason for lines, reason in self._left_out if lines < max(self.k, 1))
-        return Counter(dict(counted.most_common()))
-
-    def _written(self, candidate: Recommendation) -> WrittenAutomation | str:
-        """The automation of a candidate that is taken, or the reason why it is not."""
+        """Put a candidate into the list or leave it out; once there are `k` lines, it can only be folded into one."""
         rule, why = rule_of(candidate), candidate.why
-        reason = self._unwanted(rule, why) or self._conflict(rule, why)
-        if reason:
-            return reason
         kind = (why.trigger_type, rule.trigger_state, rule.action, why.action_type)
         line = self._of_kind.get(kind)
-        if line is None:
-            reason = self._crowded(rule, why)
-        elif len(line) > SIMILAR:
-            reason = "of a kind that is in the list with enough devices"
-        elif self._tied(rule_of(line[0][0])) and not self._tied(rule):
-            reason = "of a kind that is in the list with devices that belong together"
-        if reason:
-            return reason
-        written = self.write(candidate)
-        if isinstance(written, NotWritable):  # counted for all devices together
-            return written.reason.replace(rule.trigger, "the device").replace(rule.action_device, "the device")
-        if written.id in self.without:
-            return "dismissed"
+        full = len(self.lines) >= self.k
+        if line is None and full:
+            return
+        reason = self._unwanted(rule, why) or self._conflict(rule, why)
+        if not reason:
+            reason = self._crowded(rule, why) if line is None else self._unfolded(rule, line)
+        written = NotWritable(reason) if reason else self.write(candidate)
+        if isinstance(written, WrittenAutomation) and written.id in self.without:
+            written = NotWritable("dismissed")
+        if isinstance(written, NotWritable):
+            self._left_out[written.reason] += not full
+            return
         if line is None:
             self._of_kind[kind] = line = []
             self.lines.append(line)
             self._per_device.update((("from", rule.trigger), ("to", rule.action_device)))
-            self._everywhere[why.trigger_type] += 1
+            self._in_every_home[why.trigger_type] += 1
         line.append((candidate, written))
         self._pairs.add((rule.trigger, rule.action_device))
-        self._remember(rule, notifies=why.action_type == "Notification")
-        return written
+        if direction := _direction(rule.action):
+            self._of_type.setdefault((rule.trigger, rule.trigger_state, why.action_type), direction)
+        # A value is guessed, the same at both events: a line is not repeated at the opposite one whatever it does.
+        self._remember(rule, direction or rule.action)
+
+    def left_out(self) -> Counter[str]:
+        """How many candidates better than the last line were left out, by reason, the commonest first."""
+        return Counter(dict(self._left_out.most_common()))
 
     def _unwanted(self, rule: AutomationRule, why: Support) -> str:
         """Not for this home, whatever else is in the list."""
-        if self.inside is not None and not {rule.trigger, rule.action_device} & self.inside:
-            return "in other areas"
+        linked = self._linked_by_rule(rule)
         if rule in self._off:
             return "in an automation of the home that is switched off"
         if why.homes_with_both and why.homes_with_rule < MIN_HOMES:
             return f"fewer than {MIN_HOMES} homes have it"
+        if not linked and why.homes_with_rule < MIN_SHARE * why.homes_with_both:
+            return f"fewer than {MIN_SHARE:.0%} of the homes that could have it"
         if why.action_type in WITHOUT_EFFECT:
             return "an event or an automation of the home, which does nothing by itself"
-        if why.trigger_type in OF_MANY_KINDS and why.action_type not in TELLING and not self._tied(rule):
-            return "from a sensor of any kind to a device that it has nothing to do with"
-        local = why.trigger_type in OF_A_ROOM and why.action_type in IN_A_ROOM
-        if local and self._in_two_rooms(rule) and not self._linked_by_rule(rule):
+        if rule.trigger_state == "state:changed" and DIRECTION.get(rule.action, TOGGLED) != TOGGLED:
+            return "the same whatever the trigger changes to"
+        loose = why.trigger_type in OF_MANY_KINDS or why.trigger_type in SWITCHED
+        if loose and why.action_type not in TELLING and not self._tied(rule):
+            return "between devices that have nothing to do with each other"
+        if not linked and rule.trigger != rule.action_device and _turns_round(rule):
+            return "switches a device the other way than its trigger"
+        local = why.trigger_type in ROOM_SENSORS and why.action_type in ROOM_DEVICES
+        if local and self._in_two_rooms(rule) and not linked:
             return "from a sensor of one room to a device of another"
         return ""
 
@@ -178,27 +179,39 @@ class Selection:
 
     def _conflict(self, rule: AutomationRule, why: Support) -> str:
         """Against a rule of the home or of the list."""
-        if rule.trigger == rule.action_device and rule.action in DIRECTION:
-            return "a device that acts on itself at once"
-        if (rule.action_device, rule.trigger) in self._pairs:
+        if (rule.action_device, rule.trigger) in self._pairs and rule.trigger != rule.action_device:
             return "the other way round of a line"
-        if why.action_type == "Notification" and (rule.trigger, rule.trigger_state) in self._told:
+        if why.action_type == "Notification" and (rule.trigger, rule.trigger_state) in self._notified:
             return "differs from another only by who is notified"
-        direction = _direction(rule.action)
-        there = self._directions.get((rule.trigger, rule.trigger_state, rule.action_device), set())
-        if direction and direction in there:
-            return "nearly the same as a rule of the home or of the list"
-        if direction and there:
-            return "contradicts a rule of the home or of the list"
-        other = OPPOSITE.get(rule.trigger_state, "")
-        if direction and direction in self._directions.get((rule.trigger, other, rule.action_device), set()):
+        at_opposite = (rule.trigger, OPPOSITE.get(rule.trigger_state, ""))
+        if why.action_type == "Notification" and why.trigger_type in OF_MANY_KINDS and at_opposite in self._notified:
             return "does the same as another rule at the opposite event"
+        by_state = self._directions.get((rule.trigger, rule.action_device), {})
+        direction = _direction(rule.action)
+        if direction and direction != self._of_type.get((rule.trigger, rule.trigger_state, why.action_type), direction):
+            return "contradicts a line for other devices of the same type"
+        if direction:
+            there = set().union(*(by_state[state] for state in by_state if _overlap(state, rule.trigger_state)))
+            if direction in there:
+                return "nearly the same as a rule of the home or of the list"
+            if there & DIRECTIONS:
+                return "contradicts a rule of the home or of the list"
+        if (direction or rule.action) in by_state.get(OPPOSITE.get(rule.trigger_state, ""), ()):
+            return "does the same as another rule at the opposite event"
+        return ""
+
+    def _unfolded(self, rule: AutomationRule, line: list[Chosen]) -> str:
+        """A rule of the kind of a line that does not belong to it."""
+        if len(line) > SIMILAR:
+            return "of a kind that is in the list with enough devices"
+        if self._tied(rule_of(line[0][0])) and not self._tied(rule):
+            return "of a kind that is in the list with devices that belong together"
         return ""
 
     def _crowded(self, rule: AutomationRule, why: Support) -> str:
         """A new line of a kind that there are enough of."""
-        if why.trigger_type in EVERYWHERE:
-            if self._everywhere[why.trigger_type] >= max(1, self.k // EVERYWHERE_SHARE):
+        if why.trigger_type in IN_EVERY_HOME:
+            if self._in_every_home[why.trigger_type] >= max(1, self.k // IN_EVERY_HOME_SHARE):
                 return "more at set times, at sunrise or sunset, or when Home Assistant starts"
         elif self._per_device["from", rule.trigger] >= PER_DEVICE:
             return "more with the same trigger"
@@ -206,17 +219,27 @@ class Selection:
             return "more that act on the same device"
         return ""
 
-    def _remember(self, rule: AutomationRule, *, notifies: bool | None = None) -> None:
-        if notifies or (notifies is None and rule.action == "notify"):
-            self._told.add((rule.trigger, rule.trigger_state))
-        if direction := _direction(rule.action):
-            key = (rule.trigger, rule.trigger_state, rule.action_device)
-            self._directions.setdefault(key, set()).add(direction)
+    def _remember(self, rule: AutomationRule, direction: str) -> None:
+        if rule.action == "notify":
+            self._notified.add((rule.trigger, rule.trigger_state))
+        elif direction:
+            by_state = self._directions.setdefault((rule.trigger, rule.action_device), {})
+            by_state.setdefault(rule.trigger_state, set()).add(direction)
 
 
 def _direction(action: str) -> str:
     """Where it takes a device; empty for an action that goes with any other."""
     return action if action in REPEATED else DIRECTION.get(action, "")
+
+
+def _turns_round(rule: AutomationRule) -> bool:
+    """Whether something turns on at what turns another off, or the other way: few such rules are meant in general."""
+    return (rule.trigger_state, DIRECTION.get(rule.action)) in (("state:on", "off"), ("state:off", "on"))
+
+
+def _overlap(state: str, other: str) -> bool:
+    """Whether both can happen at the same moment: a device that turns on has changed."""
+    return state == other or "state:changed" in (state, other)
 
 
 def rule_of(candidate: Recommendation) -> AutomationRule:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from datasets.common.errors import DataError
 from fedrule.homeassistant.home import InstalledHome, rooms
-from fedrule.homeassistant.selection import EVERYWHERE, Chosen, Selection, rule_of
+from fedrule.homeassistant.selection import IN_EVERY_HOME, Chosen, Selection, rule_of
 from fedrule.homeassistant.translation.rules import AutomationRule
 from fedrule.homeassistant.writing.automation import AutomationWriter, NotWritable, WrittenAutomation
 from fedrule.inference.output import Recommendation, Support
 from fedrule.inference.request import display_names
-from fedrule.inference.sentences import MARK, sentence
+from fedrule.inference.sentences import sentence, without_marks
 
 if TYPE_CHECKING:
     from fedrule.inference.recommender import Recommender
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Values: TypeAlias = Literal["guess", "skip"]
 
 FIRST, MORE = 500, 4  # least candidates that are looked at, and how many times as many if they are too few
+MOST = 20_000  # candidates: a large home has millions, and what is that far down is no advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +76,17 @@ def suggest(
     words = {
         str(device.id): frozenset(some) for device, some in zip(request.devices, request.device_words(), strict=True)
     }
-    wanted = max(FIRST, len(request.devices))  # many devices have many rules of one kind
+    wanted = min(max(FIRST, len(request.devices)), MOST)  # many devices have many rules of one kind
     while True:
-        found = recommender.recommend(request, wanted, unknown="ignore").rules if request.devices else ()
+        found = recommender.recommend(request, wanted, unknown="ignore", inside=inside).rules if request.devices else ()
         known = home.rules, home.rules_switched_off, in_room, words
-        selection = Selection(k, *known, write, without=without, inside=inside)
+        selection = Selection(k, *known, write, without=without)
         for candidate in found:
             selection.consider(candidate)
-        if len(selection.lines) >= k or len(found) < wanted:
+        if len(selection.lines) >= k or len(found) < wanted or wanted == MOST:
             break
-        wanted *= MORE
-    lines = tuple(wording.line(first, similar) for first, *similar in selection.lines[:k])
+        wanted = min(MORE * wanted, MOST)
+    lines = tuple(wording.line(first, similar) for first, *similar in selection.lines)
     return Suggestions(home, lines, selection.left_out())
 
 
@@ -117,7 +118,9 @@ class Wording:
 
     def text(self, candidate: Recommendation) -> str:
         """Its sentence."""
-        return _without_clock(candidate.text, candidate.why.trigger_type)
+        text = _without_clock(candidate.text, candidate.why.trigger_type)
+        # It is written with a delay: at once, it would undo what was just done.
+        return text.replace("* turns on,", "* has been on for a while,") if _undoes_itself(candidate) else text
 
     def rule(self, rule: AutomationRule) -> str:
         """The sentence of a rule of the home."""
@@ -133,7 +136,7 @@ class Wording:
             parts.append(f"Both are in {trigger.room}.")
         rule = self.between.get(frozenset((trigger.id, action.id)))
         if rule is not None:
-            parts.append(f"You have: {plain(self.rule(rule))}.")
+            parts.append(f"You have: {without_marks(self.rule(rule))}.")
         return " ".join(parts)
 
     def line(self, chosen: Chosen, similar: Iterable[Chosen] = ()) -> Suggestion:
@@ -149,21 +152,22 @@ class Wording:
         )
 
 
-def plain(text: str) -> str:
-    """A sentence without the marks around names."""
-    return text.replace(MARK, "")
+def _undoes_itself(candidate: Recommendation) -> bool:
+    return candidate.trigger == candidate.action_device and candidate.action == "turn_off"
 
 
 def _without_clock(text: str, trigger_type: str) -> str:
     """At sunset (*Sun*), ...: the clock and the sun are not named, as every home has one."""
-    return re.sub(r" \(\*[^*]*\*\)", "", text, count=1) if trigger_type in EVERYWHERE else text
+    return re.sub(r" \(\*[^*]*\*\)", "", text, count=1) if trigger_type in IN_EVERY_HOME else text
 
 
 def homes_text(why: Support) -> str:
     """E.g. "63 of the 131 homes with a contact sensor and a light have it."."""
     if not why.homes_with_both:
         return "How many homes have it is not known."
-    kinds = [_in_words(kind) for kind in dict.fromkeys((why.trigger_type, why.action_type)) if kind not in EVERYWHERE]
+    kinds = [
+        _in_words(kind) for kind in dict.fromkeys((why.trigger_type, why.action_type)) if kind not in IN_EVERY_HOME
+    ]
     owners = f"homes with {' and '.join(kinds)}" if kinds else "homes"
     return f"{why.homes_with_rule:,} of the {why.homes_with_both:,} {owners} have it."
 

@@ -29,7 +29,7 @@ from fedrule.models.file import SavedModel, check_weights
 
 log = logging.getLogger(__name__)
 
-QUIET = 2.0  # seconds; loading what is compiled takes less
+QUIET = 6.0  # seconds; loading what is compiled takes less, also on a busy machine
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ for rule in recommender.recommend(HomeRequest.read("home.json"), k=10).rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ from fedrule.inference.encode import (
 from fedrule.inference.network import Matrix, NumpyNetwork, is_network_alone
 from fedrule.inference.network_search import NetworkSearch
 from fedrule.inference.output import RankedLists, Recommendation, Recommendations, Support
-from fedrule.inference.request import HomeRequest, RequestDevice, display_names
-from fedrule.inference.search import DiverseSearch, ScorerSearch, Search, TopK
+from fedrule.inference.request import HomeRequest, Id, RequestDevice, display_names
+from fedrule.inference.search import DiverseSearch, ScorerSearch, Search, SomeDevices, TopK
 from fedrule.inference.sentences import sentence
 from fedrule.models.card import Card
 from fedrule.models.file import SavedModel
@@ -102,17 +102,23 @@ class Recommender:
         *,
         unknown: Unknown = "refuse",
         max_similar: int = 0,
+        inside: Set[Id] | None = None,
     ) -> Recommendations:
         """The `k` best rules that the home lacks and can carry out; fewer where there are fewer.
 
         `unknown` says whether devices and rules that the model does not know are refused or ignored. `max_similar` is
-        the most rules of one relation between devices of the same types; 0: no limit.
+        the most rules of one relation between devices of the same types; 0: no limit. `inside` are the ids of devices
+        of which a rule must have at least one; None: any.
         """
         search = self._search_for(k, max_similar)
         if not isinstance(home, HomeRequest):
             home = HomeRequest.from_home(home) if isinstance(home, Home) else HomeRequest.from_json(home)
         encoded = self._encoder.encode(home, unknown)
-        found = search.one(encoded.graph, k) if encoded.devices else TopK.empty()
+        one = search.one
+        if inside is not None:
+            wanted = np.array([device.id in inside for device in encoded.devices], dtype=np.bool_)
+            one = SomeDevices(search, wanted).one
+        found = one(encoded.graph, k) if encoded.devices else TopK.empty()
         return Recommendations(tuple(self._in_words(encoded, found)), encoded.ignored)
 
     def warm_up(self) -> None:

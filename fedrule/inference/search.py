@@ -177,3 +177,20 @@ class DiverseSearch:
         kept = np.empty(len(kind), dtype=bool)
         kept[order] = np.arange(len(kind)) - np.searchsorted(kind[order], kind[order]) < self.max_similar
         return kept
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SomeDevices:
+    """A search of one home for rules that have at least one of some devices, e.g. those of a room."""
+
+    search: Search
+    wanted: Mask  # [n_devices]
+
+    def one(self, graph: Graph, k: int) -> TopK:
+        many = MORE * k
+        while True:
+            found = self.search.one(graph, many)
+            kept = np.flatnonzero(self.wanted[found.trigger] | self.wanted[found.action])
+            if len(kept) >= k or len(found.home) < many:
+                return found.take(kept[:k])
+            many *= MORE

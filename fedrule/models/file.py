@@ -183,6 +183,8 @@ def _arrays(content: bytes) -> dict[str, npt.NDArray[Any]]:
         arrays = read(content)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"its arrays cannot be read, it may be truncated ({error})") from None
+    if sum(array.size for array in arrays.values()) > MAX_BYTES // 8:
+        raise DataError("its arrays have too many numbers for a model")
     arrays = {name: array.astype(np.int64) if array.dtype in NARROW else array for name, array in arrays.items()}
     for name, array in arrays.items():
         if array.dtype not in DTYPES:

@@ -288,11 +288,11 @@ def _table(graph: Graph, suggestions: Suggestions) -> str:
     wording = Wording(suggestions.home)
     suggested = {each.rule: each.text for line in suggestions.lines for each in _with_similar(line)}
 
-    def told(rule: AutomationRule) -> str:
+    def in_words(rule: AutomationRule) -> str:
         return _emphasised(suggested.get(rule) or wording.rule(rule))
 
     rows = "\n".join(
-        f'<tr data-edge="{number}"><td>{"<br>".join(map(told, line.rules))}</td>'
+        f'<tr data-edge="{number}"><td>{"<br>".join(map(in_words, line.rules))}</td>'
         f"<td>{_text(', '.join(rooms_of(graph, line)))}</td><td>{'suggested' if line.suggested else 'yours'}</td></tr>"
         for number, line in enumerate(graph.lines)
     )

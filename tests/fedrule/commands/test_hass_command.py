@@ -13,6 +13,7 @@ import datasets
 from fedrule.__main__ import main
 from fedrule.homeassistant import read_folder, read_home
 from tests.support.evidence_models import evidence_model
+from tests.support.small_model import saved_model
 
 MOTION = "  trigger: {{platform: state, entity_id: binary_sensor.{room}_motion, to: '{state}'}}\n"
 LIGHT = "  action: {{service: light.turn_{state}, target: {{entity_id: light.{room}_lamp}}}}\n"
@@ -81,6 +82,19 @@ def test_the_file_is_what_was_shown_and_the_home_lacks_it(home, model, tmp_path,
     keys = ("trigger", "trigger_state", "action", "action_device")
     assert {tuple(each[key] for key in keys) for each in found} == later - has
     assert len(later - has) == len(found) > 0
+
+
+def test_our_own_file_is_written_again(home, model, tmp_path):
+    path = tmp_path / "new.yaml"
+    for k in (1, 2):
+        assert run(home, "--model", model, "--out", path, "-k", k) == 0
+    assert len(yaml.safe_load(path.read_text())) == 2
+
+
+def test_what_was_not_read_is_in_the_json(tmp_path, model, capsys):
+    folder = configuration(tmp_path / "config", "- alias: [\n")
+    assert run(folder, "--model", model, "--json") == 0
+    assert "automations.yaml" in json.loads(capsys.readouterr().out)["not_read"][0]
 
 
 def test_a_lock_comes_with_a_warning(home, model, capsys):
@@ -161,12 +175,21 @@ def test_a_home_without_devices_gets_a_sentence(tmp_path, model, capsys):
         (("HOME", "--model", "MODEL", "--area", "Attic"), "--area Attic: no device is there"),
         (("HOME", "--model", "MODEL", "--without", "nowhere"), "nowhere: cannot be read"),
         (("HOME", "--model", "TOKEN"), "not a fedrule model"),
+        (("HOME", "--model", "WYZE"), "a model of toy, which has other words than Home Assistant"),
+        (("HOME", "--model", "MODEL", "--out", "HOME"), "is a folder; name a file in it"),
+        (("HOME", "--model", "MODEL", "--html", "nowhere/page.html"), "nowhere/page.html: there is no folder nowhere"),
+        (("HOME", "--export", "nowhere/home.json"), "nowhere/home.json: there is no folder nowhere"),
+        (("HOME", "--model", "MODEL", "--out", "AUTOMATIONS"), "this file is there and is not one of ours"),
+        (("HOME", "--ca-file", "TOKEN"), "are for an address that begins with https://"),
+        (("http://127.0.0.1:1", "--token-file", "TOKEN", "--no-certificate-check"), "begins with https://"),
     ],
 )
 def test_bad_input_is_one_clear_sentence(home, model, tmp_path, arguments, message, capsys):
     token = tmp_path / "token"
     token.write_text("eyJ.secret.token\n")
-    places = {"HOME": home, "MODEL": model, "TOKEN": token}
+    saved_model(tmp_path / "wyze.safetensors")
+    places = {"HOME": home, "MODEL": model, "TOKEN": token, "WYZE": tmp_path / "wyze.safetensors"}
+    places["AUTOMATIONS"] = home / "automations.yaml"
     assert run(*(places.get(word, word) for word in arguments)) == 1
     told = capsys.readouterr().err
     assert message in told

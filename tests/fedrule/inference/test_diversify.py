@@ -1,4 +1,4 @@
-"""Lists with few rules of one kind: what is left out of the plain list, and nothing else."""
+"""Lists with few rules of one kind, or of some devices: what is left out of the plain list, and nothing else."""
 
 from __future__ import annotations
 
@@ -44,6 +44,20 @@ def test_the_list_is_the_plain_one_without_what_is_too_much(case, max_similar, k
         here, first = many.home == at, homes.device_start[at]
         devices = (many.trigger[here] - first, many.action[here] - first, many.relation[here])
         assert list(zip(*(column.tolist() for column in devices), strict=True)) == expected
+
+
+@given(cases(max_devices=8), st.data(), st.sampled_from([1, 3, 50]))
+def test_with_some_devices_the_list_is_the_plain_one_of_rules_that_have_one_of_them(case, data, k):
+    saved, homes = case
+    home = HomeRequest.from_home(homes.home(0))
+    ids = [device.id for device in home.devices]
+    inside = set(data.draw(st.lists(st.sampled_from(ids)))) if ids else set()
+    recommender = Recommender(saved)
+    every = recommender.recommend(home, 10**6, unknown="ignore").rules if ids else ()
+    expected = [rule[1:] for rule in every if {rule.trigger, rule.action_device} & inside][:k]
+    found = recommender.recommend(home, k, unknown="ignore", inside=inside).rules if ids else ()
+    assert [rule[1:] for rule in found] == expected
+    assert [rule.rank for rule in found] == list(range(1, len(found) + 1))
 
 
 def test_a_house_of_lamps_is_not_told_the_same_thing_ten_times():

@@ -18,6 +18,7 @@ from baselines.contract import ToyHome, planted_homes, toy_homes
 from baselines.method import ignore
 from benchmarks.evaluation import evaluate
 from datasets import DataError
+from datasets.homes import Relation
 from datasets.splits import split
 from datasets.valid import ValidRules
 
@@ -197,14 +198,17 @@ def test_homes_without_a_rule_are_refused():
 
 def test_rules_of_few_homes_are_not_in_the_model():
     model = fedrule.train(HOMES, options=QUICK, patience=3, min_homes=3)
-    known = {model.card.relations[number] for number in model.valid.relation.tolist()}
-    typed = {(rule.trigger.type, rule.relation, rule.action.type): set() for home in HOMES for rule in home.rules}
+    homes_of: dict[tuple[str, Relation, str], set[int]] = {}
     for number, home in enumerate(HOMES):
         for rule in home.rules:
-            typed[rule.trigger.type, rule.relation, rule.action.type].add(number)
-    common = {relation for (_, relation, _), homes in typed.items() if len(homes) >= 3}
-    assert known <= common < {relation for _, relation, _ in typed}
-    assert set(model.card.relations) == common
+            homes_of.setdefault((rule.trigger.type, rule.relation, rule.action.type), set()).add(number)
+    common = {typed for typed, homes in homes_of.items() if len(homes) >= 3}
+    types, relations = model.card.types, model.card.relations
+    cells = zip(*(part.tolist() for part in model.valid.typed()), strict=True)
+    known = {(types[trigger], relations[relation], types[action]) for trigger, action, relation in cells}
+    assert known
+    assert known <= common < homes_of.keys()
+    assert set(relations) == {relation for _, relation, _ in common}
 
 
 def test_devices_of_one_type_are_merged_on_demand():
