@@ -153,7 +153,10 @@ class Selection:
         loose = why.trigger_type in OF_MANY_KINDS or why.trigger_type in SWITCHED
         if loose and why.action_type not in TELLING and not self._tied(rule):
             return "between devices that have nothing to do with each other"
-        if not linked and rule.trigger != rule.action_device and _turns_round(rule):
+        if rule.trigger == rule.action_device:
+            if rule.action in DIRECTION and (rule.trigger_state, rule.action) != ("state:on", "turn_off"):
+                return "a device that acts on itself, other than by switching off after a while"
+        elif not linked and _turns_round(rule):
             return "switches a device the other way than its trigger"
         local = why.trigger_type in ROOM_SENSORS and why.action_type in ROOM_DEVICES
         if local and self._in_two_rooms(rule) and not linked:
@@ -175,7 +178,8 @@ class Selection:
         """Whether the two devices have something in common: a rule of the home, a room, or a word of their names."""
         here = self.room.get(rule.trigger, "")
         shared = self.words.get(rule.trigger, frozenset()) & self.words.get(rule.action_device, frozenset())
-        return bool(shared or (here and here == self.room.get(rule.action_device)) or self._linked_by_rule(rule))
+        same = rule.trigger == rule.action_device or (here and here == self.room.get(rule.action_device))
+        return bool(same or shared or self._linked_by_rule(rule))
 
     def _conflict(self, rule: AutomationRule, why: Support) -> str:
         """Against a rule of the home or of the list."""

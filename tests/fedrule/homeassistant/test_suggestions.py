@@ -120,6 +120,12 @@ def test_the_opposite_event_does_not_do_the_same() -> None:
     assert selection.left_out() == {"does the same as another rule at the opposite event": 1}
 
 
+def test_a_device_may_switch_itself_off_and_nothing_else() -> None:
+    assert selected([candidate("lamp", "state:on", "turn_off", "lamp")]).lines
+    for state, action in (("state:off", "turn_on"), ("state:on", "toggle"), ("state:on", "set_color")):
+        assert not selected([candidate("lamp", state, action, "lamp")]).lines
+
+
 def test_only_one_of_several_people_is_notified() -> None:
     told = [candidate("door", "state:on", "notify", f"me {number}") for number in (1, 2)]
     assert lines(selected(told)) == [["door > me 1"]]
