@@ -39,6 +39,11 @@ class WrittenAutomation:
         """The same for the same rule."""
         return str(self.config["id"])
 
+    @property
+    def alias(self) -> str:
+        """What it does, in a sentence."""
+        return str(self.config.get("alias", ""))
+
 
 class NotWritable(NamedTuple):
     """Why a rule cannot be written for this home."""
