@@ -33,7 +33,7 @@ class Entity:
     registry_id: str = ""  # device triggers and actions may name it by this
     known_from: str = "registry"  # or "states", "yaml"
     # What it can be set to: modes, lists and ranges (`readers.registries.CAPABILITIES`), as the server tells them.
-    able: Mapping[str, object] = field(default_factory=dict, hash=False)
+    capabilities: Mapping[str, object] = field(default_factory=dict, hash=False)
 
     @property
     def domain(self) -> str:

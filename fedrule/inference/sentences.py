@@ -57,6 +57,11 @@ def sentence(trigger: str, state: str, action: str, device: str, *, trigger_type
     return f"{before}{_named(trigger)}{between}{_named(device)}{after}"
 
 
+def without_marks(text: str) -> str:
+    """A sentence without the marks around names."""
+    return text.replace(MARK, "")
+
+
 @lru_cache(maxsize=1 << 15)
 def template(state: str, action: str, trigger_type: str = "") -> tuple[str, str, str]:
     """The text before, between and after the two names in every sentence of a relation, marks included."""

@@ -116,7 +116,7 @@ class Unwritable(Exception):
     """Raised inside of the writer: why a rule cannot be written."""
 
 
-class Known:
+class HomeLookup:
     """Devices and services of a home, looked up by the id that a rule has."""
 
     def __init__(self, home: InstalledHome) -> None:
@@ -197,7 +197,7 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def plain(text: str) -> str:
+def without_templates(text: str) -> str:
     """For a place where Home Assistant renders templates: nothing in it can begin one."""
     return text.replace("{", "(").replace("}", ")")
 

@@ -44,8 +44,8 @@ def home_of(*entities: Entity, version: str = "2024.3.3", live: bool = True, **m
 
 
 def write(home: InstalledHome, rule: tuple[str, str, str, str], **options: str) -> WrittenAutomation | NotWritable:
-    told = {"text": "When *Hall* sees movement, turn on *Lamp*", "why": "many have it", **options}
-    return AutomationWriter(home).write(AutomationRule(*rule), **told)  # type: ignore[arg-type]
+    more = {"text": "When *Hall* sees movement, turn on *Lamp*", "why": "many have it", **options}
+    return AutomationWriter(home).write(AutomationRule(*rule), **more)  # type: ignore[arg-type]
 
 
 def done(home: InstalledHome, rule: tuple[str, str, str, str]) -> WrittenAutomation:
@@ -67,7 +67,6 @@ def action_of(home: InstalledHome, action: str, device: str) -> Mapping[str, obj
 def refused(home: InstalledHome, rule: tuple[str, str, str, str]) -> str:
     written = write(home, rule)
     assert isinstance(written, NotWritable)
-    assert not written.needs_value
     return written.reason
 
 
@@ -81,7 +80,7 @@ def rich(domain: str, name: str = "thing") -> Entity:
         options=("away", "Home", "night"),
         members=("light.lamp",) if domain == "group" else (),
         unit="%" if domain == "sensor" else "",
-        able={
+        capabilities={
             "effect_list": ["none", "rainbow"],
             **{key: ["away", "home"] for key in ("hvac_modes", "preset_modes", "fan_modes", "swing_modes")},
             **{key: ["one", "two"] for key in ("available_modes", "operation_list", "fan_speed_list")},
@@ -240,7 +239,7 @@ def test_what_a_running_server_says_of_its_services_counts():
         (Entity("light.x"), "numeric:above"),
         (Entity("sensor.x", device_class="timestamp", unit="s"), "numeric:above"),
         (Entity("sensor.x", unit="furlongs"), "numeric:above"),
-        (Entity("climate.x", able={"hvac_modes": ["off", "heat"]}), "state:cool"),
+        (Entity("climate.x", capabilities={"hvac_modes": ["off", "heat"]}), "state:cool"),
         (Entity("input_select.x", options=("day", "night")), "state:away"),
         (Entity("input_boolean.x"), "state:unavailable"),
         (Entity("switch.x", disabled=True), "state:on"),
@@ -288,7 +287,7 @@ def test_of_a_folder_without_registries_the_usual_is_taken_as_supported():
 
 
 def test_an_alarm_that_asks_for_a_code_is_not_written():
-    home = home_of(Entity("alarm_control_panel.x", features=63, able={"code_format": "number"}))
+    home = home_of(Entity("alarm_control_panel.x", features=63, capabilities={"code_format": "number"}))
     assert "asks for a code" in refused(home, (MOTION, "state:on", "disarm", "alarm_control_panel.x"))
 
 
@@ -321,7 +320,7 @@ def test_values_that_the_home_must_choose_are_guesses(rule, guess):
     assert guess in str(written.config["description"])
     skipped = write(home, rule, values="skip")
     assert isinstance(skipped, NotWritable)
-    assert skipped.needs_value
+    assert skipped.reason.startswith("it needs a value that you choose")
 
 
 def test_the_option_is_one_that_fits_the_trigger():
@@ -335,7 +334,8 @@ def test_the_option_is_one_that_fits_the_trigger():
 
 def test_a_window_that_opens_switches_the_heating_off():
     home = home_of(
-        Entity("climate.c", able={"hvac_modes": ["heat", "off"]}), Entity("binary_sensor.w", device_class="window")
+        Entity("climate.c", capabilities={"hvac_modes": ["heat", "off"]}),
+        Entity("binary_sensor.w", device_class="window"),
     )
     for state, mode in (("state:on", "off"), ("state:off", "heat")):
         (step,) = items(done(home, ("binary_sensor.w", state, "set_hvac_mode", "climate.c")).config["action"])
@@ -351,11 +351,11 @@ def test_groups_of_groups_that_hold_each_other_have_an_end():
 @pytest.mark.parametrize(
     ("entity", "value"),
     [
-        (Entity("number.x", able={"min": 0, "max": 1, "step": 0.01}), 0.5),
-        (Entity("number.x", able={"min": 1, "max": 4, "step": 1}), 3),  # 1 + round(1.5) steps
-        (Entity("number.x", unit="°C", able={"min": 15, "max": 35, "step": 1}), 21),
-        (Entity("number.x", unit="°C", able={"min": 40, "max": 60}), 40),
-        (Entity("input_number.x", able={"min": -10, "max": 10}), 0),
+        (Entity("number.x", capabilities={"min": 0, "max": 1, "step": 0.01}), 0.5),
+        (Entity("number.x", capabilities={"min": 1, "max": 4, "step": 1}), 3),  # 1 + round(1.5) steps
+        (Entity("number.x", unit="°C", capabilities={"min": 15, "max": 35, "step": 1}), 21),
+        (Entity("number.x", unit="°C", capabilities={"min": 40, "max": 60}), 40),
+        (Entity("input_number.x", capabilities={"min": -10, "max": 10}), 0),
         (Entity("counter.x"), 0),
     ],
     ids=str,
@@ -492,7 +492,7 @@ def entities(draw: st.DrawFn) -> Entity:
         members=tuple(draw(st.lists(st.sampled_from(["light.a", "group.a", "lock.b", "person.c"]), max_size=3))),
         disabled=draw(st.booleans()),
         known_from=draw(st.sampled_from(["registry", "states", "yaml"])),
-        able=draw(able),
+        capabilities=draw(able),
     )
 
 
