@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from fedrule.homeassistant.installation import Entity, items, mapping
@@ -51,7 +51,13 @@ NEEDS_DATA = {
 
 
 def write_action(rule: AutomationRule, lookup: HomeLookup) -> Part:
-    """The action; `Unwritable` says why there is none."""
+    """The action, with a warning where it can do harm; `Unwritable` says why there is none."""
+    part = _action(rule, lookup)
+    part.warnings += _warnings(rule, lookup)
+    return part
+
+
+def _action(rule: AutomationRule, lookup: HomeLookup) -> Part:
     id_, action = rule.action_device, rule.action
     if action == "fire_event" and id_.startswith("event:"):
         return _fire(id_.removeprefix("event:"))
@@ -71,9 +77,7 @@ def write_action(rule: AutomationRule, lookup: HomeLookup) -> Part:
         return _all(rule, lookup)
     if not is_entity_id(id_):
         raise Unwritable("what it acts on is not an entity")
-    part = _on_entity(rule, lookup.entity(id_), lookup)
-    part.warnings += _warnings(rule, lookup)
-    return part
+    return _on_entity(rule, lookup.entity(id_), lookup)
 
 
 def _call(lookup: HomeLookup, name: str, data: Mapping[str, object] | None = None, *, entity_id: object = None) -> Part:
@@ -152,25 +156,19 @@ def _system(rule: AutomationRule, lookup: HomeLookup) -> Part:
 
 
 def _all(rule: AutomationRule, lookup: HomeLookup) -> Part:
-    """All entities of a domain, if one of them at least can do it."""
+    """All entities of a domain, if all that people use can do it, with data that is right for each of them."""
     domain = rule.action_device.removesuffix(".*")
     entities = [e for e in lookup.installation.entities.values() if e.domain == domain and not e.disabled]
-    able = [entity for entity in entities if _can(rule.action, entity, lookup)]
-    if domain == "group" or rule.action in ("update_entity", "speak") or not able:
+    for_people = [entity for entity in entities if entity.for_people]
+    if domain == "group" or rule.action in ("update_entity", "speak") or not for_people:
         raise Unwritable(f"no {domain.replace('_', ' ')} of this home can do it")
-    part = _on_entity(rule, able[0], lookup)
+    part, *others = [_on_entity(rule, entity, lookup) for entity in for_people]
+    if "data" in part.config:  # sent to those that people do not use, too
+        others += [_on_entity(rule, entity, lookup) for entity in entities if not entity.for_people]
     part.config["target"] = {"entity_id": "all"}
-    part.warnings += _warnings(rule, lookup)
+    if any(other.config | {"target": part.config["target"]} != part.config for other in others):
+        raise Unwritable("what is right for one of them is not for another")
     return part
-
-
-def _can(action: str, entity: Entity, lookup: HomeLookup) -> bool:
-    rule = AutomationRule("", "", action, entity.entity_id)
-    try:
-        _on_entity(rule, entity, lookup)
-    except Unwritable:
-        return False
-    return True
 
 
 def _on_entity(rule: AutomationRule, entity: Entity, lookup: HomeLookup) -> Part:
@@ -404,24 +402,64 @@ DATA: Mapping[str, Callable[[CallContext], Data]] = {
 }
 
 
+HARMLESS = ("update_entity", "reload", "dismiss")
+STARTS = ("turn_on", "toggle", "")  # an action that is not known may be one
+
+
+class Risk(NamedTuple):
+    """Something that an action does and that can do harm."""
+
+    kind: str  # the key of its sentence
+    name: str
+
+    def __str__(self) -> str:
+        return tables().warnings[self.kind].format(self.name)
+
+
 def _warnings(rule: AutomationRule, lookup: HomeLookup) -> list[str]:
-    """What to look at before the automation is switched on; one sentence."""
-    id_ = rule.action_device
-    domain = id_.partition(".")[0]
-    entity = lookup.installation.entities.get(id_) or Entity(id_)
+    """What to look at before the automation is switched on: one sentence, for the worst that it does."""
+    severity = {kind: place for place, kind in enumerate(tables().warnings)}
+    worst = min(_risks(rule, lookup), key=lambda risk: severity[risk.kind], default=None)
+    return [str(worst)] if worst else []
+
+
+def _risks(rule: AutomationRule, lookup: HomeLookup) -> Iterator[Risk]:
+    """Of the call itself and of all that it leads to: members of a group, steps of a script, states of a scene."""
+    waiting = [(rule.action, rule.action_device, "")]
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        action, id_, group = waiting.pop()
+        if (action, id_) in seen or action in HARMLESS:
+            continue
+        seen.add((action, id_))
+        domain = id_.partition(".")[0].partition("@")[0]
+        every = id_.endswith(".*") or "@" in id_
+        name = group or (f"all {domain.replace('_', ' ')} entities" if every else lookup.name(id_))
+        calls = lookup.calls(action, id_)
+        told_by_calls = domain in ("script", "scene") and (calls or action == "turn_off")
+        entity = lookup.installation.entities.get(id_) or Entity(id_)
+        if not told_by_calls and (kind := _risk(action, domain, entity, lookup)):
+            yield Risk(kind, name)
+        waiting += [(does, device, name if domain == "group" else "") for does, device in calls]
+
+
+def _risk(action: str, domain: str, entity: Entity, lookup: HomeLookup) -> str:
+    """The key of the warning for one call; empty if it needs none."""
     lists = tables()
-    name = f"all {domain.replace('_', ' ')} entities" if id_.endswith(".*") else lookup.name(id_)
-    words = f"{name} {id_}"
-    if domain == "group":
-        members = {member.domain for member in lookup.members(entity)}
-        domain = next((each for each in sorted(members) if each in lists.warnings), domain)
-    if domain == "cover" and (
-        entity.device_class in ("garage", "gate", "door") or name_has(words, lists.warning_words["garage"])
-    ):
-        return [lists.warnings["garage"].format(name)]
-    hot = domain in ("switch", "group", "fan", "remote") and rule.action in ("turn_on", "toggle")
-    if hot and name_has(words, lists.warning_words["hot"]):
-        return [lists.warnings["hot"].format(name)]
-    found = lists.warnings.get(f"{domain}.{rule.action}") or lists.warnings.get(domain)
-    harmless = rule.action in ("update_entity", "stop") or (domain == "siren" and rule.action == "turn_off")
-    return [found.format(name)] if found and not harmless else []
+    if entity.entity_id == "system":
+        return f"system.{action}" if f"system.{action}" in lists.warnings else ""
+    if domain in vocabulary().runners:
+        return "command"
+    if action == "stop" or (domain == "siren" and action == "turn_off"):
+        return ""
+    words = f"{lookup.name(entity.entity_id)} {entity.entity_id}"
+    if domain == "cover" and entity.device_class in ("garage", "gate", "door"):
+        return "garage"
+    by_words = [kind for kind in ("garage", "opener", "hot") if domain in lists.warning_domains[kind]]
+    if by_words and lookup.type_of(entity.entity_id) != "Light":
+        for kind in by_words:
+            other = kind != "hot" and domain != "cover" and name_has(words, lists.warning_words["other"])
+            if name_has(words, lists.warning_words[kind]) and not other and (kind != "hot" or action in STARTS):
+                return kind
+    own = f"{domain}.{action}"
+    return own if own in lists.warnings else domain if domain in lists.warnings else ""

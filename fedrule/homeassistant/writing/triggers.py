@@ -12,6 +12,7 @@ from fedrule.homeassistant.writing.tables import (
     Part,
     Unwritable,
     number,
+    printable,
     supports,
     tables,
     without_templates,
@@ -25,7 +26,7 @@ def write_trigger(rule: AutomationRule, lookup: HomeLookup) -> Part:
     kind, _, what = rule.trigger_state.partition(":")
     if kind == "state":
         return _state(rule, what, lookup)
-    if kind == "numeric":
+    if kind == "numeric" and what in ("above", "below", "between"):
         return _numeric(rule.trigger, what, lookup)
     if kind == "sun" and rule.trigger == "sun.sun" and what in ("sunset", "sunrise"):
         lookup.entity("sun.sun")
@@ -34,7 +35,7 @@ def write_trigger(rule: AutomationRule, lookup: HomeLookup) -> Part:
         return _time(rule, what, lookup)
     if kind == "zone":
         return _zone(rule.trigger, what, lookup)
-    if kind == "homeassistant" and rule.trigger == "system":
+    if kind == "homeassistant" and rule.trigger == "system" and what in ("start", "shutdown"):
         return Part({"platform": "homeassistant", "event": what})
     if kind == "calendar":
         return _calendar(rule.trigger, what, lookup)
@@ -227,8 +228,12 @@ def _event(id_: str, what: str, lookup: HomeLookup) -> Part:
 
 def what_happened(rule: AutomationRule, lookup: HomeLookup) -> str:
     """A few words for a message, free of templates: which device, and what it does."""
+    return without_templates(" ".join(printable(_happening(rule, lookup)).split()))
+
+
+def _happening(rule: AutomationRule, lookup: HomeLookup) -> str:
     kind, _, what = rule.trigger_state.partition(":")
-    name = without_templates(lookup.name(rule.trigger))
+    name = lookup.name(rule.trigger)
     said = tables().said
     fixed = {"sun": what, "homeassistant": f"Home Assistant: {what}", "time": "It is time"}.get(kind)
     if fixed and kind != "time":

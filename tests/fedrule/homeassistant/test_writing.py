@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from fedrule.homeassistant import Entity, Installation, InstalledHome, read_folder, read_home, read_live
 from fedrule.homeassistant.home import HomeDevice
-from fedrule.homeassistant.installation import Automation, RegisteredDevice, items, mapping
+from fedrule.homeassistant.installation import Automation, RegisteredDevice, Script, items, mapping
 from fedrule.homeassistant.translation.devices import Devices
-from fedrule.homeassistant.translation.rules import AutomationRule, read_automation
+from fedrule.homeassistant.translation.rules import AutomationRule, Outcome, read_automation
 from fedrule.homeassistant.translation.vocabulary import action_word, vocabulary
 from fedrule.homeassistant.writing.automation import AutomationWriter, NotWritable, WrittenAutomation, to_yaml
 from fedrule.homeassistant.writing.tables import tables
@@ -280,6 +280,32 @@ def test_all_lights_are_a_target_and_no_trigger():
     assert refused(home, ("light.*", "state:on", "turn_on", "light.lamp")) == "its trigger is not an entity"
 
 
+@pytest.mark.parametrize(
+    ("entities", "action"),
+    [
+        ([Entity("alarm_control_panel.a", features=63),
+          Entity("alarm_control_panel.b", features=63, capabilities={"code_format": "number"})], "disarm"),
+        ([Entity("select.a", options=("one",)), Entity("select.b", options=("two",))], "select_option"),
+        ([Entity("select.a", options=("one",)), Entity("select.b", options=("x",), category="config")],
+         "select_option"),
+        ([Entity("climate.a", features=1), Entity("climate.b", features=1, capabilities={"max_temp": 18})],
+         "set_temperature"),
+        ([Entity("media_player.a", features=256), Entity("media_player.b")], "turn_off"),
+        ([Entity("switch.a", hidden=True)], "turn_off"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_all_entities_of_a_domain_are_a_target_only_if_it_is_right_for_each(entities, action):
+    assert refused(home_of(*entities), (MOTION, "state:on", action, f"{entities[0].domain}.*"))
+
+
+def test_all_entities_of_a_domain_are_a_target_if_one_that_nobody_uses_cannot_do_it():
+    players = [Entity("media_player.a", features=256), Entity("media_player.b", hidden=True)]
+    assert action_of(home_of(*players), "turn_off", "media_player.*")["target"] == {"entity_id": "all"}
+    selects = [Entity(f"select.{name}", options=("Home", "x")) for name in "ab"]
+    assert action_of(home_of(*selects), "select_option", "select.*")["data"] == {"option": "Home"}
+
+
 def test_of_a_folder_without_registries_the_usual_is_taken_as_supported():
     home = home_of(Entity("cover.x", known_from="yaml"), live=False)
     assert action_of(home, "open", "cover.x")["service"] == "cover.open_cover"
@@ -388,11 +414,77 @@ def test_a_message_says_what_happened_and_is_no_guess():
         (Entity("water_heater.x", features=15), "set_temperature", "scalds"),
         (Entity("switch.x", name="Kitchen oven"), "turn_on", "may get hot"),
         (Entity("group.x", members=("lock.a", "lock.b")), "unlock", "anybody can come in"),
+        (Entity("switch.garage_door"), "turn_on", "garage door or a gate"),
+        (Entity("button.garage_door_opener"), "press", "garage door or a gate"),
+        (Entity("switch.x", name="Haustür Türöffner"), "turn_on", "opener of a door"),
+        (Entity("button.unlock_front"), "press", "opener of a door"),
+        (Entity("group.gate", members=("switch.a", "switch.b")), "turn_on", "garage door or a gate"),
+        (Entity("group.x", members=("light.lamp", "switch.garage_door")), "turn_on", "garage door or a gate"),
+        (Entity("scene.x", members=("light.lamp", "lock.a")), "scene_activate", "works a lock"),
+        (Entity("script.open_the_gate"), "script_run", "garage door or a gate"),  # its steps are not known
     ],
     ids=str,
 )  # fmt: skip
 def test_a_warning_stands_before_what_can_do_harm(entity, action, part):
     (warning,) = done(home_of(entity), (MOTION, "state:on", action, entity.entity_id)).warnings
+    assert part in warning
+
+
+@pytest.mark.parametrize(
+    ("id_", "action", "part"),
+    [
+        ("shell_command.x", "run", "runs a command"),
+        ("system", "restart", "restarts Home Assistant"),
+        ("system", "stop", "nothing works until somebody starts it again"),
+    ],
+)
+def test_a_warning_stands_before_commands_and_the_server_itself(id_, action, part):
+    (warning,) = done(OFFLINE, (MOTION, "state:on", action, id_)).warnings
+    assert part in warning
+
+
+@pytest.mark.parametrize(
+    ("entity", "action"),
+    [
+        (Entity("switch.garage_light"), "turn_on"),
+        (Entity("switch.washer_child_lock"), "turn_on"),
+        (Entity("group.garage", members=("light.lamp",)), "turn_on"),
+        (Entity("switch.clock"), "turn_on"),
+        (Entity("script.open_the_gate"), "turn_off"),
+    ],
+    ids=str,
+)
+def test_no_warning_stands_before_what_only_sounds_like_it(entity, action):
+    assert done(home_of(entity), (MOTION, "state:on", action, entity.entity_id)).warnings == ()
+
+
+def test_the_warning_of_a_script_is_that_of_the_worst_of_its_steps():
+    def call(service: str, entity_id: str) -> dict[str, object]:
+        return {"service": service, "target": {"entity_id": entity_id}}
+
+    choice = {"if": [], "then": [call("cover.open_cover", "cover.blind"), call("lock.unlock", "lock.front")]}
+    scripts = (
+        Script("script.inner", {"sequence": [call("light.turn_on", "light.lamp"), choice]}),
+        Script("script.outer", {"sequence": [{"service": "script.inner"}, {"service": "script.outer"}]}),
+        Script("script.lamps", {"sequence": [call("light.turn_on", "light.lamp")]}),
+    )
+    own = [Entity(each.entity_id, name="Unlock gate") for each in scripts]
+    home = home_of(*own, Entity("lock.front", name="Front"), Entity("cover.blind"), scripts=scripts)
+    for id_ in ("script.inner", "script.outer"):
+        (warning,) = done(home, (MOTION, "state:on", "script_run", id_)).warnings
+        assert warning == "It unlocks Front: anybody can come in who makes the trigger happen."
+    assert done(home, (MOTION, "state:on", "script_run", "script.lamps")).warnings == ()
+    assert done(home, (MOTION, "state:on", "turn_off", "script.inner")).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "part"),
+    [("unlocked", "It unlocks Front"), ({"state": "unlocked"}, "It unlocks Front"), ("locked", "works a lock (Front)")],
+)
+def test_the_warning_of_a_scene_is_that_of_the_worst_of_its_states(state, part):
+    scene = Script("scene.evening", {"entities": {"light.lamp": True, "lock.front": state}})
+    home = home_of(Entity("scene.evening"), Entity("lock.front", name="Front"), scenes=(scene,))
+    (warning,) = done(home, (MOTION, "state:on", "scene_activate", "scene.evening")).warnings
     assert part in warning
 
 
@@ -452,6 +544,32 @@ def test_nothing_of_a_name_is_rendered_as_a_template():
     assert "options" in refused(home, (MOTION, "state:on", "select_option", "select.y"))
 
 
+@pytest.mark.parametrize(
+    ("device", "state"),
+    [
+        ("system", "homeassistant:{{ 1 }}"),
+        ("system", "homeassistant:other"),
+        ("sensor.t", "numeric:{{ 1 }}"),
+        ("sensor.t", "numeric:equal"),
+        ("sun.sun", "sun:{{ 1 }}"),
+        ("event:{{ 1 }}", "event:{{ 1 }}"),
+        ("calendar.c", "calendar:{{ 1 }}"),
+        ("light.lamp", "state:{{ 1 }}"),
+    ],
+)
+def test_a_state_of_a_model_that_is_none_of_ours_is_not_written(device, state):
+    home = home_of(Entity("sensor.t", unit="%"), Entity("sun.sun"), Entity("calendar.c"))
+    assert refused(home, (device, state, "notify", "persistent_notification"))
+
+
+def test_nothing_of_a_state_is_rendered_as_a_template():
+    odd = AutomationRule("sensor.washer", "state:{{ 1 }}", "turn_on", "light.lamp")
+    home = home_of(Entity("sensor.washer", options=("{{ 1 }}",)))
+    seen = dataclasses.replace(home, outcomes=(Outcome(Automation({}, "a"), (odd,)),))
+    (step,) = items(done(seen, (*odd[:2], "notify", "persistent_notification")).config["action"])
+    assert mapping(mapping(step)["data"])["message"] == "washer: (( 1 ))"
+
+
 NAMES = st.text(max_size=30) | st.sampled_from(
     [
         '"',
@@ -471,6 +589,10 @@ NAMES = st.text(max_size=30) | st.sampled_from(
         "\u2028",
     ]
 )
+
+
+KINDS = ("state", "numeric", "sun", "time", "zone", "homeassistant", "calendar", "event", "device", "notification")
+FREE_STATES = NAMES | st.builds("{}:{}".format, st.sampled_from(KINDS), NAMES)
 
 
 @st.composite
@@ -502,14 +624,14 @@ def test_any_rule_of_any_home_is_written_or_refused_and_never_an_error(data):
     own = data.draw(st.lists(entities(), max_size=6, unique_by=lambda entity: entity.entity_id))
     version = data.draw(st.sampled_from(["", "2024.3.3", "2025.4.4", "next"]))
     home = home_of(*own, version=version, live=data.draw(st.booleans()))
-    ids = st.sampled_from([*home.installation.entities, *OTHERS]) | st.text(max_size=10)
+    ids = st.sampled_from([*home.installation.entities, *OTHERS]) | NAMES | NAMES.map("event:{}".format)
     writer = AutomationWriter(home)
     written = []
     for _ in range(8):
         rule = AutomationRule(
             data.draw(ids),
-            data.draw(st.sampled_from(trigger_states())),
-            data.draw(st.sampled_from(sorted(vocabulary().actions))),
+            data.draw(st.sampled_from(trigger_states()) | FREE_STATES),
+            data.draw(st.sampled_from(sorted(vocabulary().actions)) | NAMES),
             data.draw(ids),
         )
         values = data.draw(st.sampled_from(["guess", "skip"]))
@@ -522,6 +644,7 @@ def test_any_rule_of_any_home_is_written_or_refused_and_never_an_error(data):
         for step in items(result.config.get("action", result.config.get("actions"))):
             assert "{{" not in json.dumps(step)
             assert "{%" not in json.dumps(step)
+        assert "{{" not in json.dumps(result.config.get("trigger", result.config.get("triggers")))
         written.append(result)
     assert yaml.safe_load(to_yaml(written)) == [dict(each.config) for each in written]
 
