@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import Protocol
 
 from datasets.common.errors import DataError, install_hint
-from fedrule.homeassistant.installation import Automation, Installation, Problem, Script, items, mapping, text
+from fedrule.homeassistant.installation import (
+    Automation,
+    Installation,
+    Problem,
+    Script,
+    items,
+    mapping,
+    read_json,
+    text,
+)
 from fedrule.homeassistant.readers import registries
 from fedrule.homeassistant.server import Server, check_token, locate, network_error, tls_context, wrong_token
 
@@ -165,7 +174,7 @@ class Session:
         if len(received) > MESSAGE_BYTES:
             raise DataError(f"{self.address}: an answer of more than {MESSAGE_BYTES:,} bytes")
         try:
-            return mapping(json.loads(received))
+            return mapping(read_json(received))
         except (ValueError, RecursionError):
             raise DataError(f"{self.address}: an answer is not JSON; is this a Home Assistant?") from None
 

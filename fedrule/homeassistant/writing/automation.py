@@ -17,9 +17,10 @@ from typing import Literal, NamedTuple
 
 from datasets.common.errors import DataError, install_hint
 from fedrule.homeassistant.home import InstalledHome
+from fedrule.homeassistant.installation import printable
 from fedrule.homeassistant.translation.rules import AutomationRule
 from fedrule.homeassistant.writing.actions import write_action
-from fedrule.homeassistant.writing.tables import HomeLookup, Part, Unwritable, printable
+from fedrule.homeassistant.writing.tables import HomeLookup, Part, Unwritable
 from fedrule.homeassistant.writing.triggers import write_trigger
 from fedrule.inference.sentences import without_marks
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from datasets.words import tokens
 from fedrule.homeassistant.home import HomeDevice, InstalledHome
-from fedrule.homeassistant.installation import Automation, Entity, items, mapping, whole
+from fedrule.homeassistant.installation import Automation, Entity, items, mapping, printable, whole
 from fedrule.homeassistant.translation.devices import Devices
 from fedrule.homeassistant.translation.rules import read_automation
 from fedrule.homeassistant.translation.vocabulary import action_word
@@ -230,11 +230,6 @@ def _action_of_state(state: object) -> str:
 def supports(features: int, masks: tuple[int, ...]) -> bool:
     """All bits of one of the masks; nothing is needed where there are none."""
     return not masks or any(features & mask == mask for mask in masks)
-
-
-def printable(text: str) -> str:
-    """Without control characters and lone surrogates, which YAML does not take."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def without_templates(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedrule.homeassistant.installation import Entity
+from fedrule.homeassistant.installation import Entity, printable
 from fedrule.homeassistant.translation.devices import SERVICES
 from fedrule.homeassistant.translation.rules import AutomationRule
 from fedrule.homeassistant.translation.vocabulary import state_word
@@ -12,7 +12,6 @@ from fedrule.homeassistant.writing.tables import (
     Part,
     Unwritable,
     number,
-    printable,
     supports,
     tables,
     without_templates,

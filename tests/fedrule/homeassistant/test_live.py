@@ -170,6 +170,13 @@ def test_a_server_newer_than_known_is_read_with_a_note():
     assert len(read_home(found).rules) == 22
 
 
+def test_characters_that_no_file_can_hold_are_replaced_where_they_are_read():
+    server = RecordedServer()
+    server.answers['["config/area_registry/list", {}]'] = [{"area_id": "k", "name": "K\ud800\x1b"}]
+    with serving(server):
+        assert read_live(server.address, TOKEN).areas["k"].name == "K\ufffd\ufffd"
+
+
 def test_a_server_that_is_still_starting_is_read_with_a_note():
     server = RecordedServer()
     server.answers['["get_config", {}]'] = {"version": "2024.3.3", "state": "STARTING"}
