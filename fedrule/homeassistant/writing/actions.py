@@ -436,9 +436,9 @@ def _risks(rule: AutomationRule, lookup: HomeLookup) -> Iterator[Risk]:
         every = id_.endswith(".*") or "@" in id_
         name = group or (f"all {domain.replace('_', ' ')} entities" if every else lookup.name(id_))
         calls = lookup.calls(action, id_)
-        told_by_calls = domain in ("script", "scene") and (calls or action == "turn_off")
+        known_by_calls = domain in ("script", "scene") and (calls or action == "turn_off")
         entity = lookup.installation.entities.get(id_) or Entity(id_)
-        if not told_by_calls and (kind := _risk(action, domain, entity, lookup)):
+        if not known_by_calls and (kind := _risk(action, domain, entity, lookup)):
             yield Risk(kind, name)
         waiting += [(does, device, name if domain == "group" else "") for does, device in calls]
 
