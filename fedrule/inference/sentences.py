@@ -25,13 +25,13 @@ class _Phrases(NamedTuple):
 
     by_word: dict[str, str]
     patterns: list[tuple[str, str]]  # and their phrases
-    by_type: dict[str, dict[str, str]]  # entity type, word: phrase
 
 
 class _Wording(NamedTuple):
     """The content of phrases.toml."""
 
     triggers: _Phrases
+    triggers_by_type: dict[str, dict[str, str]]  # entity type, word: phrase
     actions: _Phrases
     uncounted: frozenset[str]
     spelled: dict[str, str]
@@ -41,14 +41,11 @@ class _Wording(NamedTuple):
 def _wording() -> _Wording:
     content = tomllib.loads(Path(__file__).with_name("phrases.toml").read_text("utf-8"))
     triggers, actions = (
-        _Phrases(
-            {word: phrase for phrase, words in kind["phrases"].items() for word in words},
-            kind["patterns"],
-            kind.get("by_type", {}),
-        )
+        _Phrases({word: phrase for phrase, words in kind["phrases"].items() for word in words}, kind["patterns"])
         for kind in (content["triggers"], content["actions"])
     )
-    return _Wording(triggers, actions, frozenset(content["uncounted"].split()), content["spelled"])
+    by_type = content["triggers"]["by_type"]
+    return _Wording(triggers, by_type, actions, frozenset(content["uncounted"].split()), content["spelled"])
 
 
 def sentence(trigger: str, state: str, action: str, device: str, *, trigger_type: str = "") -> str:
@@ -58,7 +55,7 @@ def sentence(trigger: str, state: str, action: str, device: str, *, trigger_type
 
 
 def without_marks(text: str) -> str:
-    """A sentence without the marks around names."""
+    """A sentence for where names need no mark."""
     return text.replace(MARK, "")
 
 
@@ -66,9 +63,8 @@ def without_marks(text: str) -> str:
 def template(state: str, action: str, trigger_type: str = "") -> tuple[str, str, str]:
     """The text before, between and after the two names in every sentence of a relation, marks included."""
     default = f'{DEVICE} reports "{_quoted(state.removeprefix("device:"))}"'
-    triggers = _wording().triggers
-    of_type = triggers.by_type.get(trigger_type, {}).get(state)
-    opening, _, clause = (of_type or _phrase(state, triggers) or default).partition(DEVICE)
+    of_type = _wording().triggers_by_type.get(trigger_type, {}).get(state)
+    opening, _, clause = (of_type or _phrase(state, _wording().triggers) or default).partition(DEVICE)
     default = f'let {DEVICE} do "{_quoted(action)}"'
     order, _, rest = (_phrase(action, _wording().actions) or default).partition(DEVICE)
     when = opening if opening[:1].isupper() else f"When {opening}"
