@@ -89,6 +89,13 @@ class _Answer(NamedTuple):
     body: object
 
 
+class _State(NamedTuple):
+    """Of an automation."""
+
+    word: str  # on, off, or unavailable while it is loaded again
+    updated: str
+
+
 class _Client:
     """Requests with the token; none of them shows it."""
 
@@ -147,33 +154,39 @@ class _Client:
         so does one that is not saved again; these have notes.
         """
         notes: dict[str, str] = {}
+        before = self.automation_states() if automations else {}
         for automation in automations:
             if self._ask(_path(automation), automation.config).status not in SAVED:
                 notes[automation.id] = OFF_AT_START
-        self.not_loaded({automation.id for automation in automations})
+        missing = self.not_loaded({each.id for each in automations if each.id not in notes}, before)
         states = self.automation_states() if automations else {}
         for automation in automations:
-            if states.get(automation.id) != "off":
+            if automation.id in missing or automation.id not in states or states[automation.id].word != "off":
                 again = self._ask(_path(automation), {**automation.config, "initial_state": False})
                 notes[automation.id] = OFF_AT_START if again.status in SAVED else MAY_BE_ON
         return notes
 
-    def automation_states(self) -> dict[str, str]:
-        """On or off, by the ids of the automations that the server has loaded, wherever they are defined."""
+    def automation_states(self) -> dict[str, _State]:
+        """By the ids of the automations that the server has loaded, wherever they are defined."""
         answer = self._ask("/api/states")
         if answer.status != 200:
             raise self._refusal(answer.status)
-        states = (mapping(each) for each in items(answer.body))
-        ours = [state for state in states if text(state.get("entity_id")).startswith("automation.")]
-        ids = (mapping(state.get("attributes")).get("id") for state in ours)
-        return {str(id_): text(state.get("state")) for id_, state in zip(ids, ours, strict=True) if id_ is not None}
+        found: dict[str, _State] = {}
+        for state in map(mapping, items(answer.body)):
+            id_ = mapping(state.get("attributes")).get("id")
+            if text(state.get("entity_id")).startswith("automation.") and id_ is not None:
+                found[str(id_)] = _State(text(state.get("state")), text(state.get("last_updated")))
+        return found
 
-    def not_loaded(self, ids: Iterable[str]) -> set[str]:
-        """Those that the server does not load; it takes a moment."""
+    def not_loaded(self, ids: Iterable[str], before: Mapping[str, _State] | None = None) -> set[str]:
+        """Those that the server does not load, or not again since `before`; it does so a moment after its answer."""
         wanted = set(ids)
         until = time.monotonic() + APPEARS
         while wanted:
-            wanted -= self.automation_states().keys()
+            states = self.automation_states()
+            known = before or {}
+            loaded = {id_ for id_, state in states.items() if state.word in ("on", "off") and state != known.get(id_)}
+            wanted -= loaded
             if not wanted or time.monotonic() > until:
                 break
             time.sleep(0.2)

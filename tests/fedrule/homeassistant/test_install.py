@@ -44,6 +44,8 @@ class AnsweringServer(ThreadingHTTPServer):
         self.refuses: dict[str, int] = {}
         self.refused_posts: dict[int, int] = {}  # statuses by the number of the POST, from 1
         self.redirect = ""
+        self.slow = False
+        self.asked_since_post = 0
         self.loads = self.restores = True
         self.state: dict[str, str] = {}
         self.posted: list[dict[str, object]] = []
@@ -52,6 +54,11 @@ class AnsweringServer(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
+
+    def state_now(self, id_: str) -> str:
+        """Unavailable at the first question after a change, while it is loaded again."""
+        self.asked_since_post += 1
+        return "unavailable" if self.slow and self.asked_since_post == 1 else self.state.get(id_, "on")
 
     def posts(self) -> int:
         return sum(method == "POST" for method, _ in self.requests)
@@ -75,12 +82,18 @@ class Answering(BaseHTTPRequestHandler):
         elif self.path == "/api/states":
             loaded = [*self.server.kept, *self.server.in_packages] if self.server.loads else []
             answer = [
-                {"entity_id": f"automation.{each}", "state": self.server.state.get(each), "attributes": {"id": each}}
+                {
+                    "entity_id": f"automation.{each}",
+                    "state": self.server.state_now(each),
+                    "last_updated": str(self.server.posts()),
+                    "attributes": {"id": each},
+                }
                 for each in loaded
             ]
         elif method == "POST":
             self.server.kept[id_] = body
             self.server.posted.append(body)
+            self.server.asked_since_post = 0
             before = self.server.state.get(id_, "on") if self.server.restores else "on"
             self.server.state[id_] = "off" if body.get("initial_state") is False else before
         elif "config" in self.path and id_ not in self.server.kept:
@@ -129,6 +142,14 @@ def test_where_the_server_does_not_keep_it_off_it_starts_off():
         install(server.address, TOKEN, [LAMP])
     assert server.state == {ONE: "off"}
     assert server.kept == {ONE: {**LAMP.config, "initial_state": False}}
+
+
+def test_an_automation_that_is_loaded_slowly_is_waited_for():
+    with answering() as server:
+        server.slow = True
+        (result,) = install(server.address, TOKEN, [LAMP])
+    assert str(result) == "Lamp: installed"
+    assert server.kept == {ONE: LAMP.config}
 
 
 def test_what_can_do_harm_is_off_after_a_power_cut_too():
