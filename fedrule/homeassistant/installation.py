@@ -6,9 +6,14 @@ rules. Nothing in it is a state or a history: only what exists and what is autom
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+# What YAML 1.1 does not take, and the control characters U+0080 to U+009F.
+_NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class Entity:
     registry_id: str = ""  # device triggers and actions may name it by this
     known_from: str = "registry"  # or "states", "yaml"
     # What it can be set to: modes, lists and ranges (`readers.registries.CAPABILITIES`), as the server tells them.
-    able: Mapping[str, object] = field(default_factory=dict, hash=False)
+    capabilities: Mapping[str, object] = field(default_factory=dict, hash=False)
 
     @property
     def domain(self) -> str:
@@ -152,6 +157,30 @@ class Installation:
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+
+def printable(text: str) -> str:
+    """Text that files, YAML, HTML and terminals take: U+FFFD for control characters and halves of surrogate pairs.
+
+    Lines and tabs stay. The readers do it to all that they read, so that what follows need not.
+    """
+    return text if text.isascii() and text.isprintable() else _NOT_PRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def read_json(content: str | bytes) -> object:
+    """The value of a JSON text, with `printable` texts and keys; a ValueError or RecursionError if it is none."""
+    decoded = content if isinstance(content, str) else content.decode("utf-8-sig", "replace")
+    value: object = json.loads(decoded)
+    # Most of what is read has no escapes by which such a character could come, and is large.
+    return _all_printable(value) if "\\u" in decoded or _NOT_PRINTABLE.search(decoded) else value
+
+
+def _all_printable(value: object) -> object:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable(key): _all_printable(each) for key, each in value.items()}
+    return [_all_printable(each) for each in value] if isinstance(value, list) else value
 
 
 def text(value: object) -> str:

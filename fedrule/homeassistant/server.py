@@ -71,6 +71,8 @@ def tls_context(server: Server) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(server.ca_file) if server.ca_file else None)
     except ssl.SSLError:
         raise DataError(f"{server.ca_file}: not a certificate in PEM format") from None
+    except OSError as error:
+        raise DataError(f"{server.ca_file}: the certificate cannot be read ({error.strerror})") from None
     if not server.check_certificate:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -90,7 +92,8 @@ def network_error(address: str, error: OSError) -> DataError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return DataError(
             f"{address}: its certificate is not trusted ({error.verify_message}); give that of its authority "
-            "by ca_file (--ca-file), or skip the check by check_certificate=False (--insecure) in your own network"
+            "by ca_file (--ca-file), or in your own network skip the check by check_certificate=False "
+            "(--no-certificate-check)"
         )
     if isinstance(error, ssl.SSLError):
         return DataError(f"{address}: no TLS connection can be made; does it answer https, or only http?")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import yaml
 
 from datasets.common.errors import DataError
-from fedrule.homeassistant.installation import Problem
+from fedrule.homeassistant.installation import Problem, printable
 
 DEPTH = 100  # levels of lists and mappings in one file
 INCLUDES = 20  # files that include one another
@@ -112,9 +112,9 @@ class ConfigReader:
     def name(self, path: Path) -> str:
         """A file as seen from the configuration's folder."""
         try:
-            return path.resolve().relative_to(self.root).as_posix()
+            return printable(path.resolve().relative_to(self.root).as_posix())
         except (ValueError, OSError, RuntimeError):
-            return path.name
+            return printable(path.name)
 
     def _load(self, path: Path) -> _Sized:
         path = self._inside(path)
@@ -217,7 +217,7 @@ class ConfigReader:
         self._values += 1
         if self._values > VALUES:
             raise UnreadableFile(f"with it the configuration has more than {VALUES:,} values; skipped")
-        value: str = event.value
+        value = printable(event.value)
         tag = event.tag
         if tag is None:
             return _Sized(_plain(value) if event.implicit[0] else value, 1)

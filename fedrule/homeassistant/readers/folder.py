@@ -6,7 +6,6 @@ of .storage only the registries of areas, devices and entities, the last states 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from fedrule.homeassistant.installation import (
     Script,
     items,
     mapping,
+    read_json,
     text,
 )
 from fedrule.homeassistant.readers import blueprints, registries
@@ -235,7 +235,7 @@ class _Reading:
             if path.stat().st_size > STORED_BYTES:
                 self.reader.problem(path, f"more than {STORED_BYTES:,} bytes; skipped")
                 return []
-            data = mapping(json.loads(path.read_bytes())).get("data")
+            data = mapping(read_json(path.read_bytes())).get("data")
         except (OSError, ValueError, RecursionError):
             self.reader.problem(path, "not a readable JSON file; skipped")
             return []

@@ -16,9 +16,18 @@ from pathlib import Path
 from typing import Protocol
 
 from datasets.common.errors import DataError, install_hint
-from fedrule.homeassistant.installation import Automation, Installation, Problem, Script, items, mapping, text
+from fedrule.homeassistant.installation import (
+    Automation,
+    Installation,
+    Problem,
+    Script,
+    items,
+    mapping,
+    read_json,
+    text,
+)
 from fedrule.homeassistant.readers import registries
-from fedrule.homeassistant.server import Server, check_token, locate, network_error, wrong_token
+from fedrule.homeassistant.server import Server, check_token, locate, network_error, tls_context, wrong_token
 
 READS = (
     "get_config",
@@ -165,7 +174,7 @@ class Session:
         if len(received) > MESSAGE_BYTES:
             raise DataError(f"{self.address}: an answer of more than {MESSAGE_BYTES:,} bytes")
         try:
-            return mapping(json.loads(received))
+            return mapping(read_json(received))
         except (ValueError, RecursionError):
             raise DataError(f"{self.address}: an answer is not JSON; is this a Home Assistant?") from None
 
@@ -286,13 +295,9 @@ def too_old(version: str, address: str) -> DataError:
 def connected(server: Server) -> Iterator[Connection]:
     """A connection to the server, closed at the end."""
     connect = _connector()
-    options: dict[str, object] = {}
-    if server.ca_file is not None:
-        options["ca_certs"] = str(server.ca_file)
-    if not server.check_certificate:
-        options |= {"cert_reqs": ssl.CERT_NONE, "check_hostname": False}
+    context = tls_context(server) if server.websocket.startswith("wss") else None
     with _said_plainly(server.address, opening=True):
-        connection = connect(server.websocket, timeout=server.timeout, sslopt=options)
+        connection = connect(server.websocket, timeout=server.timeout, context=context)
     try:
         yield connection
     finally:
@@ -306,8 +311,17 @@ def _connector() -> Callable[..., Connection]:
     except ModuleNotFoundError:
         raise DataError(f"reading a running Home Assistant needs {install_hint('hass')}") from None
 
-    def connect(url: str, *, timeout: float, sslopt: dict[str, object]) -> Connection:
-        made: Connection = websocket.create_connection(url, timeout=timeout, sslopt=sslopt, enable_multithread=False)
+    def connect(url: str, *, timeout: float, context: ssl.SSLContext | None) -> Connection:
+        made: Connection = websocket.create_connection(
+            url,
+            timeout=timeout,
+            sslopt={"context": context},
+            # No proxy of the environment, as the token is for the server alone: the library asks whom not to reach by a
+            # proxy only if one is given.
+            http_proxy_host="none.invalid",
+            http_no_proxy=["*"],
+            enable_multithread=False,
+        )
         return made
 
     return connect

@@ -61,7 +61,7 @@ def entities(records: Iterable[object], known: Mapping[str, RegisteredDevice]) -
 
 def _entity(entity_id: str, record: Record, known: Mapping[str, RegisteredDevice]) -> Entity:
     device = known.get(text(record.get("device_id")))
-    able = mapping(record.get("capabilities"))
+    capabilities = mapping(record.get("capabilities"))
     return Entity(
         entity_id,
         name=_registered_name(record, device),
@@ -73,16 +73,16 @@ def _entity(entity_id: str, record: Record, known: Mapping[str, RegisteredDevice
         disabled=record.get("disabled_by") is not None,
         hidden=record.get("hidden_by") is not None,
         features=whole(record.get("supported_features")),
-        color_modes=tuple(sorted(texts(able.get("supported_color_modes")))),
-        options=_listed(able.get("options")),
+        color_modes=tuple(sorted(texts(capabilities.get("supported_color_modes")))),
+        options=_listed(capabilities.get("options")),
         labels=tuple(sorted(texts(record.get("labels")))),
         platform=text(record.get("platform")),
         registry_id=text(record.get("id")),
-        able=_able(able),
+        capabilities=_capabilities(capabilities),
     )
 
 
-def _able(attributes: Record) -> dict[str, object]:
+def _capabilities(attributes: Record) -> dict[str, object]:
     return {key: value for key, value in attributes.items() if key in CAPABILITIES and value is not None}
 
 
@@ -115,7 +115,7 @@ def with_states(registered: Mapping[str, Entity], states: Iterable[object]) -> d
             color_modes=tuple(sorted(texts(seen.get("supported_color_modes")))) or entity.color_modes,
             options=_listed(seen.get("options")) or entity.options,
             members=_members(seen.get("entity_id")) or entity.members,
-            able={**entity.able, **_able(seen)},
+            capabilities={**entity.capabilities, **_capabilities(seen)},
         )
     return found
 

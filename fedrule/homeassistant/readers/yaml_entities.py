@@ -11,6 +11,7 @@ from fedrule.homeassistant.readers.registries import is_entity_id
 from fedrule.homeassistant.translation.vocabulary import vocabulary
 
 UTILITY = {"utility_meter": "sensor"}  # where the entity's domain is another
+HELPER_CAPABILITIES = ("min", "max", "step", "has_date", "has_time")
 NOT_LATIN = {"\u00df": "ss", "\u00e6": "ae", "\u00f8": "o", "\u0142": "l", "\u0111": "d"}
 
 
@@ -87,7 +88,7 @@ def _helpers(domain: str, section: Mapping[str, object]) -> Iterator[Entity]:
                 options=tuple(map(str, items(about.get("options")))) if domain == "input_select" else (),
                 platform=domain,
                 known_from="yaml",
-                able={key: about[key] for key in ("min", "max", "step", "has_date", "has_time") if key in about},
+                capabilities={key: about[key] for key in HELPER_CAPABILITIES if key in about},
             )
 
 

@@ -8,14 +8,13 @@ from typing import NamedTuple
 
 from fedrule.homeassistant.installation import mapping, text
 from fedrule.homeassistant.translation.devices import TARGETS, Devices
-from fedrule.homeassistant.translation.templates import is_triggering_entity
+from fedrule.homeassistant.translation.templates import is_triggering_entity, quoted
 from fedrule.homeassistant.translation.types import type_of_domain
 from fedrule.homeassistant.translation.vocabulary import action_word, vocabulary
 
 SERVICE = re.compile(r"(?<![\w.])([a-z][a-z0-9_]*)\.([a-z0-9_]+)(?![\w.(])")
 BLOCK = re.compile(r"\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 OUTPUT = re.compile(r"\{\{.*?\}\}", re.DOTALL)
-QUOTED = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
 ON_OR_OFF = re.compile(r"^([a-z_]+)\.turn_\s*\{")
 LONGEST = 10_000  # characters of a template that are read
 SPEAKERS = ("media_player_entity_id", "entity_id")
@@ -77,8 +76,8 @@ def services_of(call: str) -> Iterator[tuple[str, str]]:
         yield both[1], "turn_off"
         return
     plain = OUTPUT.sub(" ", BLOCK.sub(" ", call))
-    quoted = " ".join(one or other for part in OUTPUT.findall(call) for one, other in QUOTED.findall(part))
-    found = dict.fromkeys(SERVICE.findall(f"{plain} {quoted}"))
+    texts = " ".join(each for part in OUTPUT.findall(call) for each in quoted(part))
+    found = dict.fromkeys(SERVICE.findall(f"{plain} {texts}"))
     # A template may ask for the states of entities, which look alike.
     yield from ((d, s) for d, s in found if d not in vocabulary().entity_domains or _is_service(d, s))
     if not found and (prefix := re.match(r"([a-z_]+)\.", call)) and prefix[1] in vocabulary().notifications:

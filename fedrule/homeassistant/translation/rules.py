@@ -2,48 +2,31 @@
 
 A branch of `choose` or `if` that asks for trigger ids (`condition: trigger`, or a template that compares trigger.id) or
 for the state of the entity whose state is the trigger belongs to those triggers only, and the rest (`default`, `else`)
-to the others. After `wait_for_trigger` the awaited triggers are those that act. Other conditions are not in the data
-and narrow nothing.
+to the others. After `wait_for_trigger` the awaited triggers are those that act, and after `stop` none that leads to it.
+Other conditions are not in the data and narrow nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from fedrule.homeassistant.installation import Automation, items, mapping, text, texts
+from fedrule.homeassistant.installation import Automation, items, mapping
 from fedrule.homeassistant.translation.actions import Effect, is_call, read_action
+from fedrule.homeassistant.translation.conditions import Cause, Causes, split_causes
 from fedrule.homeassistant.translation.devices import Devices
-from fedrule.homeassistant.translation.templates import (
-    expression,
-    is_template,
-    more_variables,
-    split,
-    with_values,
-    without_brackets,
-)
-from fedrule.homeassistant.translation.triggers import Start, Trigger, read_triggers
-from fedrule.homeassistant.translation.vocabulary import state_word, vocabulary
-
-Part = TypeVar("Part")
+from fedrule.homeassistant.translation.templates import more_variables, with_values
+from fedrule.homeassistant.translation.triggers import Trigger, read_triggers
+from fedrule.homeassistant.translation.vocabulary import vocabulary
 
 NESTING = 60  # choices in choices
 WAITS = frozenset(("delay", "wait_template", "wait_for_trigger"))
 RULES = 5_000  # of one automation; people have a few
 ITEMS = 50  # that a loop goes through
 WALKED = 20 * RULES  # with those that occur again
-EQUALS = re.compile(r"trigger\.id\s*==\s*(?:'([^']*)'|\"([^\"]*)\")")
-LITERAL = r"(?:'[^']*'|\"[^\"]*\")"
-ABOUT = r"trigger\.(?P<of>id|to_state\.state)"
-COMPARED = re.compile(
-    rf"{ABOUT}\s*(?:[=!]=\s*{LITERAL}|(?:not\s+)?in\s*[\[(]\s*{LITERAL}(?:\s*,\s*{LITERAL})*\s*[\])])"
-)
-TURNED = re.compile(rf"{LITERAL}\s*[=!]=\s*{ABOUT}")
-IS_STATE = re.compile(rf"is_state\(\s*{LITERAL}\s*,\s*{LITERAL}\s*\)|states\(\s*{LITERAL}\s*\)\s*==\s*{LITERAL}")
-AMONG = re.compile(r"trigger\.id\s+in\s*[\[(]([^\])]*)[\])]")
-QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+Steps = Generator[tuple[Causes, Effect], None, Causes]  # what each step does, and at the end the causes that go on
 
 
 class AutomationRule(NamedTuple):
@@ -89,24 +72,6 @@ def read_automation(automation: Automation, devices: Devices) -> Outcome:
     return Outcome(automation, (), why)
 
 
-class _Cause(NamedTuple):
-    """One way in which an automation starts."""
-
-    trigger: int
-    place: int  # among those of the trigger
-    start: Start
-
-
-Causes = frozenset[_Cause]
-
-
-class _Split(NamedTuple):
-    """The causes at which a condition may hold, and those at which it may not; where it is not told, one is in both."""
-
-    yes: Causes
-    no: Causes
-
-
 class _Walk:
     """The steps of one automation."""
 
@@ -122,12 +87,13 @@ class _Walk:
 
     def rules(self, actions: object, conditions: object) -> Iterator[AutomationRule]:
         every = self._causes(0)
-        allowed = self._narrowed(conditions, every, NESTING).yes or every
+        allowed = split_causes(conditions, every, waited=False).yes or every
         for active, effect in self._steps(actions, allowed, NESTING):
             found = [cause.start for cause in sorted(active)]
             if effect.triggering:
                 found = [start for start in found if _acts_on(effect.triggering, start.device)]
-                self.devices.unresolved["a template chooses the entity"] += not found
+                if not found:
+                    self.devices.unresolved["a template chooses the entity"] += 1
             for start in found:
                 state = _mirrored(start.state, effect) if effect.mirrors else start.state
                 if state:
@@ -135,74 +101,104 @@ class _Walk:
 
     def _causes(self, first: int) -> Causes:
         """Those of the triggers from a number on."""
-        numbered = enumerate(self.triggers[first:], first)
-        return frozenset(_Cause(n, place, each) for n, trigger in numbered for place, each in enumerate(trigger.starts))
+        return frozenset(
+            Cause(number, place, start, trigger.id)
+            for number, trigger in enumerate(self.triggers[first:], first)
+            for place, start in enumerate(trigger.starts)
+        )
 
-    def _steps(self, section: object, active: Causes, nesting: int) -> Iterator[tuple[Causes, Effect]]:
+    def _steps(self, section: object, active: Causes, nesting: int) -> Steps:
+        """A sequence. Its variables end with it; the causes that are returned go on: all but those that it stops."""
         if nesting == 0:
             self.reasons.append("its steps are nested too deeply")
-            return
-        for step in items(section):
-            if isinstance(step, list):
-                yield from self._steps(step, active, nesting - 1)
-            elif isinstance(step, str):  # a template as a condition
-                active = self._narrowed(step, active, nesting).yes
-            elif isinstance(step, Mapping) and step.get("enabled") is not False:
-                if "stop" in step:
-                    return
-                self.variables = more_variables(step.get("variables"), self.variables)
-                self.waited |= bool(step.keys() & WAITS)
-                if "wait_for_trigger" in step:
-                    active = self._awaited(step["wait_for_trigger"]) or active
-                elif "condition" in step or step.keys() & {"and", "or", "not"}:
-                    active = self._narrowed(step, active, nesting).yes
-                else:
-                    yield from self._step(step, active, nesting - 1)
+            return active
+        before = self.variables
+        after = yield from self._sequence(section, active, nesting)
+        self.variables = before
+        return after
 
-    def _step(self, step: Mapping[str, object], active: Causes, nesting: int) -> Iterator[tuple[Causes, Effect]]:
+    def _sequence(self, section: object, given: Causes, nesting: int) -> Steps:
+        active = given
+        left: Causes = frozenset()  # by a condition that is a step: it ends this sequence, and not the automation
+        stopped = False
+        for step in items(section):
+            about = mapping(step)
+            if about.get("enabled") is False:
+                continue
+            if "stop" in about:
+                return left
+            if isinstance(step, str) or "condition" in about or about.keys() & {"and", "or", "not"}:
+                let = split_causes(step, active, waited=self.waited)
+                active, left = let.yes, left | let.no
+            elif "wait_for_trigger" in about:
+                active = self._awaited(about["wait_for_trigger"]) or active
+                self.waited = True
+            else:
+                after = yield from self._step(step, active, nesting - 1)
+                stopped |= after != active
+                active = after
+        # As they came where nothing stops: a condition may have told more of them, which holds for the sequence only.
+        return active | left if stopped else given
+
+    def _step(self, given: object, active: Causes, nesting: int) -> Steps:
+        if isinstance(given, list):
+            return (yield from self._steps(given, active, nesting))
+        step = mapping(given)
+        self.variables = more_variables(step.get("variables"), self.variables)
+        self.waited |= bool(step.keys() & WAITS)
         if "choose" in step:
             options = [
                 (each.get("conditions", each.get("condition")), each.get("sequence"))
                 for each in map(mapping, items(step["choose"]))
                 if each.get("enabled") is not False
             ]
-            yield from self._branches(options, step.get("default"), active, nesting)
-        elif "if" in step:
-            yield from self._branches([(step["if"], step.get("then"))], step.get("else"), active, nesting)
-        elif "repeat" in step:
-            yield from self._repeated(mapping(step["repeat"]), active, nesting)
-        elif "parallel" in step:
-            yield from self._steps(step["parallel"], active, nesting)
-        elif "sequence" in step and not is_call(step):
-            yield from self._steps(step["sequence"], active, nesting)
-        elif is_call(step):
+            return (yield from self._branches(options, step.get("default"), active, nesting))
+        if "if" in step:
+            return (yield from self._branches([(step["if"], step.get("then"))], step.get("else"), active, nesting))
+        if "repeat" in step:
+            return (yield from self._repeated(mapping(step["repeat"]), active, nesting))
+        if "parallel" in step:
+            return (yield from self._parallel(items(step["parallel"]), active, nesting))
+        if "sequence" in step and not is_call(step):
+            return (yield from self._steps(step["sequence"], active, nesting))
+        if is_call(step):
             self.calls += 1
             for effect in read_action(mapping(with_values(step, self.variables)), self.devices):
                 yield active, effect
+        return active
 
-    def _branches(
-        self, options: list[tuple[object, object]], otherwise: object, active: Causes, nesting: int
-    ) -> Iterator[tuple[Causes, Effect]]:
+    def _branches(self, options: list[tuple[object, object]], otherwise: object, given: Causes, nesting: int) -> Steps:
         """The first option whose condition holds, or else the rest."""
         before = after = self.waited
-        for condition, sequence in options:
+        active, going_on, stopped = given, frozenset[Cause](), False
+        for condition, sequence in [*options, (None, otherwise)]:
             self.waited = before
-            let = self._narrowed(condition, active, nesting)
-            yield from self._steps(sequence, let.yes, nesting)
+            let = split_causes(condition, active, waited=before)
+            through = yield from self._steps(sequence, let.yes, nesting)
+            going_on |= through
+            stopped |= through != let.yes
             active = let.no
             after |= self.waited
-        self.waited = before
-        yield from self._steps(otherwise, active, nesting)
-        self.waited |= after
+        self.waited = after
+        return going_on if stopped else given
 
-    def _repeated(self, repeat: Mapping[str, object], active: Causes, nesting: int) -> Iterator[tuple[Causes, Effect]]:
+    def _repeated(self, repeat: Mapping[str, object], given: Causes, nesting: int) -> Steps:
         """The steps of a loop, once for each item of a list that it goes through; of loops in loops only the outer."""
-        before = self.variables
+        before, active = self.variables, given
         listed = with_values(repeat.get("for_each"), before)
         for item in listed[:ITEMS] if isinstance(listed, list) and "repeat" not in before else [None]:
             self.variables = {**before, "repeat": {"item": item}}
-            yield from self._steps(repeat.get("sequence"), active, nesting)
+            active = yield from self._steps(repeat.get("sequence"), active, nesting)
         self.variables = before
+        return given if "while" in repeat else active  # which may not be entered at all
+
+    def _parallel(self, parts: list[object], given: Causes, nesting: int) -> Steps:
+        """Steps at the same time: what stops in one of them does not keep the others from starting."""
+        going_on = given
+        for part in parts:
+            after = yield from self._steps(part, given, nesting)
+            going_on = after if after != given else going_on
+        return going_on
 
     def _awaited(self, section: object) -> Causes:
         """The triggers of `wait_for_trigger`, added to those of the automation."""
@@ -210,127 +206,6 @@ class _Walk:
         first = len(self.triggers)
         self.triggers += [Trigger("", trigger.starts) for trigger in found]  # no condition asks for them
         return self._causes(first)
-
-    def _narrowed(self, condition: object, active: Causes, nesting: int) -> _Split:
-        """At which of the active causes a condition, or a list of them, holds."""
-        if nesting == 0 or condition is None:
-            return _Split(active, active)
-        if isinstance(condition, list):
-            return _all(condition, active, lambda part, left: self._narrowed(part, left, nesting - 1))
-        if isinstance(condition, str):
-            return self._template(condition, active)
-        about = mapping(condition)
-        kind = about.get("condition")
-        if about.get("enabled") is False:
-            return _Split(active, active)
-        if isinstance(kind, list) or (isinstance(kind, str) and "{" in kind):
-            return self._narrowed(kind, active, nesting - 1)
-        for word in ("and", "or", "not"):
-            if word in about or kind == word:
-                parts = items(about.get("conditions", about.get(word)))
-                if word == "and":
-                    return self._narrowed(parts, active, nesting - 1)
-                either = _any(parts, active, lambda part, left: self._narrowed(part, left, nesting - 1))
-                return _Split(either.no, either.yes) if word == "not" and parts else either
-        if kind == "trigger":
-            return self._by_id({str(id_) for each in items(about.get("id")) for id_ in items(each)}, active)
-        if kind == "template":
-            return self._template(text(about.get("value_template")), active)
-        if kind == "state" and not about.keys() & {"for", "attribute"} and len(texts(about.get("entity_id"))) == 1:
-            return self._by_state(texts(about.get("entity_id"))[0], items(about.get("state")), active)
-        return _Split(active, active)
-
-    def _template(self, template: str, active: Causes) -> _Split:
-        """`{{ trigger.id == 'x' }}`, perhaps with more; anything else narrows nothing."""
-        if (computed := expression(template)) and not re.search(r"\b(if|else)\b", computed):
-            return self._expression(computed, active, NESTING)
-        ids = {one or other for one, other in EQUALS.findall(template)}
-        for listed in AMONG.findall(template):
-            ids |= {one or other for one, other in QUOTED.findall(listed)}
-        if not ids or re.search(r"\b(or|not)\b", template):  # true for other triggers too
-            return _Split(active, active)
-        return _Split(self._by_id(ids, active).yes, active)
-
-    def _expression(self, computed: str, active: Causes, nesting: int) -> _Split:
-        """Comparisons, joined by `or`, `and` and `not` in the order in which Jinja joins them."""
-        computed = without_brackets(computed)
-        if not nesting or not ("trigger." in computed or "state" in computed):
-            return _Split(active, active)
-        if len(parts := split(computed, "or")) > 1:
-            return _any(parts, active, lambda part, left: self._expression(part, left, nesting - 1))
-        if len(parts := split(computed, "and")) > 1:
-            return _all(parts, active, lambda part, left: self._expression(part, left, nesting - 1))
-        if negated := re.match(r"not\b", computed):
-            let = self._expression(computed[negated.end() :], active, nesting - 1)
-            return _Split(let.no, let.yes)
-        quoted = [one or other for one, other in QUOTED.findall(computed)]
-        if IS_STATE.fullmatch(computed) and len(quoted) == 2:
-            return self._by_state(quoted[0], quoted[1:], active)
-        compared = COMPARED.fullmatch(computed) or TURNED.fullmatch(computed)
-        if not compared:
-            return _Split(active, active)
-        let = self._by_id(set(quoted), active) if compared["of"] == "id" else self._by_state("", quoted, active)
-        other_than = re.search(r"!=|\bnot\s+in\b", QUOTED.sub("", computed))
-        return _Split(let.no, let.yes) if other_than else let
-
-    def _by_id(self, ids: set[str], active: Causes) -> _Split:
-        """The triggers with these ids; all of them where an id is chosen by a template."""
-        if any("{" in id_ for id_ in ids):
-            return _Split(active, active)
-        yes = frozenset(cause for cause in active if self.triggers[cause.trigger].id in ids)
-        return _Split(yes, active - yes)
-
-    def _by_state(self, entity: str, states: Sequence[object], active: Causes) -> _Split:
-        """At which causes an entity, or if empty the one that triggered, is in one of these states.
-
-        Told only of a cause that is a state of that same entity, and of another than the one that triggered only before
-        the automation waits.
-        """
-        words = {state_word(state) for state in states}
-        if not words or any(map(is_template, states)) or (entity and self.waited):
-            return _Split(active, active)
-        yes: set[_Cause] = set()
-        no: set[_Cause] = set()
-        for cause in active:
-            device, state = cause.start
-            if device != (entity or device) or not state.startswith("state:"):
-                yes.add(cause)
-                no.add(cause)
-            elif state == "state:changed":
-                yes.update(cause._replace(start=Start(device, word)) for word in words)
-                no.add(cause._replace(start=Start(device, _opposite(device, words))))
-            elif state in words:
-                yes.add(cause)
-                no |= {cause} if state == "state:other" else set()  # of two states without a word of their own
-            else:
-                no.add(cause)
-        return _Split(frozenset(yes), frozenset(no))
-
-
-def _all(parts: Sequence[Part], active: Causes, read: Callable[[Part, Causes], _Split]) -> _Split:
-    """Where all parts hold; each is asked only where those before it may hold."""
-    no: Causes = frozenset()
-    for part in parts:
-        let = read(part, active)
-        active, no = let.yes, no | let.no
-    return _Split(active, no)
-
-
-def _any(parts: Sequence[Part], active: Causes, read: Callable[[Part, Causes], _Split]) -> _Split:
-    """Where a part holds; each is asked only where those before it may not. Of no parts nothing is told."""
-    yes: Causes = frozenset()
-    left = active
-    for part in parts:
-        let = read(part, left)
-        yes, left = yes | let.yes, let.no
-    return _Split(yes, left) if parts else _Split(active, active)
-
-
-def _opposite(device: str, words: set[str]) -> str:
-    """The state of a device that is not in one of these: known where there are but two."""
-    other = {"state:on": "state:off", "state:off": "state:on"}.get(next(iter(words)), "")
-    two = device.partition(".")[0] in ("binary_sensor", "input_boolean", "light", "switch")
-    return other if two and other and len(words) == 1 else "state:changed"
 
 
 def _acts_on(domain: str, device: str) -> bool:

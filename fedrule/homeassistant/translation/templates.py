@@ -10,7 +10,8 @@ NESTING = 20  # of lists and mappings in a step
 LARGEST = 500  # lists, mappings and hundreds of characters in the value of a variable: they may contain each other
 EXPRESSION = re.compile(r"\{\{-?((?:(?!\{\{|\}\}).)*?)-?\}\}", re.DOTALL)
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-QUOTED = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
+LITERAL = r"(?:'[^'\n]*'|\"[^\"\n]*\")"
+QUOTED = re.compile(LITERAL)
 TRIGGERING = re.compile(r"trigger\.(?:to_state\.|from_state\.)?entity_id")
 PIECE = re.compile(r"'[^']*'|\"[^\"]*\"|[()\[\]{}]|\w+|.", re.DOTALL)
 
@@ -31,6 +32,16 @@ def is_triggering_entity(value: object) -> bool:
     if isinstance(value, list):
         return len(value) == 1 and is_triggering_entity(value[0])
     return isinstance(value, str) and bool(TRIGGERING.fullmatch(expression(value)))
+
+
+def quoted(computed: str) -> list[str]:
+    """The texts in quotes, without these."""
+    return [literal[1:-1] for literal in QUOTED.findall(computed)]
+
+
+def without_quoted(computed: str) -> str:
+    """What is left of an expression without its texts."""
+    return QUOTED.sub("", computed)
 
 
 def with_values(value: object, variables: Mapping[str, object], nesting: int = NESTING) -> object:
@@ -90,8 +101,7 @@ def _joined(computed: str, variables: Mapping[str, object]) -> str:
     """The text that an expression of quoted texts and variables joined by ~ gives; empty if it is anything else."""
     texts = []
     for part in map(str.strip, split(computed, "~")):
-        quoted = QUOTED.fullmatch(part)
-        value = _value(part, variables) if quoted is None else quoted[1] or quoted[2] or ""
+        value = part[1:-1] if QUOTED.fullmatch(part) else _value(part, variables)
         if not isinstance(value, (str, int)) or isinstance(value, bool) or is_template(value):
             return ""
         texts.append(str(value))

@@ -177,7 +177,7 @@ def _event(config: Config, devices: Devices) -> Iterator[Start]:
             yield Start(devices.secret("tag", data["tag_id"]), "tag")
         elif event in known.button_events or (event not in known.events and (is_button(event) or _is_press(data))):
             yield Start(_remote(event, data, devices), state)
-        elif entity and event != "call_service":
+        elif entity and event != "call_service":  # whose entity is what is acted on, not where something happens
             yield Start(devices.entity(entity), "state:changed" if event == "state_changed" else state)
         else:
             yield Start(devices.other(f"event:{event}", "Event", name=event.replace("_", " ")), state)
@@ -194,6 +194,7 @@ def _remote(event: str, data: Config, devices: Devices) -> str:
     if key == "device_id":
         return devices.button(str(data[key]))
     if key == "entity_id" and (entity := devices.registered(str(data[key]))):
+        # Some integrations give their remote controls ids like those of entities, of a domain that has none.
         known = entity.partition(".")[0] in vocabulary().entity_domains
         return devices.entity(entity, "Button") if known else devices.other(entity, "Button")
     name = str(data[key]) if key else ""

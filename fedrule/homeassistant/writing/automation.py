@@ -17,10 +17,12 @@ from typing import Literal, NamedTuple
 
 from datasets.common.errors import DataError, install_hint
 from fedrule.homeassistant.home import InstalledHome
+from fedrule.homeassistant.installation import printable
 from fedrule.homeassistant.translation.rules import AutomationRule
 from fedrule.homeassistant.writing.actions import write_action
-from fedrule.homeassistant.writing.tables import Known, Part, Unwritable, printable
+from fedrule.homeassistant.writing.tables import HomeLookup, Part, Unwritable
 from fedrule.homeassistant.writing.triggers import write_trigger
+from fedrule.inference.sentences import without_marks
 
 NEW_KEYS = (2024, 10)  # the first version whose own editor writes `triggers:` and `action: light.turn_on`
 ALIAS = 200  # characters
@@ -39,19 +41,23 @@ class WrittenAutomation:
         """The same for the same rule."""
         return str(self.config["id"])
 
+    @property
+    def alias(self) -> str:
+        """What it does, in a sentence."""
+        return str(self.config.get("alias", ""))
+
 
 class NotWritable(NamedTuple):
     """Why a rule cannot be written for this home."""
 
     reason: str
-    needs_value: bool = False  # it could be with a guessed value
 
 
 class AutomationWriter:
     """Writes rules between devices of one home."""
 
     def __init__(self, home: InstalledHome) -> None:
-        self._known = Known(home)
+        self._lookup = HomeLookup(home)
         found = re.match(r"(\d+)\.(\d+)", home.installation.version)
         # Every version takes the old keys, so they are the ones for a version that is not known.
         self.new_keys = found is not None and (int(found[1]), int(found[2])) >= NEW_KEYS
@@ -67,12 +73,12 @@ class AutomationWriter:
         """
         try:
             _refuse_loops(rule)
-            trigger, action = write_trigger(rule, self._known), write_action(rule, self._known)
+            trigger, action = write_trigger(rule, self._lookup), write_action(rule, self._lookup)
         except Unwritable as error:
             return NotWritable(str(error))
         guessed = [*trigger.guesses, *action.guesses]
         if guessed and values == "skip":
-            return NotWritable(f"it needs a value that you choose ({guessed[0].kind})", needs_value=True)
+            return NotWritable(f"it needs a value that you choose ({guessed[0].kind})")
         guesses = tuple(dict.fromkeys(map(str, guessed)))
         config = self._config(rule, trigger, action, text=text, why=why, guesses=guesses)
         return WrittenAutomation(config, guesses, tuple(dict.fromkeys(action.warnings)))
@@ -81,9 +87,9 @@ class AutomationWriter:
         self, rule: AutomationRule, trigger: Part, action: Part, *, text: str, why: str, guesses: tuple[str, ...]
     ) -> dict[str, object]:
         id_ = f"fedrule_{hashlib.blake2b(chr(0).join(rule).encode(errors='replace'), digest_size=6).hexdigest()}"
-        alias = _line(text.replace("*", ""))[:ALIAS].strip()
-        told = [f"Recommended by fedrule: {_line(why)}" if why.strip() else "Recommended by fedrule", *guesses]
-        description = " ".join(each if each.endswith((".", "!", "?")) else f"{each}." for each in told)
+        alias = _line(without_marks(text))[:ALIAS].strip()
+        notes = [f"Recommended by fedrule: {_line(why)}" if why.strip() else "Recommended by fedrule", *guesses]
+        description = " ".join(each if each.endswith((".", "!", "?")) else f"{each}." for each in notes)
         head: dict[str, object] = {"id": id_, "alias": alias or id_, "description": description}
         # Changes may follow each other while a slow device still acts: the last one counts.
         mode = "restart" if rule.trigger_state == "state:changed" else "single"

@@ -25,6 +25,11 @@ from fedrule.homeassistant.writing.automation import WrittenAutomation
 
 ANSWER_BYTES = 100_000_000
 APPEARS = 10.0  # seconds in which a new automation is loaded
+SAVED = (200, 201)
+OURS = re.compile(r"fedrule_[0-9a-f]{12}")  # as `automation.AutomationWriter` makes them
+NOT_LOADED = "it is saved but not loaded: does configuration.yaml have `automation: !include automations.yaml`?"
+OFF_AT_START = "it is off again after every restart, until you delete the line `initial_state: false` in it"
+MAY_BE_ON = "look whether it is switched off: that could not be made sure"
 
 
 class Installed(NamedTuple):
@@ -50,22 +55,26 @@ def install(
 ) -> list[Installed]:
     """Add automations that are not there yet, each switched off; what became of each, in their order.
 
-    A `DataError` is about the server or the token: then nothing more is sent. Arguments are those of `read_live`.
+    A `DataError` is about the server or the token, before anything was done. Where the server fails later, nothing more
+    is added: what was done before is in the list, and the rest as refused. Arguments are those of `read_live`.
     """
     check_token(token)
     server = locate(address, ca_file=ca_file, check_certificate=check_certificate, timeout=timeout)
-    found = []
+    found: list[Installed] = []
     client = _Client(server, token)
     there = set(client.automation_states())
     for automation in automations:
-        done = client.install(automation, there)
+        try:
+            found.append(client.install(automation, there))
+        except DataError as error:
+            if not found:
+                raise
+            found += [Installed(each.id, each.alias, "refused", str(error)) for each in automations[len(found) :]]
+            break
         there.add(automation.id)
-        found.append(done)
     new = {each.id for each in found if each.result == "installed"}
-    missing = client.not_loaded(new)
-    client.forget_initial_state([each for each in automations if each.id in new - missing])
-    hint = "it is saved but not loaded: does configuration.yaml have `automation: !include automations.yaml`?"
-    return [each._replace(message=hint) if each.id in missing else each for each in found]
+    notes = client.keep_off({each.id: each for each in automations if each.id in new})
+    return [each._replace(message=notes.get(each.id, "")) if each.result == "installed" else each for each in found]
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -80,6 +89,13 @@ class _Answer(NamedTuple):
     body: object
 
 
+class _State(NamedTuple):
+    """Of an automation."""
+
+    word: str  # on, off, or unavailable while it is loaded again
+    updated: str
+
+
 class _Client:
     """Requests with the token; none of them shows it."""
 
@@ -88,15 +104,16 @@ class _Client:
         self._token = token
         secure = server.address.startswith("https")
         handlers = [urllib.request.HTTPSHandler(context=tls_context(server))] if secure else []
-        self._opener = urllib.request.build_opener(_NoRedirect(), *handlers)
+        # No proxy of the environment: the token is for the server alone.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect(), *handlers)
 
     def __repr__(self) -> str:
         return f"<client of {self.server.address}>"
 
     def install(self, automation: WrittenAutomation, there: set[str]) -> Installed:
         """Add one automation."""
-        alias = text(automation.config.get("alias"))
-        if not re.fullmatch(r"[a-z0-9_]+", automation.id):
+        alias = automation.alias
+        if not OURS.fullmatch(automation.id):
             return Installed(automation.id, alias, "refused", "its id is not one of ours")
         path = _path(automation)
         if automation.id in there:
@@ -110,39 +127,66 @@ class _Client:
         if answer.status == 400:
             said = text(mapping(answer.body).get("message"))[:300]
             return Installed(automation.id, alias, "refused", said or "the server does not take it")
-        if answer.status not in (200, 201):
+        if answer.status not in SAVED:
             raise self._refusal(answer.status)
         return Installed(automation.id, alias, "installed")
 
-    def forget_initial_state(self, automations: Sequence[WrittenAutomation]) -> None:
+    def keep_off(self, automations: Mapping[str, WrittenAutomation]) -> dict[str, str]:
+        """Let new automations stay off until their owner switches them on, and then on; what to look at, by id.
+
+        Those with a warning keep `initial_state: false`: the server saves what is on or off every 15 minutes and when
+        it is shut down, so that after a power cut in that time an automation without this line starts switched on. An
+        error of the server is said in the notes, as the automations are there.
+        """
+        notes: dict[str, str] = {}
+        try:
+            notes |= dict.fromkeys(self.not_loaded(automations), NOT_LOADED)
+            warned = [id_ for id_, automation in automations.items() if automation.warnings and id_ not in notes]
+            notes |= dict.fromkeys(warned, OFF_AT_START)
+            return notes | self._forget_initial_state([automations[id_] for id_ in automations.keys() - notes.keys()])
+        except DataError as error:
+            return dict.fromkeys(automations, f"{MAY_BE_ON}; {error}") | notes
+
+    def _forget_initial_state(self, automations: Sequence[WrittenAutomation]) -> dict[str, str]:
         """Save them again without `initial_state`, by which they would be off again after every restart.
 
-        The server gives an automation the state that it had before, which is off. One that is not keeps the line.
+        The server gives an automation the state that it had before, which is off. One that is not keeps the line, and
+        so does one that is not saved again; these have notes.
         """
+        notes: dict[str, str] = {}
+        before = self.automation_states() if automations else {}
         for automation in automations:
-            self._ask(_path(automation), automation.config)
-        self.not_loaded({automation.id for automation in automations})
+            if self._ask(_path(automation), automation.config).status not in SAVED:
+                notes[automation.id] = OFF_AT_START
+        missing = self.not_loaded({each.id for each in automations if each.id not in notes}, before)
         states = self.automation_states() if automations else {}
         for automation in automations:
-            if states.get(automation.id) != "off":
-                self._ask(_path(automation), {**automation.config, "initial_state": False})
+            if automation.id in missing or automation.id not in states or states[automation.id].word != "off":
+                again = self._ask(_path(automation), {**automation.config, "initial_state": False})
+                notes[automation.id] = OFF_AT_START if again.status in SAVED else MAY_BE_ON
+        return notes
 
-    def automation_states(self) -> dict[str, str]:
-        """On or off, by the ids of the automations that the server has loaded, wherever they are defined."""
+    def automation_states(self) -> dict[str, _State]:
+        """By the ids of the automations that the server has loaded, wherever they are defined."""
         answer = self._ask("/api/states")
         if answer.status != 200:
             raise self._refusal(answer.status)
-        states = (mapping(each) for each in items(answer.body))
-        ours = [state for state in states if text(state.get("entity_id")).startswith("automation.")]
-        ids = (mapping(state.get("attributes")).get("id") for state in ours)
-        return {str(id_): text(state.get("state")) for id_, state in zip(ids, ours, strict=True) if id_ is not None}
+        found: dict[str, _State] = {}
+        for state in map(mapping, items(answer.body)):
+            id_ = mapping(state.get("attributes")).get("id")
+            if text(state.get("entity_id")).startswith("automation.") and id_ is not None:
+                found[str(id_)] = _State(text(state.get("state")), text(state.get("last_updated")))
+        return found
 
-    def not_loaded(self, ids: Iterable[str]) -> set[str]:
-        """Those that the server does not load; it takes a moment."""
+    def not_loaded(self, ids: Iterable[str], before: Mapping[str, _State] | None = None) -> set[str]:
+        """Those that the server does not load, or not again since `before`; it does so a moment after its answer."""
         wanted = set(ids)
         until = time.monotonic() + APPEARS
         while wanted:
-            wanted -= self.automation_states().keys()
+            states = self.automation_states()
+            known = before or {}
+            loaded = {id_ for id_, state in states.items() if state.word in ("on", "off") and state != known.get(id_)}
+            wanted -= loaded
             if not wanted or time.monotonic() > until:
                 break
             time.sleep(0.2)

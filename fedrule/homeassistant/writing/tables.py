@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from datasets.words import tokens
 from fedrule.homeassistant.home import HomeDevice, InstalledHome
-from fedrule.homeassistant.installation import Entity, items, mapping, whole
+from fedrule.homeassistant.installation import Automation, Entity, items, mapping, printable, whole
+from fedrule.homeassistant.translation.devices import Devices
+from fedrule.homeassistant.translation.rules import read_automation
 from fedrule.homeassistant.translation.vocabulary import action_word
 
 TEMPLATE = re.compile(r"\{[{%#]")
@@ -40,8 +42,10 @@ class Tables(NamedTuple):
     choices: Mapping[str, tuple[str, ...]]
     sentences: Mapping[str, str]
     said: Mapping[str, str]
+    scene_actions: Mapping[str, str]
     warnings: Mapping[str, str]
     warning_words: Mapping[str, frozenset[str]]
+    warning_domains: Mapping[str, frozenset[str]]
 
 
 @cache
@@ -73,8 +77,10 @@ def tables() -> Tables:
         choices={key: tuple(value.split()) for key, value in lists["choices"].items()},
         sentences=lists["sentences"],
         said=lists["said"],
+        scene_actions=lists["scene_actions"],
         warnings=lists["warnings"],
         warning_words=words(lists["warning_words"]),
+        warning_domains=words(lists["warning_domains"]),
     )
 
 
@@ -116,7 +122,7 @@ class Unwritable(Exception):
     """Raised inside of the writer: why a rule cannot be written."""
 
 
-class Known:
+class HomeLookup:
     """Devices and services of a home, looked up by the id that a rule has."""
 
     def __init__(self, home: InstalledHome) -> None:
@@ -126,6 +132,10 @@ class Known:
         self.seen_states = frozenset((rule.trigger, rule.trigger_state) for rule in rules)
         units = {entity.unit for entity in self.installation.entities.values()}
         self.fahrenheit = "°F" in units and "°C" not in units
+        self._configs = {
+            each.entity_id: each.config for each in (*home.installation.scripts, *home.installation.scenes)
+        }
+        self._steps: dict[str, list[tuple[str, str]]] = {}  # of scripts, as they are asked for
 
     def entity(self, id_: str) -> Entity:
         """The entity behind an id; one that only automations name where the home was read from its folder."""
@@ -186,18 +196,43 @@ class Known:
                 found[id_] = each
         return list(found.values())
 
+    def calls(self, action: str, id_: str) -> list[tuple[str, str]]:
+        """What a call leads to, as actions and their devices; an action that is not known is empty.
+
+        The members of a group, the steps of a script, and the states that a scene sets.
+        """
+        domain = id_.partition(".")[0]
+        if domain == "group":
+            group = self.installation.entities.get(id_) or Entity(id_)
+            return [(action, member.entity_id) for member in self.members(group)]
+        if action == "turn_off" or domain not in ("script", "scene"):
+            return []
+        if domain == "script":
+            if id_ not in self._steps:
+                steps = mapping(self._configs.get(id_)).get("sequence")
+                automation = Automation({"trigger": {"platform": "homeassistant"}, "action": steps}, id_)
+                rules = read_automation(automation, Devices(self.installation)).rules
+                self._steps[id_] = [(rule.action, rule.action_device) for rule in rules]
+            return self._steps[id_]
+        scene = self.installation.entities.get(id_) or Entity(id_)
+        states = mapping(mapping(self._configs.get(id_)).get("entities"))
+        return [(_action_of_state(states.get(member)), member) for member in states or scene.members]
+
+
+def _action_of_state(state: object) -> str:
+    """What a scene does to an entity that it sets to a state, also as `{state: ...}`; empty if it cannot be told."""
+    word = mapping(state).get("state", state)
+    if isinstance(word, bool):  # `on` without quotes in YAML
+        word = "on" if word else "off"
+    return tables().scene_actions.get(str(word), "")
+
 
 def supports(features: int, masks: tuple[int, ...]) -> bool:
     """All bits of one of the masks; nothing is needed where there are none."""
     return not masks or any(features & mask == mask for mask in masks)
 
 
-def printable(text: str) -> str:
-    """Without control characters and lone surrogates, which YAML does not take."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
-def plain(text: str) -> str:
+def without_templates(text: str) -> str:
     """For a place where Home Assistant renders templates: nothing in it can begin one."""
     return text.replace("{", "(").replace("}", ")")
 

@@ -6,9 +6,14 @@ import json
 import string
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from datasets.common.errors import DataError
+from datasets.common.files import write_json
 from fedrule.homeassistant import read_folder, read_home
+from fedrule.homeassistant.installation import printable, read_json
 
 MOTION = "{platform: state, entity_id: binary_sensor.hall_motion, to: 'on'}"
 LAMP = "{service: light.turn_on, entity_id: light.hall}"
@@ -205,3 +210,34 @@ def test_secrets_are_in_nothing_that_is_read(write):
     found = read_folder(folder)
     assert "hunter" not in string.Template(f"{found!r} {found.automations} {read_home(found)}").template
     assert [rule.trigger_state for rule in read_home(found).rules] == ["mqtt"]
+
+
+def test_characters_that_no_file_can_hold_are_replaced_where_they_are_read(write, tmp_path):
+    # The parser of YAML refuses halves of surrogate pairs itself, and takes other control characters as escapes.
+    folder = write(
+        {
+            "configuration.yaml": ('input_boolean: {x: {name: "Y\\e[31m"}}\nautomation: !include automations.yaml\n'),
+            "automations.yaml": f'- trigger: {{platform: mqtt, topic: "a\\ab"}}\n  action: {LAMP}\n',
+            ".storage/core.area_registry": stored("areas", [{"id": "k", "name": "K\ud800\N{HOUSE BUILDING}"}]),
+            ".storage/core.device_registry": stored("devices", [{"id": "d\ud800", "name": "D\udfff"}]),
+            ".storage/core.entity_registry": stored(
+                "entities", [{"entity_id": "light.a", "name": "L\ud800\a", "area_id": "k"}]
+            ),
+        }
+    )
+    home = read_home(read_folder(folder))
+    names = {device.id: (device.name, device.room) for device in home.devices}
+    assert names["light.a"] == ("L\ufffd\ufffd", "K\ufffd\N{HOUSE BUILDING}")
+    assert names["input_boolean.x"] == ("Y\ufffd[31m", "")
+    assert [rule.trigger for rule in home.rules] == ["mqtt:a\ufffdb"]
+    write_json(tmp_path / "home.json", home.to_json())
+    assert "\ufffd" in (tmp_path / "home.json").read_text("utf-8")
+
+
+@given(st.text() | st.text(st.characters(min_codepoint=0xD700, max_codepoint=0xE100)))
+def test_what_is_printable_can_be_written_and_read_again(text):
+    shown = printable(text)
+    assert shown.encode().decode() == shown
+    assert yaml.safe_load(f"# {' '.join(shown.split())}\na: 1") == {"a": 1}
+    assert read_json(json.dumps({text: [text]})) == {shown: [shown]}
+    assert printable(shown) == shown

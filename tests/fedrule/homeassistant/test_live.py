@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
 import datetime
 import ipaddress
 import logging
+import re
 import socket
 import ssl
+from pathlib import Path
 
 import pytest
 
+import fedrule.homeassistant
 from datasets.common.errors import DataError
+from fedrule.commands import hass
 from fedrule.homeassistant import read_home, read_live
 from fedrule.homeassistant.readers.live import READS, Session, locate
+from fedrule.homeassistant.server import tls_context
 from tests.support.websocket_server import TOKEN, RecordedServer, recorded_kinds, serving
 
 
@@ -163,6 +170,13 @@ def test_a_server_newer_than_known_is_read_with_a_note():
     assert len(read_home(found).rules) == 22
 
 
+def test_characters_that_no_file_can_hold_are_replaced_where_they_are_read():
+    server = RecordedServer()
+    server.answers['["config/area_registry/list", {}]'] = [{"area_id": "k", "name": "K\ud800\x1b"}]
+    with serving(server):
+        assert read_live(server.address, TOKEN).areas["k"].name == "K\ufffd\ufffd"
+
+
 def test_a_server_that_is_still_starting_is_read_with_a_note():
     server = RecordedServer()
     server.answers['["get_config", {}]'] = {"version": "2024.3.3", "state": "STARTING"}
@@ -191,6 +205,44 @@ def test_a_certificate_that_nobody_knows_says_how_to_trust_it(tmp_path):
 def test_a_missing_certificate_file_is_named(tmp_path):
     with pytest.raises(DataError, match="there is no such file"):
         read_live("https://127.0.0.1", TOKEN, ca_file=tmp_path / "nothing.pem")
+
+
+def test_a_certificate_file_that_cannot_be_read_is_named(tmp_path):
+    file = tmp_path / "authority.pem"
+    file.write_text("not PEM")
+    server = locate("https://127.0.0.1", ca_file=file)
+    with pytest.raises(DataError, match=r"authority.pem: not a certificate in PEM format"):
+        tls_context(server)
+    file.unlink()
+    with pytest.raises(DataError, match=r"authority.pem: the certificate cannot be read \(No such file"):
+        tls_context(server)
+
+
+def test_every_option_that_a_message_names_is_one_of_the_command():
+    parser = argparse.ArgumentParser()
+    hass.add_arguments(parser)
+    root = Path(fedrule.homeassistant.__file__).parent
+    named = {
+        option
+        for path in [*root.rglob("*.py"), Path(hass.__file__)]
+        if path.parent.name != "page"  # whose style sheet has names like these
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", node.value)
+    }
+    assert {"--ca-file", "--no-certificate-check"} <= named
+    assert named - parser._option_string_actions.keys() == {"--data"}  # of `fedrule train`
+
+
+def test_the_token_does_not_go_through_a_proxy_of_the_environment(monkeypatch):
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as proxy, serving(RecordedServer()) as server:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        assert len(read_live(server.address, TOKEN, timeout=5).entities) == 128
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):  # nobody came
+            proxy.accept()
 
 
 def self_signed(folder):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import count, product
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from fedrule.homeassistant.installation import Area, Automation, Entity, Installation, RegisteredDevice
@@ -333,6 +334,163 @@ def test_a_branch_is_entered_at_the_triggers_at_which_its_condition_can_hold(nod
             if holds(node, trigger, iter(truths)) is wanted
         }
         assert {(rule.trigger, rule.trigger_state) for rule in rules if rule.action == action} == possible
+
+
+# Steps with stops and conditions among them, and what they do when they are run, with a truth for each unknown.
+STEPS = st.recursive(
+    st.lists(
+        st.one_of(
+            st.just(("call",)),
+            st.just(("stop",)),
+            st.just(("stop off",)),
+            CONDITIONS.map(lambda node: ("condition", node)),
+        ),
+        max_size=3,
+    ),
+    lambda inner: st.lists(
+        st.one_of(
+            st.just(("call",)),
+            st.tuples(st.just("if"), CONDITIONS, inner, inner),
+            st.tuples(st.just("choose"), CONDITIONS, inner, CONDITIONS, inner, inner),
+            st.tuples(st.just("sequence"), inner),
+            st.tuples(st.just("list"), inner),
+        ),
+        max_size=4,
+    ),
+    max_leaves=4,
+)
+
+
+class Stop(Exception):
+    """A run ends."""
+
+
+def as_steps(steps, calls, names) -> list[object]:
+    def condition(node) -> str:
+        return f"{{{{ {as_template(node, names)} }}}}"
+
+    def one(kind, *parts) -> object:
+        if kind == "call":
+            return {"service": "light.turn_on", "entity_id": f"light.n{next(calls)}"}
+        if kind.startswith("stop"):
+            return {"stop": "", "enabled": kind == "stop"}
+        if kind == "condition":
+            return condition(parts[0])
+        if kind == "if":
+            return {
+                "if": condition(parts[0]),
+                "then": as_steps(parts[1], calls, names),
+                "else": as_steps(parts[2], calls, names),
+            }
+        if kind == "choose":
+            options = [
+                {"conditions": condition(node), "sequence": as_steps(inner, calls, names)}
+                for node, inner in (parts[:2], parts[2:4])
+            ]
+            return {"choose": options, "default": as_steps(parts[4], calls, names)}
+        inner = as_steps(parts[0], calls, names)
+        return inner if kind == "list" else {"sequence": inner}
+
+    return [one(*step) for step in steps]
+
+
+def run(steps, calls, holds_now) -> Iterator[int]:
+    """The numbers of the calls that are made; those that are not entered are counted too."""
+
+    def counted(inner) -> int:
+        parts = [part for step in inner for part in step[1:] if isinstance(part, list)]
+        return sum(step == ("call",) for step in inner) + sum(map(counted, parts))
+
+    start = next(calls)
+    going = True
+    for kind, *parts in steps:
+        if kind == "call":
+            if going:
+                yield start
+            start += 1
+        elif kind == "stop" and going:
+            raise Stop
+        elif kind == "condition":
+            going = going and holds_now(parts[0])
+        else:
+            taken = False
+            for at, part in enumerate(parts):
+                if not isinstance(part, list):
+                    continue
+                guard = parts[at - 1] if at and not isinstance(parts[at - 1], list) else None
+                entered = going and not taken and (guard is None or holds_now(guard))
+                taken = taken or entered
+                if entered:
+                    yield from run(part, count(start), holds_now)
+                start += counted(part)
+
+
+LEFT = ("condition", ("unknown",))  # by a condition: it ends the sequence around it only
+
+
+@settings(deadline=None)
+@given(STEPS)
+@example([("sequence", [LEFT, ("stop",)]), ("call",)])
+@example([("sequence", [LEFT, ("if", ("trigger.id == 'on'",), [("stop",)], [])]), ("call",)])
+def test_steps_are_reached_at_the_triggers_at_which_a_run_can_reach_them(steps):
+    def unknowns(part) -> int:
+        if part == ("unknown",):
+            return 1
+        return sum(map(unknowns, part)) if isinstance(part, (list, tuple)) else 0
+
+    assume(unknowns(steps) <= 6)
+    possible = set()
+    for (trigger, cause), truths in product((("on", ON), ("off", OFF)), product([True, False], repeat=unknowns(steps))):
+        left = iter(truths)
+        with suppress(Stop):
+            # An unknown is asked at most once in a run, so it does not matter which of the truths it gets.
+            for number in run(steps, count(), lambda node, trigger=trigger, left=left: holds(node, trigger, left)):
+                possible.add((*cause, "turn_on", f"light.n{number}"))
+    written = as_steps(steps, count(), (f"l{number}" for number in count()))
+    assert set(whole({"trigger": TWO, "action": written})) == possible
+
+
+def test_a_branch_that_stops_keeps_its_triggers_from_what_follows():
+    off = {"service": "light.turn_off", "entity_id": "light.hall"}
+    first = {"if": {"condition": "trigger", "id": "on"}, "then": [LAMP, {"stop": "done"}]}
+    expected = [(*ON, "turn_on", "light.hall"), (*OFF, "turn_off", "light.hall")]
+    assert whole({"trigger": TWO, "action": [first, off]}) == expected
+    changed = {"platform": "state", "entity_id": "binary_sensor.x"}
+    is_on = {"condition": "state", "entity_id": "binary_sensor.x", "state": "on"}
+    assert whole({"trigger": changed, "action": [{**first, "if": is_on}, off]}) == expected
+    in_loop = {"repeat": {"count": 2, "sequence": first}}
+    assert whole({"trigger": TWO, "action": [in_loop, off]}) == expected
+    beside = {"parallel": [first, {"scene": "scene.s"}]}
+    assert [rule[:3] for rule in whole({"trigger": TWO, "action": [beside, off]})] == [
+        (*ON, "turn_on"),
+        (*ON, "scene_activate"),
+        (*OFF, "scene_activate"),
+        (*OFF, "turn_off"),
+    ]
+
+
+def test_a_loop_that_may_not_be_entered_stops_nothing_for_certain():
+    loop = {"repeat": {"while": [], "sequence": [{"stop": "done"}]}}
+    assert whole({"trigger": MOTION, "action": [loop, LAMP]}) == [(*ON, "turn_on", "light.hall")]
+
+
+@pytest.mark.parametrize("kind", ["if", "choose", "sequence", "parallel"])
+def test_the_variables_of_a_branch_end_with_it(kind):
+    step = {"service": "light.turn_on", "entity_id": "{{ lamp }}"}
+    first = [{"variables": {"lamp": "light.first"}}, step]
+    branch = {
+        "if": {"if": {"condition": "trigger", "id": "on"}, "then": first, "else": step},
+        "choose": {
+            "choose": [{"conditions": {"condition": "trigger", "id": "on"}, "sequence": first}],
+            "default": step,
+        },
+        "sequence": [{"sequence": first}, step],
+        "parallel": {"parallel": [{"sequence": first}, step]},
+    }[kind]
+    rules = whole({"trigger": TWO, "variables": {"lamp": "light.outer"}, "action": branch})
+    assert {device for *start, _, device in rules if tuple(start) == OFF} == (
+        {"light.outer"} if kind in ("if", "choose") else {"light.first", "light.outer"}
+    )
 
 
 def test_a_condition_between_steps_narrows_only_the_steps_after_it():

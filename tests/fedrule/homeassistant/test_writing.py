@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from fedrule.homeassistant import Entity, Installation, InstalledHome, read_folder, read_home, read_live
 from fedrule.homeassistant.home import HomeDevice
-from fedrule.homeassistant.installation import Automation, RegisteredDevice, items, mapping
+from fedrule.homeassistant.installation import Automation, RegisteredDevice, Script, items, mapping
 from fedrule.homeassistant.translation.devices import Devices
-from fedrule.homeassistant.translation.rules import AutomationRule, read_automation
+from fedrule.homeassistant.translation.rules import AutomationRule, Outcome, read_automation
 from fedrule.homeassistant.translation.vocabulary import action_word, vocabulary
 from fedrule.homeassistant.writing.automation import AutomationWriter, NotWritable, WrittenAutomation, to_yaml
 from fedrule.homeassistant.writing.tables import tables
@@ -44,8 +44,8 @@ def home_of(*entities: Entity, version: str = "2024.3.3", live: bool = True, **m
 
 
 def write(home: InstalledHome, rule: tuple[str, str, str, str], **options: str) -> WrittenAutomation | NotWritable:
-    told = {"text": "When *Hall* sees movement, turn on *Lamp*", "why": "many have it", **options}
-    return AutomationWriter(home).write(AutomationRule(*rule), **told)  # type: ignore[arg-type]
+    more = {"text": "When *Hall* sees movement, turn on *Lamp*", "why": "many have it", **options}
+    return AutomationWriter(home).write(AutomationRule(*rule), **more)  # type: ignore[arg-type]
 
 
 def done(home: InstalledHome, rule: tuple[str, str, str, str]) -> WrittenAutomation:
@@ -67,7 +67,6 @@ def action_of(home: InstalledHome, action: str, device: str) -> Mapping[str, obj
 def refused(home: InstalledHome, rule: tuple[str, str, str, str]) -> str:
     written = write(home, rule)
     assert isinstance(written, NotWritable)
-    assert not written.needs_value
     return written.reason
 
 
@@ -81,7 +80,7 @@ def rich(domain: str, name: str = "thing") -> Entity:
         options=("away", "Home", "night"),
         members=("light.lamp",) if domain == "group" else (),
         unit="%" if domain == "sensor" else "",
-        able={
+        capabilities={
             "effect_list": ["none", "rainbow"],
             **{key: ["away", "home"] for key in ("hvac_modes", "preset_modes", "fan_modes", "swing_modes")},
             **{key: ["one", "two"] for key in ("available_modes", "operation_list", "fan_speed_list")},
@@ -240,7 +239,7 @@ def test_what_a_running_server_says_of_its_services_counts():
         (Entity("light.x"), "numeric:above"),
         (Entity("sensor.x", device_class="timestamp", unit="s"), "numeric:above"),
         (Entity("sensor.x", unit="furlongs"), "numeric:above"),
-        (Entity("climate.x", able={"hvac_modes": ["off", "heat"]}), "state:cool"),
+        (Entity("climate.x", capabilities={"hvac_modes": ["off", "heat"]}), "state:cool"),
         (Entity("input_select.x", options=("day", "night")), "state:away"),
         (Entity("input_boolean.x"), "state:unavailable"),
         (Entity("switch.x", disabled=True), "state:on"),
@@ -281,6 +280,32 @@ def test_all_lights_are_a_target_and_no_trigger():
     assert refused(home, ("light.*", "state:on", "turn_on", "light.lamp")) == "its trigger is not an entity"
 
 
+@pytest.mark.parametrize(
+    ("entities", "action"),
+    [
+        ([Entity("alarm_control_panel.a", features=63),
+          Entity("alarm_control_panel.b", features=63, capabilities={"code_format": "number"})], "disarm"),
+        ([Entity("select.a", options=("one",)), Entity("select.b", options=("two",))], "select_option"),
+        ([Entity("select.a", options=("one",)), Entity("select.b", options=("x",), category="config")],
+         "select_option"),
+        ([Entity("climate.a", features=1), Entity("climate.b", features=1, capabilities={"max_temp": 18})],
+         "set_temperature"),
+        ([Entity("media_player.a", features=256), Entity("media_player.b")], "turn_off"),
+        ([Entity("switch.a", hidden=True)], "turn_off"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_all_entities_of_a_domain_are_a_target_only_if_it_is_right_for_each(entities, action):
+    assert refused(home_of(*entities), (MOTION, "state:on", action, f"{entities[0].domain}.*"))
+
+
+def test_all_entities_of_a_domain_are_a_target_if_one_that_nobody_uses_cannot_do_it():
+    players = [Entity("media_player.a", features=256), Entity("media_player.b", hidden=True)]
+    assert action_of(home_of(*players), "turn_off", "media_player.*")["target"] == {"entity_id": "all"}
+    selects = [Entity(f"select.{name}", options=("Home", "x")) for name in "ab"]
+    assert action_of(home_of(*selects), "select_option", "select.*")["data"] == {"option": "Home"}
+
+
 def test_of_a_folder_without_registries_the_usual_is_taken_as_supported():
     home = home_of(Entity("cover.x", known_from="yaml"), live=False)
     assert action_of(home, "open", "cover.x")["service"] == "cover.open_cover"
@@ -288,7 +313,7 @@ def test_of_a_folder_without_registries_the_usual_is_taken_as_supported():
 
 
 def test_an_alarm_that_asks_for_a_code_is_not_written():
-    home = home_of(Entity("alarm_control_panel.x", features=63, able={"code_format": "number"}))
+    home = home_of(Entity("alarm_control_panel.x", features=63, capabilities={"code_format": "number"}))
     assert "asks for a code" in refused(home, (MOTION, "state:on", "disarm", "alarm_control_panel.x"))
 
 
@@ -321,7 +346,7 @@ def test_values_that_the_home_must_choose_are_guesses(rule, guess):
     assert guess in str(written.config["description"])
     skipped = write(home, rule, values="skip")
     assert isinstance(skipped, NotWritable)
-    assert skipped.needs_value
+    assert skipped.reason.startswith("it needs a value that you choose")
 
 
 def test_the_option_is_one_that_fits_the_trigger():
@@ -335,7 +360,8 @@ def test_the_option_is_one_that_fits_the_trigger():
 
 def test_a_window_that_opens_switches_the_heating_off():
     home = home_of(
-        Entity("climate.c", able={"hvac_modes": ["heat", "off"]}), Entity("binary_sensor.w", device_class="window")
+        Entity("climate.c", capabilities={"hvac_modes": ["heat", "off"]}),
+        Entity("binary_sensor.w", device_class="window"),
     )
     for state, mode in (("state:on", "off"), ("state:off", "heat")):
         (step,) = items(done(home, ("binary_sensor.w", state, "set_hvac_mode", "climate.c")).config["action"])
@@ -351,11 +377,11 @@ def test_groups_of_groups_that_hold_each_other_have_an_end():
 @pytest.mark.parametrize(
     ("entity", "value"),
     [
-        (Entity("number.x", able={"min": 0, "max": 1, "step": 0.01}), 0.5),
-        (Entity("number.x", able={"min": 1, "max": 4, "step": 1}), 3),  # 1 + round(1.5) steps
-        (Entity("number.x", unit="°C", able={"min": 15, "max": 35, "step": 1}), 21),
-        (Entity("number.x", unit="°C", able={"min": 40, "max": 60}), 40),
-        (Entity("input_number.x", able={"min": -10, "max": 10}), 0),
+        (Entity("number.x", capabilities={"min": 0, "max": 1, "step": 0.01}), 0.5),
+        (Entity("number.x", capabilities={"min": 1, "max": 4, "step": 1}), 3),  # 1 + round(1.5) steps
+        (Entity("number.x", unit="°C", capabilities={"min": 15, "max": 35, "step": 1}), 21),
+        (Entity("number.x", unit="°C", capabilities={"min": 40, "max": 60}), 40),
+        (Entity("input_number.x", capabilities={"min": -10, "max": 10}), 0),
         (Entity("counter.x"), 0),
     ],
     ids=str,
@@ -388,11 +414,77 @@ def test_a_message_says_what_happened_and_is_no_guess():
         (Entity("water_heater.x", features=15), "set_temperature", "scalds"),
         (Entity("switch.x", name="Kitchen oven"), "turn_on", "may get hot"),
         (Entity("group.x", members=("lock.a", "lock.b")), "unlock", "anybody can come in"),
+        (Entity("switch.garage_door"), "turn_on", "garage door or a gate"),
+        (Entity("button.garage_door_opener"), "press", "garage door or a gate"),
+        (Entity("switch.x", name="Haustür Türöffner"), "turn_on", "opener of a door"),
+        (Entity("button.unlock_front"), "press", "opener of a door"),
+        (Entity("group.gate", members=("switch.a", "switch.b")), "turn_on", "garage door or a gate"),
+        (Entity("group.x", members=("light.lamp", "switch.garage_door")), "turn_on", "garage door or a gate"),
+        (Entity("scene.x", members=("light.lamp", "lock.a")), "scene_activate", "works a lock"),
+        (Entity("script.open_the_gate"), "script_run", "garage door or a gate"),  # its steps are not known
     ],
     ids=str,
 )  # fmt: skip
 def test_a_warning_stands_before_what_can_do_harm(entity, action, part):
     (warning,) = done(home_of(entity), (MOTION, "state:on", action, entity.entity_id)).warnings
+    assert part in warning
+
+
+@pytest.mark.parametrize(
+    ("id_", "action", "part"),
+    [
+        ("shell_command.x", "run", "runs a command"),
+        ("system", "restart", "restarts Home Assistant"),
+        ("system", "stop", "nothing works until somebody starts it again"),
+    ],
+)
+def test_a_warning_stands_before_commands_and_the_server_itself(id_, action, part):
+    (warning,) = done(OFFLINE, (MOTION, "state:on", action, id_)).warnings
+    assert part in warning
+
+
+@pytest.mark.parametrize(
+    ("entity", "action"),
+    [
+        (Entity("switch.garage_light"), "turn_on"),
+        (Entity("switch.washer_child_lock"), "turn_on"),
+        (Entity("group.garage", members=("light.lamp",)), "turn_on"),
+        (Entity("switch.clock"), "turn_on"),
+        (Entity("script.open_the_gate"), "turn_off"),
+    ],
+    ids=str,
+)
+def test_no_warning_stands_before_what_only_sounds_like_it(entity, action):
+    assert done(home_of(entity), (MOTION, "state:on", action, entity.entity_id)).warnings == ()
+
+
+def test_the_warning_of_a_script_is_that_of_the_worst_of_its_steps():
+    def call(service: str, entity_id: str) -> dict[str, object]:
+        return {"service": service, "target": {"entity_id": entity_id}}
+
+    choice = {"if": [], "then": [call("cover.open_cover", "cover.blind"), call("lock.unlock", "lock.front")]}
+    scripts = (
+        Script("script.inner", {"sequence": [call("light.turn_on", "light.lamp"), choice]}),
+        Script("script.outer", {"sequence": [{"service": "script.inner"}, {"service": "script.outer"}]}),
+        Script("script.lamps", {"sequence": [call("light.turn_on", "light.lamp")]}),
+    )
+    own = [Entity(each.entity_id, name="Unlock gate") for each in scripts]
+    home = home_of(*own, Entity("lock.front", name="Front"), Entity("cover.blind"), scripts=scripts)
+    for id_ in ("script.inner", "script.outer"):
+        (warning,) = done(home, (MOTION, "state:on", "script_run", id_)).warnings
+        assert warning == "It unlocks Front: anybody can come in who makes the trigger happen."
+    assert done(home, (MOTION, "state:on", "script_run", "script.lamps")).warnings == ()
+    assert done(home, (MOTION, "state:on", "turn_off", "script.inner")).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "part"),
+    [("unlocked", "It unlocks Front"), ({"state": "unlocked"}, "It unlocks Front"), ("locked", "works a lock (Front)")],
+)
+def test_the_warning_of_a_scene_is_that_of_the_worst_of_its_states(state, part):
+    scene = Script("scene.evening", {"entities": {"light.lamp": True, "lock.front": state}})
+    home = home_of(Entity("scene.evening"), Entity("lock.front", name="Front"), scenes=(scene,))
+    (warning,) = done(home, (MOTION, "state:on", "scene_activate", "scene.evening")).warnings
     assert part in warning
 
 
@@ -452,6 +544,32 @@ def test_nothing_of_a_name_is_rendered_as_a_template():
     assert "options" in refused(home, (MOTION, "state:on", "select_option", "select.y"))
 
 
+@pytest.mark.parametrize(
+    ("device", "state"),
+    [
+        ("system", "homeassistant:{{ 1 }}"),
+        ("system", "homeassistant:other"),
+        ("sensor.t", "numeric:{{ 1 }}"),
+        ("sensor.t", "numeric:equal"),
+        ("sun.sun", "sun:{{ 1 }}"),
+        ("event:{{ 1 }}", "event:{{ 1 }}"),
+        ("calendar.c", "calendar:{{ 1 }}"),
+        ("light.lamp", "state:{{ 1 }}"),
+    ],
+)
+def test_a_state_of_a_model_that_is_none_of_ours_is_not_written(device, state):
+    home = home_of(Entity("sensor.t", unit="%"), Entity("sun.sun"), Entity("calendar.c"))
+    assert refused(home, (device, state, "notify", "persistent_notification"))
+
+
+def test_nothing_of_a_state_is_rendered_as_a_template():
+    odd = AutomationRule("sensor.washer", "state:{{ 1 }}", "turn_on", "light.lamp")
+    home = home_of(Entity("sensor.washer", options=("{{ 1 }}",)))
+    seen = dataclasses.replace(home, outcomes=(Outcome(Automation({}, "a"), (odd,)),))
+    (step,) = items(done(seen, (*odd[:2], "notify", "persistent_notification")).config["action"])
+    assert mapping(mapping(step)["data"])["message"] == "washer: (( 1 ))"
+
+
 NAMES = st.text(max_size=30) | st.sampled_from(
     [
         '"',
@@ -473,6 +591,10 @@ NAMES = st.text(max_size=30) | st.sampled_from(
 )
 
 
+KINDS = ("state", "numeric", "sun", "time", "zone", "homeassistant", "calendar", "event", "device", "notification")
+FREE_STATES = NAMES | st.builds("{}:{}".format, st.sampled_from(KINDS), NAMES)
+
+
 @st.composite
 def entities(draw: st.DrawFn) -> Entity:
     lists = st.lists(NAMES, max_size=3)
@@ -492,7 +614,7 @@ def entities(draw: st.DrawFn) -> Entity:
         members=tuple(draw(st.lists(st.sampled_from(["light.a", "group.a", "lock.b", "person.c"]), max_size=3))),
         disabled=draw(st.booleans()),
         known_from=draw(st.sampled_from(["registry", "states", "yaml"])),
-        able=draw(able),
+        capabilities=draw(able),
     )
 
 
@@ -502,14 +624,14 @@ def test_any_rule_of_any_home_is_written_or_refused_and_never_an_error(data):
     own = data.draw(st.lists(entities(), max_size=6, unique_by=lambda entity: entity.entity_id))
     version = data.draw(st.sampled_from(["", "2024.3.3", "2025.4.4", "next"]))
     home = home_of(*own, version=version, live=data.draw(st.booleans()))
-    ids = st.sampled_from([*home.installation.entities, *OTHERS]) | st.text(max_size=10)
+    ids = st.sampled_from([*home.installation.entities, *OTHERS]) | NAMES | NAMES.map("event:{}".format)
     writer = AutomationWriter(home)
     written = []
     for _ in range(8):
         rule = AutomationRule(
             data.draw(ids),
-            data.draw(st.sampled_from(trigger_states())),
-            data.draw(st.sampled_from(sorted(vocabulary().actions))),
+            data.draw(st.sampled_from(trigger_states()) | FREE_STATES),
+            data.draw(st.sampled_from(sorted(vocabulary().actions)) | NAMES),
             data.draw(ids),
         )
         values = data.draw(st.sampled_from(["guess", "skip"]))
@@ -522,6 +644,7 @@ def test_any_rule_of_any_home_is_written_or_refused_and_never_an_error(data):
         for step in items(result.config.get("action", result.config.get("actions"))):
             assert "{{" not in json.dumps(step)
             assert "{%" not in json.dumps(step)
+        assert "{{" not in json.dumps(result.config.get("trigger", result.config.get("triggers")))
         written.append(result)
     assert yaml.safe_load(to_yaml(written)) == [dict(each.config) for each in written]
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from datasets import load
-from fedrule.inference.sentences import sentence, template
+from fedrule.inference.sentences import sentence, template, without_marks
 
 
 @pytest.mark.parametrize(
@@ -68,6 +68,13 @@ def test_a_word_that_no_phrase_is_known_for_is_quoted():
 def test_what_is_in_a_word_neither_ends_the_quotation_nor_marks_a_device():
     said = sentence("A", 'x*y"z\n', "{} [x] \0*", "B")
     assert said == 'When *A* reports "x\u2217y\'z", let *B* do "{ } [x] \u2217"'
+
+
+def test_a_sentence_without_marks_reads_as_plain_text():
+    assert (
+        without_marks(sentence("my *own* lamp", "on", "off", "B"))
+        == "When my \u2217own\u2217 lamp turns on, turn off B"
+    )
 
 
 def test_asterisks_and_lines_in_a_name_do_not_break_the_marking():
