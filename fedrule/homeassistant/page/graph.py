@@ -17,6 +17,7 @@ from itertools import chain, combinations, pairwise
 from typing import NamedTuple
 
 from fedrule.homeassistant.home import HomeDevice, InstalledHome
+from fedrule.homeassistant.installation import printable
 from fedrule.homeassistant.suggestions import Suggestion
 from fedrule.homeassistant.translation.rules import AutomationRule
 
@@ -295,9 +296,9 @@ def draw(graph: Graph, placed: Layout, size: Size, *, name: str) -> str:
     new = {id_ for line in graph.lines if line.suggested for id_ in (line.trigger, line.action_device)}
     for id_, middle in placed.middle.items():
         x, device = (width - column if placed.right[id_] else 0), devices[id_]
-        shown = device.name or id_
+        shown = escape(printable(device.name or id_))
         parts.append(
-            f'<g class="node{" meant" if id_ in new else ""}" data-node="{number[id_]}"><title>{escape(clean(shown))}'
+            f'<g class="node{" meant" if id_ in new else ""}" data-node="{number[id_]}"><title>{shown}'
             f"{f' ({escape(device.type)})' if device.type else ''}</title>"
             f'<rect x="{x + 5}" y="{middle - CHIP / 2:.0f}" width="{column - 10}" height="{CHIP}" rx="8"/>'
             f'<text x="{x + 13}" y="{middle + 4.5:.1f}">{escape(shortened(shown, column - 25, size.font))}</text></g>'
@@ -346,7 +347,7 @@ def _curve(placed: Layout, line: Line, ends: tuple[float, float], *, width: int,
 
 def shortened(text: str, room: float, size: float) -> str:
     """As much of a text as fits in so many pixels at a font size, by a careful guess of its letters' widths."""
-    text = " ".join(clean(text).split())
+    text = " ".join(printable(text).split())
     widths = [_em(letter) * size for letter in text]
     if sum(widths) <= room:
         return text
@@ -368,15 +369,6 @@ def _em(letter: str) -> float:
     if letter in "iljtfI.,:;'|!() ":
         return 0.33
     return 0.72 if letter.isupper() or letter in "mwMW@%" else 0.58
-
-
-def clean(text: str) -> str:
-    """Without what no HTML file can hold: halves of surrogate pairs and control characters."""
-    return "".join("\N{REPLACEMENT CHARACTER}" if _is_bad(letter) else letter for letter in text)
-
-
-def _is_bad(letter: str) -> bool:
-    return "\ud800" <= letter <= "\udfff" or (letter < " " and letter not in "\n\t") or "\x7f" <= letter <= "\x9f"
 
 
 def rooms_of(graph: Graph, line: Line) -> tuple[str, ...]:

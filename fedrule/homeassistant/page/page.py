@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 
 from datasets.common.files import atomic_file
 from fedrule.homeassistant.home import InstalledHome, rooms
-from fedrule.homeassistant.page.graph import NARROW, WIDE, Graph, clean, draw, layout, rooms_of
+from fedrule.homeassistant.installation import printable
+from fedrule.homeassistant.page.graph import NARROW, WIDE, Graph, draw, layout, rooms_of
 from fedrule.homeassistant.suggestions import Suggestion, Suggestions, Wording
 from fedrule.homeassistant.translation.rules import AutomationRule
 from fedrule.homeassistant.writing.automation import WrittenAutomation, to_yaml
@@ -71,7 +72,7 @@ def _hash(content: str) -> str:
 
 def _text(value: str) -> str:
     """Text of the home for markup or a quoted attribute."""
-    return escape(clean(value))
+    return escape(printable(value))
 
 
 def _count(number: int, noun: str, nouns: str = "") -> str:
