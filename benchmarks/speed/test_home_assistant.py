@@ -73,11 +73,12 @@ def real_homes() -> Homes:
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of few rounds: time depends on the valid rules, not on the weights."""
+def model(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The one to start with, of docs/home-assistant.md; at the scale smoke of few rounds."""
     path = tmp_path_factory.mktemp("model") / "model.safetensors"
-    options = {"rounds": 2, "least_steps": 1}
-    fedrule.train(real_homes(), "graphrank", options=options, patience=0, min_homes=MIN_HOMES).save(path)
+    smoke = request.config.getoption("scale") == "smoke"
+    options = {"rounds": 2, "least_steps": 1} if smoke else {}
+    fedrule.train(real_homes(), "graphrank", options=options, test=0.05, min_homes=MIN_HOMES).save(path)
     return path
 
 

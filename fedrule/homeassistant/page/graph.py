@@ -296,10 +296,10 @@ def draw(graph: Graph, placed: Layout, size: Size, *, name: str) -> str:
     new = {id_ for line in graph.lines if line.suggested for id_ in (line.trigger, line.action_device)}
     for id_, middle in placed.middle.items():
         x, device = (width - column if placed.right[id_] else 0), devices[id_]
-        shown = escape(printable(device.name or id_))
+        shown = printable(device.name or id_)
         parts.append(
-            f'<g class="node{" meant" if id_ in new else ""}" data-node="{number[id_]}"><title>{shown}'
-            f"{f' ({escape(device.type)})' if device.type else ''}</title>"
+            f'<g class="node{" meant" if id_ in new else ""}" data-node="{number[id_]}">'
+            f"<title>{escape(shown)}{f' ({escape(device.type)})' if device.type else ''}</title>"
             f'<rect x="{x + 5}" y="{middle - CHIP / 2:.0f}" width="{column - 10}" height="{CHIP}" rx="8"/>'
             f'<text x="{x + 13}" y="{middle + 4.5:.1f}">{escape(shortened(shown, column - 25, size.font))}</text></g>'
         )
