@@ -152,7 +152,7 @@ class Installation:
         return (
             f"Home Assistant {self.version or '(version unknown)'}: {len(self.entities):,} entities"
             f"{f' ({most}, ...)' if most else ''}, {len(self.areas):,} areas, "
-            f"{len(self.automations):,} automations, {len(self.problems):,} things not read"
+            f"{len(self.automations):,} automations{f', {len(self.problems):,} not read' if self.problems else ''}"
         )
 
     def __repr__(self) -> str:

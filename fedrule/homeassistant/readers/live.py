@@ -94,7 +94,8 @@ def read_live(
     try:
         return _read(server, token)
     except Interrupted as error:
-        again = "the connection broke twice: it may be restarting; wait until it is up and try again"
+        https = "" if server.address.startswith("https") else ", or answer https only"
+        again = f"the connection broke twice: it may be restarting{https}; wait until it is up and try again"
         raise DataError(f"{server.address}: {again} ({error})") from None
 
 

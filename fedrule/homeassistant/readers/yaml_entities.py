@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 
 from fedrule.homeassistant.installation import Entity, items, mapping, text, texts
+from fedrule.homeassistant.readers.config_yaml import Hidden
 from fedrule.homeassistant.readers.registries import is_entity_id
 from fedrule.homeassistant.translation.vocabulary import vocabulary
 
@@ -82,7 +83,7 @@ def _helpers(domain: str, section: Mapping[str, object]) -> Iterator[Entity]:
             name = about.get("alias") if domain == "script" else about.get("name")
             yield Entity(
                 entity_id,
-                name=text(name) or text(about.get("friendly_name")),
+                name=_name(name) or _name(about.get("friendly_name")),
                 unit=text(about.get("unit_of_measurement")),
                 members=tuple(each for each in members if is_entity_id(each)),
                 options=tuple(map(str, items(about.get("options")))) if domain == "input_select" else (),
@@ -116,17 +117,22 @@ def _platform(domain: str, definition: Mapping[str, object]) -> Iterator[Entity]
 
 
 def _named(domain: str, definition: Mapping[str, object], platform: str) -> Iterator[Entity]:
-    name = text(definition.get("name"))
+    name = _name(definition.get("name"))
     own = text(definition.get("default_entity_id")) or f"{domain}.{text(definition.get('object_id'))}"
     entity_id = own if is_entity_id(own) else f"{domain}.{slug(name)}"
     if "{" not in name and is_entity_id(entity_id):
         yield _entity(entity_id, definition, platform)
 
 
+def _name(value: object) -> str:
+    """A name; empty where it is a secret, of which no id can be made either."""
+    return "" if isinstance(value, Hidden) else text(value)
+
+
 def _entity(entity_id: str, definition: Mapping[str, object], platform: str) -> Entity:
     return Entity(
         entity_id,
-        name=text(definition.get("friendly_name")) or text(definition.get("name")),
+        name=_name(definition.get("friendly_name")) or _name(definition.get("name")),
         device_class=text(definition.get("device_class")),
         unit=text(definition.get("unit_of_measurement")),
         members=tuple(e for e in texts(definition.get("entities")) if is_entity_id(e)) if platform == "group" else (),

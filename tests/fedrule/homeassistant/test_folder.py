@@ -197,6 +197,13 @@ def test_initial_state_says_whether_an_automation_is_on(write, stated, enabled):
     assert found.automations[0].enabled is enabled
 
 
+def test_an_entity_whose_name_is_a_secret_has_none(write):
+    lights = "light:\n  - {platform: mqtt, name: !secret nm}\n  - {platform: mqtt, name: !secret nm, object_id: hall}\n"
+    helper = "input_boolean:\n  guests: {name: !env_var WHO}\n"
+    found = read_folder(write({"configuration.yaml": lights + helper})).entities
+    assert {id_: entity.name for id_, entity in found.items()} == {"input_boolean.guests": "", "light.hall": ""}
+
+
 def test_secrets_are_in_nothing_that_is_read(write):
     folder = write(
         {
