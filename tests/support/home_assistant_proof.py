@@ -417,8 +417,8 @@ def _changed(talk: Talk, context_id: str, devices: Sequence[str], action: str) -
     for data, context in _of(talk, "state_changed"):
         new = mapping(data.get("new_state"))
         ours = context_id in (context.get("id"), context.get("parent_id"))
-        told = text(data.get("entity_id")).partition(".")[0] in domains
-        right = new.get("state") in states if told else new.get("state") != BEFORE
+        listed = text(data.get("entity_id")).partition(".")[0] in domains
+        right = new.get("state") in states if listed else new.get("state") != BEFORE
         if ours and data.get("entity_id") in devices and right:
             return True
     return False
@@ -433,8 +433,15 @@ def _trigger(automation: WrittenAutomation) -> tuple[str, Mapping[str, object]]:
 OUTSIDE, AT_HOME = {"latitude": 10.0, "longitude": 5.0}, {"latitude": 52.0, "longitude": 5.0}
 
 
+# What must run before an action can end or interrupt it.
+RUNNING = {"timer": ("timer.start", "pause cancel finish"), "vacuum": ("vacuum.start", "pause stop")}
+
+
 def prepare(talk: Talk, rule: AutomationRule, automation: WrittenAutomation) -> None:
-    """The state from which the trigger can happen."""
+    """The state from which the trigger can happen, and the action have an effect."""
+    start, actions = RUNNING.get(rule.action_device.partition(".")[0], ("", ""))
+    if rule.action in actions.split():
+        talk.call(start, entity_id=rule.action_device)
     kind, trigger = _trigger(automation)
     if kind == "state":
         talk.set_state(rule.trigger, BEFORE)

@@ -49,20 +49,20 @@ def test_every_line_of_the_list_is_valid_and_can_be_installed_by_the_command(tmp
     with running_home_assistant(tmp_path / "config") as server:
         furnish(server)
         token.write_text(server.token)
-        command = ["hass", server.address, "--token-file", str(token), "--model", str(model), "-k", "60"]
+        command = ["hass", server.address, "--token-file", str(token), "--model", str(model), "-k", "40"]
         assert main([*command, "--json"]) == 0
         shown = json.loads(capsys.readouterr().out)["recommendations"]
         lines = [each["automation"] for line in shown for each in (line, *line["similar"])]
-        assert len(shown) == 60
+        assert len(shown) == 40
         installation = read_live(server.address, server.token)
         with closing(Talk(server)) as talk:
             wrong = [problem for each in lines for problem in problems_of(talk, installation, WrittenAutomation(each))]
         assert not wrong
         assert main([*command, "--install"]) == 0
-        assert capsys.readouterr().err.count(": installed") == 60
+        assert capsys.readouterr().err.count(": installed") == 40
         after = read_home(read_live(server.address, server.token))
     new = [each for each in after.installation.automations if each.id.startswith("fedrule_")]
-    assert len(new) == 60
+    assert len(new) == 40
     assert not any(each.enabled for each in new)
 
 
