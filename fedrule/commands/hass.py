@@ -34,24 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--token-file", metavar="FILE", help=about)
     add("--model", type=Path, metavar="MODEL", help="a model file; `fedrule train --data home-assistant` makes one")
     add("-k", type=count, default=10, help="how many recommendations (default: %(default)s)")
-    add(
-        "--area",
-        type=_name,
-        metavar="NAME",
-        help="only those with a device of this area, or with this word in a name",
-    )
+    about = "only those with a device of this area, or with this word in a name"
+    add("--area", type=_name, metavar="NAME", help=about)
     about = "rules that need a value which you have to choose, such as a time: with a guess, or left out"
     add("--values", choices=("guess", "skip"), default="guess", help=f"{about} (default: %(default)s)")
     add("--without", type=Path, metavar="FILE", help="ids of automations not to recommend again, one in a line")
     add("--out", type=Path, metavar="FILE.yaml", help="write the automations to a file")
     add("--html", type=Path, metavar="FILE.html", help="write a page with copy buttons and a drawing of the home")
     add("--json", action="store_true", help="print JSON")
-    add(
-        "--export",
-        type=Path,
-        metavar="HOME.json",
-        help="write the home for `fedrule recommend`, and stop without --model",
-    )
+    about = "write the home for `fedrule recommend`, and stop without --model"
+    add("--export", type=Path, metavar="HOME.json", help=about)
     add("--install", action="store_true", help="save the automations on the server, switched off; needs URL")
     add("--ca-file", type=Path, metavar="FILE", help="certificate authority of the server, in PEM format")
     about = "do not check the server's certificate: whoever is between can read the token"

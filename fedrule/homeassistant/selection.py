@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from fedrule.homeassistant.translation.devices import GENERIC
 from fedrule.homeassistant.translation.rules import AutomationRule
 from fedrule.homeassistant.writing.automation import NotWritable, WrittenAutomation
 from fedrule.inference.output import Recommendation, Support
@@ -26,17 +27,16 @@ PER_DEVICE = 3  # lines that one device triggers, and lines that act on it
 # Triggers that every home has. They fit everything, so that lines of theirs are limited to a share of the list.
 IN_EVERY_HOME = frozenset(("Clock", "Sun", "System"))
 IN_EVERY_HOME_SHARE = 10  # one line in ten for each of them
-# What a sensor of a room says is about that room: its lamps, not those of another one. In 261 real homes 75 % of the
-# rules between motion sensors and lights share a word of their names, 67 % of those between contact sensors and lights.
+# What a sensor of a room says is about that room: its lamps, not those of another one.
 ROOM_SENSORS = frozenset(("MotionSensor", "ContactSensor", "LightSensor", "ClimateSensor"))
 ROOM_DEVICES = frozenset(("Light", "Switch", "Fan", "MediaPlayer", "Cover", "Thermostat", "Humidifier", "Scene"))
 
 # Types of many kinds: that others have a rule of a binary sensor with a cover says nothing about a firmware update and
 # a garage door. Such a trigger must have something to do with the device: a rule, a room, a word of their names.
-OF_MANY_KINDS = frozenset(("BinarySensor", "Sensor", "Other", "Device", "Group"))
+OF_MANY_KINDS = frozenset((*GENERIC, "Device"))
 # So must one that people switch themselves, for what they like.
 SWITCHED = frozenset(("InputBoolean", "InputSelect", "Light", "Switch"))
-TELLING = frozenset(("Notification", "Speech"))  # about anything
+MESSAGES = frozenset(("Notification", "Speech"))  # may be about anything
 WITHOUT_EFFECT = frozenset(("Event", "Automation"))  # nothing happens in the home by these alone
 REPEATED = frozenset(("script_run", "scene_activate", "trigger"))  # not at an event and at its opposite
 
@@ -44,15 +44,15 @@ TOGGLED = "the other way"
 # Where an action takes a device. Two rules with the same trigger and device contradict each other where these differ.
 DIRECTION = {
     **dict.fromkeys(("turn_on", "set_brightness", "set_color", "set_effect", "set_speed", "set_temperature"), "on"),
-    **dict.fromkeys(("turn_off",), "off"),
+    "turn_off": "off",
     "toggle": TOGGLED,
     **dict.fromkeys(("open", "open_tilt"), "open"),
     **dict.fromkeys(("close", "close_tilt"), "closed"),
     **dict.fromkeys(("set_position", "set_tilt"), "part way"),
-    **dict.fromkeys(("lock",), "locked"),
-    **dict.fromkeys(("unlock",), "unlocked"),
+    "lock": "locked",
+    "unlock": "unlocked",
     **dict.fromkeys(("arm", "arm_away", "arm_home", "arm_night"), "armed"),
-    **dict.fromkeys(("disarm",), "disarmed"),
+    "disarm": "disarmed",
     **dict.fromkeys(("play", "play_media", "start"), "playing"),
     **dict.fromkeys(("pause", "stop", "cancel", "finish"), "stopped"),
     **dict.fromkeys(("return_to_base", "dock"), "docked"),
@@ -76,8 +76,8 @@ class Selection:
 
     A candidate is left out if the home has it, if it contradicts a rule of the home or of the list, if it differs from
     one only by who is notified, if its devices have nothing to do with each other, or if there are enough lines of the
-    clock or of one device. Candidates with the same trigger state and action between devices of the same
-    types are one line, the best of them, and the others are folded into it.
+    clock or of one device. Candidates with the same trigger state and action between devices of the same types are one
+    line, the best of them, and the others are folded into it.
     """
 
     k: int
@@ -119,7 +119,8 @@ class Selection:
         if isinstance(written, WrittenAutomation) and written.id in self.without:
             written = NotWritable("dismissed")
         if isinstance(written, NotWritable):
-            self._left_out[written.reason] += not full
+            if not full:
+                self._left_out[written.reason] += 1
             return
         if line is None:
             self._of_kind[kind] = line = []
@@ -151,12 +152,12 @@ class Selection:
         if rule.trigger_state == "state:changed" and DIRECTION.get(rule.action, TOGGLED) != TOGGLED:
             return "the same whatever the trigger changes to"
         loose = why.trigger_type in OF_MANY_KINDS or why.trigger_type in SWITCHED
-        if loose and why.action_type not in TELLING and not self._tied(rule):
+        if loose and why.action_type not in MESSAGES and not self._tied(rule):
             return "between devices that have nothing to do with each other"
         if rule.trigger == rule.action_device:
             if rule.action in DIRECTION and (rule.trigger_state, rule.action) != ("state:on", "turn_off"):
                 return "a device that acts on itself, other than by switching off after a while"
-        elif not linked and _turns_round(rule):
+        elif not linked and _inverts(rule):
             return "switches a device the other way than its trigger"
         local = why.trigger_type in ROOM_SENSORS and why.action_type in ROOM_DEVICES
         if local and self._in_two_rooms(rule) and not linked:
@@ -236,7 +237,7 @@ def _direction(action: str) -> str:
     return action if action in REPEATED else DIRECTION.get(action, "")
 
 
-def _turns_round(rule: AutomationRule) -> bool:
+def _inverts(rule: AutomationRule) -> bool:
     """Whether something turns on at what turns another off, or the other way: few such rules are meant in general."""
     return (rule.trigger_state, DIRECTION.get(rule.action)) in (("state:on", "off"), ("state:off", "on"))
 

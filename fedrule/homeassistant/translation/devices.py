@@ -29,7 +29,7 @@ ENTITY = re.compile(r"(?<![\w.])([a-z][a-z0-9_]*)\.([a-z0-9_]+)(?![\w(])")
 STATES = re.compile(r"(?<![\w.])states\.([a-z][a-z0-9_]*)\.([a-z0-9_]+)")
 ALL_STATES = re.compile(r"(?<![\w.])states\.([a-z][a-z0-9_]*)\b(?!\.)")
 REGISTRY_ID = re.compile(r"[0-9a-f]{32}")
-GENERIC = ("BinarySensor", "Sensor", "Group", "Other")
+GENERIC = ("BinarySensor", "Sensor", "Group", "Other")  # types of which nothing says what they are
 TARGETS = ("entity_id", "area_id", "device_id", "label_id", "floor_id")
 
 

@@ -32,7 +32,6 @@ class Vocabulary(NamedTuple):
     system: frozenset[str]
     notifications: frozenset[str]
     runners: frozenset[str]
-    one_device: frozenset[str]
     light: Mapping[str, frozenset[str]]
     fields: Mapping[str, str]
 
@@ -69,7 +68,6 @@ def vocabulary() -> Vocabulary:
         system=domains("system"),
         notifications=domains("notifications"),
         runners=domains("runners"),
-        one_device=domains("one_device"),
         light={action: frozenset(keys.split()) for action, keys in lists["light"].items()},
         fields=lists["fields"],
     )
