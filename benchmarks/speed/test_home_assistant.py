@@ -42,7 +42,7 @@ from fedrule.inference import HomeRequest, Recommendation, Recommender, RequestD
 ENTITIES = {"smoke": (100,), "default": (100, 300, 1_000), "paper": (100, 300, 1_000, 3_000, 5_000)}
 SEEDS = {"smoke": 1, "default": 3, "paper": 5}  # other homes are held back for each
 UNUSED = (0, 1, 3)
-FIRST_SEED = 10  # those before it chose what the list leaves out
+FIRST_SEED = 10  # what the list leaves out was chosen on other divisions of the homes
 MIN_HOMES = 3
 HELD_BACK, HIDDEN = 0.2, 0.3
 K = 10
