@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
-from typing import ClassVar, get_args
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.candidates import has_self_rules
-from datasets.common.errors import DataError, unknown
+from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
 from fedrule.evidence.private_statistics import private_statistics
 from fedrule.evidence.statistics import Statistics
-from fedrule.federated.algorithm import ClientOptimizer, Control, Hyperparameters
+from fedrule.federated.algorithm import Control, Hyperparameters
 from fedrule.federated.checkpoint import Checkpoint, ValidationExtra
 from fedrule.federated.client import LocalTraining
-from fedrule.federated.cohort import Cohorts, Purpose, Sampling
-from fedrule.federated.loop import ServerSchedule
+from fedrule.federated.cohort import Purpose
 from fedrule.federated.loop import train as train_rounds
-from fedrule.federated.optimizers import EPSILON, ServerOptimizer, ServerOptimizers
+from fedrule.federated.options import FederatedOptions
 from fedrule.federated.private import Privacy, normals_of
-from fedrule.federated.robustness.aggregation import ASSUMED_ATTACKERS, TRIM, Aggregation, Aggregations
 from fedrule.federated.robustness.attacks import AUTOMATIC, SCALE, SCALES, Attackers, AttackOptions, Attacks
-from fedrule.federated.rounds import Engine, RoundReport, Weighting
+from fedrule.federated.rounds import RoundReport
 from fedrule.federated.trainers.evidence import EvidenceTrainer, is_evidence
 from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
 from fedrule.federated.trainers.trainer import TorchTrainer, Trainer
@@ -42,18 +39,6 @@ from fedrule.training.loop import EarlyStopping, WarmStart
 
 log = logging.getLogger(__name__)
 
-
-def default_server_rate(method: Federated) -> float:
-    """That of its optimizer; the name of an unknown one is refused later."""
-    return method.SERVER_RATES.get(method.server_optimizer, 1.0)
-
-
-def default_sampling(method: Federated) -> Sampling:
-    """The account of private runs is for homes that take part independently of each other."""
-    private = bool(method.epsilon or method.noise_multiplier)
-    return "poisson" if private and (method.participation < 1 or method.cohort) else "uniform"
-
-
 DEFAULT_COUNTS_SHARE = 0.5
 
 
@@ -63,89 +48,38 @@ def default_counts_share(method: Federated) -> float:
 
 
 @dataclass(frozen=True)
-class Federated(GraphMethod):
+class Federated(FederatedOptions, GraphMethod):
     """A graph method trained in the homes: what leaves a home is an update of the model."""
 
-    ALGORITHM: ClassVar[str] = "fedavg"  # of fedrule.federated.algorithm
-
-    # A rate that suits one server optimizer does not suit another. Momentum adds up 1 / (1 - 0.9) = 10 updates.
-    SERVER_RATES: ClassVar[dict[str, float]] = {"plain": 1.0, "momentum": 0.1, "adam": 0.03, "yogi": 0.03}
-
-    local_steps: int = derived(3)  # of a client in each round
     learning_rate: float = derived(0.1)  # of clients, for the GNN
     predictor_rate: float = 0.0  # of clients, for the predictor and all other terms; 0: learning_rate
-    client_optimizer: ClientOptimizer = derived("sgd")  # adam resets its moments every round, kept-adam keeps them
-    server_optimizer: ServerOptimizers = derived("adam")  # takes the mean update as a gradient; plain: as a step
-    server_rate: float = derived(default_server_rate)  # unless given: plain 1 (FedAvg), momentum 0.1, adam, yogi 0.03
-    server_epsilon: float = EPSILON  # of adam and yogi: added to the root of the second moment
-    decay: bool = False  # the server rate falls to zero along half a cosine over all rounds
-    participation: float = 1.0  # fraction of homes in a round
-    cohort: int = 0  # number of homes in a round, at most all; 0: by participation
-    epsilon: float = 0.0  # differential privacy of each home over the whole run: docs/privacy.md; 0: none
-    noise_multiplier: float = 0.0  # instead of epsilon: noise of a round's sum, in units of `clip`
-    delta: float = 0.0  # of differential privacy; 0: 1 / homes^1.1
     counts_share: float = derived(lambda self: default_counts_share(self))  # of epsilon, for counts before training
-    clip: float = 0.0  # largest L2 norm of a home's weighted update; 0: any
-    sampling: Sampling = derived(default_sampling)  # uniform: a fixed number of homes; poisson: each independently
-    weighting: Weighting = "clients"  # of updates: equal, by the number of rules (rules) or by its root (roots)
-    secure_threshold: float = 0.0  # secure sums that go on while more than this share of a cohort stays; 0: plain sums
-    drop_out: float = 0.0  # simulated fault: fraction of a cohort that drops out during the round
-    late: float = 0.0  # simulated fault: fraction whose update comes after the round
-    corrupted: float = 0.0  # simulated fault: fraction whose update is NaN
-    aggregation: Aggregations = "mean"  # of updates at the server; the others bound what a few attackers can do
-    trim: float = TRIM  # of trimmed-mean: share of a cohort that is left out at either end of a coordinate
-    assumed_attackers: float = ASSUMED_ATTACKERS  # of krum and multi-krum: share of a cohort
-    norm_bound: float = 0.0  # the server scales longer updates down to this L2 norm; 0: none
-    norm_relative: bool = False  # norm_bound is a multiple of the cohort's median norm
     attack: Attacks = "none"  # simulated: what attackers do
     attackers: float = 0.0  # simulated: share of the homes that attack, the same ones in every round
     attack_scale: float = derived(lambda self: SCALES.get(self.attack, SCALE))  # of what they send; 0: no attack
     promoted: str = derived(lambda self: AUTOMATIC if self.attack == "promote" else "")  # rule to measure the rank of
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self.NAME, self, "at least 1", "local_steps")
+        GraphMethod.__post_init__(self)
         check_range(self.NAME, self, "at least 0", "predictor_rate")
-        check_range(self.NAME, self, "above 0", "learning_rate", "server_rate")
+        FederatedOptions.__post_init__(self)
+        h = self.hyperparameters()
         try:
-            self._check_clients()
-            self._check_privacy()
-            h, attack = self.engine().hyperparameters, self._attack()
+            attack = self._attack()
             if attack.attack not in ("none", "label-flip") and h.sends_mean_gradient:
                 raise DataError(f"attack {attack.attack} changes one vector, and with control gradients two are sent")
         except DataError as error:
             raise DataError(f"{self.NAME}: {error}") from None
-        without_effect = {
-            f"server_epsilon has no effect with server_optimizer {self.server_optimizer}; use adam or yogi": (
-                self.server_optimizer in ("plain", "momentum") and self.server_epsilon != EPSILON
-            ),
-            "control 'gradients' has an effect only with client Adam and a lambda above 0": (
-                h.control == "gradients" and not h.sends_mean_gradient
-            ),
-            f"sampling {self.sampling!r} has no effect where all homes take part; set participation or cohort": (
-                self.sampling != "uniform" and self.participation == 1 and not self.cohort
-            ),
-            "predictor_rate and gnn_lambda tell the GNN from the rest, and with hidden 0 there is none; set "
-            "learning_rate and predictor_lambda": not self.hidden and (self.predictor_rate > 0 or h.theta_lambda != 1),
-        }
-        for message, applies in without_effect.items():
-            if applies:
-                raise DataError(f"{self.NAME}: {message}")
-
-    def _check_clients(self) -> None:
-        for name, known in (("client_optimizer", get_args(ClientOptimizer)), ("control", get_args(Control))):
-            if (value := getattr(self, name, known[0])) not in known:
-                raise unknown(name, value, known)
-        for name in ("learning_rate", "predictor_rate", "proximal", "gnn_lambda", "predictor_lambda"):
-            if not 0 <= (value := getattr(self, name, 0)) < math.inf:
-                raise DataError(f"{name} must be non-negative and finite, got {value}")
+        if not self.hidden and (self.predictor_rate > 0 or h.theta_lambda != 1):
+            raise DataError(
+                f"{self.NAME}: predictor_rate and gnn_lambda tell the GNN from the rest, and with hidden 0 there is "
+                "none; set learning_rate and predictor_lambda"
+            )
 
     def _check_privacy(self) -> None:
-        """Whatever leaves the homes must be in the account."""
+        super()._check_privacy()
         if not self.privacy.noisy:
             return
-        if self.sampling != "poisson" and (self.participation < 1 or self.cohort):
-            raise DataError(f"sampling {self.sampling!r} is not what the account of privacy is for; use poisson")
         if self.validation:
             raise DataError(
                 f"validation {self.validation:g}: a validation loss, and where it stops training, come from rules of "
@@ -210,28 +144,7 @@ class Federated(GraphMethod):
         return homes.with_rules(valid.contains(trigger_type, action_type, relation))
 
     def hyperparameters(self) -> Hyperparameters:
-        """Of the clients."""
-        return Hyperparameters(
-            steps=self.local_steps,
-            theta_rate=self.learning_rate,
-            phi_rate=self.predictor_rate or self.learning_rate,
-            optimizer=self.client_optimizer,
-            algorithm=self.ALGORITHM,
-        )
-
-    def engine(self) -> Engine:
-        return Engine(
-            self.hyperparameters(),
-            ServerOptimizer(self.server_optimizer, epsilon=self.server_epsilon),
-            Cohorts(self.participation, self.sampling, self.drop_out, self.late, self.corrupted, self.cohort),
-            self.weighting,
-            name=self.NAME,
-            privacy=self.privacy,
-            secure_threshold=self.secure_threshold,
-            aggregation=Aggregation(
-                self.aggregation, self.trim, self.assumed_attackers, self.norm_bound, self.norm_relative
-            ),
-        )
+        return replace(super().hyperparameters(), phi_rate=self.predictor_rate or self.learning_rate)
 
     def _attack(self) -> AttackOptions:
         return AttackOptions(self.attack, self.attackers, self.attack_scale, self.promoted)
@@ -288,24 +201,11 @@ class Federated(GraphMethod):
                 on_round(done, self.rounds, prepared.model(parameters), values)
             return stopping.should_stop(done)
 
-        if checkpoint is not None:
-            configuration = {"method": self.NAME, "parameters": asdict(self), "homes": train.fingerprint, "seed": seed}
-            extras = {} if stopping.batch is None else {"validation": ValidationExtra(stopping)}
-            checkpoint = checkpoint.extended(configuration, extras)
+        extras = {} if stopping.batch is None else {"validation": ValidationExtra(stopping)}
+        checkpoint = self.own_checkpoint(checkpoint, train, seed, extras)
         state = engine.begin(trainer, layout.flat(initial))
         model = layout.parameters(train_rounds(engine, trainer, self.schedule(seed), state, after_round, checkpoint))
         return prepared.model(stopping.select(model))
-
-    def schedule(self, seed: int) -> ServerSchedule:
-        return ServerSchedule(
-            self.NAME,
-            self.rounds,
-            seed,
-            self.server_rate,
-            self.decay,
-            client_rate=self.learning_rate,
-            losses=not self.privacy.noisy,
-        )
 
     def sent_before(self, prepared: TrainingSetup) -> dict[str, float]:  # noqa: ARG002  others use it
         """What a home sends before the first round, in bytes by the name of its history column; mostly nothing."""

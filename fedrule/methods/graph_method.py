@@ -36,7 +36,7 @@ from datasets.valid import ValidRules
 from fedrule.evidence.statistics import Statistics
 from fedrule.lazy import torch
 from fedrule.network.encoders import Parameters, Sizes
-from fedrule.network.network import Network
+from fedrule.network.network import LinkPredictor, Network
 from fedrule.network.options import ModelOptions, Supports, derived, needs_defaults
 from fedrule.network.score import GraphModel, Scorer
 from fedrule.network.terms import Context, CountBias, EvidenceNetwork, LearnedBias, Rooms, ScoreTerm
@@ -89,7 +89,7 @@ class GraphMethod(ModelOptions):
             for name, default in needs_defaults(Supports.NO_NETWORK).items():
                 if getattr(self, name) != default:
                     raise DataError(f"{self.NAME}: {name} is an option of the network, and with hidden 0 there is none")
-        self._network(n_types=1, n_relations=1)  # refuses sizes that the encoder cannot be built with
+        self.network(n_types=1, n_relations=1)  # refuses sizes that the encoder cannot be built with
 
     @property
     def log_odds(self) -> bool:
@@ -144,10 +144,11 @@ class GraphMethod(ModelOptions):
 
     def scorer(self, valid: ValidRules, counts: Statistics | None = None) -> Scorer:
         """All of a model but its parameters, independent of any home; `counts` where it counts homes."""
-        network = self._network(valid.n_types, valid.n_relations)
+        network = self.network(valid.n_types, valid.n_relations)
         return Scorer(network, valid, self._terms(valid, counts), answers_unseen=self.answers_unseen)
 
-    def _network(self, n_types: int, n_relations: int) -> Network | None:
+    def network(self, n_types: int, n_relations: int) -> LinkPredictor | None:
+        """That of the paper, with the options that are given; None: the score is made of terms alone."""
         if not self.hidden:
             return None
         options = {field.name: getattr(self, field.name) for field in fields(Sizes) if hasattr(self, field.name)}

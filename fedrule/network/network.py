@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from datasets.common.errors import DataError, unknown
 from fedrule.lazy import torch
@@ -23,6 +23,30 @@ from fedrule.network.encoders import Dropout, Encoder, Gat, Gcn, Parameters, Sag
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+class LinkPredictor(Protocol):
+    """A network as scorers use it: it embeds devices, and scores relations between two of them.
+
+    `Network` is the paper's; another method may bring its own (`GraphMethod.network`).
+    """
+
+    @property
+    def is_papers(self) -> bool:
+        """Whether it is Algorithm 1 and the paper's predictor, for which there are compiled loops."""
+
+    def initial(self, generator: torch.Generator) -> Parameters:
+        """Initial parameters; those of the encoder begin with `theta.`."""
+
+    def embed(self, parameters: Parameters, homes: GraphBatch, dropout: Dropout | None = None) -> Tensor:
+        """[n_devices, size]; `dropout` is for training, without it nothing is dropped."""
+
+    def logits(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor) -> Tensor:
+        """[n_pairs, n_relations]."""
+
+    def logits_of(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor, relation: Tensor) -> Tensor:
+        """[n_rules]: of one relation for each pair."""
+
 
 ENCODERS: dict[str, Callable[[Sizes], Encoder]] = {"sage": Sage, "gcn": Gcn, "gat": Gat}
 

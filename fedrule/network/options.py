@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Flag, auto
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Encoders: TypeAlias = Literal["sage", "gcn", "gat"]
 Presets: TypeAlias = Literal["paper-text", "authors-code", "paper"]
@@ -59,6 +62,17 @@ def derived(default: object, metadata: Mapping[str, object] | None = None) -> An
     return field(default=None, metadata={**(metadata or {}), "default": default})
 
 
+def complete(options: DataclassInstance, preset: Mapping[str, object] | None = None) -> None:
+    """Fill in the options that were not given, of a preset where it has them.
+
+    They are stored in full, since the parameters are the key of a result.
+    """
+    for each in fields(options):
+        if getattr(options, each.name) is None and "default" in each.metadata:
+            value = (preset or {}).get(each.name, each.metadata["default"])
+            object.__setattr__(options, each.name, value(options) if callable(value) else value)
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """What the score is made of: by default Algorithm 1 and the paper's predictor."""
@@ -79,12 +93,8 @@ class ModelOptions:
     words: bool = field(default=False, metadata=TERM)  # of devices, mostly rooms: which devices share one
 
     def complete(self) -> None:
-        """Fill in what was not given. It is stored in full, since the parameters are the key of a result."""
-        preset = PRESETS[self.preset]
-        for each in fields(self):
-            if getattr(self, each.name) is None and "default" in each.metadata:
-                value = preset.get(each.name, each.metadata["default"])
-                object.__setattr__(self, each.name, value(self) if callable(value) else value)
+        """Fill in what was not given."""
+        complete(self, PRESETS[self.preset])
 
 
 def parameters_depend_on() -> list[str]:

@@ -20,7 +20,7 @@ from fedrule.evidence.scores import EvidenceScores
 from fedrule.lazy import torch
 from fedrule.network.batch import GraphBatch
 from fedrule.network.encoders import Dropout, Parameters
-from fedrule.network.network import Network
+from fedrule.network.network import LinkPredictor
 from fedrule.network.terms import EvidenceNetwork, Observed, ScoreTerm
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Scorer:
     observed as the first of them, so that terms score a few relations of a pair and not all.
     """
 
-    network: Network | None  # None: the terms alone
+    network: LinkPredictor | None  # None: the terms alone
     valid: ValidRules
     terms: tuple[ScoreTerm, ...] = ()
     answers_unseen: bool = True  # False where training never has a triple that no home has: then it gets no score

@@ -23,6 +23,7 @@ from fedrule.federated.optimizers import Precise
 from fedrule.federated.trainers.kernel_loops import train_clients
 from fedrule.federated.trainers.trainer import ClientChunk, Population
 from fedrule.federated.vectors import Vector
+from fedrule.network.network import Network
 from fedrule.training.examples import Examples, ExampleSampler
 from fedrule.training.losses import bce
 
@@ -377,7 +378,7 @@ class KernelRound:
 
     def train(self, chunk: ClientChunk) -> None:
         h, states, broadcast, network = chunk.h, chunk.states, chunk.broadcast, self.task.scorer.network
-        assert network is not None
+        assert isinstance(network, Network)
         sizes = network.sizes
         first, second = states.first, states.second
         train_shard(

@@ -20,6 +20,7 @@ from baselines.contract import all_pairs, check_method, planted_homes
 from baselines.registry import build, names
 from datasets.common.errors import DataError
 from datasets.valid import ValidRules
+from fedrule.federated.loop import ServerSchedule
 from fedrule.federated.trainers.kernel import KernelTrainer
 from fedrule.federated.trainers.trainer import TorchTrainer
 from fedrule.methods import federated
@@ -252,7 +253,7 @@ def test_defaults_do_not_diverge_where_a_rate_of_a_tenth_does(method):
 
 def test_the_servers_rate_falls_along_half_a_cosine():
     # Of 4 rounds: 1, 0.5 + 0.5 cos(pi / 4) = 0.85355, 0.5, 0.14645 of it.
-    run = federated.ServerSchedule("fedgnn", 4, 0, rate=2.0, decay=True)
+    run = ServerSchedule("fedgnn", 4, 0, rate=2.0, decay=True)
     assert [run.rate_after(done) for done in range(4)] == pytest.approx([2, 1.70711, 1, 0.29289], abs=1e-5)
     assert scores(fitted("fedgnn", decay=True)).tobytes() != scores(fitted("fedgnn")).tobytes()
 
