@@ -149,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     tune = command("tune", "tune_method", "choose parameters on validation data")
     about = "trials, the same for every method (default 30)"
     tune.add_argument("--trials", type=count, default=30, metavar="N", help=about)
-    about = "e.g. wyze-synthetic:homes=2000; several are averaged (default ifttt-synthetic)"
+    about = "e.g. wyze-synthetic:homes=2000; several: their geometric mean (default ifttt-synthetic)"
     tune.add_argument("--data", action="append", metavar=DATA, help=about)
     tune.add_argument("--sampler-seed", type=int, default=0, metavar="SEED", help="seed of the choices (default 0)")
     about = "their number, or a list: 2 is 100,101, which no suite of ours reports (default 1)"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SUMMARIES, EXAMPLES, STUDIES = "data", "examples", "tuning"  # folders of the results
 SUMMARY_FORMAT = 2  # goes up when a summary of the same data would look different
 EXAMPLE_FORMAT = 3  # goes up when an example by the same methods would look different
-STUDY_FORMAT = 2  # goes up when a trial with the same parameters would look different
+STUDY_FORMAT = 3  # goes up when a trial with the same parameters would look different
 LONGEST = 20  # entries of an example's list
 
 R = TypeVar("R")

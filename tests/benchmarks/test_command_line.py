@@ -295,9 +295,9 @@ def test_tune_counts_its_seeds_from_100_on_and_takes_those_named(capsys, tmp_pat
         return StudyResult(study.method, [replace(failed, value=0.0) for _ in range(trials)], more["store"].folder)
 
     monkeypatch.setattr("benchmarks.tune.tune", watch)
-    for asked in ("2", "7,8"):
+    for asked in ("2", "107,108"):
         assert main(["tune", "toy-count", "--trials", "1", "--seeds", asked, "--results", str(tmp_path)]) == 0
-    assert seeds == [(100, 101), (7, 8)]
+    assert seeds == [(100, 101), (107, 108)]
     assert "validation mrr 0.0000, defaults 0.0000" in capsys.readouterr().out
 
 
