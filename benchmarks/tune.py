@@ -13,9 +13,9 @@ study gives what an uninterrupted one would have. A trial in which training dive
 were refused, keeps its value but is never chosen.
 
 Tuning has splits of its own, of seeds from FIRST_SEED on, which are never reported; what they hide are the validation
-rules. So a trial is measured exactly as a result is. (A validation part beside a test part would not do: the home's test
-rules would be candidates too, and count as mistakes wherever they are ranked first. On `ifttt-fedrule` that turned an
-MRR of 0.73 into 0.28, and the order of methods with it.) The splits cut the same homes, though: validation rules of one
+rules. So a trial is measured exactly as a result is. (A validation part beside a test part would not do: the home's
+test rules would be candidates too, and mistakes wherever they are ranked first. On `ifttt-fedrule` that turned an MRR
+of 0.73 into 0.28, and changed the order of methods.) The splits cut the same homes, though: validation rules of one
 seed are partly test rules of another, so that a tuned method knows a little about the homes that it is reported on.
 Where that matters, tune on other homes: another data set, or `wyze-synthetic` with another seed.
 """
@@ -234,7 +234,7 @@ def _average(values: Sequence[float], n_sources: int) -> float:
     """
     n_seeds = len(values) // n_sources
     means = [math.fsum(values[at : at + n_seeds]) / n_seeds for at in range(0, len(values), n_seeds)]
-    return 0.0 if min(means) <= 0 else math.exp(math.fsum(map(math.log, means)) / n_sources)
+    return float(math.prod(means) ** (1 / n_sources))
 
 
 def _choose(trial: OptunaTrial, name: str, entry: Sequence[object]) -> Json:
