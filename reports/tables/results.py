@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.results.formulations import FEDERATED
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
@@ -79,7 +80,7 @@ def _tables(inputs: Inputs, board: Board) -> dict[str, pd.DataFrame]:
 
 def _is_wanted(run: Result) -> bool:
     """Whether it is a final result of GraphRule or a federated method; `participation` marks one that is not ours."""
-    federated = boards.family_of(run) == boards.FEDERATED or "participation" in run.key.parameters
+    federated = boards.family_of(run) == FEDERATED or "participation" in run.key.parameters
     return run.key.protocol == "paper" and not run.key.curves and (federated or run.key.method == "graphrule")
 
 
