@@ -63,7 +63,7 @@ def list_methods(chosen: argparse.Namespace) -> int:
     Methods that `benchmarks.results.formulations` does not know come last.
     """
     del chosen
-    groups: dict[str, list[str]] = {each.name: [] for each in FORMULATIONS} | {OTHER: []}
+    groups: dict[str, list[str]] = {name: [] for name in (*(each.name for each in FORMULATIONS), OTHER)}
     for name in registry.names():
         formulation = formulation_of(name)
         groups[formulation.name if formulation else OTHER].append(name)
@@ -253,7 +253,8 @@ def write_challenge_submission(chosen: argparse.Namespace) -> int:
 
 def score_challenge_submission(chosen: argparse.Namespace) -> int:
     """Score a submission by a file of hidden rules."""
-    from benchmarks.runs.challenge import LONGEST, score_submission
+    from benchmarks.runs.challenge import score_submission
+    from datasets.submission import LONGEST
 
     found = score_submission(chosen.file, chosen.hidden)
     say(f"MRR@{LONGEST} {found.mrr:.4f} of {found.hidden:,} hidden rules of {found.users:,} users")

@@ -1,12 +1,12 @@
 """The Wyze Rule Recommendation challenge on its own files: a submission made by a method, and its score.
 
-The files hold three groups of homes, and no user is in two of them: those of `train_*.csv` have all of their rules,
-those of `test_*.csv` (the public leaderboard) and of `test_*_private.csv` (the private one) all but one. A method is
-fitted on the first and recommends to the others, of which it knows the rules that are left. A submission has the best
-50 rules of each test home, `user_id,rule,rank`, of both groups in one file.
+The files hold three groups of homes: those of `train_*.csv` have all of their rules, those of `test_*.csv` (the public
+leaderboard) and of `test_*_private.csv` (the private one, by the organisers' words on the challenge's page) lack one. A
+method is fitted on the first and recommends to the others, of which it knows the rules that are left. A submission has
+the best 50 rules of each test home, `user_id,rule,rank`, and may have both groups in one file.
 
-The score is the mean over hidden rules of 1 / rank, 0 for a rule that is not among the 50. The organisers kept the
-hidden rules to themselves: who has them, or hid rules of other homes, scores with a file `user_id,rule`.
+The score is the mean over hidden rules of 1 / rank, 0 for a rule that is not among the 50. The hidden rules are not in
+these files: who has them, or hid rules of other homes, scores with a file that has the columns `user_id` and `rule`.
 """
 
 from __future__ import annotations
