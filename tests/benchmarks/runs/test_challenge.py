@@ -11,10 +11,11 @@ import pytest
 import datasets
 from baselines.registry import build
 from benchmarks.__main__ import main
+from benchmarks.evaluation import evaluate
 from benchmarks.runs.challenge import best_rules, read_homes, score_submission
 from datasets import DataError, Rules
 from datasets.readers.wyze import rule_columns, rule_ids, write_wyze
-from datasets.submission import LONGEST, read_submission
+from datasets.submission import LONGEST, read_submission, write_submission
 from datasets.valid import ValidRules
 
 HOMES, TEST = 300, 60  # the last 60 homes are the test homes of the public leaderboard, the 60 before them the private
@@ -116,6 +117,25 @@ def test_the_list_is_the_sorted_candidates_whatever_the_chunk(folder, filtered, 
                         cells.append((-np.float32(score), trigger, action, relation))
         expected += [(home, *cell[1:]) for cell in sorted(cells)[:7]]
     assert [tuple(map(int, each)) for each in listed] == expected
+
+
+@pytest.mark.parametrize(("filtered", "metric"), [(True, "mrr@50"), (False, "mrr@50, all")])
+def test_without_ties_a_submission_scores_what_the_benchmark_measures(filtered, metric, tmp_path):
+    homes = datasets.load("wyze-synthetic", preset="public", homes=1500, words=False)
+    parts = datasets.split(homes, "new_homes", seed=100)
+    fitted = build("random").fit(parts.train, rng=np.random.default_rng(1))
+    valid = ValidRules.of(parts.train) if filtered else None
+    write_submission(
+        parts.test.homes, best_rules(fitted, parts.test.homes, parts.train, valid=valid), tmp_path / "s.csv"
+    )
+    some, hidden = parts.test.homes, parts.test.rules
+    written = rule_ids(rule_columns(some, hidden.trigger, hidden.relation, hidden.action)).to_pylist()
+    answers = [f"{user},{rule}" for user, rule in zip(some.users[hidden.home], written, strict=True)]
+    found = score_submission(tmp_path / "s.csv", hidden_file(tmp_path / "hidden.csv", *answers))
+    summary = evaluate(fitted, parts, "ranking").summary
+    assert found.mrr == pytest.approx(summary[metric])
+    assert found.mrr > 0
+    assert found.hits[50] == pytest.approx(summary["hr@50" if filtered else "hr@50, all"])
 
 
 def test_both_test_parts_go_into_one_file_and_each_is_scored_by_its_own_hidden_rules(folder, tmp_path):
