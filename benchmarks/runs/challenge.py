@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from baselines.method import Fitted
+from baselines.method import Fitted, Scores
 from baselines.scoring import CHUNK, Values, pairs_at_once
 from benchmarks.evaluation.metrics import mean, reciprocal_rank
 from benchmarks.evaluation.ranking import WHOLE, Block, Candidates
@@ -147,10 +147,19 @@ def best_rules(
             block = candidates.block(first, end, begin, behind)
             listed = ~np.isnan(block.scores) & (np.True_ if valid is None else block.valid)
             listed &= np.True_ if relations is None else relations
-            found.append(_Best.of(block, listed, first, begin).first(longest))
+            found.append(_Best.of(block, _best_of_rows(block.scores, listed, longest), first, begin).first(longest))
     best = _Best.joined(found).first(longest)  # once more: a large home is scored in pieces
     home, trigger, action = pairs.devices(best.pair)
     return Submission(Rules(home, trigger, action, best.relation), best.rank)
+
+
+def _best_of_rows(scores: Scores, listed: Mask, n: int) -> Mask:
+    """The listed cells with fewer than n listed ones above them in their row: no other is among a home's best n."""
+    if n >= scores.shape[1]:
+        return listed
+    shown = np.where(listed, scores, -np.inf)
+    least = np.partition(shown, -n, axis=1)[:, -n]
+    return np.asarray(listed & (shown >= least[:, None]))
 
 
 @dataclass(frozen=True, slots=True)
