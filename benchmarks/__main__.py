@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: run suites, list methods, compare results, evaluate other tools, check and tune."""
+"""`python -m benchmarks`: run suites, list methods, compare results, evaluate other tools, submit, check and tune."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def _parser() -> argparse.ArgumentParser:
         share(command, "--results")
 
     run = command("run", "run_suite", "make the missing results of a suite")
-    suites = "smoke, default, paper, graph, gnn, ablations, rooms, federated, federated-options, faults, privacy, "
-    suites += "robustness, or a TOML file"
+    suites = "smoke, default, rivals, challenge, paper, graph, gnn, ablations, rooms, federated, federated-options, "
+    suites += "faults, privacy, robustness, or a TOML file"
     run.add_argument("suite", metavar="SUITE", help=suites)
     run.add_argument("--methods", type=comma_separated, metavar="A,B", help="these instead of the suite's")
     about = "runs at the same time, each in its own process (default 1)"
@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--seeds", type=_seeds, metavar="N|A,B", help=about)
     share(run, "--set", "--results", "--quiet")
 
-    command("list", "list_methods", "every method, one line each")
+    command("list", "list_methods", "every method, one line each, by formulation")
     share(command("show", "show_method", "the parameters of a method with type, default and meaning"), "method")
 
     compare = command("compare", "show_comparison", "is A significantly better than B?")
@@ -143,6 +143,24 @@ def _parser() -> argparse.ArgumentParser:
     for external in (evaluate, export):
         external.add_argument("--data", required=True, metavar=DATA, help="e.g. wyze-synthetic:homes=2000")
         share(external, "--track", "--split", "--seed")
+
+    submit = command("submit", "write_challenge_submission", "write a submission to the Wyze challenge from its files")
+    submit.add_argument("--out", type=Path, required=True, metavar="FILE.csv", help="the file to write")
+    about = "wyze, with options that choose training homes and relations, e.g. wyze:min_rules=2,min_pair_count=20"
+    submit.add_argument("--data", default="wyze", metavar=DATA, help=about)
+    about = "the folder of its files, if not $FEDRULE_DATA/wyze"
+    submit.add_argument("--path", type=Path, metavar="DIR", help=about)
+    about = "test homes to recommend to: test (default), test_private, or both"
+    submit.add_argument("--parts", type=comma_separated, default=["test"], metavar="A,B", help=about)
+    about = "also recommend rules whose types and relation no training home has together"
+    submit.add_argument("--no-valid-filter", action="store_true", help=about)
+    submit.add_argument("--seed", type=int, default=0, metavar="N", help="of the fit (default 0)")
+    share(submit, "method", "--set")
+
+    scored = command("score-submission", "score_challenge_submission", "MRR@50 of a submission, given the hidden rules")
+    scored.add_argument("file", type=Path, metavar="SUBMISSION.csv", help="with the columns user_id, rule and rank")
+    about = "CSV with the hidden rules, columns user_id and rule; others are not read"
+    scored.add_argument("--hidden", type=Path, required=True, metavar="FILE.csv", help=about)
 
     share(command("check", "check", "check that a method satisfies the contract"), "method", "--set")
 

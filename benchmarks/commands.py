@@ -12,10 +12,11 @@ from tempfile import TemporaryDirectory
 from baselines import registry
 from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric
 from benchmarks.results.curves import curves_table, runs_table
+from benchmarks.results.formulations import FORMULATIONS, OTHER, federated_method, formulation_of
 from benchmarks.results.leaderboard import Board, boards, interval_scope, leaderboard
 from benchmarks.results.status import SIGN, sign_of, warning_lines
 from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
-from benchmarks.runs.experiment import Source, assignments, make_source, split_options
+from benchmarks.runs.experiment import Source, assignments, make_experiment, make_source, split_options
 from benchmarks.runs.scheduler import run_all
 from benchmarks.runs.suite import read_suite
 from datasets.common.cli import say
@@ -57,16 +58,32 @@ def run_suite(chosen: argparse.Namespace) -> int:
 
 
 def list_methods(chosen: argparse.Namespace) -> int:
-    """Every method, one line each."""
+    """Every method, one line each, by formulation; those trained in the homes behind those with all data in one place.
+
+    Methods that `benchmarks.results.formulations` does not know come last.
+    """
     del chosen
+    groups: dict[str, list[str]] = {name: [] for name in (*(each.name for each in FORMULATIONS), OTHER)}
     for name in registry.names():
-        extra = registry.missing_extra(name)
-        try:
-            about = f"needs {install_hint(extra)}" if extra else registry.summary(name)
-        except (DataError, ImportError) as error:  # a package that none of our extras installs
-            about = f"cannot be imported: {error}"
-        say(f"{name}: {about}")
+        formulation = formulation_of(name)
+        groups[formulation.name if formulation else OTHER].append(name)
+    for group, names in groups.items():
+        if not names:
+            continue
+        say(group)
+        for name in sorted(names, key=lambda name: (federated_method(name) is not None, name)):
+            federated = " (federated)" if federated_method(name) else ""
+            say(f"    {name}{federated}: {_about(name)}")
     return 0
+
+
+def _about(name: str) -> str:
+    """What a method is, or why it cannot be used."""
+    extra = registry.missing_extra(name)
+    try:
+        return f"needs {install_hint(extra)}" if extra else registry.summary(name)
+    except (DataError, ImportError) as error:  # a package that none of our extras installs
+        return f"cannot be imported: {error}"
 
 
 def show_method(chosen: argparse.Namespace) -> int:
@@ -75,6 +92,11 @@ def show_method(chosen: argparse.Namespace) -> int:
     parameters = registry.parameters(chosen.method)
     space = getattr(cls, "SPACE", {})
     say(f"{chosen.method}: {registry.summary(chosen.method)}")
+    if formulation := formulation_of(chosen.method):
+        federated = federated_method(chosen.method)
+        more = f"; all data in one place: {', '.join(federated.twins)}" if federated else ""
+        place = f"federated; leaves a home: {federated.leaves}{more}" if federated else "all data in one place"
+        say(f"    {formulation.name}, {place}")
     for each in parameters:
         say(f"    {each.name}: {each.type} = {each.default!r}" + (f"  {each.meaning}" if each.meaning else ""))
         if each.name in space:
@@ -208,6 +230,37 @@ def export_tables(chosen: argparse.Namespace) -> int:
     experiment = external_experiment("", source, split=_split(chosen.split), seed=chosen.seed)
     homes = export_split(experiment, chosen.out, data=chosen.data)
     say(f"{homes:,} homes to rank rules for; {chosen.out / 'README.md'} says how to evaluate the lists")
+    return 0
+
+
+def write_challenge_submission(chosen: argparse.Namespace) -> int:
+    """Fit a method on the training homes of the Wyze challenge and write its recommendations for the test homes."""
+    from benchmarks.runs.challenge import DATA, submit
+
+    name, _, options = chosen.data.partition(":")
+    if name != DATA:
+        raise DataError(f"--data {chosen.data}: a submission is made from the files of {DATA}; write {DATA}:KEY=VALUE")
+    parsed = read_assignments(get_data(name).load, options.split(",") if options else [], where=name)
+    source = make_source(name, options=parsed, track="instances", path=chosen.path)
+    experiment = make_experiment(
+        chosen.method, source, parameters=_settings(chosen, "submit"), options={}, seed=chosen.seed
+    )
+    made = submit(experiment, chosen.path, chosen.out, parts=chosen.parts, valid=not chosen.no_valid_filter)
+    say(f"{chosen.method} fitted on {made.train:,} homes")
+    say(f"{chosen.out}: {made.lines:,} recommendations for {made.listed:,} of {made.test:,} test homes")
+    return 0
+
+
+def score_challenge_submission(chosen: argparse.Namespace) -> int:
+    """Score a submission by a file of hidden rules."""
+    from benchmarks.runs.challenge import score_submission
+    from datasets.submission import LONGEST
+
+    found = score_submission(chosen.file, chosen.hidden)
+    say(f"MRR@{LONGEST} {found.mrr:.4f} of {found.hidden:,} hidden rules of {found.users:,} users")
+    say(", ".join(f"HR@{n} {value:.4f}" for n, value in found.hits.items()))
+    if found.silent:
+        say(f"{found.silent:,} of these users are not in {chosen.file}, which counts as not found")
     return 0
 
 

@@ -30,7 +30,12 @@ class Submission(NamedTuple):
 
 
 def write_submission(homes: Homes, submission: Submission, path: Path | str) -> None:
-    """Write recommendations for homes that were read from the Wyze layout.
+    """Write recommendations for homes that were read from the Wyze layout."""
+    write_delimited(Path(path), submission_columns(homes, submission))
+
+
+def submission_columns(homes: Homes, submission: Submission) -> dict[str, pa.Array]:
+    """The columns of a submission by name, sorted by home and rank.
 
     A rank beyond 50, a rank or a rule that a home has twice, and a relation whose numbers in the source stand for
     another one as well are errors.
@@ -42,7 +47,7 @@ def write_submission(homes: Homes, submission: Submission, path: Path | str) -> 
     _refuse_users(homes, rules, _repeats(rules.home, rank), "has a rank twice")
     key = rules.keys(homes.n_devices, len(homes.relations))
     _refuse_users(homes, rules, _repeats(rules.home, key), "has a rule under two ranks")
-    shared = _Numbers(homes).shared[rules.relation]
+    shared = ambiguous_relations(homes)[rules.relation]
     if shared.any():
         relation = homes.relations[rules.relation[shared][0]]
         raise DataError(f"{homes.name}: the numbers of {relation} are used for another relation as well; leave it out")
@@ -50,7 +55,7 @@ def write_submission(homes: Homes, submission: Submission, path: Path | str) -> 
     sorted_rules = rules.take(order)
     columns = rule_columns(homes, sorted_rules.trigger, sorted_rules.relation, sorted_rules.action)
     values = [homes.users[sorted_rules.home], rule_ids(columns), rank[order]]
-    write_delimited(Path(path), {name: pa.array(value) for name, value in zip(COLUMNS.values(), values, strict=True)})
+    return {name: pa.array(value) for name, value in zip(COLUMNS.values(), values, strict=True)}
 
 
 def read_submission(homes: Homes, path: Path | str, *, on_error: str = "raise") -> Submission:
@@ -81,6 +86,11 @@ def read_submission(homes: Homes, path: Path | str, *, on_error: str = "raise") 
     rules = Rules(home[ok], trigger[ok], action[ok], relation[ok])
     order = np.lexsort((rank[ok], rules.home))
     return Submission(rules.take(order), rank[ok][order], skipped)
+
+
+def ambiguous_relations(homes: Homes) -> Mask:
+    """[n_relations]: whether the numbers of a relation in the source stand for another one as well."""
+    return _Numbers(homes).shared
 
 
 class _Numbers:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import pandas as pd
 
 from benchmarks.results.compare import ALPHA, LEVEL, Comparison
+from benchmarks.results.formulations import FEDERATED, OTHER, families
 from benchmarks.results.leaderboard import Board, Pairs, interval_scope, ranked
 from benchmarks.results.status import SIGN, status_note
 from benchmarks.results.store import Result
@@ -38,16 +39,7 @@ METRICS_NOTE = (
 MAIN_METRICS = {"ranking": ("mrr{list}",), "paper": ("auc", "loss")}  # the first that a board has
 NAMES = {"mrr": "MRR", "auc": "AUC"}
 # Families of known methods; a method whose history says how many bytes clients send is federated, any other is OTHER.
-FEDERATED = "federated"
-OTHER = "other"
-PROBE = "probe"
-FAMILIES = {
-    "graph": ("graphrule", "graphrank", "graphfeatures"),
-    FEDERATED: ("fedgnn", "fedrule", "fedprox", "fedgate", "scaffold", "fedrank"),
-    "user-item": ("mf", "gcmc", "lightgcn", "ease", "itemknn"),
-    "non-personalized": ("popularity", "random"),
-    PROBE: ("orphans",),  # of the data, not a competitor
-}
+FAMILIES = families()
 PAPER_METHODS = ("graphrule", "fedgnn", "fedrule")  # of its curves by round, final results and federated hit rates
 MAX_LISTS = 3  # where no data set of the paper was run
 
@@ -238,6 +230,15 @@ def family_of(run: Result) -> str:
 def sends(run: Result) -> bool:
     """Whether its history says what a home sends."""
     return any("sent_bytes" in row for row in run.history)
+
+
+def sent(run: Result) -> float:
+    """Bytes that a client sends over the whole training, mean over clients: in a round only its cohort sends."""
+    if not sends(run):
+        return math.nan
+    homes = float(run.counts.get("homes") or max(row.get("clients", 1.0) for row in run.history))
+    rounds = sum(row.get("sent_bytes", 0.0) * row.get("clients", homes) for row in run.history)
+    return rounds / homes + sum(row.get("statistics_bytes", 0.0) for row in run.history)
 
 
 @dataclass(frozen=True, slots=True)

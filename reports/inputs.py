@@ -100,6 +100,15 @@ WYZE = Role("wyze", "Smart homes", ("wyze", "wyze-synthetic"))
 IFTTT = Role("ifttt", "IFTTT recipes", ("ifttt-fedrule", "ifttt-synthetic"))
 INSTANCES = Role("instances", "Several devices of one type", ("wyze", "wyze-synthetic", "home-assistant"), "instances")
 ROLES = (WYZE, IFTTT, INSTANCES)
+# Every data set and track, for tables of their own.
+PLACES = (
+    WYZE,
+    Role("ifttt-fedrule", "IFTTT recipes", ("ifttt-fedrule",)),
+    Role("ifttt-synthetic", "Synthetic recipes", ("ifttt-synthetic",)),
+    Role("home-assistant", "Home Assistant", ("home-assistant",)),
+    Role("wyze-instances", "Smart homes, single devices", ("wyze", "wyze-synthetic"), "instances"),
+    Role("home-assistant-instances", "Home Assistant, single devices", ("home-assistant",), "instances"),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from benchmarks.results.store import Result
 from datasets.common.errors import unknown
-from reports.inputs import ROLES, Inputs
+from reports.inputs import PLACES, ROLES, Inputs
 
 if TYPE_CHECKING:  # tables do without matplotlib
     from reports.drawing.layout import Layout
@@ -106,7 +106,7 @@ def _maker(path: str, *roles: str) -> Callable[[Inputs], Drawing | Table]:
     def make(inputs: Inputs) -> Drawing | Table:
         module, _, function = path.rpartition(".")
         found: Callable[..., Drawing | Table] = getattr(import_module(f"reports.{module}"), function)
-        return found(inputs, *(role for role in ROLES if role.name in roles))
+        return found(inputs, *(role for role in dict.fromkeys((*ROLES, *PLACES)) if role.name in roles))
 
     return make
 

@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from reports.boards import FEDERATED, OTHER, PROBE
+from benchmarks.results.formulations import (
+    FEATURES,
+    FEDERATED,
+    GRAPH,
+    KNOWLEDGE_GRAPH,
+    NON_PERSONALIZED,
+    OTHER,
+    PROBE,
+    USER_ITEM,
+)
 
 Dash: TypeAlias = tuple[float, Sequence[float]]  # offset; points drawn, left out, drawn, ...
 
@@ -72,10 +81,12 @@ def marker_styles(methods: Iterable[str], dash: Dash | None = None) -> dict[str,
 
 
 FAMILY_STYLES = {
-    "graph": LineStyle("#000000", NO_LINE, "o", 5.5),
+    GRAPH: LineStyle("#000000", NO_LINE, "o", 5.5),
     FEDERATED: LineStyle("#D55E00", NO_LINE, "^", 6),
-    "user-item": LineStyle("#0072B2", NO_LINE, "s", 5),
-    "non-personalized": LineStyle(FAINT, NO_LINE, "D", 4.5),
+    USER_ITEM: LineStyle("#0072B2", NO_LINE, "s", 5),
+    KNOWLEDGE_GRAPH: LineStyle("#009E73", NO_LINE, "v", 6),
+    FEATURES: LineStyle("#E69F00", NO_LINE, "*", 7),
+    NON_PERSONALIZED: LineStyle(FAINT, NO_LINE, "D", 4.5),
     PROBE: LineStyle(FAINT, NO_LINE, "x", 5),
     OTHER: LineStyle("#CC79A7", NO_LINE, "P", 6),
 }

@@ -23,11 +23,19 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from benchmarks.results.compare import refuse_mixed
+from benchmarks.results.formulations import (
+    FEATURES,
+    FEDERATED,
+    GRAPH,
+    KNOWLEDGE_GRAPH,
+    NON_PERSONALIZED,
+    USER_ITEM,
+)
 from benchmarks.results.speeds import Speed
 from benchmarks.results.status import SIGN, sign_of
 from benchmarks.results.store import Result
 from datasets.common.errors import counted
-from reports.boards import FAMILIES, FEDERATED
+from reports.boards import FAMILIES
 from reports.drawing.curves import Floats
 from reports.drawing.layout import Block, Layout, Panel, fitted
 from reports.drawing.styles import COLOURS, FAINT, INK, Dash, LineStyle, line_styles
@@ -41,9 +49,11 @@ ONE_ROUND = "fedrule, 1 round"
 DATA = "wyze-synthetic"
 BRIEF = 0.01  # seconds; shorter times are mostly noise
 HEADINGS = {
-    "user-item": "User-item and non-personalized methods",
-    "non-personalized": "User-item and non-personalized methods",
-    "graph": "Graph methods, centralized",
+    USER_ITEM: "User-item and non-personalized methods",
+    NON_PERSONALIZED: "User-item and non-personalized methods",
+    KNOWLEDGE_GRAPH: "Knowledge-graph and feature methods, centralized",
+    FEATURES: "Knowledge-graph and feature methods, centralized",
+    GRAPH: "Graph methods, centralized",
     FEDERATED: "Federated methods",
 }
 OTHERS = "Other methods"

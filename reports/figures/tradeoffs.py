@@ -10,6 +10,7 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from benchmarks.results.formulations import FEDERATED, PROBE
 from benchmarks.results.leaderboard import HEADLINE, Board
 from benchmarks.results.store import Result
 from reports import boards
@@ -17,11 +18,10 @@ from reports.drawing.layout import Block, Label, Layout, Panel, add_labels, wrap
 from reports.drawing.styles import DASHES, FAMILY_STYLES, LineStyle, legend
 from reports.inputs import IFTTT, WYZE, Inputs, Role, select_runs
 from reports.outputs import RUN, About, Drawing, Missing, run_files
-from reports.text.formats import seed_count, short_number
+from reports.text.formats import in_bytes, seed_count, short_number
 
-UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 METRICS = {"mrr": "mean reciprocal rank", "auc": "AUC, mean over homes"}
-LINED = tuple(family for family in FAMILY_STYLES if family != boards.FEDERATED)  # each has its own dashes
+LINED = tuple(family for family in FAMILY_STYLES if family != FEDERATED)  # each has its own dashes
 LETTERS = 22  # per line of a label
 MAX_TICKS = 5
 CLOSE = 0.95  # of the best accuracy
@@ -61,7 +61,7 @@ def points(board: Board, metric: str, cost: Callable[[Result], float]) -> list[P
     found = []
     for label in board.methods():
         runs = boards.runs_of(board, label)
-        if boards.family_of(runs[0]) == boards.PROBE:
+        if boards.family_of(runs[0]) == PROBE:
             continue
         accuracies, costs = [run.summary.get(metric, math.nan) for run in runs], [cost(run) for run in runs]
         has_cost = any(map(math.isfinite, costs))  # a central method sends nothing, which is fine
@@ -77,22 +77,6 @@ def points(board: Board, metric: str, cost: Callable[[Result], float]) -> list[P
 def seconds(run: Result) -> float:
     """Of training."""
     return run.seconds.get("fit", math.nan)
-
-
-def sent(run: Result) -> float:
-    """Bytes that a client sends over the whole training, mean over clients: in a round only its cohort sends."""
-    if not boards.sends(run):
-        return math.nan
-    homes = float(run.counts.get("homes") or max(row.get("clients", 1.0) for row in run.history))
-    rounds = sum(row.get("sent_bytes", 0.0) * row.get("clients", homes) for row in run.history)
-    return rounds / homes + sum(row.get("statistics_bytes", 0.0) for row in run.history)
-
-
-def in_bytes(value: float) -> str:
-    """1.2 MB."""
-    rounded = float(f"{value:.3g}")  # 999,960 bytes are 1 MB and not 1,000 kB
-    unit, name = next((each for each in UNITS if rounded >= each[0]), UNITS[-1])
-    return f"{short_number(value / unit, 3)} {name}"
 
 
 def in_seconds(value: float) -> str:
@@ -146,15 +130,13 @@ def bytes_sent(inputs: Inputs) -> Drawing:
     notes: list[str] = []
     for role in (WYZE, IFTTT):
         board, metric = _federated_board(role, inputs)
-        every = points(board, metric, sent) if board else []
+        every = points(board, metric, boards.sent) if board else []
         federated = [point for point in every if _can_be_drawn(point)]
         if board is None or not federated:
             notes.append(f"{role.title}: no federated method was run on {' or '.join(role.data)}.")
             continue
         central = _best_central_of_each_family(every)
-        lost = [
-            p for p in every if (p.family == boards.FEDERATED and p not in federated) or not math.isfinite(p.accuracy)
-        ]
+        lost = [p for p in every if (p.family == FEDERATED and p not in federated) or not math.isfinite(p.accuracy)]
         notes += _lost_note(board, f"no bytes or no {'AUC' if metric == 'auc' else 'rank'}", lost)
         if metric == "auc":
             notes.append(
@@ -164,7 +146,7 @@ def bytes_sent(inputs: Inputs) -> Drawing:
             notes.append(f"{boards.short_title(board)}: no central method was run.")
         board = boards.with_rows(board, [point.label for point in (*federated, *central)])
         panel = partial(_bytes_panel, federated=federated, central=central, metric=metric)
-        styles = {boards.FEDERATED: FAMILY_STYLES[boards.FEDERATED]}
+        styles = {FEDERATED: FAMILY_STYLES[FEDERATED]}
         styles |= {f"best central method, {point.family}": _line_style(point) for point in central}
         caption = _bytes_caption(federated, central, boards.data_name(board), metric)
         parts.append(Part(board, panel, styles, caption, boards.seeds_of(board)))
@@ -207,7 +189,7 @@ def _is_federated(run: Result, *, protocol: str) -> bool:
 def _best_central_of_each_family(every: Sequence[Point]) -> list[Point]:
     best: dict[str, Point] = {}
     for point in sorted(every, key=lambda point: (-point.accuracy, point.label)):
-        if point.family != boards.FEDERATED and math.isfinite(point.accuracy):
+        if point.family != FEDERATED and math.isfinite(point.accuracy):
             best.setdefault(point.family, point)
     return list(best.values())
 

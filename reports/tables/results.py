@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from benchmarks.results.formulations import FEDERATED
 from benchmarks.results.leaderboard import Board
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
@@ -37,14 +38,14 @@ COST = ("fit s", "fit MB", "seeds", "unanswered")
 
 
 @cache
-def _paper_toml() -> dict[str, Any]:
+def paper_toml() -> dict[str, Any]:
     """The paper's results, and why ours differ."""
     return tomllib.loads(Path(__file__).with_name("paper.toml").read_text("utf-8"))
 
 
 def final_results(inputs: Inputs, role: Role) -> Table:
     """The paper's table of final results for the data of a role."""
-    published: dict[str, list[float]] = _paper_toml()["results"].get(role.name, {})
+    published: dict[str, list[float]] = paper_toml()["results"].get(role.name, {})
     group = select_runs(role, inputs, lambda run: _is_wanted(run) and inputs.is_default(run))
     if group is None:
         raise Missing(f"no results of {', '.join(published)} by the protocol paper on {' or '.join(role.data)}", RUN)
@@ -79,7 +80,7 @@ def _tables(inputs: Inputs, board: Board) -> dict[str, pd.DataFrame]:
 
 def _is_wanted(run: Result) -> bool:
     """Whether it is a final result of GraphRule or a federated method; `participation` marks one that is not ours."""
-    federated = boards.family_of(run) == boards.FEDERATED or "participation" in run.key.parameters
+    federated = boards.family_of(run) == FEDERATED or "participation" in run.key.parameters
     return run.key.protocol == "paper" and not run.key.curves and (federated or run.key.method == "graphrule")
 
 
@@ -125,7 +126,7 @@ def _caption(board: Board, published: Mapping[str, Sequence[float]]) -> str:
 def _notes(role: Role, inputs: Inputs, board: Board, published: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     first = board.runs[0][1]
     # Reasons first: the page folds all but the first few notes.
-    why = _paper_toml()["notes"]
+    why = paper_toml()["notes"]
     notes = [status] if (status := boards.boards_note([board])) else []
     notes += [why["data"][role.name].format(data=boards.short_title(board))] if role.name in why["data"] else []
     notes += [why["training"], *_differences(board, published), why["ranks"]]

@@ -19,6 +19,7 @@ from datasets.common.errors import counted
 from reports.outputs import Cell, Table
 
 SCIENTIFIC = 1e6  # numbers from here on have a power of ten: a loss that diverged may have hundreds of digits
+UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 MAX_FAILURES = 5  # that are named; the others are counted
 NONE = "–"  # noqa: RUF001
 WORDS = {"hidden": "hidden rule", "impossible": "not possible here"}  # marks, for readers without colours
@@ -58,6 +59,13 @@ def round_number(value: float, significant: int = 3) -> str:
         return f"{value:,.0f}"
     shown = f"{value:#.{significant}g}"
     return f"{value:.4f}" if "e" in shown or abs(value) < 1e-3 else shown
+
+
+def in_bytes(value: float) -> str:
+    """1.2 MB."""
+    rounded = float(f"{value:.3g}")  # 999,960 bytes are 1 MB and not 1,000 kB
+    unit, name = next((each for each in UNITS if rounded >= each[0]), UNITS[-1])
+    return f"{short_number(value / unit, 3)} {name}"
 
 
 def failure_notes(failed: Sequence[Result]) -> tuple[str, ...]:

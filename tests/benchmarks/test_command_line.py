@@ -57,7 +57,28 @@ def test_list_has_a_line_for_every_method(capsys):
     assert main(["list"]) == 0
     out = capsys.readouterr().out
     assert "toy-count: How often a relation occurs, with a little noise.\n" in out
-    assert [line.partition(":")[0] for line in out.splitlines()] == registry.names()
+    methods = [line.partition(":")[0].split()[0] for line in out.splitlines() if line.startswith("    ")]
+    assert sorted(methods) == registry.names()
+
+
+def test_list_groups_methods_by_formulation_and_marks_those_trained_in_the_homes(capsys):
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = lines.index("evidence ranking")
+    assert [line.partition(":")[0] for line in lines[start + 1 : start + 3]] == [
+        "    graphrank",
+        "    fedrank (federated)",
+    ]
+    assert lines.index("other") < next(n for n, line in enumerate(lines) if line.startswith("    toy-count: "))
+
+
+def test_show_says_where_a_method_is_trained_and_what_leaves_a_home(capsys):
+    assert main(["show", "ease"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == "    user-item, linear, all data in one place"
+    assert main(["show", "fedrule"]) == 0
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "    graph neural network, federated; leaves a home: update of the network; all data in one place: graphrule"
+    )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

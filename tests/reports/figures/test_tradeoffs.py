@@ -8,10 +8,12 @@ import pytest
 from matplotlib.text import Text
 
 from benchmarks.results.leaderboard import boards
+from reports.boards import sent
 from reports.drawing.layout import Block, Label, Layout, Panel, add_labels, draw, wrap_label
 from reports.figures import tradeoffs
-from reports.figures.tradeoffs import Point, front, in_bytes, in_seconds, points, seconds, sent
+from reports.figures.tradeoffs import Point, front, in_seconds, points, seconds
 from reports.inputs import Inputs
+from reports.text.formats import in_bytes
 from tests.support.made_runs import rounds, run
 from tests.support.seen import dots, inscriptions, panels
 

@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from benchmarks.results.compare import ALPHA, LEVEL
-from reports.boards import FAMILIES, FEDERATED, main_lists, ranked_board, ranked_boards, ranking_of, with_rows
+from benchmarks.results.formulations import FEDERATED
+from reports.boards import FAMILIES, main_lists, ranked_board, ranked_boards, ranking_of, with_rows
 from reports.inputs import IFTTT, WYZE, Inputs
 from reports.outputs import Missing
 from reports.tables.results import final_results, leaderboard, one_hidden, paper_protocol, unseen_homes
