@@ -80,7 +80,7 @@ def test_edges_lead_in_both_directions():
     homes = planted_homes()
     edges = graph_edges(homes, Items.of(homes))
     for (begin, end), edge in edges.items():
-        assert (edge.T != edges[end, begin]).nnz == 0
+        assert (edges[end, begin] != edge.T).nnz == 0
         assert set(edge.data.tolist()) <= {1.0}
 
 
