@@ -1,4 +1,12 @@
-"""How fitting grows with the number of homes: seconds and peak memory of every method, per ten times the homes."""
+"""How fitting grows with the number of homes: seconds and peak memory of every registered method.
+
+    pytest benchmarks/speed/test_fit.py --benchmark-only --scale paper
+
+At each size `extra_info` has the growth per ten times the homes, and as `ratio` how many times faster a home is fitted
+than by the plain fit of benchmarks/references/plain_fits.py, timed on some homes in the same run; `reference` says what
+that does. A method that joins the registry joins the benchmark. The features of `recrules` and `takg` are measured on
+their own as well, without trees, which the plain code does not grow.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +17,18 @@ from pytest_benchmark.fixture import BenchmarkFixture
 import datasets
 from baselines.registry import build, missing_extra, names
 from benchmarks.conftest import Peak, SavedHomes
-from benchmarks.speed.measure import Measured, few_rounds, note_growth, warm_up
+from benchmarks.references.plain_fits import plain_fit
+from benchmarks.speed.measure import Measured, few_rounds, note_growth, note_ratio, seconds, warm_up
 from datasets.common.errors import install_hint
 from datasets.homes import Homes
+from fedrule.training.examples import ExampleSampler
 
 # Homes; the first is what growth is measured from.
-SIZES = {"smoke": (50, 200), "default": (100, 1_000), "paper": (1_000, 10_000, 76_218)}
+SIZES = {"smoke": (50, 200), "default": (1_000, 10_000), "paper": (1_000, 10_000, 76_218)}
+SAMPLE = 20  # homes of the plain fit, which takes up to seconds for each
+FEATURES = {"smoke": 300, "default": 10_000, "paper": 76_218}  # homes whose features are computed
 # Seconds; a method that would need more at a size, by its last one, is not run there.
-TOO_LONG = {"smoke": 30.0, "default": 60.0, "paper": 120.0}
+TOO_LONG = {"smoke": 30.0, "default": 300.0, "paper": 600.0}
 
 PROGRAM = """
 import numpy as np
@@ -28,7 +40,8 @@ build({name!r}, **{parameters!r}).fit(homes, rng=np.random.default_rng(0))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    metafunc.parametrize("name", names())
+    if "name" in metafunc.fixturenames:
+        metafunc.parametrize("name", names())
 
 
 def test_fit(
@@ -60,7 +73,33 @@ def test_fit(
     rate = size / benchmark.stats["min"]
     benchmark.extra_info |= {"homes": size, "rules": homes.n_rules, "homes per second": rate, **held}
     note_growth(benchmark, known, first, size)
+    plain = plain_fit(name, homes, SAMPLE)
+    note_ratio(benchmark, size, seconds(plain.work) * plain.times / plain.homes)
+    benchmark.extra_info["reference"] = plain.about
 
 
 def fit(name: str, homes: Homes) -> None:
     build(name).fit(homes, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("method", ["recrules", "takg"])
+def test_features(benchmark: BenchmarkFixture, saved: SavedHomes, scale: str, method: str) -> None:
+    """Counting all homes and the features of one draw of training candidates; of the loop, only the features."""
+    pytest.importorskip("sklearn", reason=f"{method} needs the extra learn")
+    from fedrule.evidence.rule_paths import PATHS
+    from fedrule.methods.recrules import RecRules, RuleGraph
+    from fedrule.methods.takg import KnowledgeGraph, TaKG
+
+    options = RecRules() if method == "recrules" else TaKG()
+    homes = datasets.load("saved", path=saved(FEATURES[scale], merged=True))
+
+    def count() -> RuleGraph | KnowledgeGraph:
+        return RuleGraph.of(homes, PATHS) if method == "recrules" else KnowledgeGraph.of(homes)
+
+    sampler = ExampleSampler.of(
+        homes, count().valid, hidden=options.hidden_rules, non_rules="feasible", per_rule=options.non_rules
+    )
+    drawn = sampler.draw(np.random.default_rng(0))
+    benchmark.pedantic(lambda: count().features(drawn.context, drawn.candidates), rounds=3)
+    plain = plain_fit(method, homes, SAMPLE)
+    note_ratio(benchmark, homes.n_homes, seconds(plain.work) / plain.homes, candidates=float(len(drawn.candidates)))

@@ -13,8 +13,10 @@ from datasets.valid import ValidRules
 
 pytest.importorskip("sklearn", reason="graphfeatures needs the extra learn")
 
-import fedrule.methods.graphfeatures
+import fedrule.methods.feature_ranker
+from fedrule.evidence.evidence import Evidence
 from fedrule.evidence.features import NAMES
+from fedrule.methods.feature_ranker import FoldedExamples
 from fedrule.methods.graphfeatures import GraphFeatures
 from fedrule.network.score import homes_of_pairs
 
@@ -64,8 +66,9 @@ def test_a_rule_that_training_never_saw_has_no_score_and_all_others_have_one():
 
 def test_counts_do_not_tell_a_home_whether_it_was_counted():
     # In one fold all candidates of one typed rule see the same homes, whether they are rules or not.
-    method = GraphFeatures(folds=3, draws=20)
-    features, positive = method._examples(planted_homes(), np.random.default_rng(0))
+    examples = FoldedExamples(hidden=0.3, folds=3, draws=20, candidates=300)
+    drawn = examples.draw(planted_homes(), np.random.default_rng(0), count=Evidence.of, n_features=len(NAMES))
+    features, positive = drawn
     have, both = (NAMES.index(name) for name in ("homes with the typed rule", "homes that own both types"))
     rules, others = ({tuple(row) for row in features[which][:, [have, both]]} for which in (positive, ~positive))
     # 3 typed rules in 3 folds. With only the home itself left out, rules and non-rules would have no pair in common:
@@ -80,7 +83,7 @@ def test_scores_are_the_same_bits_in_any_order_and_a_few_at_a_time(monkeypatch, 
     fitted, (trigger, action) = fit(SMALL, train), all_pairs(train)
     together = fitted.score_pairs(train, trigger, action)
     order = np.random.default_rng(0).permutation(len(trigger))
-    monkeypatch.setattr(fedrule.methods.graphfeatures, "AT_ONCE", at_once)
+    monkeypatch.setattr(fedrule.methods.feature_ranker, "AT_ONCE", at_once)
     parts = fitted.score_pairs(train, trigger[order], action[order])
     assert parts.tobytes() == together[order].tobytes()
 
