@@ -19,7 +19,7 @@ from fedrule.methods.graph_method import Objectives
 from fedrule.methods.graphrule import GraphRule
 from fedrule.network.distmult import DistMult
 from fedrule.network.network import LinkPredictor, Network
-from fedrule.network.options import NETWORK, Direction, Encoders
+from fedrule.network.options import NETWORK, Direction, Encoders, derived
 from fedrule.training.examples import NonRules
 
 Decoders: TypeAlias = Literal["distmult", "predictor"]
@@ -31,7 +31,8 @@ class RelationalOptions(GraphRule):
 
     hidden: int = 32  # size of hidden states and embeddings
     dropout: float = 0.3
-    decoder: Decoders = field(default="predictor", metadata=NETWORK)
+    decoder: Decoders = field(default="predictor", metadata=NETWORK)  # distmult, or the predictor of the paper
+    predictor_hidden: int = derived(lambda self: 64 if self.decoder == "predictor" else 0)  # units in the predictor
     direction: Direction = "both"
     objective: Objectives = "ranking"
     non_rules: NonRules = "feasible"
@@ -46,10 +47,14 @@ class RelationalOptions(GraphRule):
     least_steps: int = 900  # more rounds where few homes would have fewer steps; 0: never
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        if self.preset != "paper-text":
+            raise DataError(f"{self.NAME}: preset {self.preset!r} is for the paper's methods; set single options")
+        if self.encoder != (only := type(self).encoder):
+            raise DataError(f"{self.NAME}: encoder must be {only!r}, got {self.encoder!r}; graphrule has all encoders")
         if self.decoder not in get_args(Decoders):
             raise unknown(f"decoder of {self.NAME}", self.decoder, get_args(Decoders))
         check_range(self.NAME, self, "at least 1", "hidden")
+        super().__post_init__()
 
     def network(self, n_types: int, n_relations: int) -> LinkPredictor | None:
         network = super().network(n_types, n_relations)
@@ -75,4 +80,5 @@ class HeterogeneousGnn(RelationalOptions):
 
     NAME: ClassVar[str] = "hetgnn"
     encoder: Encoders = "hgt"
+    hidden: int = 16  # size of hidden states and embeddings
     heads: int = 2

@@ -44,7 +44,7 @@ TERMS = ("bias", "context", "evidence", "words")  # of other graph methods
 @register("sagerank")
 @dataclass(frozen=True)
 class SageRank(GraphRule):
-    """GraphSAGE that knows what a device's rules do, with one rule of each home left out: a challenge's second place."""
+    """GraphSAGE on what the rules of a device do, one rule of each home left out: second place of a challenge."""
 
     NAME: ClassVar[str] = "sagerank"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
@@ -58,13 +58,12 @@ class SageRank(GraphRule):
 
     hidden: int = 128  # size of embeddings, the second layer's units
     first_hidden: int = field(default=256, metadata=NETWORK)  # units of the first layer
-    edge_embedding: int = field(
-        default=4, metadata=NETWORK
-    )  # length of the embedding of a trigger state, and of an action
+    edge_embedding: int = field(default=4, metadata=NETWORK)  # length of a state's embedding, and of an action's
     predictor_hidden: int = 128  # units in the predictor
     direction: Direction = "both"
     min_count: int = field(default=5, metadata=NETWORK)  # times that a relation must be seen to be learned
     non_rules: NonRules = "feasible"
+    hidden_rules: float = 0.0  # chance that an automation is left out, instead of one of each home; 0: one of each
     rounds: int = 80  # epochs, more where these would be fewer steps than `least_steps`
     learning_rate: float = 0.001
     batch_size: int = 1024

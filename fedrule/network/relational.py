@@ -71,19 +71,15 @@ class Rgcn:
             edges = homes.incoming if way == "in" else homes.outgoing
             coefficients = theta[f"relation_{way}{layer}"].index_select(0, edges.relation)
             message = torch.bmm(coefficients[:, None], products.index_select(0, edges.sender))[:, 0]
-            out = out.index_add(0, edges.receiver, message * _share_of_relation(edges).to(message.dtype))
+            share = _share_of_relation(edges, self.sizes.n_relations)
+            out = out.index_add(0, edges.receiver, message * share.to(message.dtype))
         return out
 
 
-def _share_of_relation(edges: Edges) -> Tensor:
-    """[n_rules, 1]: 1 / how many messages of the same relation the receiver gets."""
-    import os
-
-    if os.environ.get("RG") == "all":
-        return edges.weight
-    _, kind, count = torch.unique(
-        torch.stack([edges.receiver, edges.relation]), dim=1, return_inverse=True, return_counts=True
-    )
+def _share_of_relation(edges: Edges, n_relations: int) -> Tensor:
+    """[n_rules, 1]: 1 / how many messages of the same relation the receiver gets, float64."""
+    kinds = edges.receiver * n_relations + edges.relation
+    _, kind, count = torch.unique(kinds, return_inverse=True, return_counts=True)
     return (1 / count.double()).index_select(0, kind)[:, None]
 
 

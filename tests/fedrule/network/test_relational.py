@@ -49,7 +49,7 @@ def messages(homes, direction):
     return tuple(torch.cat(column) for column in zip(*ways, strict=True))
 
 
-def of_edge_types(theta, name, layer, direction):
+def of_edge_types(theta, name, layer):
     """The weights of relations and of their inverses, one after the other; zeros where no message is of such a type."""
     ways = {way: theta.get(f"relation_{name}{way}{layer}") for way in ("in", "out")}
     some = next(value for value in ways.values() if value is not None)
@@ -67,7 +67,7 @@ def test_rgcn_is_two_of_torch_geometrics_layers(direction, homes):
     for layer in (1, 2):
         conv = geometric.RGCNConv(x.shape[1], HIDDEN, 2 * len(homes.relations), num_bases=3).double()
         bases = theta[f"bases{layer}"].view(-1, 3, HIDDEN).transpose(0, 1)  # [n_bases, inputs, outputs]
-        own = {"weight": bases, "comp": of_edge_types(theta, "", layer, direction)}
+        own = {"weight": bases, "comp": of_edge_types(theta, "", layer)}
         conv.load_state_dict(own | {"root": theta[f"self{layer}"], "bias": theta[f"bias{layer}"]})
         with torch.no_grad():
             x = conv(x, torch.stack([sender, receiver]), kind)
@@ -99,9 +99,7 @@ def hgt_layer(theta, layer, homes, direction, heads, x):
     triples = torch.unique(torch.stack([device_type[sender], kind, device_type[receiver]]), dim=1).T.tolist()
     edge_types = [(names[s], f"r{r}", names[t]) for s, r, t in triples]
     conv = geometric.HGTConv(HIDDEN, HIDDEN, (names, edge_types), heads=heads).double()
-    attention, message, prior = (
-        of_edge_types(theta, f"{n}_", layer, direction) for n in ("attention", "message", "prior")
-    )
+    attention, message, prior = (of_edge_types(theta, f"{n}_", layer) for n in ("attention", "message", "prior"))
     with torch.no_grad():
         for number, name in enumerate(names):
             conv.kqv_lin.lins[name].weight.copy_(theta[f"type_project{layer}"][number].T)
