@@ -67,7 +67,7 @@ class SageRank(GraphRule):
     rounds: int = 80  # epochs, more where these would be fewer steps than `least_steps`
     learning_rate: float = 0.001
     batch_size: int = 1024
-    least_steps: int = 800  # more rounds where few homes would have fewer steps; 0: never
+    least_steps: int = 400  # more rounds where few homes would have fewer steps; 0: never
 
     def __post_init__(self) -> None:
         if self.preset != "paper-text":

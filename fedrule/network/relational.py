@@ -156,7 +156,7 @@ class Hgt:
             )
             for name in ("attention", "message", "prior")
         )
-        projected = _by_type(theta, "type_project", layer, homes, state).view(homes.n_devices, 3, heads, -1)
+        projected = _by_type(theta, "type_project", layer, homes, state).view(-1, 3, heads, self.sizes.hidden // heads)
         key, query, value = projected.unbind(1)  # [n_devices, heads, size] each
         key = torch.matmul(key.index_select(0, sender)[:, :, None], attention)[:, :, 0]
         score = (key * query.index_select(0, receiver)).sum(dim=2) * prior * key.shape[2] ** -0.5

@@ -73,9 +73,9 @@ def test_a_trained_model_recommends_and_is_not_taken_for_the_papers_network(name
     [
         ("rgcn", {"encoder": "sage"}, "rgcn: encoder must be 'rgcn', got 'sage'; graphrule has all encoders"),
         ("hetgnn", {"encoder": "rgcn"}, "hetgnn: encoder must be 'hgt', got 'rgcn'"),
-        ("rgcn", {"hidden": 0, "bias": "learned"}, "rgcn"),
+        ("rgcn", {"hidden": 0, "bias": "learned"}, "rgcn: hidden must be at least 1, got 0"),
         ("rgcn", {"num_bases": 0}, "num_bases must be at least 1, got 0"),
-        ("rgcn", {"decoder": "distmul"}, "unknown decoder of rgcn 'distmul'; did you mean 'distmult'"),
+        ("rgcn", {"decoder": "distmul"}, "'distmul'; did you mean 'distmult'"),
         ("rgcn", {"decoder": "distmult", "predictor_hidden": 8}, "decoder 'distmult' has no hidden units"),
         ("hetgnn", {"heads": 3}, "hidden 16 is not divisible by heads 3"),
         ("hetgnn", {"preset": "authors-code"}, "hetgnn: preset 'authors-code' is for the paper's methods"),

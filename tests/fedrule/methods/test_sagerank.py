@@ -1,4 +1,4 @@
-"""The second place of the challenge: what it learns, what has no score, and that a saved model is restored as itself."""
+"""The second place of the challenge: what it learns, what has no score, and that a saved model stays what it is."""
 
 from __future__ import annotations
 
