@@ -208,6 +208,7 @@ def statistics(
         _room_counts(valid, noisy["rooms"]) if "rooms" in noisy else nobody.rooms,
         _companion_counts(valid, noisy["companions"], rule) if "companions" in noisy else nobody.companions,
         _together(noisy["pairs"], rule) if "pairs" in noisy else None,
+        nobody.reader,
         noisy=True,
     )
 

@@ -53,6 +53,7 @@ class Statistics:
     rooms: RoomCounts  # how far homes keep rules in one room; zeros where devices have no words
     companions: CompanionCounts  # which relations go together on the same devices
     together: csr_array | None  # [n_items, n_items]  homes with both typed rules; None where not counted
+    reader: ColumnReader  # of the vocabularies: which state and act a relation has
     noisy: bool = False  # with differential privacy: homes do not leave themselves out
 
     @classmethod
@@ -79,7 +80,7 @@ class Statistics:
         together = None if matrix is None else matrix.T @ matrix
         numbers = tuple(of_valid[p] for p in names)
         both = homes_with_both(homes)
-        return cls(valid, patterns, numbers, homes.n_homes, both, have, self_rules, rooms, companions, together)
+        return cls(valid, patterns, numbers, n_homes, both, have, self_rules, rooms, companions, together, reader)
 
     @classmethod
     def of_nobody(

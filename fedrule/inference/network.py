@@ -30,11 +30,17 @@ Kind = TypeVar("Kind", np.float32, np.float64)
 NEEDS_DEFAULTS = needs_defaults(Supports.NUMPY)
 
 
-def is_network_alone(options: Mapping[str, Any]) -> bool:
-    """Whether a model with these options is GraphSAGE and a predictor, and nothing else."""
+def is_network_alone(saved: SavedModel) -> bool:
+    """Whether a model is GraphSAGE and a predictor, and nothing else.
+
+    A method may bring a network of its own under the same options: then it has other parameters as well.
+    """
+    options: Mapping[str, Any] = saved.card.options
     if missing := set(parameters_depend_on()) - options.keys():
         raise DataError(f"the card's options lack {', '.join(sorted(missing))}")
-    return bool(options["hidden"]) and all(options[name] == value for name, value in NEEDS_DEFAULTS.items())
+    if not options["hidden"] or any(options[name] != value for name, value in NEEDS_DEFAULTS.items()):
+        return False
+    return saved.weights.keys() <= _shapes(saved.card).keys()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -48,7 +48,7 @@ def is_evidence_alone(options: Mapping[str, Any]) -> bool:
 def search_of(saved: SavedModel) -> Search:
     """The fastest search for a model; torch is imported only if it is needed."""
     card = saved.card
-    if is_network_alone(card.options):
+    if is_network_alone(saved):
         return NetworkSearch(NumpyNetwork.of(saved), saved.self_rules)
     if is_evidence_alone(card.options):
         try:
@@ -65,7 +65,10 @@ def search_of(saved: SavedModel) -> Search:
         return EvidenceSearch.of(saved)
     from fedrule.models.restore import restored
 
-    return ScorerSearch(restored(saved), saved.valid, saved.self_rules, card.types, card.relations)
+    model = restored(saved)
+    answered = model.scorer.valid  # a method may not learn all that its homes have
+    self_rules = saved.self_rules[saved.valid.number_of_cells(answered.cell)]
+    return ScorerSearch(model, answered, self_rules, card.types, card.relations)
 
 
 class Recommender:

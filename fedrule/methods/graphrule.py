@@ -22,7 +22,7 @@ from fedrule.lazy import torch
 from fedrule.methods.graph_method import GraphMethod
 from fedrule.network.encoders import Parameters
 from fedrule.network.options import derived
-from fedrule.network.score import GraphModel
+from fedrule.network.score import GraphModel, Scorer
 from fedrule.training.examples import Examples, ExampleSampler
 from fedrule.training.loop import Schedule, WarmStart, optimize
 
@@ -68,7 +68,7 @@ class GraphRule(GraphMethod):
         train, scorer = prepared.train, prepared.scorer
         if not train.n_rules:
             return prepared.untrained()
-        sampler = ExampleSampler.of(train, scorer.valid, hidden=self.hidden_rules, **self.sampling_options)
+        sampler = self.sampler(train, scorer)
 
         def draw(parameters: Parameters) -> Examples:
             def score(homes: Homes, candidates: Rules) -> npt.NDArray[np.float32]:
@@ -104,6 +104,10 @@ class GraphRule(GraphMethod):
             initial=prepared.initial,
         )
         return prepared.model(parameters)
+
+    def sampler(self, train: Homes, scorer: Scorer) -> ExampleSampler:
+        """What draws the examples of each round."""
+        return ExampleSampler.of(train, scorer.valid, hidden=self.hidden_rules, **self.sampling_options)
 
     def _rounds(self, train: Homes) -> int:
         """At least `rounds`: a model needs some number of steps, however few homes there are."""

@@ -38,10 +38,11 @@ from fedrule.network.score import GraphModel, Scorer
 
 # What the rows of a parameter stand for, by the beginning of its name.
 ROWS = {
-    "features": ("theta.self1", "theta.in1", "theta.out1"),
-    "relations": ("theta.relation_", "phi.relation", "rooms.weight"),
+    "features": ("theta.self1", "theta.in1", "theta.out1", "theta.bases1"),
+    "relations": ("theta.relation_", "phi.relation", "phi.diagonal", "rooms.weight"),
     "items": ("bias.item", "context.rule", "context.candidate"),
-    "types": ("context.type",),
+    "types": ("context.type", "theta.type_"),
+    "halves": ("theta.state", "theta.act"),  # of relations, in the order in which these first have them
 }
 COLUMNS_ARE_FEATURES = "theta.layer1."  # torch-geometric's layers have them transposed
 
@@ -143,7 +144,7 @@ def training_options(saved: SavedModel, options: Mapping[str, object]) -> dict[s
     Options that follow from others are left out, since these may change.
     """
     card = saved.card
-    fixed = parameters_depend_on()
+    fixed = parameters_depend_on(get(card.method))
     for name in fixed:
         if name in options and options[name] != card.options[name]:
             raise DataError(
@@ -183,7 +184,10 @@ def extended_parameters(saved: SavedModel, scorer: Scorer, generator: torch.Gene
             parameters[name][:, _features(value.shape[1], n_types, valid.n_types)] = value.float()
         else:
             kind = next((kind for kind, names in ROWS.items() if name.startswith(names)), "")
-            rows = _features(len(value), n_types, valid.n_types) if kind == "features" else place.get(kind, slice(None))
+            if kind == "features":
+                rows = _features(len(value), n_types, valid.n_types)
+            else:
+                rows = np.arange(len(value)) if kind == "halves" else place.get(kind, slice(None))
             parameters[name][rows] = value.float()
     return parameters
 

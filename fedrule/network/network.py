@@ -20,6 +20,7 @@ from datasets.common.errors import DataError, unknown
 from fedrule.lazy import torch
 from fedrule.network.batch import GraphBatch
 from fedrule.network.encoders import Dropout, Encoder, Gat, Gcn, Parameters, Sage, Sizes, uniform
+from fedrule.network.relational import Hgt, Rgcn
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +49,7 @@ class LinkPredictor(Protocol):
         """[n_rules]: of one relation for each pair."""
 
 
-ENCODERS: dict[str, Callable[[Sizes], Encoder]] = {"sage": Sage, "gcn": Gcn, "gat": Gat}
+ENCODERS: dict[str, Callable[[Sizes], Encoder]] = {"sage": Sage, "gcn": Gcn, "gat": Gat, "rgcn": Rgcn, "hgt": Hgt}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Network:
     """The shape of a network: what its parameters are and how they turn homes into logits."""
 
     sizes: Sizes
-    encoder: str = "sage"  # sage, gcn or gat
+    encoder: str = "sage"  # a name of ENCODERS
     # Units between the predictor's two layers; 0: as many as relations, as in the paper, and no fewer than `hidden`.
     predictor_hidden: int = 0
 

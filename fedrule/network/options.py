@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Flag, auto
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Encoders: TypeAlias = Literal["sage", "gcn", "gat"]
+Encoders: TypeAlias = Literal["sage", "gcn", "gat", "rgcn", "hgt"]
 Presets: TypeAlias = Literal["paper-text", "authors-code", "paper"]
 Biases: TypeAlias = Literal["none", "learned", "counts"]
 Direction: TypeAlias = Literal["in", "out", "both", "none"]
@@ -83,7 +83,7 @@ class ModelOptions:
     dropout: float = derived(0.0, TRAINING)  # of hidden states, of the encoder and of `evidence`
     encoder: Encoders = field(default="sage", metadata=NETWORK)  # the paper chose sage over gcn and gat
     self_loops: bool = field(default=False, metadata=NETWORK)  # gcn, gat: a device receives its own message too
-    heads: int = field(default=1, metadata=NETWORK)  # gat: attention heads
+    heads: int = field(default=1, metadata=NETWORK)  # gat, hgt: attention heads
     direction: Direction = field(default="in", metadata=NUMPY_NETWORK)  # messages to actions (in) or triggers (out)
     messages: Messages = field(default="type", metadata=NUMPY_NETWORK)  # the neighbour's state, or also the relation
     node_embedding: int = field(default=0, metadata=NETWORK)  # size of an embedding that numbers devices of one type
@@ -97,9 +97,11 @@ class ModelOptions:
         complete(self, PRESETS[self.preset])
 
 
-def parameters_depend_on() -> list[str]:
-    """The options that a saved model cannot change."""
-    return [each.name for each in fields(ModelOptions) if each.metadata["parameters"]]
+def parameters_depend_on(method: type[object] = ModelOptions) -> list[str]:
+    """The options that a saved model cannot change; those of a method are among them."""
+    shared = [each.name for each in fields(ModelOptions) if each.metadata["parameters"]]
+    declared = fields(cast("type[DataclassInstance]", method))
+    return shared + [each.name for each in declared if each.name not in shared and each.metadata.get("parameters")]
 
 
 def needs_defaults(supports: Supports) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 In the paper (section 3.2) all rules of a home send messages and all of them are targets, beside as many sampled
 non-rules. A model trained so may learn to repeat its input; `hidden` takes part of a home's automations out of message
-passing, and only those are targets.
+passing, and only those are targets; so does `hide="one"` with exactly one automation of each home.
 
 With `datasets.common.random.KeyedRandom` a client draws for itself what it would get among all the others.
 """
@@ -25,6 +25,7 @@ from datasets.negatives import Feasible
 from datasets.valid import ValidRules
 
 NonRules = Literal["paper", "feasible", "hard"]
+Hide = Literal["share", "one"]
 # The current model: a score [n_candidates] of candidates of these homes, given the rules that the homes have.
 Score: TypeAlias = Callable[[Homes, Rules], npt.NDArray[np.floating[Any]]]
 
@@ -93,6 +94,7 @@ class ExampleSampler:
     automation: Array  # [n_rules]  rules of one automation share a number, from 0 on in the order of homes
     automation_home: Array  # [n_automations]  sorted
     feasible: Feasible | None  # for all kinds but the paper's
+    hide: Hide
 
     @classmethod
     def of(
@@ -105,6 +107,7 @@ class ExampleSampler:
         per_rule: int = 1,  # non-rules for each target
         candidates: int = 0,  # non-rules for each home with a target, instead of `per_rule`; 0: count by rule
         self_pairs: bool | None = None,  # whether a device may act on itself in its population; None: as in `train`
+        hide: Hide = "share",  # each automation with the chance `hidden`, or exactly one of each home
     ) -> ExampleSampler:
         """For these training homes; `valid` are the triples that feasible non-rules may have."""
         if not 0 <= hidden < 1:
@@ -113,11 +116,15 @@ class ExampleSampler:
             raise DataError(f"examples: non-rules must not be negative, got {per_rule} per rule, {candidates} per home")
         if non_rules not in get_args(NonRules):
             raise unknown("kind of non-rules", non_rules, get_args(NonRules))
+        if hide not in get_args(Hide):
+            raise unknown("way to hide automations", hide, get_args(Hide))
+        if hide == "one" and hidden:
+            raise DataError(f"examples: one automation of each home is hidden, so hidden must be 0, got {hidden}")
         selves = has_self_rules(train.rules) if self_pairs is None else self_pairs
         feasible = None
         if non_rules != "paper":
             feasible = Feasible.of(train, valid, taken=[train.rules], self_pairs=selves)
-        return cls(train, hidden, non_rules, per_rule, candidates, selves, *_automations(train.rules), feasible)
+        return cls(train, hidden, non_rules, per_rule, candidates, selves, *_automations(train.rules), feasible, hide)
 
     def draw(self, rng: np.random.Generator | RandomSource, *, score: Score | None = None) -> Examples:
         """Hide rules and draw non-rules, for all homes at once; only "hard" needs `score`.
@@ -127,7 +134,10 @@ class ExampleSampler:
         """
         source = random_source(rng)
         context, targets = self.train, self.train.rules
-        if self.hidden:
+        if self.hide == "one":
+            hides = self._one_of_each_home(source.stream(HIDING))
+            context, targets = self.train.with_rules(~hides), targets.take(hides)
+        elif self.hidden:
             # One number for each automation and, as results that are kept were drawn with one for each rule, unused
             # ones behind them; these belong to the last home, whose own come before.
             unused = np.full(len(targets) - len(self.automation_home), self.train.n_homes - 1)
@@ -145,6 +155,13 @@ class ExampleSampler:
             drawn = self.feasible.draw(wanted, others)
             return Examples.of(context, targets, drawn, self.train, available=self.feasible.available)
         return Examples.of(context, targets, drawn, self.train)
+
+    def _one_of_each_home(self, source: RandomSource) -> Mask:
+        """[n_rules]: those of one automation of each home that has any, each equally likely."""
+        home, first, count = np.unique(self.automation_home, return_index=True, return_counts=True)
+        chosen = np.zeros(len(self.automation_home), dtype=np.bool_)
+        chosen[first + source.below(home, count)] = True
+        return chosen[self.automation]
 
 
 def n_non_rules(targets: Rules, n_homes: int, *, per_rule: int, candidates: int) -> Array:

@@ -49,6 +49,12 @@ SETTINGS = [
     ("graphrule", {"bias": "learned", "context": 3}),
     ("graphrule", {"evidence": 4, "bias": "counts"}),
     ("graphrule", {"words": True}),
+    ("graphrule", {"encoder": "rgcn", "node_embedding": 2}),
+    ("graphrule", {"encoder": "hgt", "direction": "both", "heads": 2, "node_embedding": 3}),
+    ("rgcn", {"least_steps": 0, "decoder": "distmult", "num_bases": 3}),
+    ("rgcn", {"least_steps": 0, "decoder": "predictor"}),
+    ("hetgnn", {"least_steps": 0}),
+    ("sagerank", {"least_steps": 0, "first_hidden": 8, "hidden": 4}),
 ]
 
 

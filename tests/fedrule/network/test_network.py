@@ -29,6 +29,8 @@ KINDS = [
     ("gcn", {"self_loops": True, "direction": "both"}),
     ("gat", {"heads": 2}),
     ("gat", {"self_loops": True, "node_embedding": 2}),
+    ("rgcn", {"direction": "both", "node_embedding": 2, "num_bases": 2}),
+    ("hgt", {"direction": "both", "node_embedding": 2, "heads": 2}),
 ]
 EVERY_KIND = pytest.mark.parametrize(("encoder", "others"), KINDS)
 
@@ -176,7 +178,9 @@ def test_homes_without_rules_and_without_devices_have_embeddings(two, encoder):
 
 
 def test_an_unknown_encoder_is_refused_with_a_guess():
-    with pytest.raises(UnknownName, match=r"unknown encoder 'sagee'; did you mean 'sage'\? Known: gat, gcn, sage"):
+    with pytest.raises(
+        UnknownName, match=r"unknown encoder 'sagee'; did you mean 'sage'\? Known: gat, gcn, hgt, rgcn, sage"
+    ):
         Network(Sizes(2, 3), "sagee")
 
 

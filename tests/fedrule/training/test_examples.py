@@ -94,6 +94,42 @@ def _spread(n: int) -> list[tuple[int, int, int]]:
     return [(i // 40, (i // 40 + 1 + i % 40) % 100, 0) for i in range(n)]
 
 
+@given(homes(max_rules=12), SEEDS)
+def test_one_automation_of_each_home_that_has_any_is_left_out(some: Homes, seed: int) -> None:
+    examples = ExampleSampler.of(some, ValidRules.of(some), hide="one").draw(rng(seed))
+    assert sorted(triples(examples.context.rules) + targets(examples)) == sorted(triples(some.rules))
+    group = np.arange(some.n_rules) if some.rules.group is None else some.rules.group
+    automation = dict(zip(triples(some.rules), zip(some.rules.home.tolist(), group.tolist(), strict=True), strict=True))
+    left_out = {automation[rule] for rule in targets(examples)}
+    assert sorted(home for home, _ in left_out) == np.unique(some.rules.home).tolist()
+    assert not left_out & {automation[rule] for rule in triples(examples.context.rules)}
+
+
+def test_every_rule_is_left_out_as_often_as_any_other() -> None:
+    # One home of 4 rules, 400 draws: each is left out 100 times, with a deviation of sqrt(400 * 3 / 16) = 8.7.
+    some = lamps(5, 1, [(0, 1, 0), (1, 2, 0), (2, 3, 0), (3, 4, 0)])
+    sampler, source = ExampleSampler.of(some, ValidRules.of(some), hide="one", per_rule=0), rng(5)
+    found = [targets(sampler.draw(source))[0] for _ in range(400)]
+    assert all(abs(found.count(rule) - 100) < 4 * 8.7 for rule in triples(some.rules))
+
+
+@given(homes(min_homes=1, max_rules=12), SEEDS)
+def test_what_a_client_leaves_out_does_not_depend_on_the_others(some: Homes, seed: int) -> None:
+    valid, client = ValidRules.of(some), 5 * np.arange(some.n_homes) + 3
+    every = ExampleSampler.of(some, valid, hide="one").draw(KeyedRandom(seed, 1, client))
+    last = np.array([some.n_homes - 1])
+    alone = ExampleSampler.of(some.subset(last), valid, hide="one").draw(KeyedRandom(seed, 1, client[last]))
+    assert targets(alone) == targets(every.subset(last))
+
+
+def test_one_automation_or_a_share_is_hidden_and_not_both() -> None:
+    some = lamps(3, 1, [(0, 1, 0), (1, 2, 0)])
+    with pytest.raises(DataError, match=r"one automation of each home is hidden, so hidden must be 0, got 0\.3"):
+        ExampleSampler.of(some, ValidRules.of(some), hide="one", hidden=0.3)
+    with pytest.raises(DataError, match="unknown way to hide automations 'two'"):
+        ExampleSampler.of(some, ValidRules.of(some), hide="two")  # type: ignore[arg-type]
+
+
 # Non-rules
 
 

@@ -1,0 +1,84 @@
+"""R-GCN and HGT: graph networks for many relations, as rivals of the paper's network, trained to rank.
+
+`rgcn` is the encoder of M. Schlichtkrull, T. Kipf, P. Bloem, R. van den Berg, I. Titov and M. Welling (2018, ESWC,
+"Modeling relational data with graph convolutional networks"), with their decoder, DistMult, or the paper's predictor.
+`hetgnn` is the heterogeneous graph transformer of Z. Hu, Y. Dong, K. Wang and Y. Sun (2020, WWW, "Heterogeneous graph
+transformer") with the paper's predictor; the name is that of the family, not of the HetGNN of C. Zhang et al. (2019).
+fedrule/network/relational.py has the equations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias, get_args
+
+from baselines.method import check_range
+from baselines.registry import register
+from datasets.common.errors import DataError, unknown
+from fedrule.methods.graph_method import Objectives
+from fedrule.methods.graphrule import GraphRule
+from fedrule.network.distmult import DistMult
+from fedrule.network.network import LinkPredictor, Network
+from fedrule.network.options import NETWORK, Direction, Encoders, derived
+from fedrule.training.examples import NonRules
+
+Decoders: TypeAlias = Literal["distmult", "predictor"]
+
+
+@dataclass(frozen=True)
+class RelationalOptions(GraphRule):
+    """How both are trained: part of a home's automations is hidden, and ranked above what the home could have."""
+
+    hidden: int = 32  # size of hidden states and embeddings
+    dropout: float = 0.3
+    decoder: Decoders = field(default="predictor", metadata=NETWORK)  # distmult, or the predictor of the paper
+    predictor_hidden: int = derived(lambda self: 64 if self.decoder == "predictor" else 0)  # units in the predictor
+    direction: Direction = "both"
+    objective: Objectives = "ranking"
+    non_rules: NonRules = "feasible"
+    candidates: int = 100
+    draws: int = 8
+    hidden_rules: float = 0.3
+    rounds: int = 80  # passes over all homes, more where these would be fewer steps than `least_steps`
+    learning_rate: float = 0.005
+    decay: bool = True
+    batch_size: int = 64
+    homes_per_draw: int = 2000
+    least_steps: int = 900  # more rounds where few homes would have fewer steps; 0: never
+
+    def __post_init__(self) -> None:
+        if self.preset != "paper-text":
+            raise DataError(f"{self.NAME}: preset {self.preset!r} is for the paper's methods; set single options")
+        if self.encoder != (only := type(self).encoder):
+            raise DataError(f"{self.NAME}: encoder must be {only!r}, got {self.encoder!r}; graphrule has all encoders")
+        if self.decoder not in get_args(Decoders):
+            raise unknown(f"decoder of {self.NAME}", self.decoder, get_args(Decoders))
+        check_range(self.NAME, self, "at least 1", "hidden")
+        super().__post_init__()
+
+    def network(self, n_types: int, n_relations: int) -> LinkPredictor | None:
+        network = super().network(n_types, n_relations)
+        if self.decoder == "distmult" and isinstance(network, Network):
+            return DistMult(network.sizes, network.encoder, network.predictor_hidden)
+        return network
+
+
+@register("rgcn")
+@dataclass(frozen=True)
+class RelationalGcn(RelationalOptions):
+    """Relational graph convolutions: messages with weights of their relation and direction."""
+
+    NAME: ClassVar[str] = "rgcn"
+    encoder: Encoders = "rgcn"
+    num_bases: int = field(default=8, metadata=NETWORK)  # matrices that those of all relations are sums of
+
+
+@register("hetgnn")
+@dataclass(frozen=True)
+class HeterogeneousGnn(RelationalOptions):
+    """The heterogeneous graph transformer: attention with weights of entity types and relations."""
+
+    NAME: ClassVar[str] = "hetgnn"
+    encoder: Encoders = "hgt"
+    hidden: int = 16  # size of hidden states and embeddings
+    heads: int = 2
