@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -45,7 +44,7 @@ from fedrule.federated.vectors import Vector
 from fedrule.methods.item_method import ItemMethod
 from fedrule.network.options import derived
 
-INITIAL = 0.1  # standard deviation of the items' factors before the first round
+INITIAL = 0.01  # standard deviation of the items' factors before the first round
 CIPHERTEXT_BYTES = 512  # of Paillier with a 2,048-bit n
 
 
@@ -59,10 +58,10 @@ class FederatedCollaborativeFiltering(ItemMethod):
         "factors": ("int", 8, 128),
         "regularization": ("log", 0.01, 0.3),
         "alpha": ("log", 1.0, 100.0),
-        "server_rate": ("log", 0.02, 0.2),
+        "server_rate": ("log", 0.01, 0.2),
         "rounds": ("int", 50, 200),
     }
-    SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.1, "yogi": 0.1}
+    SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.05, "yogi": 0.05}
 
     rounds: int = 100
     local_steps: int = derived(1)  # a home sends one gradient in a round
@@ -95,8 +94,7 @@ class FederatedCollaborativeFiltering(ItemMethod):
 
     def model(self, train: Homes, items: Items, vector: Vector) -> FactorModel:
         factors = vector.reshape(-1, self.factors).astype(np.float64)
-        fold_in = partial(self.least_squares(train, items).home_factors, factors=factors)
-        return FactorModel(items, train, factors, fold_in)
+        return FactorModel(items, train, factors, self.least_squares(train, items).solver(factors))
 
 
 @register("fedmf")

@@ -10,7 +10,11 @@ equation 4), with the rows Y_u of the home's own items and 1 a vector of ones:
 
     x = (Y^T Y + lambda I + (alpha - 1) Y_u^T Y_u)^-1 alpha Y_u^T 1
 
-or gradient steps lead to it. Y^T Y is the same for all homes. The gradient for the items (equation 9 there) is
+or gradient steps lead to it. With A = Y^T Y + lambda I, which is the same for all homes, x is (by Woodbury's formula)
+
+    x = A^-1 Y_u^T z,   (I + (alpha - 1) Y_u A^-1 Y_u^T) z = alpha 1
+
+where the system is only as large as the home has items. The gradient for the items (equation 9 there) is
 
     2 c_i (x y_i - p_i) x + 2 lambda / n y_i
 
@@ -26,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from baselines.items import Factors
+from baselines.items import Factors, FoldIn
 from datasets.common.environment import thread_count
 from datasets.homes import Array, Mask
 from fedrule.federated.optimizers import Precise
@@ -44,18 +48,23 @@ class LeastSquares:
     share: float  # of the penalty on the items' factors that is a home's: 1 / n
     steps: int = 0  # of gradient descent from zero to a home's factors; 0: closed form
 
-    def home_factors(self, own: csr_array, factors: Factors) -> Factors:
-        """[n_homes, n_factors]: x of homes that have these items; zeros for a home that has none."""
+    def solver(self, factors: Factors) -> FoldIn:
+        """The function that gives x of homes by their items, zeros for a home that has none."""
         gram = np.einsum("if,ig->fg", factors, factors)  # not by BLAS, whose threads change the last digits
         gram[np.diag_indices_from(gram)] += self.regularization
-        found = np.zeros((own.shape[0], factors.shape[1]))
-        if self.steps:
-            # No eigenvalue is larger than the sum of the absolute values of a row.
-            largest = float(np.abs(gram).sum(axis=1).max())
-            descend(factors, gram, *places(own), self.alpha, self.steps, largest, found)
-        else:
-            solve(factors, gram, *places(own), self.alpha, found)
-        return found
+        # No eigenvalue is larger than the largest sum of the absolute values of a row.
+        largest = float(np.abs(gram).sum(axis=1).max(initial=0.0))
+        solved = np.zeros_like(factors) if self.steps else np.einsum("if,fg->ig", factors, np.linalg.inv(gram))
+
+        def solve_homes(own: csr_array) -> Factors:
+            found = np.zeros((own.shape[0], factors.shape[1]))
+            if self.steps:
+                descend(factors, gram, *places(own), self.alpha, self.steps, largest, found)
+            else:
+                solve(factors, solved, *places(own), self.alpha, found)
+            return found
+
+        return solve_homes
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +90,7 @@ class FactorTrainer:
 
     def begin(self, number: int, clients: Array, model: Vector) -> FactorRound:  # noqa: ARG002  nothing is drawn
         factors = model.reshape(-1, self.n_factors).astype(np.float64)
-        own = self.have[clients]
-        return FactorRound(clients, own, factors, self.loss.home_factors(own, factors), self.loss)
+        return FactorRound(clients, self.have[clients], factors, self.loss.solver(factors), self.loss)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +100,7 @@ class FactorRound:
     clients: Array
     own: csr_array  # [n_clients, n_items]
     factors: Factors  # [n_items, n_factors]  y_i
-    homes: Factors  # [n_clients, n_factors]  x of each client, which never leaves it
+    solve_homes: FoldIn  # x of each client, which never leaves it
     task: LeastSquares
 
     def rows(self, first: int, end: int) -> tuple[Array, Array]:
@@ -102,7 +110,8 @@ class FactorRound:
     def train(self, chunk: ClientChunk) -> None:
         """Add rate * gradient of every client, clipped where wanted."""
         some, task = slice(chunk.first, chunk.end), self.task
-        own, x, y = self.own[some], self.homes[some], self.factors
+        own, y = self.own[some], self.factors
+        x = self.solve_homes(own)
         error = np.zeros((len(x), len(y)))  # c_i (x y_i - p_i)
         loss = np.zeros(len(x))
         errors(x, np.ascontiguousarray(y.T), *places(own), task.alpha, error, loss)
@@ -123,36 +132,39 @@ def places(own: csr_array) -> tuple[Array, Array]:
 
 
 @compiled
-def solve(y: Factors, gram: Factors, start: Array, item: Array, alpha: float, x: Factors) -> None:
-    """Write the closed form of every home with items, by Cholesky's factorization H = U^T U."""
+def solve(y: Factors, solved: Factors, start: Array, item: Array, alpha: float, x: Factors) -> None:
+    """Write the closed form of every home with items; `solved` is Y A^-1. By Cholesky's factorization, U^T U."""
     n = y.shape[1]
     for home in range(len(start) - 1):
-        if start[home] == start[home + 1]:
-            continue
-        u, b = gram.copy(), x[home]
-        for r in range(start[home], start[home + 1]):
-            own = y[item[r]]
-            for i in range(n):
-                b[i] += alpha * own[i]
-                for j in range(i, n):
-                    u[i, j] += (alpha - 1) * own[i] * own[j]
-        for k in range(n):
+        own = item[start[home] : start[home + 1]]
+        m = len(own)
+        u, z = np.zeros((m, m)), np.full(m, alpha)
+        for i in range(m):
+            u[i, i] = 1.0
+            for j in range(i, m):
+                product = 0.0
+                for f in range(n):
+                    product += y[own[i], f] * solved[own[j], f]
+                u[i, j] += (alpha - 1) * product
+        for k in range(m):
             root = np.sqrt(u[k, k])
-            for j in range(k, n):
+            for j in range(k, m):
                 u[k, j] /= root
-            for i in range(k + 1, n):
+            for i in range(k + 1, m):
                 factor = u[k, i]
-                for j in range(i, n):
+                for j in range(i, m):
                     u[i, j] -= factor * u[k, j]
-        for k in range(n):  # U^T z = b
-            b[k] /= u[k, k]
-            for j in range(k + 1, n):
-                b[j] -= u[k, j] * b[k]
-        for k in range(n - 1, -1, -1):  # U x = z
-            total = b[k]
-            for j in range(k + 1, n):
-                total -= u[k, j] * b[j]
-            b[k] = total / u[k, k]
+        for k in range(m):  # of U^T first, then of U
+            z[k] /= u[k, k]
+            for j in range(k + 1, m):
+                z[j] -= u[k, j] * z[k]
+        for k in range(m - 1, -1, -1):
+            for j in range(k + 1, m):
+                z[k] -= u[k, j] * z[j]
+            z[k] /= u[k, k]
+        for i in range(m):
+            for f in range(n):
+                x[home, f] += z[i] * solved[own[i], f]
 
 
 @compiled
