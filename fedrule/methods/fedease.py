@@ -157,7 +157,7 @@ class FedEase(Ease):
 
     def count(self, train: Homes, rng: np.random.Generator) -> tuple[Cooccurrence, dict[str, float]]:
         """From the sums over homes that did not drop out; the history says how many these are and what each sent."""
-        dropped, values = np.zeros(0, dtype=np.int64), {}
+        dropped, values = np.zeros(0, dtype=np.int64), dict[str, float]()
         if self.drop_out:  # nothing is drawn without, so that noise is that of `ease`
             seed = int(rng.integers(2**62))
             dropped = Cohorts(drop_out=self.drop_out).of(np.arange(train.n_homes), seed=seed, number=0).absent

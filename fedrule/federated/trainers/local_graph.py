@@ -230,9 +230,9 @@ class LocalGraphRound:
         if task.noise:
             place = np.concatenate([np.repeat(np.arange(n), d), np.repeat(owner, d)])
             order = np.argsort(place, kind="stable")
-            drawn = np.empty(len(place))
-            drawn[order] = self.key.stream(Purpose.LAPLACE).random(in_round[place[order]])
-            noise = laplace(drawn) * task.noise
+            uniform = np.empty(len(place))
+            uniform[order] = self.key.stream(Purpose.LAPLACE).random(in_round[place[order]])
+            noise = laplace(uniform) * task.noise
             home, rows = home + noise[: n * d].reshape(n, d), rows + noise[n * d :].reshape(-1, d)
         return home, rows
 
@@ -247,7 +247,7 @@ def sums(start: Array, counted: npt.NDArray[np.bool_] | None = None) -> csr_arra
 def laplace(uniform: Precise) -> Precise:
     """Laplace noise of scale 1 from uniform numbers in [0, 1)."""
     centred = np.clip(uniform, 2.0**-53, None) - 0.5
-    return -np.sign(centred) * np.log1p(-2 * np.abs(centred))
+    return np.asarray(-np.sign(centred) * np.log1p(-2 * np.abs(centred)))
 
 
 def gradients(
