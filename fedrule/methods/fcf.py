@@ -21,7 +21,7 @@ such data:
   has no stale factors, and a home that was never seen is folded in by the same steps.
 - Nothing is encrypted here: sums are plain, or secure sums by masks (`secure_threshold`), which have the same purpose.
   The history says as `encrypted_bytes` what a home would send as Paillier ciphertexts, a computed number: one of 512
-  bytes, a number modulo n^2 of a 2,048-bit n, for each number of the table. benchmarks/speed/test_encryption.py
+  bytes, a number modulo n^2 of a 2,048-bit n, for each number of the table. benchmarks/speed/test_private.py
   measures the time of real ciphertexts beside that of a secure sum.
 """
 
