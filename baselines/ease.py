@@ -168,6 +168,8 @@ class Cooccurrence:
 class Ease:
     """Which rules go together, as one regularized linear model (Steck 2019)."""
 
+    NAME: ClassVar[str] = "ease"
+
     regularization: float = REGULARIZATION  # lambda
     dropout: float = DROPOUT  # p: the regularization of often used rules grows with their use; 0 is the plain model
     ownership: float = OWNERSHIP  # scores are divided by this power of the share of homes with both types; 0: not
@@ -183,33 +185,35 @@ class Ease:
     }
 
     def __post_init__(self) -> None:
-        check_range("ease", self, "above 0", "regularization")
-        check_range("ease", self, "in [0, 1)", "dropout")
-        check_range("ease", self, "in [0, 1]", "ownership")
-        check_range("ease", self, "at least 0", "epsilon", "popularity")
-        check_range("ease", self, "at least 2", "max_rules")
-        check_delta("ease", self.delta)
+        check_range(self.NAME, self, "above 0", "regularization")
+        check_range(self.NAME, self, "in [0, 1)", "dropout")
+        check_range(self.NAME, self, "in [0, 1]", "ownership")
+        check_range(self.NAME, self, "at least 0", "epsilon", "popularity")
+        check_range(self.NAME, self, "at least 2", "max_rules")
+        check_delta(self.NAME, self.delta)
         if not self.epsilon and (self.delta or self.max_rules != MAX_RULES):
-            raise DataError("ease: delta and max_rules have no effect without privacy; set epsilon, e.g. 4")
+            raise DataError(f"{self.NAME}: delta and max_rules have no effect without privacy; set epsilon, e.g. 4")
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """Invert one matrix of items x items; its cost does not grow with the homes."""
-        values = {}
-        if self.epsilon:
-            delta = self.delta or default_delta(train.n_homes)
-            together = Cooccurrence.private(
-                train,
-                multiplier=multiplier_for(self.epsilon, delta),
-                normals=seeded_normals(int(rng.integers(2**62))),
-                max_rules=self.max_rules,
-                regularization=self.regularization,
-                dropout=self.dropout,
-            )
-            values = {"epsilon": self.epsilon, "delta": delta}
-        else:
-            together = Cooccurrence.of(train, regularization=self.regularization, dropout=self.dropout)
+        together, values = self.count(train, rng)
         weight = together.weight / together.able**self.ownership
         bias = self.popularity * together.popularity / together.able if self.popularity else None
         fitted = LinearModel(together.items, train, weight, bias=bias)
         on_round(1, 1, fitted, values)
         return fitted
+
+    def count(self, train: Homes, rng: np.random.Generator) -> tuple[Cooccurrence, dict[str, float]]:
+        """Which rules go together, and what the history says of it; with `epsilon` from noisy sums."""
+        if not self.epsilon:
+            return Cooccurrence.of(train, regularization=self.regularization, dropout=self.dropout), {}
+        delta = self.delta or default_delta(train.n_homes)
+        together = Cooccurrence.private(
+            train,
+            multiplier=multiplier_for(self.epsilon, delta),
+            normals=seeded_normals(int(rng.integers(2**62))),
+            max_rules=self.max_rules,
+            regularization=self.regularization,
+            dropout=self.dropout,
+        )
+        return together, {"epsilon": self.epsilon, "delta": delta}

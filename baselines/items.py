@@ -6,7 +6,9 @@ Devices of one type cannot be told apart here, so all pairs of devices with the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +16,12 @@ from scipy.sparse import csr_array, issparse
 
 from baselines.method import Scores
 from datasets.candidates import Pairs
+from datasets.common.random import RandomSource, random_source
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
+
+Factors: TypeAlias = npt.NDArray[np.float64]
+FoldIn: TypeAlias = Callable[[csr_array], Factors]  # factors [n_homes, n_factors] of homes with these rules
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +122,26 @@ class LinearModel(UserItemModel):
         return scores
 
 
+class FactorModel(UserItemModel):
+    """Scores are products of the rules' factors with those of the home; a home without rules gets none."""
+
+    def __init__(self, items: Items, train: Homes, factors: Factors, fold_in: FoldIn) -> None:
+        super().__init__(items, train)
+        self.factors = factors  # [n_items, n_factors]
+        self.fold_in = fold_in
+
+    def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
+        """In float64: rounded to float32 the scores do not depend on which homes share a product."""
+        have = self.items.matrix(homes)[which]
+        scores = self.home_factors(homes, which, have) @ self.factors.T
+        scores[np.diff(have.indptr) == 0] = np.nan
+        return scores
+
+    def home_factors(self, homes: Homes, which: Array, have: csr_array) -> Factors:  # noqa: ARG002  others use them
+        """[len(which), n_factors] of these homes, which have these rules."""
+        return self.fold_in(have)
+
+
 def homes_with_both(homes: Homes) -> npt.NDArray[np.float64]:
     """[n_types ** 2]: how many homes own devices of both types of each ordered pair, so that they could have a rule."""
     place = homes.device_home, homes.device_type
@@ -150,13 +176,16 @@ class NonRules:
         none = np.zeros(homes.n_homes, dtype=np.int64)
         return cls(len(items), rule, none, none + len(items), np.arange(len(items), dtype=np.int32))
 
-    def draw(self, home: Array, rng: np.random.Generator, *, rules: Array | None = None) -> tuple[Array, Array]:
+    def draw(
+        self, home: Array, rng: np.random.Generator | RandomSource, *, rules: Array | None = None
+    ) -> tuple[Array, Array]:
         """One draw for each of these homes, which all have candidates: the positions in `home` that got one, its item.
 
-        `rules` are the keys (home * n_items + item, sorted) to avoid instead of all rules.
+        `rules` are the keys (home * n_items + item, sorted) to avoid instead of all rules. Keyed random numbers, which
+        do not depend on the other homes, need sorted homes.
         """
         rules = self.rule if rules is None else rules
-        item = self.candidate[self.start[home] + rng.integers(0, self.length[home])].astype(np.int64)
+        item = self.candidate[self.start[home] + random_source(rng).below(home, self.length[home])].astype(np.int64)
         if not len(rules):
             return np.arange(len(home)), item
         key = home * self.n_items + item

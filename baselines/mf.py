@@ -21,7 +21,6 @@ home's rules alone. Both problems are convex in the home's factors, and the step
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -37,13 +36,11 @@ from scipy.sparse import csr_array, csr_matrix
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from baselines.items import Items, UserItemModel
+from baselines.items import FactorModel, Factors, FoldIn, Items
 from baselines.method import Fitted, OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError, unknown
 from datasets.homes import Array, Homes
-
-Factors = npt.NDArray[np.float64]
 
 CELLS = 1 << 18  # scores at a time: 2 MB, which stays in the cache over all rounds
 SAMPLED_PER_RULE = 30  # other rules that logistic matrix factorization draws for each rule of a home, in implicit
@@ -107,7 +104,6 @@ def _runs(rows: npt.NDArray[np.integer], n_items: int) -> list[slice]:
 
 
 Solver: TypeAlias = Literal["als", "bpr", "logistic"]
-FoldIn: TypeAlias = Callable[[csr_array], Factors]
 
 
 # The best hyperparameters of each solver on validation data, over all data sets; als has no learning rate.
@@ -210,25 +206,17 @@ class TrainingFactors(NamedTuple):
     factors: Factors  # [n_homes, n_factors]
 
 
-class MatrixFactorizationModel(UserItemModel):
-    """Scores are products of the rules' factors with those of the home; a home without rules gets none."""
+class MatrixFactorizationModel(FactorModel):
+    """A home of the training data whose rules have not changed has its trained factors; others are folded in."""
 
     def __init__(
         self, items: Items, train: Homes, factors: Factors, fold_in: FoldIn, trained: TrainingFactors | None = None
     ) -> None:
-        super().__init__(items, train)
-        self.factors = factors  # [n_items, n_factors]
-        self.fold_in = fold_in
+        super().__init__(items, train, factors, fold_in)
         self.trained = trained  # None: every home is folded in
 
-    def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
-        """In float64: rounded to float32 the scores do not depend on which homes share a product."""
-        have = self.items.matrix(homes)[which]
-        scores = self._home_factors(homes, which, have) @ self.factors.T
-        scores[np.diff(have.indptr) == 0] = np.nan
-        return scores
-
-    def _home_factors(self, homes: Homes, which: Array, have: csr_array) -> Factors:
+    def home_factors(self, homes: Homes, which: Array, have: csr_array) -> Factors:
+        """Trained or folded in."""
         if self.trained is None:
             return self.fold_in(have)
         row = self.training_row(homes, which)

@@ -1,0 +1,122 @@
+"""Matrix factorization in the homes: `fcf` and `fedmf`, the loss of `mf` with solver als.
+
+- fcf: Ammad-ud-din, Ivannikova, Khan, Oyomno, Fu, Tan and Flanagan (2019), "Federated collaborative filtering for
+  privacy-preserving personalized recommendation system", arXiv:1901.09888. In a round every home solves for its own
+  factors in closed form and sends the gradient of the items' factors; the server takes a step of Adam.
+- fedmf: Chai, Wang, Chen and Yang (2020), "Secure federated matrix factorization", IEEE Intelligent Systems. A home
+  takes gradient steps to its own factors, and sends the gradient of the items' factors encrypted by an additively
+  homomorphic scheme (Paillier), so that the server learns the sum only.
+
+The equations are in fedrule/federated/trainers/factors.py. What differs from the papers, which published no code for
+such data:
+
+- The regularization is that of `mf`, lambda = `regularization` * sqrt(homes x items) in all, for homes and items alike;
+  in the papers every home adds the whole penalty of the items. The server's rate falls to zero along half a cosine,
+  which is what brings 100 rounds as far as the alternating least squares of `mf`.
+- fedmf's paper has the squared error of ratings alone. Rules are not rated: a loss on rules that homes have is zero
+  where all scores are 1, so the loss is that of fcf, with weight 1 on all rules that a home lacks. For it a home sends
+  the gradients of all items (the paper's "FullText"), not only of those it has, which would give them away.
+- In fedmf's paper homes keep their factors and take a step in each round. Here a home starts at zero in every round and
+  takes `home_steps`, of a rate that is safe for its own rules: a home then keeps nothing, one that was away for long
+  has no stale factors, and a home that was never seen is folded in by the same steps.
+- Nothing is encrypted here: sums are plain, or secure sums by masks (`secure_threshold`), which have the same purpose.
+  The history says as `encrypted_bytes` what a home would send as Paillier ciphertexts, a computed number: one of 512
+  bytes, a number modulo n^2 of a 2,048-bit n, for each number of the table. benchmarks/speed/test_private.py
+  measures the time of real ciphertexts beside that of a secure sum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from baselines.items import FactorModel, Items
+from baselines.method import check_range
+from baselines.registry import register
+from datasets.common.errors import DataError
+from datasets.homes import Homes
+from fedrule.federated.rounds import RoundReport
+from fedrule.federated.trainers.factors import FactorTrainer, LeastSquares
+from fedrule.federated.vectors import Vector
+from fedrule.methods.item_method import ItemMethod
+from fedrule.network.options import derived
+
+INITIAL = 0.01  # standard deviation of the items' factors before the first round
+CIPHERTEXT_BYTES = 512  # of Paillier with a 2,048-bit n
+
+
+@register("fcf")
+@dataclass(frozen=True)
+class FederatedCollaborativeFiltering(ItemMethod):
+    """Matrix factorization whose homes solve for their own factors and send gradients (Ammad-ud-din et al. 2019)."""
+
+    NAME: ClassVar[str] = "fcf"
+    SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
+        "factors": ("int", 8, 128),
+        "regularization": ("log", 0.01, 0.3),
+        "alpha": ("log", 1.0, 100.0),
+        "server_rate": ("log", 0.01, 0.2),
+        "rounds": ("int", 50, 200),
+    }
+    SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.05, "yogi": 0.05}
+
+    rounds: int = 100
+    local_steps: int = derived(1)  # a home sends one gradient in a round
+    learning_rate: float = derived(0.01)  # of the gradient that is sent; the server's Adam undoes it
+    decay: bool = True
+    factors: int = 64  # length of the vectors
+    regularization: float = 0.08  # on the squared length of the vectors, times sqrt(homes x rules)
+    alpha: float = 50.0  # weight of a rule that a home has, against 1 for one that it lacks
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self.NAME, self, "at least 1", "factors", "alpha")
+        check_range(self.NAME, self, "above 0", "regularization")
+
+    def _check_clients(self) -> None:
+        super()._check_clients()
+        if self.local_steps != 1:
+            raise DataError(f"a home sends one gradient in a round; set local_steps 1, got {self.local_steps}")
+
+    def least_squares(self, train: Homes, items: Items) -> LeastSquares:
+        """The loss of a home; n, the number of homes with rules, is known to the server."""
+        regularization = self.regularization * math.sqrt(train.n_homes * len(items))
+        return LeastSquares(self.alpha, regularization, 1 / max(len(np.unique(train.rules.home)), 1))
+
+    def trainer(self, train: Homes, items: Items, seed: int) -> FactorTrainer:  # noqa: ARG002  nothing is drawn
+        return FactorTrainer(items.matrix(train), self.least_squares(train, items), self.factors)
+
+    def initial(self, items: Items, rng: np.random.Generator) -> Vector:
+        return (INITIAL * rng.standard_normal(len(items) * self.factors)).astype(np.float32)
+
+    def model(self, train: Homes, items: Items, vector: Vector) -> FactorModel:
+        factors = vector.reshape(-1, self.factors).astype(np.float64)
+        return FactorModel(items, train, factors, self.least_squares(train, items).solver(factors))
+
+
+@register("fedmf")
+@dataclass(frozen=True)
+class FederatedMatrixFactorization(FederatedCollaborativeFiltering):
+    """Matrix factorization by gradient steps at home and encrypted gradients (Chai et al. 2020; here secure sums)."""
+
+    NAME: ClassVar[str] = "fedmf"
+    SPACE: ClassVar[dict[str, tuple[object, ...]]] = FederatedCollaborativeFiltering.SPACE | {
+        "home_steps": ("int", 5, 50)
+    }
+
+    home_steps: int = 20  # gradient steps from zero to a home's own factors
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self.NAME, self, "at least 1", "home_steps")
+
+    def least_squares(self, train: Homes, items: Items) -> LeastSquares:
+        exact = super().least_squares(train, items)
+        return LeastSquares(exact.alpha, exact.regularization, exact.share, self.home_steps)
+
+    def round_values(self, report: RoundReport) -> dict[str, float]:
+        """With the bytes of ciphertexts: the server sends the model in the open, 4 bytes for each of its numbers."""
+        return super().round_values(report) | {"encrypted_bytes": CIPHERTEXT_BYTES * report.received_bytes / 4}
