@@ -10,12 +10,11 @@ The kinds of paths, and how they are counted, are in fedrule/evidence/rule_paths
 probability that a random walk along the path from the home ends in the rule.
 
 Inspired by the paper, not a reimplementation. These data have no ontology: classes are entity types, states, acts,
-their combinations, and the words that their names share. The paper has no paths through what a user owns, no random
-walks, and no count of homes with a rule (here a feature, for homes without rules). It ranks by LambdaMART or random
-forests of RankLib; here the ranking is pointwise, by scikit-learn's gradient boosting or random forest, with as many
-non-rules for each rule (5) as in the paper. So that a rule's own edges are not in its features, part of each home's
-rules is hidden and paths lead through homes of other folds only (fedrule/methods/feature_ranker.py). Devices of one
-type share their scores.
+their combinations, and the words that their names share. Which paths there are is our own choice, and so are those
+through what a home owns, the random walks, and the number of homes with a rule (a feature for homes without rules). In
+place of a learning-to-rank library the ranking is pointwise, by scikit-learn's gradient boosting or random forest, with
+5 non-rules for each rule. So that a rule's own edges are not in its features, part of each home's rules is hidden and
+paths lead through homes of other folds only (fedrule/methods/feature_ranker.py). Devices of one type share scores.
 """
 
 from __future__ import annotations

@@ -20,9 +20,10 @@ The features of a candidate <trigger device i, state s -> act a, action device j
 
 Opposites are found by words (fedrule/evidence/label_words.py): on and off, open and close, lock and unlock.
 
-Inspired by the paper: its code and data were not published, and which features it has is only described. Its knowledge
-graph has hand-made classes and embeddings; ours has what the rules of the training homes say. It ranks by LambdaMART,
-we pointwise by gradient boosting, trained on hidden rules of homes of other folds (fedrule/methods/feature_ranker.py).
+Inspired by the paper's description, not a reimplementation: its code and data were not published, and features and
+ranking model here are our own choice. The graph has what the rules of the training homes say and nothing else. The
+ranking is pointwise, by gradient boosting, trained on hidden rules of homes of other folds
+(fedrule/methods/feature_ranker.py).
 """
 
 from __future__ import annotations
