@@ -104,10 +104,10 @@ class FederatedMatrixFactorization(FederatedCollaborativeFiltering):
 
     NAME: ClassVar[str] = "fedmf"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = FederatedCollaborativeFiltering.SPACE | {
-        "home_steps": ("int", 5, 50)
+        "home_steps": ("int", 10, 100)
     }
 
-    home_steps: int = 20  # gradient steps from zero to a home's own factors
+    home_steps: int = 50  # gradient steps from zero to a home's own factors
 
     def __post_init__(self) -> None:
         super().__post_init__()

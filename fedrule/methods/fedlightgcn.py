@@ -39,12 +39,18 @@ from baselines.method import check_range
 from baselines.registry import register
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
+from fedrule.federated.rounds import Weighting
 from fedrule.federated.trainers.local_graph import LocalGraph, LocalGraphTrainer
 from fedrule.federated.vectors import Vector
 from fedrule.methods.item_method import ItemMethod
 from fedrule.network.options import derived
 
 INITIAL = 0.1  # standard deviation of the embeddings before the first round
+
+
+def default_weighting(method: FederatedLightGcn) -> Weighting:
+    """Aggregations other than the mean count all homes the same."""
+    return "rules" if method.aggregation == "mean" else "clients"
 
 
 @register("fedlightgcn")
@@ -65,11 +71,13 @@ class FederatedLightGcn(ItemMethod):
     rounds: int = 150
     local_steps: int = derived(1)
     learning_rate: float = derived(1.0)  # of clients; with one local step and the server's Adam of no effect
+    decay: bool = True
+    weighting: Weighting = derived(default_weighting)  # by the number of rules: every rule counts the same
     dimension: int = 32  # size of the embeddings
-    layers: int = 2  # K: how often embeddings are smoothed over the graph of a home
-    non_rules: int = 1  # non-rules that each rule is ranked before, drawn anew each round
-    owned: bool = True  # draw non-rules only among rules whose entity types the home owns
-    regularization: float = 0.05  # on the squared length of the embeddings that a step uses
+    layers: int = 1  # K: how often embeddings are smoothed over the graph of a home
+    non_rules: int = 2  # non-rules that each rule is ranked before, drawn anew each round
+    owned: bool = False  # draw non-rules only among rules whose entity types the home owns
+    regularization: float = 0.01  # on the squared length of the embeddings that a step uses
     pseudo_items: int = 0  # items with random gradients that a home sends beside its own; the paper has 1,000
     update_bound: float = 0.0  # each number of an update is clipped to it, the paper's delta; 0: none
     laplace_noise: float = 0.0  # scale of the noise that a home adds to each number, the paper's lambda; 0: none

@@ -52,8 +52,7 @@ class LeastSquares:
         """The function that gives x of homes by their items, zeros for a home that has none."""
         gram = np.einsum("if,ig->fg", factors, factors)  # not by BLAS, whose threads change the last digits
         gram[np.diag_indices_from(gram)] += self.regularization
-        # No eigenvalue is larger than the largest sum of the absolute values of a row.
-        largest = float(np.abs(gram).sum(axis=1).max(initial=0.0))
+        largest = float(np.linalg.eigvalsh(gram)[-1])
         solved = np.zeros_like(factors) if self.steps else np.einsum("if,fg->ig", factors, np.linalg.inv(gram))
 
         def solve_homes(own: csr_array) -> Factors:
@@ -173,7 +172,7 @@ def descend(
 ) -> None:
     """Write what gradient steps from zero give, H x - b each, of a rate 1 / L that is safe for the home's own items.
 
-    L = `largest` + (alpha - 1) |Y_u|^2 is no smaller than any eigenvalue of H.
+    L = `largest` + (alpha - 1) |Y_u|^2, with the largest eigenvalue of A, is no smaller than any eigenvalue of H.
     """
     n = y.shape[1]
     for home in range(len(start) - 1):

@@ -68,7 +68,7 @@ def plain_round(have, y, *, alpha, penalty, steps):
         if steps:
             own = y[p > 0]
             gram = y.T @ y + penalty * np.eye(f)
-            bound = np.abs(gram).sum(axis=1).max() + (alpha - 1) * (own**2).sum()
+            bound = np.linalg.norm(gram, 2) + (alpha - 1) * (own**2).sum()
             x = np.zeros(f)
             for _ in range(steps):
                 x = x - (curvature @ x - y.T @ (c * p)) / bound

@@ -88,7 +88,7 @@ def test_a_home_without_rules_gets_no_scores_from_factors(name):
 def test_a_home_without_rules_is_scored_by_the_vector_that_all_homes_share():
     model, _ = fitted("fedlightgcn", planted_homes())
     (scores,) = model.score_items(toy_homes([ToyHome(1, CONTACT_LIGHT)]), np.arange(1))
-    # q is 0, so that the mean over the three layers of the home is h / 3, and that of an item e / 3.
+    # q is 0, so that the mean over K + 1 layers of the home is h / (K + 1), and that of an item e / (K + 1).
     np.testing.assert_allclose(scores, model.embeddings @ model.home / (model.task.layers + 1) ** 2)
 
 
