@@ -14,6 +14,7 @@ from scipy.sparse import csr_array, issparse
 
 from baselines.method import Scores
 from datasets.candidates import Pairs
+from datasets.common.random import RandomSource, random_source
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
 
@@ -150,13 +151,15 @@ class NonRules:
         none = np.zeros(homes.n_homes, dtype=np.int64)
         return cls(len(items), rule, none, none + len(items), np.arange(len(items), dtype=np.int32))
 
-    def draw(self, home: Array, rng: np.random.Generator, *, rules: Array | None = None) -> tuple[Array, Array]:
+    def draw(
+        self, home: Array, rng: np.random.Generator | RandomSource, *, rules: Array | None = None
+    ) -> tuple[Array, Array]:
         """One draw for each of these homes, which all have candidates: the positions in `home` that got one, its item.
 
         `rules` are the keys (home * n_items + item, sorted) to avoid instead of all rules.
         """
         rules = self.rule if rules is None else rules
-        item = self.candidate[self.start[home] + rng.integers(0, self.length[home])].astype(np.int64)
+        item = self.candidate[self.start[home] + random_source(rng).below(home, self.length[home])].astype(np.int64)
         if not len(rules):
             return np.arange(len(home)), item
         key = home * self.n_items + item
