@@ -12,10 +12,10 @@ checkpoints and server optimizers are those of the engine (`fedrule.federated`).
 rate 1; the others take the masked mean of the updates as a gradient.
 
 In the paper clients are a few organisations with many entities each, and relations stay with them. Here a home has
-2 to 5 rules, entity types are few and relations many, so that no home could learn a relation on its own: their rows are
-averaged with the mask as well, and those that the vectors of homes are made of (`baselines.knowledge_graph`). A home
-holds the rows of its rules, of the types that it owns, and of the non-rules that it draws in the round. The paper's
-code was not used; its data (parts of FB15k-237 and others) has no homes.
+2 to 5 rules, entity types are few and relations many, so that no home could learn a relation on its own. So rows of
+relations are averaged with the mask as well, and those that the vectors of homes are made of, which are not in the
+paper (`baselines.knowledge_graph.methods`). A home holds the rows of its rules, of the types that it owns, and of the
+non-rules that it draws in the round. This is written from the paper's text; its data has no homes to compare with.
 
 What leaves a home in each round in which it takes part are the updates of its rows. Without secure sums the server sees
 which rows these are, and so types that the home owns and relations among which are those of its rules. The list of
@@ -34,7 +34,7 @@ import numpy as np
 
 from baselines.gcmc import automations
 from baselines.items import Items, NonRules
-from baselines.knowledge_graph import Embeddings, KnowledgeGraphModel, ScoreFunction, Vectors, owned_types
+from baselines.knowledge_graph.model import Embeddings, KnowledgeGraphModel, ScoreFunction, Vectors, owned_types
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError, unknown

@@ -18,16 +18,15 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="rotate and complex need the extra graph")
 pytest.importorskip("torch_geometric", reason="rotate and complex need the extra graph")
 
-from baselines.knowledge_graph import (  # noqa: E402
+from baselines.knowledge_graph.methods import (  # noqa: E402
     ComplexMethod,
-    Embeddings,
-    KnowledgeGraphModel,
     Network,
     RotateMethod,
     Sampler,
     Triples,
     self_adversarial,
 )
+from baselines.knowledge_graph.model import Embeddings, KnowledgeGraphModel  # noqa: E402
 
 SHORT = {"epochs": 2, "least_steps": 0, "dimension": 3}
 METHODS = {"rotate": RotateMethod(**SHORT), "complex": ComplexMethod(**SHORT)}

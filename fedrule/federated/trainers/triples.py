@@ -1,6 +1,6 @@
 """Clients that learn embeddings of triples (trigger type, relation, action type), many at once in compiled loops.
 
-The score of a triple and the vector u of a home are those of `baselines.knowledge_graph`. With q = h + u and
+The score of a triple and the vector u of a home are those of `baselines.knowledge_graph.methods`. With q = h + u and
 y = t conj(r), a candidate has the score s = q . y (ComplEx) or gamma - |q - y| (RotatE), and a client the loss
 
     mean over its rules of (softplus(-s) + sum over non-rules i of p_i softplus(s_i)) + lambda / 2 |rows it holds|^2
@@ -245,9 +245,13 @@ def gradients(
     rotates, margin, temperature, regularization, personal = options
     trigger, relation, action = typed
     width, n_candidates = x.shape[2] - 1, candidate.shape[1]
-    y, d_y, scores, d_scores = np.zeros(width), np.zeros(width), np.zeros(n_candidates), np.zeros(n_candidates)
+    y, d_y = np.zeros((n_candidates, width)), np.zeros(width)
+    scores, d_scores = np.zeros(n_candidates), np.zeros(n_candidates)
+    turns = np.zeros((at_rule_relation - at_relation, width))  # relations as complex numbers, and their gradients
+    d_turns = np.zeros_like(turns)
     for c in range(len(start) - 1):
-        model, out = x[c], gradient[c]
+        model, out, rows = x[c], gradient[c], held[held_start[c] : held_start[c + 1]]
+        read_turns(model[at_relation:at_rule_relation], rows - at_relation, rotates, turns, d_turns)
         first, n = start[c], start[c + 1] - start[c]
         types = owned[owned_start[c] : owned_start[c + 1]]
         # Vectors of rules, their sum, and the mean of the owned types.
@@ -276,26 +280,27 @@ def gradients(
                 u[k] = u[k] * scale + base[k]
             for j in range(n_candidates):
                 item = candidate[first + i, j]
-                turn(model, action[item], at_relation + relation[item], rotates, y)
-                scores[j] = score(model[trigger[item]], u, y, rotates, margin)
+                turn(model[action[item]], turns[relation[item]], y[j])
+                scores[j] = score(model[trigger[item]], u, y[j], rotates, margin)
             loss[c] += adversarial(scores, is_drawn[first + i], temperature, d_scores) / n
             for j in range(n_candidates):
                 if not is_drawn[first + i, j]:
                     continue
                 item, d_s = candidate[first + i, j], d_scores[j] / n
                 head = model[trigger[item]]
-                turn(model, action[item], at_relation + relation[item], rotates, y)
                 distance = margin - scores[j]
                 for k in range(width):
                     q = head[k] + u[k]
                     if rotates:
-                        d_y[k] = d_s * (q - y[k]) / distance if distance > 0 else 0.0
+                        d_y[k] = d_s * (q - y[j, k]) / distance if distance > 0 else 0.0
                         d_q = -d_y[k]
                     else:
-                        d_y[k], d_q = d_s * q, d_s * y[k]
+                        d_y[k], d_q = d_s * q, d_s * y[j, k]
                     out[trigger[item], k] += d_q
                     d_u[i, k] += d_q
-                turn_backward(model, action[item], at_relation + relation[item], rotates, d_y, out)
+                turn_backward(
+                    model[action[item]], turns[relation[item]], d_y, out[action[item]], d_turns[relation[item]]
+                )
             for k in range(width):
                 d_base[k] += d_u[i, k]
                 d_u[i, k] *= scale
@@ -315,7 +320,8 @@ def gradients(
             for kind in types:
                 for k in range(width):
                     out[at_owned + kind, k] += d_base[k] / len(types)
-        for row in held[held_start[c] : held_start[c + 1]]:
+        write_turns(turns, d_turns, rows - at_relation, rotates, out[at_relation:at_rule_relation])
+        for row in rows:
             for k in range(width):
                 loss[c] += regularization / 2 * model[row, k] ** 2
                 out[row, k] += regularization * model[row, k]
@@ -332,41 +338,50 @@ def score(head: Vector, u: Precise, y: Precise, rotates: bool, margin: float) ->
 
 
 @compiled
-def rotation(model: npt.NDArray[np.float32], row: int, k: int, d: int, rotates: bool) -> tuple[float, float]:
-    """Dimension k of a relation: real and imaginary part."""
-    value = np.float64(model[row, k])
-    return (math.cos(value), math.sin(value)) if rotates else (value, np.float64(model[row, d + k]))
+def read_turns(table: npt.NDArray[np.float32], rows: Array, rotates: bool, turns: Precise, d_turns: Precise) -> None:
+    """Write those of these rows that are relations as complex numbers, of angles with RotatE; gradients become 0."""
+    d = turns.shape[1] // 2
+    for row in rows:
+        if 0 <= row < len(turns):
+            for k in range(d):
+                value = np.float64(table[row, k])
+                turns[row, k] = math.cos(value) if rotates else value
+                turns[row, d + k] = math.sin(value) if rotates else np.float64(table[row, d + k])
+                d_turns[row, k] = d_turns[row, d + k] = 0.0
 
 
 @compiled
-def turn(model: npt.NDArray[np.float32], tail: int, row: int, rotates: bool, y: Precise) -> None:
+def write_turns(turns: Precise, d_turns: Precise, rows: Array, rotates: bool, out: npt.NDArray[np.float32]) -> None:
+    """The gradients of what `read_turns` read, by those of what it wrote."""
+    d = turns.shape[1] // 2
+    for row in rows:
+        if 0 <= row < len(turns):
+            for k in range(d):
+                if rotates:
+                    out[row, k] = turns[row, k] * d_turns[row, d + k] - turns[row, d + k] * d_turns[row, k]
+                else:
+                    out[row, k], out[row, d + k] = d_turns[row, k], d_turns[row, d + k]
+
+
+@compiled
+def turn(t: Vector, r: Precise, y: Precise) -> None:
     """t conj(r), written to y."""
     d = len(y) // 2
     for k in range(d):
-        re, im = rotation(model, row, k, d, rotates)
-        t_re, t_im = model[tail, k], model[tail, d + k]
-        y[k] = t_re * re + t_im * im
-        y[d + k] = t_im * re - t_re * im
+        y[k] = t[k] * r[k] + t[d + k] * r[d + k]
+        y[d + k] = t[d + k] * r[k] - t[k] * r[d + k]
 
 
 @compiled
-def turn_backward(
-    model: npt.NDArray[np.float32], tail: int, row: int, rotates: bool, d_y: Precise, out: npt.NDArray[np.float32]
-) -> None:
+def turn_backward(t: Vector, r: Precise, d_y: Precise, d_t: Vector, d_r: Precise) -> None:
     """Add the gradients of t and r, given that of t conj(r)."""
     d = len(d_y) // 2
     for k in range(d):
-        re, im = rotation(model, row, k, d, rotates)
-        t_re, t_im = model[tail, k], model[tail, d + k]
-        d_re = t_re * d_y[k] + t_im * d_y[d + k]
-        d_im = t_im * d_y[k] - t_re * d_y[d + k]
-        out[tail, k] += re * d_y[k] - im * d_y[d + k]
-        out[tail, d + k] += im * d_y[k] + re * d_y[d + k]
-        if rotates:
-            out[row, k] += re * d_im - im * d_re
-        else:
-            out[row, k] += d_re
-            out[row, d + k] += d_im
+        re, im = d_y[k], d_y[d + k]
+        d_t[k] += r[k] * re - r[d + k] * im
+        d_t[d + k] += r[d + k] * re + r[k] * im
+        d_r[k] += t[k] * re + t[d + k] * im
+        d_r[d + k] += t[d + k] * re - t[k] * im
 
 
 @compiled
