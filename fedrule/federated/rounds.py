@@ -158,6 +158,7 @@ class Engine:
     aggregation: Aggregation = field(default_factory=Aggregation)  # of the updates of a cohort
     attackers: Attackers | None = None  # simulated
     secure_threshold: float = 0.0  # share of a cohort that a secure sum needs at least, above 1/2; 0: sums are plain
+    row_means: bool = False  # a row is averaged over the clients that sent it: `FlatParameters.means_by_row`
 
     def __post_init__(self) -> None:
         if self.privacy.clip and self.hyperparameters.corrects:
@@ -170,6 +171,11 @@ class Engine:
             raise DataError(
                 f"{self.aggregation.needs}: how much one home can change it is not bounded as in a sum, so that noise "
                 "hides nobody; use aggregation mean with epsilon, where clip bounds every home"
+            )
+        if self.row_means and (self.privacy.clip or not self.aggregation.is_mean):
+            raise DataError(
+                f"{self.aggregation.needs or 'clip'} would change how many homes a row counts beside its numbers; rows "
+                "are averaged over the homes that sent them, which needs aggregation mean without norm_bound and clip"
             )
         if self.weighting not in get_args(Weighting):
             raise unknown("weighting", self.weighting, get_args(Weighting))
@@ -405,7 +411,8 @@ class Engine:
         for weight, shared in zip(sums.base_weight, state.shared, strict=False):  # a product of all may use threads
             base[layout.n_dense :] += weight * shared[layout.n_dense :].astype(float)
         base *= h.steps * h.phi_rate * h.phi_lambda
-        update = (sums.update + base) / sums.weight
+        total = sums.update + base
+        update = layout.means_by_row(total, sums.weight) if self.row_means else total / sums.weight
         mean_gradient = sums.mean_gradient / sums.weight if h.sends_mean_gradient else None
         present = sums.clients / n_clients
         state = server_round(h, layout, self.server, state, update, mean_gradient, present=present, rate=rate)

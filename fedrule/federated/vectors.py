@@ -86,6 +86,20 @@ class FlatParameters:
         """[size]: one value for the GNN and another for everything else, such as a rate or a lambda."""
         return np.repeat([theta, phi], [self.n_theta, self.size - self.n_theta])
 
+    def means_by_row(self, total: npt.NDArray[np.float64], weight: float | np.float64) -> npt.NDArray[np.float64]:
+        """[size]: a sum of updates divided by the weight of the clients, in each row of those that sent it.
+
+        The last number of a row is the sum of the weights of these clients. It is no parameter: its mean is 0, and so
+        is that of a row that nobody sent.
+        """
+        mean = total / weight
+        rows = total[self.n_dense :].reshape(self.n_rows, self.row_length)
+        counts = rows[:, -1:]
+        means = np.divide(rows, counts, out=np.zeros_like(rows), where=counts > 0)
+        means[:, -1] = 0.0
+        mean[self.n_dense :] = means.reshape(-1)
+        return mean
+
     def in_rows(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """[n_rows, row_length]: where the numbers of some rows are in the vector."""
         return self.n_dense + rows[:, None] * self.row_length + np.arange(self.row_length)

@@ -1,0 +1,1 @@
+"""Rules as triples of a knowledge graph: RotatE and ComplEx."""
