@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
+from datasets.candidates import has_self_rules
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Rules
 from fedrule.lazy import torch
@@ -68,7 +69,14 @@ class GraphRule(GraphMethod):
         train, scorer = prepared.train, prepared.scorer
         if not train.n_rules:
             return prepared.untrained()
-        sampler = ExampleSampler.of(train, scorer.valid, hidden=self.hidden_rules, **self.sampling_options)
+        with_rules = np.unique(train.rules.home)
+
+        def sampler_of(homes: Homes) -> ExampleSampler:
+            self_pairs = has_self_rules(train.rules)
+            options = self.sampling_options
+            return ExampleSampler.of(homes, scorer.valid, hidden=self.hidden_rules, self_pairs=self_pairs, **options)
+
+        sampler = sampler_of(train)
 
         def draw(parameters: Parameters) -> Examples:
             def score(homes: Homes, candidates: Rules) -> npt.NDArray[np.float32]:
@@ -76,6 +84,10 @@ class GraphRule(GraphMethod):
                     logits = scorer.logits_of(parameters, scorer.query(homes, candidates))
                 return logits.numpy()
 
+            if self.non_rules == "half-hard" and 0 < self.homes_per_draw < len(with_rules):
+                # Scoring what may be hard takes longer than all else, so that other homes are left out before.
+                some = np.sort(rng.choice(with_rules, self.homes_per_draw, replace=False))
+                return sampler_of(train.subset(some)).draw(rng, score=score)
             examples = sampler.draw(rng, score=score)
             with_candidates = np.unique(examples.candidates.home)
             if not 0 < self.homes_per_draw < len(with_candidates):

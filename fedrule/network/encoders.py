@@ -104,7 +104,7 @@ class Sage:
     sizes: Sizes
 
     def __post_init__(self) -> None:
-        _refuse_options("sage", self.sizes, "self_loops", "heads")  # a device's own state is there without a loop
+        refuse_options("sage", self.sizes, "self_loops", "heads")  # a device's own state is there without a loop
 
     def initial(self, generator: torch.Generator) -> Parameters:
         sizes, edges = self.sizes, EDGES[self.sizes.direction]
@@ -118,11 +118,11 @@ class Sage:
                 for way in edges:
                     shape = (sizes.n_relations, sizes.hidden)
                     theta[f"relation_{way}{layer}"] = uniform(*shape, fan_in=fan_in, generator=generator)
-        return theta | _initial_places(sizes, generator)
+        return theta | initial_places(sizes, generator)
 
     def embed(self, theta: Parameters, homes: GraphBatch, dropout: Dropout | None) -> Tensor:
         """h_v^1 = ReLU(theta^1 [h_v^0 ; mean of h_n^0 over N(v)]), z_v = theta^2 [h_v^1 ; mean of h_n^1 over N(v)]."""
-        hidden = self._layer(theta, 1, homes, lambda matrix: _first_product(theta, matrix, homes, self.sizes.n_types))
+        hidden = self._layer(theta, 1, homes, lambda matrix: first_product(theta, matrix, homes, self.sizes.n_types))
         hidden = torch.relu(hidden if dropout is None else dropout(hidden, self.sizes.dropout))
         return self._layer(theta, 2, homes, lambda matrix: hidden @ matrix)
 
@@ -169,7 +169,7 @@ class Convolutions(ABC):
             for name, value in self.layer(inputs).named_parameters():
                 fan_in = inputs if name == "bias" else value.shape[-1]
                 theta[f"layer{number}.{name}"] = uniform(*value.shape, fan_in=fan_in, generator=generator)
-        return theta | _initial_places(self.sizes, generator)
+        return theta | initial_places(self.sizes, generator)
 
     def embed(self, theta: Parameters, homes: GraphBatch, dropout: Dropout | None) -> Tensor:
         edges = message_edges(homes, self.sizes.direction)
@@ -196,7 +196,7 @@ class Gcn(Convolutions):
     """
 
     def __post_init__(self) -> None:
-        _refuse_options("gcn", self.sizes, "messages", "heads")
+        refuse_options("gcn", self.sizes, "messages", "heads")
         Convolutions.__post_init__(self)
 
     def layer(self, inputs: int) -> nn.Module:
@@ -217,7 +217,7 @@ class Gat(Convolutions):
     """
 
     def __post_init__(self) -> None:
-        _refuse_options("gat", self.sizes, "messages")
+        refuse_options("gat", self.sizes, "messages")
         if self.sizes.hidden % self.sizes.heads:
             raise DataError(f"encoder 'gat': hidden {self.sizes.hidden} is not divisible by heads {self.sizes.heads}")
         Convolutions.__post_init__(self)
@@ -241,13 +241,13 @@ def message_edges(homes: GraphBatch, direction: Direction) -> Tensor:
     return outgoing if direction == "out" else torch.cat([incoming, outgoing[:, outgoing[0] != outgoing[1]]], dim=1)
 
 
-def _initial_places(sizes: Sizes, generator: torch.Generator) -> Parameters:
+def initial_places(sizes: Sizes, generator: torch.Generator) -> Parameters:
     """The embedding of a device's number among those of its type, where there is one."""
     size = sizes.node_embedding
     return {"place": uniform(MAX_PLACES, size, fan_in=size, generator=generator)} if size else {}
 
 
-def _first_product(theta: Parameters, matrix: Tensor, homes: GraphBatch, n_types: int) -> Tensor:
+def first_product(theta: Parameters, matrix: Tensor, homes: GraphBatch, n_types: int) -> Tensor:
     """x times a matrix [n_features, dim] for inputs x = [one-hot type ; embedding of the number]."""
     product = matrix[:n_types].index_select(0, homes.type)
     if "place" in theta:
@@ -264,7 +264,7 @@ def _inputs(theta: Parameters, homes: GraphBatch, n_types: int) -> Tensor:
     return torch.cat([types, theta["place"].index_select(0, homes.place.clamp(max=MAX_PLACES - 1))], dim=1)
 
 
-def _refuse_options(encoder: str, sizes: Sizes, *names: str) -> None:
+def refuse_options(encoder: str, sizes: Sizes, *names: str) -> None:
     """An error for an option that the encoder does not have, unless it is at its default."""
     for field in fields(sizes):
         value = getattr(sizes, field.name)

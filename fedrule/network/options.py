@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Encoders: TypeAlias = Literal["sage", "gcn", "gat"]
+Encoders: TypeAlias = Literal["sage", "gcn", "gat", "compgcn"]
 Presets: TypeAlias = Literal["paper-text", "authors-code", "paper"]
 Biases: TypeAlias = Literal["none", "learned", "counts"]
 Direction: TypeAlias = Literal["in", "out", "both", "none"]
@@ -81,7 +81,9 @@ class ModelOptions:
     hidden: int = derived(16, ALWAYS)  # size of hidden states and embeddings; 0: no network
     predictor_hidden: int = derived(0, NUMPY_NETWORK)  # units in the predictor; 0: as many as relations
     dropout: float = derived(0.0, TRAINING)  # of hidden states, of the encoder and of `evidence`
-    encoder: Encoders = field(default="sage", metadata=NETWORK)  # the paper chose sage over gcn and gat
+    encoder: Encoders = field(
+        default="sage", metadata=NETWORK
+    )  # the paper chose sage over gcn and gat; compgcn composes with relations
     self_loops: bool = field(default=False, metadata=NETWORK)  # gcn, gat: a device receives its own message too
     heads: int = field(default=1, metadata=NETWORK)  # gat: attention heads
     direction: Direction = field(default="in", metadata=NUMPY_NETWORK)  # messages to actions (in) or triggers (out)
