@@ -16,7 +16,7 @@ of earlier and of new homes add up without the earlier homes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ from fedrule.network.score import GraphModel, Scorer
 
 # What the rows of a parameter stand for, by the beginning of its name.
 ROWS = {
-    "features": ("theta.self1", "theta.in1", "theta.out1"),
+    "features": ("theta.self1", "theta.in1", "theta.out1", "theta.device"),
     "relations": ("theta.relation_", "phi.relation", "rooms.weight"),
     "items": ("bias.item", "context.rule", "context.candidate"),
     "types": ("context.type",),
@@ -143,7 +143,8 @@ def training_options(saved: SavedModel, options: Mapping[str, object]) -> dict[s
     Options that follow from others are left out, since these may change.
     """
     card = saved.card
-    fixed = parameters_depend_on()
+    own = fields(get(card.method))  # type: ignore[arg-type]
+    fixed = {*parameters_depend_on(), *(each.name for each in own if each.metadata.get("parameters"))}
     for name in fixed:
         if name in options and options[name] != card.options[name]:
             raise DataError(

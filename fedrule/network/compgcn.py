@@ -52,7 +52,7 @@ class CompGcn:
     """
 
     sizes: Sizes
-    composition: Compositions = "multiply"
+    composition: Compositions = "subtract"
 
     def __post_init__(self) -> None:
         refuse_options("compgcn", self.sizes, "messages", "self_loops", "heads")  # it has relations and loops anyway
@@ -121,7 +121,8 @@ def correlation(a: Tensor, b: Tensor) -> Tensor:
     if not len(a):
         return a  # no transform takes nothing
     product = torch.fft.rfft(a).conj() * torch.fft.rfft(b)
-    return torch.fft.irfft(product, n=a.shape[-1])
+    out: Tensor = torch.fft.irfft(product, n=a.shape[-1])
+    return out
 
 
 def _square(size: int, generator: torch.Generator) -> Tensor:

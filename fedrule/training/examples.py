@@ -102,7 +102,7 @@ class ExampleSampler:
         valid: ValidRules,
         *,
         hidden: float = 0.0,  # chance that an automation is only a target; 0: all rules are targets and send messages
-        non_rules: NonRules = "paper",  # as in datasets.negatives; "hard": the feasible ones that score highest, or half of those
+        non_rules: NonRules = "paper",  # as in datasets.negatives; "hard", "half-hard": feasible ones of high score
         per_rule: int = 1,  # non-rules for each target
         candidates: int = 0,  # non-rules for each home with a target, instead of `per_rule`; 0: count by rule
         self_pairs: bool | None = None,  # whether a device may act on itself in its population; None: as in `train`
