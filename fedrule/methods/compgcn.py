@@ -8,7 +8,8 @@ InfoNCE (van den Oord et al. 2018, fedrule/training/losses.py) against 64 non-ru
 Inspired by it: neither code nor the split was published, and what its text leaves open is chosen here. Part of a home's
 automations is hidden and sends no messages, as in `graphrank`, so that the model does not learn to repeat its input.
 Non-rules are those that the home's devices could carry out, 64 for all targets of a home together; the hard half are
-the highest scoring of 160 that are drawn. A bias for each (type, relation, type) can be added to the score (`bias`).
+the highest scoring of 160 that are drawn. A learned bias of each (type, relation, type) is added to the score;
+without it (`bias=none`) popular rules have to be learned as products of three vectors.
 
 `fedcompgcn` trains the same in the homes, one home per client. It has the server that worked best for other networks
 (docs/federated.md): the mean update is the gradient of Adam at the server, and clients make plain steps. Plain
@@ -29,7 +30,7 @@ from fedrule.methods.graphrule import GraphRule
 from fedrule.network.compgcn import CompGcn, Compositions
 from fedrule.network.complex_decoder import ComplexNetwork
 from fedrule.network.encoders import Sizes
-from fedrule.network.options import Direction, Encoders
+from fedrule.network.options import Biases, Direction, Encoders
 from fedrule.training.examples import NonRules
 from fedrule.training.losses import InfoNce, Objective
 
@@ -45,6 +46,7 @@ class CompGcnOptions(GraphMethod):
     non_rules: NonRules = "half-hard"
     candidates: int = 64
     hidden_rules: float = 0.3
+    bias: Biases = "learned"
     composition: Compositions = field(default="subtract", metadata={"parameters": True})  # of device and relation
     temperature: float = 1.0  # of infonce: scores are divided by it
 
@@ -94,7 +96,7 @@ class CompGcnMethod(CompGcnOptions, GraphRule):
     decay: bool = True
     batch_size: int = 48
     homes_per_draw: int = 2000
-    least_steps: int = 900  # more rounds where few homes would have fewer steps; 0: never
+    least_steps: int = 400  # more rounds where few homes would have fewer steps; 0: never
 
 
 @register("fedcompgcn")
@@ -113,8 +115,8 @@ class FedCompGcn(CompGcnOptions, Federated):
     }
     SERVER_RATES: ClassVar[dict[str, float]] = Federated.SERVER_RATES | {"adam": 0.01, "yogi": 0.01}
 
-    rounds: int = 400
-    local_steps: int = 3
+    rounds: int = 300
+    local_steps: int = 1  # more are more work in the homes
     learning_rate: float = 0.03  # of clients; with the server's Adam it only decides how far clients drift apart
     decay: bool = True
     cohort: int = 64  # homes in a round

@@ -19,6 +19,7 @@ home cannot do; and the last layer has no activation, as those of the other enco
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -67,13 +68,14 @@ class CompGcn:
         sizes, size, ways = self.sizes, self.sizes.hidden, EDGES[self.sizes.direction]
         fan_in = size if self.composition == "correlate" else 1
         theta: Parameters = {"device": uniform(sizes.n_features, size, fan_in=1, generator=generator)}
-        for way in dict.fromkeys(("in", *ways)):  # the decoder needs those of "in", even where none is sent
+        for way in ways:
             theta[f"relation_{way}"] = uniform(sizes.n_relations, size, fan_in=fan_in, generator=generator)
         theta["itself"] = uniform(size, fan_in=fan_in, generator=generator)
         for layer in range(1, LAYERS + 1):
             for way in ("self", *ways):
-                theta[f"message_{way}{layer}"] = _square(size, generator)
-            theta[f"update{layer}"] = _square(size, generator)
+                theta[f"message_{way}{layer}"] = square(size, generator)
+            if layer < LAYERS:  # what the last layer makes of relations is for a decoder
+                theta[f"update{layer}"] = square(size, generator)
             theta[f"bias{layer}"] = torch.zeros(size)
         return theta | initial_places(sizes, generator)
 
@@ -86,26 +88,16 @@ class CompGcn:
         return state
 
     def _layer(self, theta: Parameters, layer: int, homes: GraphBatch, state: Tensor) -> Tensor:
-        itself = self.relations(theta, theta["itself"][None], layer - 1)
+        updates = [theta[f"update{before}"] for before in range(1, layer)]
+        itself = updated(theta["itself"][None], updates)
         out = self._compose(state, itself) @ theta[f"message_self{layer}"]
         ways = EDGES[self.sizes.direction]
         for way in ways:
             edges = homes.incoming if way == "in" else homes.outgoing
-            relation = self.relations(theta, theta[f"relation_{way}"], layer - 1, edges.relation)
+            relation = updated(theta[f"relation_{way}"], updates, edges.relation)
             message = self._compose(state.index_select(0, edges.sender), relation)
             out = out + edges.mean(message) @ theta[f"message_{way}{layer}"]
         return out / (1 + len(ways)) + theta[f"bias{layer}"]
-
-    def relations(self, theta: Parameters, states: Tensor, layers: int, some: Tensor | None = None) -> Tensor:
-        """States of relations after so many layers, W_rel ... W_rel z_r; of `some`, or of all.
-
-        Whichever are fewer are multiplied: the relations of a home are few, those of many homes name each many times.
-        """
-        if some is not None and len(some) <= len(states):
-            states, some = states.index_select(0, some), None
-        for layer in range(1, layers + 1):
-            states = states @ theta[f"update{layer}"]
-        return states if some is None else states.index_select(0, some)
 
     def _compose(self, device: Tensor, relation: Tensor) -> Tensor:
         """phi(h_u, z_r), row by row."""
@@ -114,6 +106,18 @@ class CompGcn:
         if self.composition == "multiply":
             return device * relation
         return correlation(device, relation)
+
+
+def updated(states: Tensor, updates: Sequence[Tensor], some: Tensor | None = None) -> Tensor:
+    """States of relations after these updates, W_rel ... W_rel z_r; of `some`, or of all.
+
+    Whichever are fewer are multiplied: the relations of a home are few, those of many homes name each many times.
+    """
+    if some is not None and len(some) <= len(states):
+        states, some = states.index_select(0, some), None
+    for update in updates:
+        states = states @ update
+    return states if some is None else states.index_select(0, some)
 
 
 def correlation(a: Tensor, b: Tensor) -> Tensor:
@@ -125,6 +129,6 @@ def correlation(a: Tensor, b: Tensor) -> Tensor:
     return out
 
 
-def _square(size: int, generator: torch.Generator) -> Tensor:
+def square(size: int, generator: torch.Generator) -> Tensor:
     """A matrix with entries of variance 1 / size."""
     return uniform(size, size, fan_in=size, generator=generator).mul_(3**0.5)

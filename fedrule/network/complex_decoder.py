@@ -11,7 +11,7 @@ parts, half are imaginary ones. As w_r is in it once, s(i, r, j) = <w_r, p_ij> w
     p_ij = [ Re z_i Re z_j + Im z_i Im z_j ; Re z_i Im z_j - Im z_i Re z_j ],
 
 so that the scores of all relations are one product of matrices. Swapping i and j changes the sign of the second half:
-unlike a plain product of three vectors, it tells trigger from action. The decoder has no parameters of its own.
+unlike a plain product of three vectors, it tells trigger from action. Of its own the decoder has the last W_rel only.
 torch-geometric's ComplEx is an embedding of all nodes of one graph, which homes that come later are not in.
 """
 
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from datasets.common.errors import DataError
 from fedrule.lazy import torch
 from fedrule.network.batch import GraphBatch
-from fedrule.network.compgcn import LAYERS, CompGcn
-from fedrule.network.encoders import Dropout, Parameters, Sizes
+from fedrule.network.compgcn import LAYERS, CompGcn, square, updated
+from fedrule.network.encoders import Dropout, Parameters, Sizes, uniform
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,20 +51,28 @@ class ComplexNetwork:
         return self.encoder.sizes
 
     def initial(self, generator: torch.Generator) -> Parameters:
-        return {f"{PREFIX}{name}": value for name, value in self.encoder.initial(generator).items()}
+        """Those of the encoder begin with `theta.`; `phi.update` is the last W_rel."""
+        theta = self.encoder.initial(generator)
+        if "relation_in" not in theta:  # without messages that need it, relations have a state all the same
+            shape = (self.sizes.n_relations, self.sizes.hidden)
+            theta["relation_in"] = uniform(*shape, fan_in=1, generator=generator)
+        parameters = {f"{PREFIX}{name}": value for name, value in theta.items()}
+        return parameters | {"phi.update": square(self.sizes.hidden, generator)}
 
     def embed(self, parameters: Parameters, homes: GraphBatch, dropout: Dropout | None = None) -> Tensor:
         return self.encoder.embed(_theta(parameters), homes, dropout)
 
     def logits(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor) -> Tensor:
-        theta = _theta(parameters)
-        relations = self.encoder.relations(theta, theta["relation_in"], LAYERS)
-        return pair_vectors(z, trigger, action) @ relations.T
+        return pair_vectors(z, trigger, action) @ self._relations(parameters).T
 
     def logits_of(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor, relation: Tensor) -> Tensor:
+        return (pair_vectors(z, trigger, action) * self._relations(parameters, relation)).sum(dim=1)
+
+    def _relations(self, parameters: Parameters, some: Tensor | None = None) -> Tensor:
+        """w_r of all relations, or of some."""
         theta = _theta(parameters)
-        relations = self.encoder.relations(theta, theta["relation_in"], LAYERS, relation)
-        return (pair_vectors(z, trigger, action) * relations).sum(dim=1)
+        updates = [*(theta[f"update{layer}"] for layer in range(1, LAYERS)), parameters["phi.update"]]
+        return updated(theta["relation_in"], updates, some)
 
 
 def pair_vectors(z: Tensor, trigger: Tensor, action: Tensor) -> Tensor:

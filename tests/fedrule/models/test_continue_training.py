@@ -49,6 +49,9 @@ SETTINGS = [
     ("graphrule", {"bias": "learned", "context": 3}),
     ("graphrule", {"evidence": 4, "bias": "counts"}),
     ("graphrule", {"words": True}),
+    ("graphrule", {"encoder": "compgcn", "node_embedding": 2}),
+    ("compgcn", {}),
+    ("fedcompgcn", {"composition": "multiply", "direction": "out"}),
 ]
 
 
@@ -71,7 +74,7 @@ EARLIER, NEW = with_rooms(earlier_homes(), seed=1), with_rooms(new_homes(), seed
 
 def two_rounds(name):
     """So few also where a method makes up for few homes by more rounds."""
-    return {"rounds": 2, **({"least_steps": 0} if name == "graphrank" else {})}
+    return {"rounds": 2, **({"least_steps": 0} if name in ("graphrank", "compgcn") else {})}
 
 
 @cache
@@ -109,7 +112,7 @@ def test_a_model_that_has_grown_scores_earlier_homes_as_before(name, options):
 
 @pytest.mark.parametrize("name", ["graphrank", "graphrule"])
 def test_counts_are_those_of_earlier_and_new_homes_together(name):
-    saved = learned(name, **({"candidates": 20} if name == "graphrank" else {}))
+    saved = learned(name, **({"candidates": 20} if name in ("graphrank", "compgcn") else {}))
     homes = align_vocabulary(saved.card, NEW)
     found = merged_counts(saved, homes)
     both = together(EARLIER.with_vocabulary(homes.types, homes.relations), homes)

@@ -29,6 +29,8 @@ KINDS = [
     ("gcn", {"self_loops": True, "direction": "both"}),
     ("gat", {"heads": 2}),
     ("gat", {"self_loops": True, "node_embedding": 2}),
+    ("compgcn", {}),
+    ("compgcn", {"direction": "both", "node_embedding": 2}),
 ]
 EVERY_KIND = pytest.mark.parametrize(("encoder", "others"), KINDS)
 
@@ -83,6 +85,8 @@ def test_the_predictor_is_two_linear_layers_on_both_embeddings():
     relation = torch.tensor([6, 0, 3, 3])
     one_each = network.logits_of(parameters, z, trigger, action, relation)
     np.testing.assert_allclose(one_each.numpy(), expected[range(4), relation].numpy(), **CLOSE)
+    plain = network.plain_logits_of(parameters, z, trigger, action, relation)
+    np.testing.assert_allclose(plain.numpy(), one_each.numpy(), **CLOSE)
 
 
 def test_a_pair_of_devices_is_ordered():
@@ -176,7 +180,9 @@ def test_homes_without_rules_and_without_devices_have_embeddings(two, encoder):
 
 
 def test_an_unknown_encoder_is_refused_with_a_guess():
-    with pytest.raises(UnknownName, match=r"unknown encoder 'sagee'; did you mean 'sage'\? Known: gat, gcn, sage"):
+    with pytest.raises(
+        UnknownName, match=r"unknown encoder 'sagee'; did you mean 'sage'\? Known: compgcn, gat, gcn, sage"
+    ):
         Network(Sizes(2, 3), "sagee")
 
 

@@ -18,7 +18,7 @@ from tests.support.strategies import homes, triples
 
 SEEDS = st.integers(0, 2**32)
 HIDDEN = st.sampled_from([0.0, 0.3, 0.7])
-KINDS: list[NonRules] = ["paper", "feasible", "hard"]
+KINDS: list[NonRules] = ["paper", "feasible", "hard", "half-hard"]
 COUNTS = st.sampled_from([{"per_rule": 1}, {"per_rule": 3}, {"candidates": 2}, {"candidates": 30}, {"per_rule": 0}])
 
 
