@@ -23,12 +23,15 @@ pytest.importorskip("numba", reason="federated methods need the extra graph")
 import torch
 
 from baselines.method import Fitted
+from baselines.registry import build
 from benchmarks.conftest import Peak, SavedHomes
 from benchmarks.references.home_by_home import ClientByClient, home_graphs
 from benchmarks.runs.history import Curves
 from benchmarks.speed.measure import Measured, note_growth, note_ratio, seconds
 from datasets.common.environment import set_threads
 from datasets.homes import Homes
+from fedrule.federated.trainers.batched import BatchedTrainer
+from fedrule.federated.trainers.trainer import TorchTrainer, Trainer
 from fedrule.federated.vectors import FlatParameters
 from fedrule.methods.federated import Federated, FedGnn, FedRule, Scaffold, trainer_of
 
@@ -79,7 +82,8 @@ class Rounds:
         prepared = method.prepare(homes, np.random.default_rng(0))
         self.initial = prepared.scorer.initial(torch.Generator().manual_seed(0))
         self.task = method.task(prepared, FlatParameters.of(self.initial), seed=0)
-        self.engine, self.trainer = method.engine(), trainer_of(prepared.train, self.task)
+        self.engine = method.engine()
+        self.trainer: Trainer = trainer_of(prepared.train, self.task)
         self.state = self.engine.begin(self.trainer, self.task.layout.flat(self.initial))
 
     def __call__(self) -> None:
@@ -98,6 +102,23 @@ def test_federated_round(benchmark: BenchmarkFixture, saved: SavedHomes, scale: 
     loop = ClientByClient(rounds.initial, sample, steps=3, rate=0.1, correct=method != "fedgnn")
     reference = seconds(loop.round, repeats=3) / len(sample)
     note_ratio(benchmark, rounds.report.clients, reference, threads=1, state_bytes=rounds.report.state_bytes)
+
+
+@pytest.mark.parametrize("method", ["fedcompgcn", "fedgnn"])
+def test_round_of_clients_in_batches(benchmark: BenchmarkFixture, saved: SavedHomes, scale: str, method: str) -> None:
+    """Clients many at once by vmap, against the same clients one after the other; `fedgnn` has dropout."""
+    homes = datasets.load("saved", path=saved(SIZES["smoke"][0]))
+    options = {"dropout": 0.2, "objective": "ranking"} if method == "fedgnn" else {}
+    built = build(method, cohort=64, local_steps=3, **options)
+    assert isinstance(built, Federated)
+    rounds = Rounds(built, homes)
+    assert isinstance(rounds.trainer, BatchedTrainer)
+    rounds()
+    benchmark.pedantic(rounds, rounds=3 if scale == "smoke" else 10, warmup_rounds=1)
+    clients = rounds.report.clients
+    rounds.trainer = TorchTrainer(rounds.trainer.homes, rounds.task)
+    reference = seconds(rounds, repeats=3) / max(rounds.report.clients, 1)
+    note_ratio(benchmark, clients, reference, threads=1)
 
 
 def test_growth_of_a_fedrule_round(

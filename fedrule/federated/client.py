@@ -67,12 +67,15 @@ class LocalTraining:
         return replace(examples, positive=examples.positive ^ flips)
 
     def score(self, model: Vector) -> Score:
-        """The function that scores candidates by this model, for hard negatives."""
+        """The function that scores candidates by this model, for hard negatives.
+
+        In float64, and rounded: which candidates are hard does not depend on the homes that are scored with them.
+        """
 
         def score(homes: Homes, candidates: Rules) -> Vector:
-            parameters = self.layout.parameters(model)
+            parameters = {name: value.double() for name, value in self.layout.parameters(model).items()}
             with torch.no_grad():
-                return self.scorer.logits_of(parameters, self.scorer.query(homes, candidates)).numpy()
+                return self.scorer.logits_of(parameters, self.scorer.query(homes, candidates)).float().numpy()
 
         return score
 

@@ -74,8 +74,12 @@ class FlatParameters:
 
     def parameters(self, vector: Vector) -> Parameters:
         """The parameters in a vector, copied."""
+        return self.split(torch.tensor(vector))
+
+    def split(self, vector: Tensor) -> Parameters:
+        """The parameters in a tensor."""
         sizes = [*map(prod, self.shapes), self.n_rows * self.row_length]
-        values: tuple[Tensor, ...] = torch.split(torch.tensor(vector), sizes)
+        values: tuple[Tensor, ...] = torch.split(vector, sizes)
         found = {name: v.reshape(shape) for name, v, shape in zip(self.names, values, self.shapes, strict=False)}
         if self.n_rows:
             rows = values[-1].reshape(self.n_rows, self.row_length)

@@ -27,6 +27,7 @@ from fedrule.federated.options import FederatedOptions
 from fedrule.federated.private import Privacy, normals_of
 from fedrule.federated.robustness.attacks import AUTOMATIC, SCALE, SCALES, Attackers, AttackOptions, Attacks
 from fedrule.federated.rounds import RoundReport
+from fedrule.federated.trainers.batched import BatchedTrainer, fits_batches
 from fedrule.federated.trainers.evidence import EvidenceTrainer, is_evidence
 from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
 from fedrule.federated.trainers.trainer import TorchTrainer, Trainer
@@ -243,9 +244,12 @@ def trainer_of(homes: Homes, task: LocalTraining, numbers: Array | None = None) 
         return EvidenceTrainer(homes, task, numbers)
     if fits_kernel(task):
         return KernelTrainer(homes, task, numbers)
+    if fits_batches(task):
+        return BatchedTrainer(homes, task, numbers)
     log.info(
         "%d homes are trained one by one, a few hundred a second: there are kernels for the paper's GraphSAGE and loss "
-        "without dropout or other terms, and for evidence alone",
+        "without dropout or other terms, and for evidence alone, and GraphSAGE and CompGCN without context or evidence "
+        "are trained in batches",
         homes.n_homes,
     )
     return TorchTrainer(homes, task, numbers)

@@ -46,7 +46,7 @@ from fedrule.training.losses import OBJECTIVES, Objective
 
 log = logging.getLogger(__name__)
 
-Objectives: TypeAlias = Literal["bce", "ranking"]
+Objectives: TypeAlias = Literal["bce", "ranking", "infonce"]
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,10 @@ class GraphMethod(ModelOptions):
 
     NAME: ClassVar[str]
 
-    objective: Objectives = "bce"  # cross entropy of rules and non-rules (the paper), or ranking over a home's list
-    non_rules: NonRules = "paper"  # those of the paper, feasible ones, or hard: the feasible ones that score highest
+    objective: Objectives = "bce"  # cross entropy of rules and non-rules (the paper), ranking of a home's list, infonce
+    non_rules: NonRules = (
+        "paper"  # those of the paper, feasible, or hard: the feasible ones that score highest, or half
+    )
     per_rule: int = 1  # non-rules beside each rule
     candidates: int = 0  # non-rules of each home instead of `per_rule`, the list that ranking is about; 0: by rule
     draws: int = 0  # draws of non-rules and hidden rules, used in turn; 1: the authors' code; 0: new in every round
@@ -75,7 +77,7 @@ class GraphMethod(ModelOptions):
         check_range(self.NAME, self, "in [0, 1)", "dropout", "hidden_rules", "validation")
         if self.patience and not self.validation:
             raise DataError(f"{self.NAME}: patience {self.patience} needs a validation loss; set validation, e.g. 0.1")
-        if self.non_rules == "hard" and self.draws:
+        if self.non_rules in ("hard", "half-hard") and self.draws:
             raise DataError(f"{self.NAME}: draws {self.draws}, but what is hard changes with the model; set draws to 0")
         if self.hidden_rules and self.draws == 1:
             raise DataError(f"{self.NAME}: with draws 1 most rules are never hidden, nor targets; use 0 or e.g. 10")

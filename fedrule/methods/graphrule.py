@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
+from datasets.candidates import has_self_rules
 from datasets.common.errors import DataError
 from datasets.homes import Homes, Rules
 from fedrule.lazy import torch
@@ -68,7 +69,9 @@ class GraphRule(GraphMethod):
         train, scorer = prepared.train, prepared.scorer
         if not train.n_rules:
             return prepared.untrained()
-        sampler = self.sampler(train, scorer)
+        with_rules = np.unique(train.rules.home)
+        self_pairs = has_self_rules(train.rules)
+        sampler = self.sampler(train, scorer, self_pairs=self_pairs)
 
         def draw(parameters: Parameters) -> Examples:
             def score(homes: Homes, candidates: Rules) -> npt.NDArray[np.float32]:
@@ -76,6 +79,10 @@ class GraphRule(GraphMethod):
                     logits = scorer.logits_of(parameters, scorer.query(homes, candidates))
                 return logits.numpy()
 
+            if self.non_rules == "half-hard" and 0 < self.homes_per_draw < len(with_rules):
+                # Scoring what may be hard takes longer than all else, so that other homes are left out before.
+                some = np.sort(rng.choice(with_rules, self.homes_per_draw, replace=False))
+                return self.sampler(train.subset(some), scorer, self_pairs=self_pairs).draw(rng, score=score)
             examples = sampler.draw(rng, score=score)
             with_candidates = np.unique(examples.candidates.home)
             if not 0 < self.homes_per_draw < len(with_candidates):
@@ -105,9 +112,10 @@ class GraphRule(GraphMethod):
         )
         return prepared.model(parameters)
 
-    def sampler(self, train: Homes, scorer: Scorer) -> ExampleSampler:
-        """What draws the examples of each round."""
-        return ExampleSampler.of(train, scorer.valid, hidden=self.hidden_rules, **self.sampling_options)
+    def sampler(self, train: Homes, scorer: Scorer, *, self_pairs: bool) -> ExampleSampler:
+        """What draws the examples of each round, from all training homes or some."""
+        options = self.sampling_options
+        return ExampleSampler.of(train, scorer.valid, hidden=self.hidden_rules, self_pairs=self_pairs, **options)
 
     def _rounds(self, train: Homes) -> int:
         """At least `rounds`: a model needs some number of steps, however few homes there are."""

@@ -108,9 +108,12 @@ class SageRank(GraphRule):
         )
         return Scorer(network, learned, answers_unseen=self.answers_unseen)
 
-    def sampler(self, train: Homes, scorer: Scorer) -> ExampleSampler:
+    def sampler(self, train: Homes, scorer: Scorer, *, self_pairs: bool) -> ExampleSampler:
         """One automation of each home, or with `hidden_rules` each with that chance."""
         assert isinstance(scorer.network, EdgeSageNetwork)
         learned = train.with_rules(scorer.network.halves.learned[train.rules.relation])
         hide: Hide = "share" if self.hidden_rules else "one"
-        return ExampleSampler.of(learned, scorer.valid, hidden=self.hidden_rules, hide=hide, **self.sampling_options)
+        options = self.sampling_options
+        return ExampleSampler.of(
+            learned, scorer.valid, hidden=self.hidden_rules, hide=hide, self_pairs=self_pairs, **options
+        )

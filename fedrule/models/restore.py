@@ -38,7 +38,7 @@ from fedrule.network.score import GraphModel, Scorer
 
 # What the rows of a parameter stand for, by the beginning of its name.
 ROWS = {
-    "features": ("theta.self1", "theta.in1", "theta.out1", "theta.bases1"),
+    "features": ("theta.self1", "theta.in1", "theta.out1", "theta.bases1", "theta.device"),
     "relations": ("theta.relation_", "phi.relation", "phi.diagonal", "rooms.weight"),
     "items": ("bias.item", "context.rule", "context.candidate"),
     "types": ("context.type", "theta.type_"),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from datasets.common.errors import DataError, unknown
 from fedrule.lazy import torch
 from fedrule.network.batch import GraphBatch
+from fedrule.network.compgcn import CompGcn
 from fedrule.network.encoders import Dropout, Encoder, Gat, Gcn, Parameters, Sage, Sizes, uniform
 from fedrule.network.relational import Hgt, Rgcn
 
@@ -49,7 +50,14 @@ class LinkPredictor(Protocol):
         """[n_rules]: of one relation for each pair."""
 
 
-ENCODERS: dict[str, Callable[[Sizes], Encoder]] = {"sage": Sage, "gcn": Gcn, "gat": Gat, "rgcn": Rgcn, "hgt": Hgt}
+ENCODERS: dict[str, Callable[[Sizes], Encoder]] = {
+    "sage": Sage,
+    "gcn": Gcn,
+    "gat": Gat,
+    "compgcn": CompGcn,
+    "rgcn": Rgcn,
+    "hgt": Hgt,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +123,14 @@ class Network:
         names = ("phi.hidden_bias", "phi.relation", "phi.relation_bias")
         predictor = Predictor(z, first, *(parameters[name] for name in names))
         return triple_logits(predictor, trigger, action, relation)
+
+    def plain_logits_of(
+        self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor, relation: Tensor
+    ) -> Tensor:
+        """The same as `logits_of`, by single operations of torch, which `torch.vmap` can do for many homes at once."""
+        as_trigger = z @ parameters["phi.trigger"] + parameters["phi.hidden_bias"]
+        hidden = torch.relu(
+            as_trigger.index_select(0, trigger) + (z @ parameters["phi.action"]).index_select(0, action)
+        )
+        weights = parameters["phi.relation"].index_select(0, relation)
+        return (hidden * weights).sum(dim=1) + parameters["phi.relation_bias"].index_select(0, relation)

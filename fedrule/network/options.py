@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Encoders: TypeAlias = Literal["sage", "gcn", "gat", "rgcn", "hgt"]
+Encoders: TypeAlias = Literal["sage", "gcn", "gat", "compgcn", "rgcn", "hgt"]
 Presets: TypeAlias = Literal["paper-text", "authors-code", "paper"]
 Biases: TypeAlias = Literal["none", "learned", "counts"]
 Direction: TypeAlias = Literal["in", "out", "both", "none"]

@@ -24,16 +24,17 @@ from datasets.homes import Array, Homes, HomeSubset, Mask, Rules, runs, starts
 from datasets.negatives import Feasible
 from datasets.valid import ValidRules
 
-NonRules = Literal["paper", "feasible", "hard"]
+NonRules = Literal["paper", "feasible", "hard", "half-hard"]
 Hide = Literal["share", "one"]
 # The current model: a score [n_candidates] of candidates of these homes, given the rules that the homes have.
 Score: TypeAlias = Callable[[Homes, Rules], npt.NDArray[np.floating[Any]]]
 
 SCORED_PER_KEPT = 10  # feasible candidates that "hard" scores for each that it keeps
+HALF_SCORED_PER_KEPT = 4  # and "half-hard" for each that it keeps as hard: scores are most of the time of training
 Weights: TypeAlias = npt.NDArray[np.float64]
 
 COLUMNS = ("home", "trigger", "action", "relation")
-HIDING, NON_RULES, TIES = range(3)  # purposes of random streams
+HIDING, NON_RULES, TIES, EASY = range(4)  # purposes of random streams
 
 
 class SamplingOptions(TypedDict):
@@ -103,7 +104,7 @@ class ExampleSampler:
         valid: ValidRules,
         *,
         hidden: float = 0.0,  # chance that an automation is only a target; 0: all rules are targets and send messages
-        non_rules: NonRules = "paper",  # as in datasets.negatives; "hard": the feasible ones that score highest
+        non_rules: NonRules = "paper",  # as in datasets.negatives; "hard", "half-hard": feasible ones of high score
         per_rule: int = 1,  # non-rules for each target
         candidates: int = 0,  # non-rules for each home with a target, instead of `per_rule`; 0: count by rule
         self_pairs: bool | None = None,  # whether a device may act on itself in its population; None: as in `train`
@@ -127,7 +128,7 @@ class ExampleSampler:
         return cls(train, hidden, non_rules, per_rule, candidates, selves, *_automations(train.rules), feasible, hide)
 
     def draw(self, rng: np.random.Generator | RandomSource, *, score: Score | None = None) -> Examples:
-        """Hide rules and draw non-rules, for all homes at once; only "hard" needs `score`.
+        """Hide rules and draw non-rules, for all homes at once; only "hard" and "half-hard" need `score`.
 
         No non-rule is a rule of `train`; a home with too few left gets those. Homes without a target have no
         candidates. The same `KeyedRandom` draws the same again; for several draws of a round pass streams of it.
@@ -151,6 +152,10 @@ class ExampleSampler:
         elif self.non_rules == "hard":
             scored = self.feasible.draw(SCORED_PER_KEPT * wanted, others)
             drawn = _hardest(context, scored, wanted, score, source.stream(TIES))
+        elif self.non_rules == "half-hard":
+            hard = wanted // 2
+            scored = self.feasible.draw(HALF_SCORED_PER_KEPT * hard + wanted - hard, others)
+            drawn = _half_hardest(context, scored, wanted, score, source)
         else:
             drawn = self.feasible.draw(wanted, others)
             return Examples.of(context, targets, drawn, self.train, available=self.feasible.available)
@@ -181,8 +186,28 @@ def _automations(rules: Rules) -> tuple[Array, Array]:
 
 def _hardest(context: Homes, candidates: Rules, wanted: Array, score: Score | None, source: RandomSource) -> Rules:
     """Per home h the `wanted[h]` candidates of the highest score, or all; ties in random order."""
+    return candidates.take(_are_hardest(context, candidates, wanted, score, source))
+
+
+def _half_hardest(context: Homes, candidates: Rules, wanted: Array, score: Score | None, source: RandomSource) -> Rules:
+    """Half of `wanted[h]`, rounded down, are the hardest candidates of home h, and as many as are left any others."""
+    chosen = _are_hardest(context, candidates, wanted // 2, score, source.stream(TIES))
+    # In random order, the hardest first: then come as many of the others.
+    order = np.lexsort((source.stream(EASY).random(candidates.home), ~chosen, candidates.home))
+    return candidates.take(_first(order, candidates.home, wanted))
+
+
+def _are_hardest(context: Homes, candidates: Rules, wanted: Array, score: Score | None, source: RandomSource) -> Mask:
+    """[n_candidates]: whether it is one of the `wanted[h]` of its home that have the highest score."""
     if score is None:
-        raise DataError('examples: non-rules "hard" need the score of the current model; pass score=')
+        raise DataError("examples: hard non-rules need the score of the current model; pass score=")
     order = np.lexsort((source.random(candidates.home), -score(context, candidates), candidates.home))
-    rank = np.arange(len(candidates)) - starts(candidates.home, len(wanted))[candidates.home]
-    return candidates.take(np.sort(order[rank < wanted[candidates.home]]))
+    return _first(order, candidates.home, wanted)
+
+
+def _first(order: Array, home: Array, wanted: Array) -> Mask:
+    """[n_candidates]: whether it is one of the first `wanted[h]` of its home in an order by homes."""
+    rank = np.arange(len(home)) - starts(home, len(wanted))[home]
+    chosen = np.zeros(len(home), dtype=np.bool_)
+    chosen[order[rank < wanted[home]]] = True
+    return chosen

@@ -24,6 +24,7 @@ from fedrule.federated.cohort import Cohorts
 from fedrule.federated.optimizers import ServerOptimizer
 from fedrule.federated.rounds import Engine, RoundReport
 from fedrule.federated.states import ServerState
+from fedrule.federated.trainers.batched import BatchedTrainer
 from fedrule.federated.trainers.kernel import KernelTrainer, fits_kernel
 from fedrule.federated.trainers.trainer import TorchTrainer
 from fedrule.federated.vectors import exact_addends
@@ -325,7 +326,7 @@ def test_the_kernel_is_used_for_the_papers_network_and_for_no_other():
     setting = Setting(population(0), engine_of(hyperparameters_of("fedgate")))
     assert isinstance(trainer_of(setting.homes, setting.task), KernelTrainer)
     added = replace(setting.task, hyperparameters=hyperparameters_of("fedrule and a pull"))
-    assert isinstance(trainer_of(setting.homes, added), TorchTrainer)
+    assert isinstance(trainer_of(setting.homes, added), BatchedTrainer)
     for other in (replace(setting.task, objective=lambda *_: torch.zeros(())), _with(setting, encoder="gcn")):
         assert not fits_kernel(other)
         assert isinstance(trainer_of(setting.homes, other), TorchTrainer)

@@ -194,6 +194,7 @@ def test_the_kernel_and_one_client_after_the_other_fit_the_same(monkeypatch, met
     assert isinstance(_trainer(method, option), KernelTrainer)
     fast = scores(fitted(method, participation=0.6, **option))
     monkeypatch.setattr(federated, "fits_kernel", lambda _: False)
+    monkeypatch.setattr(federated, "fits_batches", lambda _: False)
     assert isinstance(_trainer(method, option), TorchTrainer)
     np.testing.assert_allclose(scores(fitted(method, participation=0.6, **option)), fast, rtol=0, atol=2e-3)
 

@@ -55,6 +55,9 @@ SETTINGS = [
     ("rgcn", {"least_steps": 0, "decoder": "predictor"}),
     ("hetgnn", {"least_steps": 0}),
     ("sagerank", {"least_steps": 0, "first_hidden": 8, "hidden": 4}),
+    ("graphrule", {"encoder": "compgcn", "node_embedding": 2}),
+    ("compgcn", {}),
+    ("fedcompgcn", {"composition": "multiply", "direction": "out"}),
 ]
 
 
@@ -77,7 +80,7 @@ EARLIER, NEW = with_rooms(earlier_homes(), seed=1), with_rooms(new_homes(), seed
 
 def two_rounds(name):
     """So few also where a method makes up for few homes by more rounds."""
-    return {"rounds": 2, **({"least_steps": 0} if name == "graphrank" else {})}
+    return {"rounds": 2, **({"least_steps": 0} if name in ("graphrank", "compgcn") else {})}
 
 
 @cache
@@ -115,7 +118,7 @@ def test_a_model_that_has_grown_scores_earlier_homes_as_before(name, options):
 
 @pytest.mark.parametrize("name", ["graphrank", "graphrule"])
 def test_counts_are_those_of_earlier_and_new_homes_together(name):
-    saved = learned(name, **({"candidates": 20} if name == "graphrank" else {}))
+    saved = learned(name, **({"candidates": 20} if name in ("graphrank", "compgcn") else {}))
     homes = align_vocabulary(saved.card, NEW)
     found = merged_counts(saved, homes)
     both = together(EARLIER.with_vocabulary(homes.types, homes.relations), homes)

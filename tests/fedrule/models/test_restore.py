@@ -44,6 +44,10 @@ SETTINGS = [
     ("graphrule", {"direction": "both", "messages": "relation"}),
     ("graphrule", {"bias": "learned", "context": 3}),
     ("graphrule", {"bias": "counts"}),
+    ("graphrule", {"encoder": "compgcn"}),
+    ("compgcn", {}),
+    ("compgcn", {"direction": "none", "composition": "multiply", "bias": "none"}),
+    ("fedcompgcn", {"composition": "correlate"}),
     ("graphrule", {"evidence": 4, "bias": "counts", "preset": "authors-code"}),
     ("graphrule", {"encoder": "rgcn", "node_embedding": 2}),
     ("graphrule", {"encoder": "hgt", "direction": "both", "heads": 2, "node_embedding": 3}),
@@ -56,7 +60,7 @@ SETTINGS = [
 
 @cache
 def made(name="graphrule", **options):
-    few = {"rounds": 2, **({"least_steps": 0} if name == "graphrank" else {})}
+    few = {"rounds": 2, **({"least_steps": 0} if name in ("graphrank", "compgcn") else {})}
     method = build(name, **few, **options)
     fitted = method.fit(HOMES, rng=np.random.default_rng(3))
     counts = Statistics.of(HOMES, ValidRules.of(HOMES))

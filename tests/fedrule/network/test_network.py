@@ -31,6 +31,8 @@ KINDS = [
     ("gat", {"self_loops": True, "node_embedding": 2}),
     ("rgcn", {"direction": "both", "node_embedding": 2, "num_bases": 2}),
     ("hgt", {"direction": "both", "node_embedding": 2, "heads": 2}),
+    ("compgcn", {}),
+    ("compgcn", {"direction": "both", "node_embedding": 2}),
 ]
 EVERY_KIND = pytest.mark.parametrize(("encoder", "others"), KINDS)
 
@@ -85,6 +87,8 @@ def test_the_predictor_is_two_linear_layers_on_both_embeddings():
     relation = torch.tensor([6, 0, 3, 3])
     one_each = network.logits_of(parameters, z, trigger, action, relation)
     np.testing.assert_allclose(one_each.numpy(), expected[range(4), relation].numpy(), **CLOSE)
+    plain = network.plain_logits_of(parameters, z, trigger, action, relation)
+    np.testing.assert_allclose(plain.numpy(), one_each.numpy(), **CLOSE)
 
 
 def test_a_pair_of_devices_is_ordered():
@@ -179,7 +183,7 @@ def test_homes_without_rules_and_without_devices_have_embeddings(two, encoder):
 
 def test_an_unknown_encoder_is_refused_with_a_guess():
     with pytest.raises(
-        UnknownName, match=r"unknown encoder 'sagee'; did you mean 'sage'\? Known: gat, gcn, hgt, rgcn, sage"
+        UnknownName, match=r"unknown encoder 'sagee'; did you mean 'sage'\? Known: compgcn, gat, gcn, hgt, rgcn, sage"
     ):
         Network(Sizes(2, 3), "sagee")
 

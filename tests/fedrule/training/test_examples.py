@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from datasets import DataError, Homes, Rules
 from datasets.common.random import KeyedRandom
 from datasets.valid import ValidRules
-from fedrule.training.examples import SCORED_PER_KEPT, Examples, ExampleSampler, NonRules, Score
+from fedrule.training.examples import HALF_SCORED_PER_KEPT, SCORED_PER_KEPT, Examples, ExampleSampler, NonRules, Score
 from tests.support.lamps import lamps
 from tests.support.strategies import homes, triples
 
 SEEDS = st.integers(0, 2**32)
 HIDDEN = st.sampled_from([0.0, 0.3, 0.7])
-KINDS: list[NonRules] = ["paper", "feasible", "hard"]
+KINDS: list[NonRules] = ["paper", "feasible", "hard", "half-hard"]
 COUNTS = st.sampled_from([{"per_rule": 1}, {"per_rule": 3}, {"candidates": 2}, {"candidates": 30}, {"per_rule": 0}])
 
 
@@ -181,6 +181,28 @@ def test_hard_non_rules_are_the_highest_of_ten_times_as_many() -> None:
         shown = triples(looked_at[0])
         assert len(shown) == SCORED_PER_KEPT * candidates
         assert found == sorted(shown)[-candidates:]
+
+
+def test_half_hard_non_rules_are_the_highest_of_those_drawn_and_any_others() -> None:
+    # 20 lamps, 380 pairs, one of them a rule. 9 candidates: 4 hard ones of 4 * 4 + 5 = 21 that are drawn, 5 others.
+    some = lamps(20, 1, [(0, 1, 0)])
+    sampler = ExampleSampler.of(some, ValidRules.of(some), non_rules="half-hard", candidates=9)
+    looked_at: list[Rules] = []
+
+    def score(context: Homes, shown: Rules) -> np.ndarray:
+        looked_at.append(shown)
+        return by_number(context, shown)
+
+    others: set[int] = set()
+    for seed in range(40):
+        found = non_rules(sampler.draw(rng(seed), score=score))
+        shown = sorted(triples(looked_at[-1]))
+        assert len(shown) == HALF_SCORED_PER_KEPT * 4 + 5 == 21
+        assert len(found) == len(set(found)) == 9
+        assert set(found) <= set(shown)
+        assert set(shown[-4:]) <= set(found)
+        others |= {shown.index(rule) for rule in found} - {17, 18, 19, 20}
+    assert others == set(range(17))  # of the others any is drawn
 
 
 def test_hard_non_rules_are_scored_without_the_rules_that_hide() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="the objective needs the extra graph")
 
-from fedrule.training.losses import bce, ranking  # noqa: E402
+from fedrule.training.losses import InfoNce, bce, padded, ranking  # noqa: E402
 
 LOSSES = [bce, ranking]
 Candidate = tuple[float, bool, int]  # logit, whether it is a rule, home
@@ -184,3 +184,58 @@ def test_a_rule_is_pulled_up_and_a_non_rule_down(candidates: list[Candidate], lo
     _, gradient = loss_of(loss, candidates)
     for slope, (_, rule, _) in zip(gradient.tolist(), candidates, strict=True):
         assert slope <= 0 if rule else slope >= 0
+
+
+# InfoNCE
+
+
+def plain_infonce(candidates: list[Candidate], temperature: float) -> float:
+    """Rule by rule: minus the log of the rule's share among itself and the non-rules of its home."""
+    losses = []
+    for logit, rule, home in candidates:
+        others = [
+            math.exp(other / temperature) for other, is_rule, where in candidates if not is_rule and where == home
+        ]
+        if rule and others:
+            own = math.exp(logit / temperature)
+            losses.append(-math.log(own / (own + sum(others))))
+    return sum(losses) / len(losses) if losses else 0.0
+
+
+@given(CANDIDATES, STANDS_FOR, st.sampled_from([0.5, 1.0, 2.0]))
+def test_infonce_is_the_mean_over_rules_of_their_share_among_the_drawn_non_rules(candidates, stands_for, temperature):
+    found, _ = loss_of(InfoNce(temperature), candidates, stands_for)
+    assert found == pytest.approx(plain_infonce(candidates, temperature), rel=1e-9, abs=1e-9)
+
+
+def test_infonce_by_hand():
+    # One rule at log 2 against non-rules at 0 and log 3, T = 1: -log(2 / (2 + 1 + 3)) = log 3. With T = 1/2 the
+    # exponentials are squared: -log(4 / (4 + 1 + 9)) = log 3.5.
+    home = [(math.log(2), True, 0), (0.0, False, 0), (math.log(3), False, 0)]
+    assert loss_of(InfoNce(), home)[0] == pytest.approx(math.log(3))
+    assert loss_of(InfoNce(0.5), home)[0] == pytest.approx(math.log(3.5))
+
+
+# Of one home, filled up
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, InfoNce(), InfoNce(0.2)], ids=str)
+@given(
+    own=st.lists(st.tuples(st.floats(-30, 30, width=32), st.booleans()), min_size=1, max_size=12),
+    added=st.lists(st.floats(-30, 30, width=32), max_size=5),
+    stands_for=st.floats(1, 1e5),
+)
+def test_candidates_that_do_not_count_change_neither_the_loss_of_a_home_nor_its_gradient(loss, own, added, stands_for):
+    expected, slopes = loss_of(loss, [(logit, rule, 0) for logit, rule in own], (stands_for,))
+    logits = torch.tensor([logit for logit, _ in own] + added, dtype=torch.float64, requires_grad=True)
+    positive = torch.tensor([rule for _, rule in own] + [True] * len(added))
+    counts = torch.arange(len(logits)) < len(own)
+    found = padded(loss)(logits, positive, counts, torch.tensor(stands_for, dtype=torch.float64))
+    found.backward()
+    assert found.item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert logits.grad[: len(own)].numpy() == pytest.approx(slopes.numpy(), rel=1e-9, abs=1e-9)
+    assert not logits.grad[len(own) :].any()
+
+
+def test_an_objective_of_somebody_else_has_no_such_form():
+    assert padded(lambda *_: torch.zeros(())) is None
