@@ -76,7 +76,7 @@ class FederatedLightGcn(ItemMethod):
     dimension: int = 32  # size of the embeddings
     layers: int = 1  # K: how often embeddings are smoothed over the graph of a home
     non_rules: int = 2  # non-rules that each rule is ranked before, drawn anew each round
-    owned: bool = False  # draw non-rules only among rules whose entity types the home owns
+    owned: bool = True  # draw non-rules only among rules whose entity types the home owns
     regularization: float = 0.01  # on the squared length of the embeddings that a step uses
     pseudo_items: int = 0  # items with random gradients that a home sends beside its own; the paper has 1,000
     update_bound: float = 0.0  # each number of an update is clipped to it, the paper's delta; 0: none

@@ -104,3 +104,10 @@ def test_a_round_of_which_nobody_is_left_leaves_the_model(name):
     model, rows = fitted(name, planted_homes(), drop_out=1.0)
     assert all(row["clients"] == 0 for row in rows)
     assert np.isfinite(model.score_items(planted_homes(), np.array([0]))).all()
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_homes_without_a_rule_have_no_items_and_no_rounds(name):
+    model, rows = fitted(name, toy_homes([ToyHome(1, CONTACT_LIGHT), ToyHome(2, CONTACT_LIGHT)]))
+    assert rows == []
+    assert model.score_items(planted_homes(), np.array([0])).shape == (1, 0)
