@@ -107,7 +107,7 @@ def _federated(name: str, homes: Homes) -> PlainFit:
 def _paths(name: str, homes: Homes, sample: int) -> PlainFit:
     """Features of all training candidates; growing the trees is not even counted."""
     from fedrule.evidence.rule_paths import PATHS
-    from fedrule.methods.recrules import RecRules
+    from fedrule.methods.features.recrules import RecRules
 
     method = build(name)
     assert isinstance(method, RecRules)
@@ -127,7 +127,7 @@ def _paths(name: str, homes: Homes, sample: int) -> PlainFit:
 def _knowledge_graph(name: str, homes: Homes, sample: int) -> PlainFit:
     """Features of all training candidates, without the shares of homes; growing the trees is not even counted."""
     from fedrule.evidence.rule_paths import COLLABORATIVE
-    from fedrule.methods.takg import OPPOSITE, REPEAT, SIMILAR, TaKG
+    from fedrule.methods.features.takg import OPPOSITE, REPEAT, SIMILAR, TaKG
 
     method = build(name)
     assert isinstance(method, TaKG)

@@ -2,7 +2,7 @@
 
 What `recrules` and `takg` compute for all homes at once: paths by walking along them, and repeats, conflicts and
 similarities by looking at every rule of the home. Written from the descriptions in fedrule/evidence/rule_paths.py and
-fedrule/methods/takg.py, and not from their code.
+fedrule/methods/features/takg.py, and not from their code.
 """
 
 from __future__ import annotations

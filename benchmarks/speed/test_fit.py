@@ -87,8 +87,8 @@ def test_features(benchmark: BenchmarkFixture, saved: SavedHomes, scale: str, me
     """Counting all homes and the features of one draw of training candidates; of the loop, only the features."""
     pytest.importorskip("sklearn", reason=f"{method} needs the extra learn")
     from fedrule.evidence.rule_paths import PATHS
-    from fedrule.methods.recrules import RecRules, RuleGraph
-    from fedrule.methods.takg import KnowledgeGraph, TaKG
+    from fedrule.methods.features.recrules import RecRules, RuleGraph
+    from fedrule.methods.features.takg import KnowledgeGraph, TaKG
 
     options = RecRules() if method == "recrules" else TaKG()
     homes = datasets.load("saved", path=saved(FEATURES[scale], merged=True))

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("cryptography", reason="its primes are of the extra secure")
 
 from benchmarks.references.paillier import Paillier
-from fedrule.methods.fcf import CIPHERTEXT_BYTES
+from fedrule.methods.user_item.fcf import CIPHERTEXT_BYTES
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ from fedrule.evidence.rule_paths import COLLABORATIVE
 
 pytest.importorskip("sklearn", reason="takg needs the extra learn")
 
-from fedrule.methods import takg
-from fedrule.methods.takg import NAMES, OPPOSITE, REPEAT, SIMILAR, KnowledgeGraph, TaKG
+from fedrule.methods.features import takg
+from fedrule.methods.features.takg import NAMES, OPPOSITE, REPEAT, SIMILAR, KnowledgeGraph, TaKG
 
 SMALL = TaKG(min_samples_leaf=5, trees=40)
 CONTACT_LIGHT = ("ContactSensor", "Light")

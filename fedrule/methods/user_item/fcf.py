@@ -41,7 +41,7 @@ from datasets.homes import Homes
 from fedrule.federated.rounds import RoundReport
 from fedrule.federated.trainers.factors import FactorTrainer, LeastSquares
 from fedrule.federated.vectors import Vector
-from fedrule.methods.item_method import ItemMethod
+from fedrule.methods.user_item.federated_items import ItemMethod
 from fedrule.network.options import derived
 
 INITIAL = 0.01  # standard deviation of the items' factors before the first round

@@ -23,7 +23,7 @@ Opposites are found by words (fedrule/evidence/label_words.py): on and off, open
 Inspired by the paper's description, not a reimplementation: its code and data were not published, and features and
 ranking model here are our own choice. The graph has what the rules of the training homes say and nothing else. The
 ranking is pointwise, by gradient boosting, trained on hidden rules of homes of other folds
-(fedrule/methods/feature_ranker.py).
+(fedrule/methods/features/ranker.py).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from fedrule.evidence.counts import Column, ColumnReader, Columns, HomeFrequenci
 from fedrule.evidence.features import Features
 from fedrule.evidence.label_words import opposite_labels
 from fedrule.evidence.rule_paths import COLLABORATIVE, RulePaths, path_names
-from fedrule.methods.feature_ranker import Boosting, FeatureModel, FoldedExamples, fit_trees
+from fedrule.methods.features.ranker import Boosting, FeatureModel, FoldedExamples, fit_trees
 
 Similarity: TypeAlias = npt.NDArray[np.float32]
 

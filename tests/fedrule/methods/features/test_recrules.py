@@ -14,8 +14,8 @@ from datasets.valid import ValidRules
 pytest.importorskip("sklearn", reason="recrules needs the extra learn")
 
 from fedrule.evidence.rule_paths import PATHS
-from fedrule.methods.feature_ranker import FoldedExamples
-from fedrule.methods.recrules import OTHERS, RecRules, RuleGraph, paths_up_to
+from fedrule.methods.features.ranker import FoldedExamples
+from fedrule.methods.features.recrules import OTHERS, RecRules, RuleGraph, paths_up_to
 
 SMALL = RecRules(min_samples_leaf=5, trees=40)
 CONTACT_LIGHT = ("ContactSensor", "Light")

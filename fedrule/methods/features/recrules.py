@@ -14,7 +14,7 @@ their combinations, and the words that their names share. Which paths there are 
 through what a home owns, the random walks, and the number of homes with a rule (a feature for homes without rules). In
 place of a learning-to-rank library the ranking is pointwise, by scikit-learn's gradient boosting or random forest, with
 5 non-rules for each rule. So that a rule's own edges are not in its features, part of each home's rules is hidden and
-paths lead through homes of other folds only (fedrule/methods/feature_ranker.py). Devices of one type share scores.
+paths lead through homes of other folds only (fedrule/methods/features/ranker.py). Devices of one type share scores.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from datasets.homes import Homes, Rules
 from datasets.valid import ValidRules
 from fedrule.evidence.features import Features
 from fedrule.evidence.rule_paths import PATHS, Path, RulePaths
-from fedrule.methods.feature_ranker import Boosting, FoldedExamples, Forest, TypedFeatureModel, fit_trees
+from fedrule.methods.features.ranker import Boosting, FoldedExamples, Forest, TypedFeatureModel, fit_trees
 
 LENGTHS = (3, 5)  # of paths, in edges
 OTHERS = ("homes with the rule", "share of homes with both types", "rules of the home")  # features besides paths

@@ -17,7 +17,7 @@ from baselines.items import Items
 from baselines.registry import build
 from datasets import DataError
 from fedrule.federated.cohort import Cohorts
-from fedrule.methods.fedease import Counts, sent_numbers
+from fedrule.methods.user_item.fedease import Counts, sent_numbers
 from tests.support.real_data import needs_real
 from tests.support.strategies import homes as random_homes
 

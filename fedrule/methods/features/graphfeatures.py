@@ -1,6 +1,6 @@
 """Gradient boosting on plain graph features of a candidate: the strong, simple baseline for a graph neural network.
 
-Trees (fedrule/methods/feature_ranker.py) on what the home and all other homes already do that is similar to the
+Trees (fedrule/methods/features/ranker.py) on what the home and all other homes already do that is similar to the
 candidate (features: fedrule/evidence/features.py).
 """
 
@@ -16,7 +16,7 @@ from baselines.registry import register
 from datasets.homes import Homes
 from fedrule.evidence.evidence import Evidence
 from fedrule.evidence.features import NAMES
-from fedrule.methods.feature_ranker import Boosting, FeatureModel, FoldedExamples, fit_trees
+from fedrule.methods.features.ranker import Boosting, FeatureModel, FoldedExamples, fit_trees
 
 
 @register("graphfeatures")

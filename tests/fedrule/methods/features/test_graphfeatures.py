@@ -13,11 +13,11 @@ from datasets.valid import ValidRules
 
 pytest.importorskip("sklearn", reason="graphfeatures needs the extra learn")
 
-import fedrule.methods.feature_ranker
+import fedrule.methods.features.ranker
 from fedrule.evidence.evidence import Evidence
 from fedrule.evidence.features import NAMES
-from fedrule.methods.feature_ranker import FoldedExamples
-from fedrule.methods.graphfeatures import GraphFeatures
+from fedrule.methods.features.graphfeatures import GraphFeatures
+from fedrule.methods.features.ranker import FoldedExamples
 from fedrule.network.score import homes_of_pairs
 
 SMALL = GraphFeatures(min_samples_leaf=5, max_iter=40)
@@ -83,7 +83,7 @@ def test_scores_are_the_same_bits_in_any_order_and_a_few_at_a_time(monkeypatch, 
     fitted, (trigger, action) = fit(SMALL, train), all_pairs(train)
     together = fitted.score_pairs(train, trigger, action)
     order = np.random.default_rng(0).permutation(len(trigger))
-    monkeypatch.setattr(fedrule.methods.feature_ranker, "AT_ONCE", at_once)
+    monkeypatch.setattr(fedrule.methods.features.ranker, "AT_ONCE", at_once)
     parts = fitted.score_pairs(train, trigger[order], action[order])
     assert parts.tobytes() == together[order].tobytes()
 

@@ -23,7 +23,7 @@ What differs from Wu et al., who published no code, so that this is inspired by 
 What the noise is worth: with bound b and scale c, each number that a home sends is 2 b / c - private in a round, which
 is the figure of the paper. A home sends thousands of numbers and takes part in many rounds, and the privacy of all of
 them together is the sum, far beyond any useful epsilon. It is noise, not a guarantee; for one see `fedrank`, `ease` and
-docs/privacy.md. Central noise (`epsilon`) is refused for the reason in fedrule/methods/item_method.py.
+docs/privacy.md. Central noise (`epsilon`) is refused for the reason in fedrule/methods/user_item/federated_items.py.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from datasets.homes import Array, Homes
 from fedrule.federated.rounds import Weighting
 from fedrule.federated.trainers.local_graph import LocalGraph, LocalGraphTrainer
 from fedrule.federated.vectors import Vector
-from fedrule.methods.item_method import ItemMethod
+from fedrule.methods.user_item.federated_items import ItemMethod
 from fedrule.network.options import derived
 
 INITIAL = 0.1  # standard deviation of the embeddings before the first round

@@ -1,0 +1,1 @@
+"""Methods that describe a candidate rule by features and rank it by trees."""

@@ -1,0 +1,1 @@
+"""User-item methods trained in the homes; their central twins are in baselines/."""
