@@ -81,9 +81,7 @@ class ModelOptions:
     hidden: int = derived(16, ALWAYS)  # size of hidden states and embeddings; 0: no network
     predictor_hidden: int = derived(0, NUMPY_NETWORK)  # units in the predictor; 0: as many as relations
     dropout: float = derived(0.0, TRAINING)  # of hidden states, of the encoder and of `evidence`
-    encoder: Encoders = field(
-        default="sage", metadata=NETWORK
-    )  # the paper chose sage over gcn and gat; compgcn composes with relations
+    encoder: Encoders = field(default="sage", metadata=NETWORK)  # the paper chose sage over gcn and gat; or compgcn
     self_loops: bool = field(default=False, metadata=NETWORK)  # gcn, gat: a device receives its own message too
     heads: int = field(default=1, metadata=NETWORK)  # gat: attention heads
     direction: Direction = field(default="in", metadata=NUMPY_NETWORK)  # messages to actions (in) or triggers (out)
