@@ -109,7 +109,7 @@ def test_round_of_clients_in_batches(benchmark: BenchmarkFixture, saved: SavedHo
     """Clients many at once by vmap, against the same clients one after the other; `fedgnn` has dropout."""
     homes = datasets.load("saved", path=saved(SIZES["smoke"][0]))
     options = {"dropout": 0.2, "objective": "ranking"} if method == "fedgnn" else {}
-    built = build(method, cohort=64, local_steps=3, **options)
+    built = build(method, cohort=64, local_steps=3, server_optimizer="plain", **options)
     assert isinstance(built, Federated)
     rounds = Rounds(built, homes)
     assert isinstance(rounds.trainer, BatchedTrainer)

@@ -56,9 +56,7 @@ class GraphMethod(ModelOptions):
     NAME: ClassVar[str]
 
     objective: Objectives = "bce"  # cross entropy of rules and non-rules (the paper), ranking of a home's list, infonce
-    non_rules: NonRules = (
-        "paper"  # those of the paper, feasible, or hard: the feasible ones that score highest, or half
-    )
+    non_rules: NonRules = "paper"  # those of the paper, feasible ones, hard: those of these that score highest, or half
     per_rule: int = 1  # non-rules beside each rule
     candidates: int = 0  # non-rules of each home instead of `per_rule`, the list that ranking is about; 0: by rule
     draws: int = 0  # draws of non-rules and hidden rules, used in turn; 1: the authors' code; 0: new in every round

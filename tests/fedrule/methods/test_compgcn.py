@@ -73,7 +73,7 @@ def test_homes_without_rules_one_home_and_no_rule_at_all(name, caplog):
 
 @METHODS
 def test_options_without_an_effect_and_wrong_ones_are_refused(name):
-    with pytest.raises(UnknownName, match=r"composition .sum.. Known: correlate, multiply, subtract"):
+    with pytest.raises(UnknownName, match=r"composition .sum.\. Known: correlate, multiply, subtract"):
         brief(name, composition="sum")
     with pytest.raises(DataError, match=f"{name}: encoder is compgcn, got 'sage'; for others use graphrule"):
         brief(name, encoder="sage")
