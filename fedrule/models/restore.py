@@ -184,11 +184,8 @@ def extended_parameters(saved: SavedModel, scorer: Scorer, generator: torch.Gene
             parameters[name][:, _features(value.shape[1], n_types, valid.n_types)] = value.float()
         else:
             kind = next((kind for kind, names in ROWS.items() if name.startswith(names)), "")
-            if kind == "features":
-                rows = _features(len(value), n_types, valid.n_types)
-            else:
-                rows = np.arange(len(value)) if kind == "halves" else place.get(kind, slice(None))
-            parameters[name][rows] = value.float()
+            rows = _features(len(value), n_types, valid.n_types) if kind == "features" else place.get(kind, slice(None))
+            parameters[name][np.arange(len(value)) if kind == "halves" else rows] = value.float()
     return parameters
 
 

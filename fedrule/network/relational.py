@@ -80,7 +80,8 @@ def _share_of_relation(edges: Edges, n_relations: int) -> Tensor:
     """[n_rules, 1]: 1 / how many messages of the same relation the receiver gets, float64."""
     kinds = edges.receiver * n_relations + edges.relation
     _, kind, count = torch.unique(kinds, return_inverse=True, return_counts=True)
-    return (1 / count.double()).index_select(0, kind)[:, None]
+    share: Tensor = (1 / count.double()).index_select(0, kind)[:, None]
+    return share
 
 
 @dataclass(frozen=True, slots=True)
