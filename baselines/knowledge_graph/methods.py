@@ -292,6 +292,7 @@ class RotateMethod(KnowledgeGraph):
     NAME: ClassVar[str] = "rotate"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = KnowledgeGraph.SPACE | {"margin": ("float", 1.0, 12.0)}
 
+    dimension: int = 32
     weight_decay: float = 0.3
     margin: float = 4.0  # gamma: the score of a triple that fits exactly
 
