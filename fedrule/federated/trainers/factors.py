@@ -5,8 +5,8 @@ Hu, Koren and Volinsky (2008): with factors x of a home and y_i of the items, th
     sum_i c_i (p_i - x y_i)^2 + lambda |x|^2 + lambda / n sum_i |y_i|^2
 
 where p_i = 1 and c_i = alpha for items that it has, p_i = 0 and c_i = 1 for all others, and n is the number of homes
-with rules: the sum over homes is the loss of `mf`. The minimum in x has a closed form (Ammad-ud-din et al. 2019,
-equation 4), with the rows Y_u of the home's own items and 1 a vector of ones:
+with rules: the sum over homes is the loss of `mf`. The minimum in x has a closed form, with the rows Y_u of the home's
+own items and 1 a vector of ones:
 
     x = (Y^T Y + lambda I + (alpha - 1) Y_u^T Y_u)^-1 alpha Y_u^T 1
 
@@ -14,7 +14,8 @@ or gradient steps lead to it. With A = Y^T Y + lambda I, which is the same for a
 
     x = A^-1 Y_u^T z,   (I + (alpha - 1) Y_u A^-1 Y_u^T) z = alpha 1
 
-where the system is only as large as the home has items. The gradient for the items (equation 9 there) is
+where the system is only as large as the home has items. The gradient for the items, which a home sends in Ammad-ud-din
+et al. (2019), is
 
     2 c_i (x y_i - p_i) x + 2 lambda / n y_i
 

@@ -7,15 +7,14 @@
   takes gradient steps to its own factors, and sends the gradient of the items' factors encrypted by an additively
   homomorphic scheme (Paillier), so that the server learns the sum only.
 
-The equations are in fedrule/federated/trainers/factors.py. What differs from the papers, which published no code for
-such data:
+The equations are in fedrule/federated/trainers/factors.py. Both are written from the papers' descriptions and not
+compared with code of the authors (that of fedmf is github.com/Di-Chai/FedMF). What differs:
 
-- The regularization is that of `mf`, lambda = `regularization` * sqrt(homes x items) in all, for homes and items alike;
-  in the papers every home adds the whole penalty of the items. The server's rate falls to zero along half a cosine,
-  which is what brings 100 rounds as far as the alternating least squares of `mf`.
+- The regularization is that of `mf`, lambda = `regularization` * sqrt(homes x items) in all, for homes and items alike,
+  of which a home adds its share to the gradient. The server's rate falls to zero along half a cosine.
 - fedmf's paper has the squared error of ratings alone. Rules are not rated: a loss on rules that homes have is zero
   where all scores are 1, so the loss is that of fcf, with weight 1 on all rules that a home lacks. For it a home sends
-  the gradients of all items (the paper's "FullText"), not only of those it has, which would give them away.
+  the gradients of all items (the full version of the authors), not only of those it has, which would give them away.
 - In fedmf's paper homes keep their factors and take a step in each round. Here a home starts at zero in every round and
   takes `home_steps`, of a rate that is safe for its own rules: a home then keeps nothing, one that was away for long
   has no stale factors, and a home that was never seen is folded in by the same steps.

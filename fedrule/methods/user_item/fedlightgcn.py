@@ -10,20 +10,29 @@ A clash of names: the method `fedgnn` of this suite is that of the paper behind 
 graphs of devices. This one is the recommender of Wu et al., on graphs of homes and rules; it is named after its network
 and its central twin, `lightgcn` (baselines/lightgcn.py).
 
-What differs from Wu et al., who published no code, so that this is inspired by theirs:
+This is inspired by theirs, written from the paper's description, and not compared with the authors' code
+(github.com/wuch15/FedPerGNN). What differs:
 
-- The network is LightGCN, which has no weights but embeddings, in place of GAT; the loss is BPR in place of the squared
-  error of ratings, which rules have none of.
+- The network is LightGCN, which has no weights but embeddings; the loss is BPR in place of an error of ratings, which
+  rules have none of.
 - A home has no embedding of its own: layer 0 is a vector that all homes share, so that homes keep nothing from round to
   round, and new ones are scored as all others. A rule is predicted from the graph without it.
 - Theirs expands the graph of a user by anonymous neighbours, by way of a third party that matches encrypted items.
-  There is none here, so layers beyond the first add little: a home hears of other homes by the embeddings alone.
+  There is none here: a home hears of other homes by the embeddings alone, and a second layer did not help.
 - Pseudo items have the mean and the standard deviation of the real gradients in each dimension, without covariances.
 
+<<<<<<< HEAD:fedrule/methods/user_item/fedlightgcn.py
 What the noise is worth: with bound b and scale c, each number that a home sends is 2 b / c - private in a round, which
 is the figure of the paper. A home sends thousands of numbers and takes part in many rounds, and the privacy of all of
 them together is the sum, far beyond any useful epsilon. It is noise, not a guarantee; for one see `fedrank`, `ease` and
 docs/privacy.md. Central noise (`epsilon`) is refused for the reason in fedrule/methods/user_item/federated_items.py.
+=======
+What the noise is worth: with bound b and scale c, one number that a home sends in one round is (2 b / c)-private. A
+home sends hundreds of numbers in many rounds, and by basic composition the epsilon of all of them is the sum, far
+beyond any useful one; which rows it sends is not even in it. It is noise, not a guarantee; for one see `fedrank`,
+`ease` and docs/privacy.md. By default nothing is hidden: no pseudo items, no bound, no noise. Central noise (`epsilon`)
+is refused for the reason in fedrule/methods/item_method.py.
+>>>>>>> items:fedrule/methods/fedlightgcn.py
 """
 
 from __future__ import annotations
@@ -78,9 +87,9 @@ class FederatedLightGcn(ItemMethod):
     non_rules: int = 2  # non-rules that each rule is ranked before, drawn anew each round
     owned: bool = True  # draw non-rules only among rules whose entity types the home owns
     regularization: float = 0.01  # on the squared length of the embeddings that a step uses
-    pseudo_items: int = 0  # items with random gradients that a home sends beside its own; the paper has 1,000
-    update_bound: float = 0.0  # each number of an update is clipped to it, the paper's delta; 0: none
-    laplace_noise: float = 0.0  # scale of the noise that a home adds to each number, the paper's lambda; 0: none
+    pseudo_items: int = 0  # items with random gradients that a home sends beside its own
+    update_bound: float = 0.0  # each number of an update is clipped to it; 0: none
+    laplace_noise: float = 0.0  # scale of the noise that a home adds to each number; 0: none
 
     def __post_init__(self) -> None:
         super().__post_init__()

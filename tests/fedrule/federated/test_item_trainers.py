@@ -58,7 +58,7 @@ def played(name, rounds=3, chunk_size=1024, engine_options=None, homes=HOMES, **
 
 
 def plain_round(have, y, *, alpha, penalty, steps):
-    """Mean over homes of the gradient for Y by loops, following Ammad-ud-din et al. 2019, equations 4 and 9."""
+    """Mean over homes of the gradient for Y by loops, as in Ammad-ud-din et al. 2019."""
     n_items, f = y.shape
     total, losses = np.zeros_like(y), []
     homes = [row for row in have if row.any()]

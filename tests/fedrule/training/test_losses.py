@@ -219,7 +219,9 @@ def test_infonce_by_hand():
 # Of one home, filled up
 
 
-@pytest.mark.parametrize("loss", [*LOSSES, InfoNce(), InfoNce(0.2)], ids=["bce", "ranking", "infonce", "infonce at 0.2"])
+@pytest.mark.parametrize(
+    "loss", [*LOSSES, InfoNce(), InfoNce(0.2)], ids=["bce", "ranking", "infonce", "infonce at 0.2"]
+)
 @given(
     own=st.lists(st.tuples(st.floats(-30, 30, width=32), st.booleans()), min_size=1, max_size=12),
     added=st.lists(st.floats(-30, 30, width=32), max_size=5),
