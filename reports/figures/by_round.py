@@ -66,7 +66,11 @@ def federated(inputs: Inputs, role: Role) -> Drawing:
 
 def encoders(inputs: Inputs) -> Drawing:
     """GraphSAGE, GCN and GAT, with everything else equal."""
-    group = select_runs(WYZE, inputs, lambda run: _is_measured(run, ("graphrule",)))
+    group = select_runs(
+        WYZE,
+        inputs,
+        lambda run: _is_measured(run, ("graphrule",)) and str(run.key.parameters["encoder"]) in ENCODERS,
+    )
     settings: dict[tuple[tuple[str, str], ...], list[Result]] = {}
     for run in group.runs if group else ():
         rest = {name: str(value) for name, value in run.key.parameters.items() if name not in ("encoder", "self_loops")}
