@@ -21,18 +21,11 @@ This is inspired by theirs, written from the paper's description, and not compar
   There is none here: a home hears of other homes by the embeddings alone, and a second layer did not help.
 - Pseudo items have the mean and the standard deviation of the real gradients in each dimension, without covariances.
 
-<<<<<<< HEAD:fedrule/methods/user_item/fedlightgcn.py
-What the noise is worth: with bound b and scale c, each number that a home sends is 2 b / c - private in a round, which
-is the figure of the paper. A home sends thousands of numbers and takes part in many rounds, and the privacy of all of
-them together is the sum, far beyond any useful epsilon. It is noise, not a guarantee; for one see `fedrank`, `ease` and
-docs/privacy.md. Central noise (`epsilon`) is refused for the reason in fedrule/methods/user_item/federated_items.py.
-=======
 What the noise is worth: with bound b and scale c, one number that a home sends in one round is (2 b / c)-private. A
 home sends hundreds of numbers in many rounds, and by basic composition the epsilon of all of them is the sum, far
 beyond any useful one; which rows it sends is not even in it. It is noise, not a guarantee; for one see `fedrank`,
 `ease` and docs/privacy.md. By default nothing is hidden: no pseudo items, no bound, no noise. Central noise (`epsilon`)
-is refused for the reason in fedrule/methods/item_method.py.
->>>>>>> items:fedrule/methods/fedlightgcn.py
+is refused for the reason in fedrule/methods/user_item/federated_items.py.
 """
 
 from __future__ import annotations
