@@ -57,7 +57,7 @@ class RelationalOptions(GraphRule):
     direction: Direction = "both"  # messages along rules and against them, the inverse relations
     objective: Objectives = "ranking"  # over a home's list, or bce, as R-GCN has it
     non_rules: NonRules = "feasible"
-    candidates: int = 100  # non-rules of each home, new ones in every round: a few draws used in turn do far worse
+    candidates: int = 100  # non-rules of each home, new ones in every round: a few draws used in turn do worse
     hidden_rules: float = 0.3  # chance that an automation is only a target; without it a model repeats its input
     rounds: int = 40  # passes over all homes, more where these would be fewer steps than `least_steps`
     learning_rate: float = 0.002

@@ -37,7 +37,7 @@ class Rgcn:
     W_r = sum over b of a_rb V_b. N_r(v) are the devices with a message of type r to v.
 
     The same as torch-geometric's `RGCNConv`, and tested equal. That one loops over all relations, of which homes have
-    up to 2 x 2,005; here a device's state is multiplied by every V_b once, and each message is a sum of these products
+    over 2 x 2,000; here a device's state is multiplied by every V_b once, and each message is a sum of these products
     weighted by the a_rb of its relation.
     """
 
@@ -98,7 +98,7 @@ class Hgt:
     and head.
 
     The same as torch-geometric's `HGTConv` where that has the same A, M and mu for all types at the ends of a relation,
-    and tested equal. That one has weights for each (entity type, relation, entity type), up to 2 x 4,971 of them, and
+    and tested equal. That one has weights for each (entity type, relation, entity type), thousands of them, and
     loops over these. In the paper only mu depends on the types at both ends.
     """
 
