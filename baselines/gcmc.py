@@ -27,7 +27,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 from torch_geometric.nn import MessagePassing
 
-from baselines.items import Items, NonRules, UserItemModel
+from baselines.items import Items, NonRules, UserItemModel, automations
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError, unknown
@@ -234,19 +234,6 @@ def device_features(homes: Homes) -> Tensor:
     counts = np.log1p(counts)
     length = np.linalg.norm(counts, axis=1, keepdims=True)
     return torch.from_numpy(counts / np.where(length > 0, length, 1))
-
-
-def automations(homes: Homes, items: Items) -> Array:
-    """[n_entries of the matrix of rules]: entries of one automation share a number; without groups each has its own.
-
-    An entry of several automations belongs to the first one. Numbers are consecutive from 0.
-    """
-    rules = homes.rules
-    entry, first = np.unique(rules.home * len(items) + items.number(homes), return_index=True)
-    if rules.group is None:
-        return np.arange(len(entry))
-    pairs = np.stack([rules.home[first], rules.group[first]], axis=1)
-    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 HOMES_AT_ONCE = 512  # scored at a time: each has a few hundred messages of non-rules

@@ -150,6 +150,19 @@ def homes_with_both(homes: Homes) -> npt.NDArray[np.float64]:
     return np.asarray((owns.T @ owns).todense(), dtype=np.float64).ravel()
 
 
+def automations(homes: Homes, items: Items) -> Array:
+    """[n_entries of the matrix of rules]: entries of one automation share a number; without groups each has its own.
+
+    An entry of several automations belongs to the first one. Numbers are consecutive from 0.
+    """
+    rules = homes.rules
+    entry, first = np.unique(rules.home * len(items) + items.number(homes), return_index=True)
+    if rules.group is None:
+        return np.arange(len(entry))
+    pairs = np.stack([rules.home[first], rules.group[first]], axis=1)
+    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NonRules:
     """Draws negative items for homes: rules that they do not have.

@@ -41,8 +41,7 @@ from torch.func import functional_call
 from torch.nn.functional import embedding_bag, softplus
 from torch_geometric.nn.kge import ComplEx, KGEModel, RotatE
 
-from baselines.gcmc import automations
-from baselines.items import Items, NonRules
+from baselines.items import Items, NonRules, automations
 from baselines.knowledge_graph.model import Embeddings, KnowledgeGraphModel, Vectors, owned_types
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
@@ -229,9 +228,7 @@ class KnowledgeGraph(ABC):
     dimension: int = 16  # d: complex numbers in a vector
     personal: bool = True  # homes have a vector; without, all homes get the same scores
     non_rules: int = 16  # sampled for each rule, anew in each epoch
-    corrupted: bool = (
-        False  # non-rules are rules with another trigger or action type that no home has, as in the papers
-    )
+    corrupted: bool = False  # non-rules have another trigger or action type, and no home has them: the papers' way
     owned: bool = True  # draw non-rules only among rules whose entity types the home owns
     temperature: float = 1.0  # alpha: how much more high-scoring non-rules count; 0: all the same
     epochs: int = 10  # passes over all rules

@@ -32,8 +32,7 @@ from typing import ClassVar, get_args
 
 import numpy as np
 
-from baselines.gcmc import automations
-from baselines.items import Items, NonRules
+from baselines.items import Items, NonRules, automations
 from baselines.knowledge_graph.model import Embeddings, KnowledgeGraphModel, ScoreFunction, Vectors, owned_types
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register

@@ -9,22 +9,14 @@ import pytest
 from hypothesis import given, settings
 
 from baselines.contract import PLANTED, ToyHome, all_pairs, planted_homes, toy_homes
-from baselines.items import Items, NonRules
+from baselines.items import Items, NonRules, automations
 from datasets import DataError, Rules
 from tests.support.strategies import homes as random_homes
 
 torch = pytest.importorskip("torch", reason="gcmc needs the extra graph")
 pytest.importorskip("torch_geometric", reason="gcmc needs the extra graph")
 
-from baselines.gcmc import (  # noqa: E402  # noqa: E402
-    BilinearDecoder,
-    Dense,
-    Gcmc,
-    Graph,
-    LevelMessages,
-    automations,
-    device_features,
-)
+from baselines.gcmc import BilinearDecoder, Dense, Gcmc, Graph, LevelMessages, device_features  # noqa: E402
 
 SHORT = Gcmc(epochs=5)
 CONTACT_LIGHT = ("ContactSensor", "Light")

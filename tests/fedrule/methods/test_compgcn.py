@@ -117,7 +117,7 @@ def test_a_saved_model_recommends_and_is_not_taken_for_the_papers_network(name, 
     options = {"rounds": 5, **({"least_steps": 0} if name == "compgcn" else {})}
     fedrule.train(PLANTED, name, options=options, patience=0).save(tmp_path / "model.safetensors")
     saved = fedrule.models.file.SavedModel.load(tmp_path / "model.safetensors")
-    assert not is_network_alone(saved.card.options)
+    assert not is_network_alone(saved)
     assert Recommender(saved).recommend(HOME).rules
     with pytest.raises(DataError, match="composition cannot change from subtract to multiply in a saved model"):
         training_options(saved, {"composition": "multiply"})

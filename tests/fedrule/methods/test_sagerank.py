@@ -64,7 +64,7 @@ def test_one_rule_of_each_home_is_left_out_beside_one_non_rule():
     method = SageRank(**BRIEF)
     valid = ValidRules.of(homes)
     scorer = method.scorer(valid, Statistics.of(homes, valid))
-    examples = method.sampler(homes, scorer).draw(np.random.default_rng(0))
+    examples = method.sampler(homes, scorer, self_pairs=False).draw(np.random.default_rng(0))
     with_rules = np.unique(homes.rules.home)
     assert examples.candidates.home[examples.positive].tolist() == with_rules.tolist()
     assert examples.context.n_rules == homes.n_rules - len(with_rules)
@@ -76,7 +76,8 @@ def test_a_share_of_rules_can_be_hidden_instead():
     homes = planted_homes()
     method = SageRank(**BRIEF, hidden_rules=0.5)
     valid = ValidRules.of(homes)
-    examples = method.sampler(homes, method.scorer(valid, Statistics.of(homes, valid))).draw(np.random.default_rng(0))
+    scorer = method.scorer(valid, Statistics.of(homes, valid))
+    examples = method.sampler(homes, scorer, self_pairs=False).draw(np.random.default_rng(0))
     assert np.bincount(examples.candidates.home[examples.positive]).max() > 1
 
 

@@ -27,7 +27,7 @@ def study(folder, method="toy", *, trials=(), **key):
 
 
 EMPTY = (
-    '{"format": 2, "method": "toy", "fixed": {}, "split": "holdout", "split_options": {}, "seeds": [], "seed": 0, '
+    '{"format": 3, "method": "toy", "fixed": {}, "split": "holdout", "split_options": {}, "seeds": [], "seed": 0, '
     '"space": {}, "defaults": {}, "data": [], "metric": "mrr", "trials": [%s]}'
 )
 DEFAULTS = Trial({}, 0.5, [0.5], 1.0)
@@ -111,10 +111,11 @@ def test_a_trial_that_diverged_is_not_the_best_however_good_it_looks_and_a_note_
         ("{", "it cannot be read"),
         ("[]", "it has no format"),
         ('{"key": {}, "trials": []}', "it has no format"),
-        ('{"format": 2, "trials": []}', "method"),
+        ('{"format": 3, "trials": []}', "method"),
         (EMPTY % '{"nonsense": 1}', "nonsense"),
         (EMPTY % '{"parameters": {}, "value": "x", "values": [], "seconds": 1}', "'x'"),
-        ('{"format": 3, "trials": []}', "made by a newer version"),
+        ('{"format": 2, "trials": []}', "made by an older version"),
+        ('{"format": 4, "trials": []}', "made by a newer version"),
     ],
 )
 def test_a_file_that_is_no_study_is_named_and_left_alone(tmp_path, content, reason):
