@@ -34,7 +34,7 @@ class SavedHomes(Protocol):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fedrule", "rule recommendation")
-    about = "smoke takes 3 minutes, default 15, paper has the full sizes and takes hours (default: default)"
+    about = "smoke has the smallest sizes, paper the full ones, which take hours (default: default)"
     group.addoption("--scale", choices=SCALES, default="default", help=about)
     about = "where results and saved runs are stored (default: $FEDRULE_RESULTS, else results)"
     group.addoption("--results", metavar="DIR", help=about)
