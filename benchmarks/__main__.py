@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
 
 
-def _rounds(text: str) -> int:
+def _count_or_none(text: str) -> int:
     return count(text, 0)
 
 
@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = command("run", "run_suite", "make the missing results of a suite")
     suites = "smoke, default, rivals, challenge, paper, graph, gnn, ablations, rooms, federated, federated-options, "
-    suites += "faults, privacy, robustness, or a TOML file"
+    suites += "faults, privacy, robustness, tuning, or a TOML file"
     run.add_argument("suite", metavar="SUITE", help=suites)
     run.add_argument("--methods", type=comma_separated, metavar="A,B", help="these instead of the suite's")
     about = "runs at the same time, each in its own process (default 1)"
@@ -104,10 +104,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--threads", type=count, default=1, metavar="N", help=about)
     about = "measure loss, AUC and mean rank on train, validation and test every N rounds, on at most 2,000 homes of "
     about += "each; the fit then leaves validation rules out (default 0, never)"
-    run.add_argument("--curves", type=_rounds, metavar="N", help=about)
+    run.add_argument("--curves", type=_count_or_none, metavar="N", help=about)
     about = "write a checkpoint to DIR/checkpoints every N rounds; the same command resumes a killed run from it; "
     about += "federated methods only, others start again (default 0, never)"
-    run.add_argument("--checkpoints", type=_rounds, default=0, metavar="N", help=about)
+    run.add_argument("--checkpoints", type=_count_or_none, default=0, metavar="N", help=about)
     about = "their number, or a list: 5 is 0,1,2,3,4"
     run.add_argument("--seeds", type=_seeds, metavar="N|A,B", help=about)
     share(run, "--set", "--results", "--quiet")
@@ -164,15 +164,25 @@ def _parser() -> argparse.ArgumentParser:
 
     share(command("check", "check", "check that a method satisfies the contract"), "method", "--set")
 
-    tune = command("tune", "tune_method", "choose parameters on validation data")
+    tune = command("tune", "tune_methods", "choose parameters on validation data")
+    about = "a method, several (A,B), or all that have parameters to tune"
+    tune.add_argument("methods", type=comma_separated, metavar="METHOD", help=about)
     about = "trials, the same for every method (default 30)"
     tune.add_argument("--trials", type=count, default=30, metavar="N", help=about)
+    about = "the data sets and splits of a suite, e.g. tuning; or name them by --data, --track and --split"
+    tune.add_argument("--suite", metavar="SUITE", help=about)
     about = "e.g. wyze-synthetic:homes=2000; several: their geometric mean (default ifttt-synthetic)"
     tune.add_argument("--data", action="append", metavar=DATA, help=about)
+    for option in ("--track", "--split"):
+        tune.add_argument(option, **SHARED[option] | {"default": None})
     tune.add_argument("--sampler-seed", type=int, default=0, metavar="SEED", help="seed of the choices (default 0)")
     about = "their number, or a list: 2 is 100,101, which no suite of ours reports (default 1)"
     tune.add_argument("--seeds", type=_seeds, metavar="N|A,B", help=about)
-    share(tune, "method", "--track", "--split", "--set", "--results", "--quiet")
+    about = "splits of further seeds on which the best trial is measured again, beside the defaults (default 2)"
+    tune.add_argument("--confirm", type=_count_or_none, default=2, metavar="N", help=about)
+    about = "methods tuned at the same time, each in its own process (default 1)"
+    tune.add_argument("--jobs", type=count, default=1, metavar="N", help=about)
+    share(tune, "--set", "--results", "--quiet")
     return parser
 
 

@@ -8,6 +8,7 @@ import logging
 import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from baselines import registry
 from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_better, no_metric
@@ -16,15 +17,19 @@ from benchmarks.results.formulations import FORMULATIONS, OTHER, federated_metho
 from benchmarks.results.leaderboard import Board, boards, interval_scope, leaderboard
 from benchmarks.results.status import SIGN, sign_of, warning_lines
 from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
-from benchmarks.runs.experiment import Source, assignments, make_experiment, make_source, split_options
+from benchmarks.runs.experiment import Source, SplitSource, assignments, make_experiment, make_source, split_options
 from benchmarks.runs.scheduler import run_all
-from benchmarks.runs.suite import read_suite
+from benchmarks.runs.suite import read_data, read_suite
 from datasets.common.cli import say
 from datasets.common.errors import DataError, install_hint, unknown
 from datasets.common.files import atomic_file
 from datasets.common.options import read_assignments
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS
+
+if TYPE_CHECKING:
+    from benchmarks.results.records import Trial
+    from benchmarks.tune import Study, StudyResult
 
 log = logging.getLogger(__name__)
 
@@ -264,19 +269,59 @@ def score_challenge_submission(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def tune_method(chosen: argparse.Namespace) -> int:
-    """Choose parameters on validation data and say how to set them."""
-    from benchmarks.tune import FIRST_SEED, METRIC, Study, run_command, tune
+def tune_methods(chosen: argparse.Namespace) -> int:
+    """Choose parameters of one method or several on validation data and say how to set them."""
+    from benchmarks.tune import FIRST_SEED, Study, tune, tune_all
 
-    sources = [_source(text, chosen.track) for text in chosen.data or ["ifttt-synthetic"]]
-    fixed = _settings(chosen, "tune")
-    how = _split(chosen.split)
+    given = assignments(chosen.settings)
+    methods = _tunable(chosen.methods)
+    for method in sorted(given.keys() - set(methods)):
+        raise DataError(f"--set {method}: `tune {','.join(chosen.methods)}` does not tune {method}")
+    data = tuple(_tuning_data(chosen))
     seeds = tuple(_seeds(chosen.seeds or 1, first=FIRST_SEED))
-    study = Study(chosen.method, fixed, tuple(sources), *how, seeds, chosen.sampler_seed)
-    tuned = tune(study, chosen.trials, store=Store(results_folder(chosen.results)), quiet=chosen.quiet)
+    confirm = tuple(_seeds(chosen.confirm, first=max(seeds) + 1))
+    studies = [Study(each, given.get(each, {}), data, seeds, confirm, chosen.sampler_seed) for each in methods]
+    store = Store(results_folder(chosen.results))
+    modules = [*chosen.modules, *chosen.more_modules]
+    if len(studies) == 1:
+        _show_study(tune(studies[0], chosen.trials, store=store, quiet=chosen.quiet), studies[0], modules)
+        return 0
+    failed = 0
+    for found in tune_all(studies, chosen.trials, store=store, jobs=chosen.jobs, modules=modules, quiet=chosen.quiet):
+        if isinstance(found, Exception):
+            failed += 1
+            say(f"failed: {found}")
+        else:
+            _show_study(found, next(each for each in studies if each.method == found.method), modules)
+    return 1 if failed else 0
+
+
+def _tunable(methods: list[str]) -> list[str]:
+    """The methods of `tune`; for "all" those that can run here and have a parameter to tune."""
+    if methods != ["all"]:
+        return methods
+    found = [name for name in registry.names() if not registry.missing_extra(name)]
+    return [name for name in found if getattr(registry.get(name), "SPACE", {})]
+
+
+def _tuning_data(chosen: argparse.Namespace) -> list[SplitSource]:
+    """What the trials of `tune` are measured on: the data of a suite, or as the options say."""
+    if chosen.suite is None:
+        how = _split(chosen.split or "holdout")
+        track = chosen.track or "types"
+        return [SplitSource(_source(text, track), *how) for text in chosen.data or ["ifttt-synthetic"]]
+    for option in ("data", "track", "split"):
+        if getattr(chosen, option):
+            raise DataError(f"--{option} is what the suite {chosen.suite} says; leave out one of the two")
+    return read_data(chosen.suite)
+
+
+def _show_study(tuned: StudyResult, study: Study, modules: list[str]) -> None:
+    """The best trial, whether it was confirmed, and the command that runs a suite with it."""
+    from benchmarks.tune import METRIC, run_command
+
     best, first = tuned.best, tuned.trials[0]
-    defaults = "failed" if first.value is None else f"{first.value:.4f}{SIGN if first.warnings else ''}"
-    say(f"{chosen.method}: validation {METRIC} {best.value:.4f}, defaults {defaults}")
+    say(f"{tuned.method}: validation {METRIC} {best.value:.4f}, defaults {_trial_value(first)}")
     say(f"{len(tuned.trials)} trials in {tuned.path}")
     if wrong := [trial for trial in tuned.trials if trial.warnings]:
         settings = ", ".join(f"{name}={value}" for name, value in wrong[0].parameters.items()) or "the defaults"
@@ -284,10 +329,18 @@ def tune_method(chosen: argparse.Namespace) -> int:
         say(f"{SIGN} trials that went wrong in training and were not chosen: {len(wrong)}, {which}")
     if not best.parameters:
         say("no trial was better than the defaults")
-    found = fixed | best.parameters
+    if tuned.confirmation:
+        seeds = ", ".join(map(str, study.confirm_seeds))
+        again, usual = map(_trial_value, (tuned.confirmation.best, tuned.confirmation.defaults))
+        verdict = "better there too" if tuned.confirmation.confirmed else "not better there: keep the defaults"
+        say(f"on splits that no trial has seen (seeds {seeds}): {again}, defaults {usual}; {verdict}")
+    found = study.fixed | best.parameters
     if found:
-        say(run_command(chosen.method, found, modules=[*chosen.modules, *chosen.more_modules]))
-    return 0
+        say(run_command(tuned.method, found, modules=modules))
+
+
+def _trial_value(trial: Trial) -> str:
+    return "failed" if trial.value is None else f"{trial.value:.4f}{SIGN if trial.warnings else ''}"
 
 
 def _source(text: str, track: str) -> Source:

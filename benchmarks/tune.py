@@ -12,6 +12,9 @@ trial is stored as it ends; the same study called again repeats the choices and 
 study gives what an uninterrupted one would have. A trial in which training diverged, or in which many clients' updates
 were refused, keeps its value but is never chosen.
 
+The best of many trials is lucky as well as good. So it is measured once more beside the defaults, on splits that no
+trial has seen, and is confirmed only if it is better there too.
+
 Tuning has splits of its own, of seeds from FIRST_SEED on, which are never reported; what they hide are the validation
 rules. So a trial is measured exactly as a result is. (A validation part beside a test part would not do: the home's
 test rules would be candidates too, and mistakes wherever they are ranked first. On `ifttt-fedrule` that turned an MRR
@@ -29,19 +32,22 @@ import math
 import shlex
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from baselines.registry import get
 from benchmarks.evaluation import evaluate
-from benchmarks.results.records import STUDIES, STUDY_FORMAT, Trial, as_json, read_record, write_record
+from benchmarks.results.records import STUDIES, STUDY_FORMAT, Confirmation, Trial, as_json, read_record, write_record
 from benchmarks.results.records import Study as StudyRecord
 from benchmarks.results.store import Store, headline_suffix
-from benchmarks.runs.experiment import Experiment, Source, make_experiment
+from benchmarks.runs.experiment import Experiment, Source, SplitSource, code_hash, make_experiment
 from benchmarks.runs.run import counts_of, fit
-from datasets.common.environment import commit, versions
+from datasets.common.cli import import_all
+from datasets.common.environment import commit, set_threads, versions
 from datasets.common.errors import DataError, error_line, install_hint, unknown
 from datasets.common.files import Json
 from datasets.common.options import read
@@ -68,6 +74,7 @@ class StudyResult:
 
     method: str
     trials: list[Trial]
+    confirmation: Confirmation | None  # None where the defaults are best, or where nothing was to be confirmed
     path: Path
 
     @property
@@ -87,14 +94,15 @@ class Study:
 
     method: str
     fixed: dict[str, object]  # parameters that are set and not varied
-    sources: tuple[Source, ...]
-    split: str
-    split_options: dict[str, object]
+    data: tuple[SplitSource, ...]
     seeds: tuple[int, ...]  # of the splits and fits
+    confirm_seeds: tuple[int, ...] = ()  # of the splits on which the best trial is measured again; none: it is not
     seed: int = 0  # of the choices
 
     def __post_init__(self) -> None:
-        if reported := [seed for seed in self.seeds if seed < FIRST_SEED]:
+        if again := set(self.seeds) & set(self.confirm_seeds):
+            raise DataError(f"split seed {min(again)} is one that the trials are chosen on; confirm on others")
+        if reported := [seed for seed in (*self.seeds, *self.confirm_seeds) if seed < FIRST_SEED]:
             raise DataError(
                 f"tuning on split seed {reported[0]} would look at what results hide; take seeds from {FIRST_SEED} on"
             )
@@ -110,26 +118,28 @@ class Study:
                 raise unknown(f"kind of range in SPACE of {self.method}, {name}:", str(kind), KINDS)
         return left
 
-    def experiment(self, source: Source, parameters: Mapping[str, object], seed: int) -> Experiment:
+    def experiment(self, data: SplitSource, parameters: Mapping[str, object], seed: int) -> Experiment:
         """One fit of the study."""
         given = {**self.fixed, **parameters}
-        how = {"split": self.split, "options": self.split_options, "seed": seed, "protocols": ("ranking",)}
-        return make_experiment(self.method, source, parameters=given, **how)  # type: ignore[arg-type]
+        how = {"split": data.split, "options": data.split_options, "seed": seed, "protocols": ("ranking",)}
+        return make_experiment(self.method, data.source, parameters=given, **how)  # type: ignore[arg-type]
 
     def record(self) -> StudyRecord:
         """Without trials; it must be equal for the trials of two studies to be the same."""
         homes = [
             {
-                "data": s.data,
-                "options": s.options,
-                "track": s.track,
-                "fingerprint": s.fingerprint(),
-                "metric": metric(s),
+                "data": each.source.data,
+                "options": each.source.options,
+                "track": each.source.track,
+                "split": each.split,
+                "split_options": each.split_options,
+                "fingerprint": each.source.fingerprint(),
+                "metric": metric(each.source),
             }
-            for s in self.sources
+            for each in self.data
         ]
-        own = {name: value for name, value in asdict(self).items() if name != "sources"}
-        defaults = self.experiment(self.sources[0], {}, self.seeds[0]).parameters
+        own = {name: value for name, value in asdict(self).items() if name != "data"}
+        defaults = self.experiment(self.data[0], {}, self.seeds[0]).parameters
         about = {**own, "space": self.space(), "defaults": defaults, "data": homes, "metric": METRIC}
         record: StudyRecord = read(StudyRecord, as_json(about, "study"), where="study")
         return record
@@ -151,13 +161,10 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Stu
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     record = study.record()
     path = store.folder / STUDIES / record.file
-    kept = _kept(path, record)
-    space = study.space()
-    parts = {
-        (s, seed): split(source.load(), study.split, seed=seed, **study.split_options)
-        for s, source in enumerate(study.sources)
-        for seed in study.seeds
-    }
+    stored = _stored(path, record)
+    kept = {_text(trial.parameters): trial for trial in _usable(study, stored.trials)}
+    record = replace(record, confirmation=stored.confirmation)
+    space, parts = study.space(), _parts(study, study.seeds)
     chooser = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=study.seed))
     done: list[Trial] = []
 
@@ -190,7 +197,65 @@ def tune(study: Study, trials: int, *, store: Store, quiet: bool = False) -> Stu
                 chooser.tell(trial, tried.value)
             else:
                 chooser.tell(trial, state=optuna.trial.TrialState.FAIL)
-    return StudyResult(study.method, done, path)
+        bar.note(f"{study.method}: confirming")
+        found = StudyResult(study.method, done, None, path)
+        confirmation = _confirm(study, found, stored.confirmation)
+    write_record(path, replace(record, trials=tuple(kept.values()), confirmation=confirmation), STUDY_FORMAT)
+    return replace(found, confirmation=confirmation)
+
+
+def _confirm(study: Study, found: StudyResult, stored: Confirmation | None) -> Confirmation | None:
+    """The best trial and the defaults on splits that no trial has seen."""
+    if not study.confirm_seeds or not any(trial.trusted for trial in found.trials) or not found.best.parameters:
+        return None
+    if (
+        stored is not None
+        and stored.best.parameters == found.best.parameters
+        and len(_usable(study, stored.trials)) == 2
+    ):
+        return stored
+    parts = _parts(study, study.confirm_seeds)
+    return Confirmation(_try(study, {}, parts), _try(study, found.best.parameters, parts))
+
+
+def tune_all(
+    studies: Sequence[Study],
+    trials: int,
+    *,
+    store: Store,
+    jobs: int = 1,
+    modules: Sequence[str] = (),
+    quiet: bool = False,
+) -> Iterator[StudyResult | Exception]:
+    """Run, or resume, several studies, each in a process of its own; as each ends, its result or why it has none.
+
+    `modules` are imported there first, for methods and data sets that are not ours.
+    """
+    with (
+        ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool,
+        progress(len(studies), "method", quiet=quiet) as bar,
+    ):
+        waiting = {pool.submit(_tune_alone, study, trials, store, modules): study.method for study in studies}
+        for future in as_completed(waiting):
+            bar.note(waiting[future])
+            bar.step()
+            error = future.exception()
+            yield future.result() if error is None else DataError(f"{waiting[future]}: {error_line(str(error))}")
+
+
+def _tune_alone(study: Study, trials: int, store: Store, modules: Sequence[str]) -> StudyResult:
+    set_threads(1)
+    import_all(modules)
+    return tune(study, trials, store=store, quiet=True)
+
+
+def _parts(study: Study, seeds: Sequence[int]) -> dict[tuple[int, int], Split]:
+    """The splits by the data's position in the study and the seed."""
+    return {
+        (at, seed): split(data.source.load(), data.split, seed=seed, **data.split_options)
+        for at, data in enumerate(study.data)
+        for seed in seeds
+    }
 
 
 def run_command(method: str, parameters: Mapping[str, object], *, modules: Sequence[str] = ()) -> str:
@@ -215,16 +280,18 @@ def _try(study: Study, parameters: Parameters, parts: Mapping[tuple[int, int], S
     warnings: list[str] = []
     error = ""
     try:
-        for (s, seed), part in parts.items():
-            fitted, recorder = fit(study.experiment(study.sources[s], parameters, seed), part.train)
-            where = f"{study.sources[s].data}, seed {seed}"
+        for (at, seed), part in parts.items():
+            data = study.data[at]
+            fitted, recorder = fit(study.experiment(data, parameters, seed), part.train)
+            where = f"{data.source.data}, {data.source.track}, seed {seed}"
             warnings += [f"{where}: {each.text}" for each in recorder.warnings if each.kind in FAILED]
             found = evaluate(fitted, part, "ranking", seed=seed)
-            values.append(found.summary[metric(study.sources[s])])
+            values.append(found.summary[metric(data.source)])
     except Exception:  # settings that a method cannot work with are a finding too
         error = traceback.format_exc()
-    value = None if error else _average(values, len(study.sources))
-    return Trial(parameters, value, values, time.perf_counter() - begin, error, commit(), versions(), warnings)
+    value = None if error else _average(values, len(study.data))
+    seconds, code = time.perf_counter() - begin, code_hash(get(study.method))
+    return Trial(parameters, value, values, seconds, error, commit(), versions(), warnings, code)
 
 
 def _average(values: Sequence[float], n_sources: int) -> float:
@@ -250,7 +317,7 @@ def _choose(trial: OptunaTrial, name: str, entry: Sequence[object]) -> Json:
 
 def _defaults(study: Study, space: Space) -> dict[str, object] | None:
     """The method's own values for what varies, as Optuna is given them; None where one is outside of its range."""
-    defaults = study.experiment(study.sources[0], {}, study.seeds[0]).parameters
+    defaults = study.experiment(study.data[0], {}, study.seeds[0]).parameters
     found: dict[str, object] = {}
     for name, (kind, *bounds) in space.items():
         value = defaults[name]
@@ -264,17 +331,23 @@ def _defaults(study: Study, space: Space) -> dict[str, object] | None:
     return found
 
 
-def _kept(path: Path, record: StudyRecord) -> dict[str, Trial]:
-    """The trials of an earlier call by their parameters; failed ones are tried again."""
+def _stored(path: Path, record: StudyRecord) -> StudyRecord:
+    """The study as an earlier call left it."""
     if not path.exists():
-        return {}
+        return record
     try:
         stored = read_record(path, StudyRecord, STUDY_FORMAT)
     except ValueError as error:
         raise DataError(f"{path} cannot be read ({error}); move it away to start this study again") from None
-    if replace(stored, trials=()) != record:
+    if replace(stored, trials=(), confirmation=None) != record:
         raise DataError(f"{path} belongs to another study; move it away")
-    return {_text(trial.parameters): trial for trial in stored.trials if trial.value is not None}
+    return stored
+
+
+def _usable(study: Study, trials: Sequence[Trial]) -> list[Trial]:
+    """Without those that failed or are of other code, which are tried again."""
+    code = code_hash(get(study.method))
+    return [trial for trial in trials if trial.value is not None and trial.code == code]
 
 
 def _text(parameters: Parameters) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SUMMARIES, EXAMPLES, STUDIES = "data", "examples", "tuning"  # folders of the results
 SUMMARY_FORMAT = 2  # goes up when a summary of the same data would look different
 EXAMPLE_FORMAT = 3  # goes up when an example by the same methods would look different
-STUDY_FORMAT = 3  # goes up when a trial with the same parameters would look different
+STUDY_FORMAT = 4  # goes up when a trial with the same parameters would look different
 LONGEST = 20  # entries of an example's list
 
 R = TypeVar("R")
@@ -302,6 +302,7 @@ class Trial:
     commit: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)  # of fits that diverged or refused many updates
+    code: str = ""  # hash of the code that made it, as in a result
 
     @property
     def trusted(self) -> bool:
@@ -310,31 +311,50 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The defaults and the best trial of a study on splits that no trial has seen."""
+
+    defaults: Trial
+    best: Trial
+
+    @property
+    def trials(self) -> tuple[Trial, Trial]:
+        """Both."""
+        return self.defaults, self.best
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the best trial is better there too."""
+        return self.best.trusted and (not self.defaults.trusted or (self.best.value or 0) > (self.defaults.value or 0))
+
+
+@dataclass(frozen=True, slots=True)
 class Study:
-    """Trials of one method's settings on validation rules; all but the trials decides the name of its file."""
+    """Trials of one method's settings on validation rules; all but its results decides the name of its file."""
 
     method: str
     fixed: dict[str, object]  # parameters that were set and not varied
-    split: str
-    split_options: dict[str, object]
     seeds: tuple[int, ...]  # of the splits and fits
+    confirm_seeds: tuple[int, ...]
     seed: int  # of the choices
     space: dict[str, tuple[object, ...]]  # parameter -> its range
     defaults: dict[str, object]  # all parameters
-    data: tuple[dict[str, object], ...]  # that the settings were tried on: data, options, track, fingerprint, metric
+    data: tuple[dict[str, object], ...]  # data, options, track, split, split_options, fingerprint and metric of each
     metric: str
     trials: tuple[Trial, ...] = ()  # those without parameters are of the defaults
+    confirmation: Confirmation | None = None
 
     @property
     def file(self) -> str:
         """The name of its file."""
-        about = {name: value for name, value in asdict(self).items() if name != "trials"}
+        about = {name: value for name, value in asdict(self).items() if name not in ("trials", "confirmation")}
         return f"{self.method}-{hash_of(about)}.json"
 
     @property
     def data_names(self) -> str:
-        """The data sets, separated by commas."""
-        return ", ".join(str(source["data"]) for source in self.data)
+        """The data sets, separated by commas, with their track where it is not that of types."""
+        tracks = ("" if source["track"] == "types" else f" ({source['track']})" for source in self.data)
+        return ", ".join(f"{source['data']}{track}" for source, track in zip(self.data, tracks, strict=True))
 
     @property
     def answered(self) -> list[Trial]:

@@ -97,6 +97,15 @@ def make_source(data: str, *, options: Settings, track: str = "types", path: Pat
     return Source(data, data_options(data, options), track, None if path is None else Path(path))
 
 
+@dataclass(frozen=True, slots=True)
+class SplitSource:
+    """Homes, and how some of their rules are hidden."""
+
+    source: Source
+    split: str
+    split_options: dict[str, object]  # all of them
+
+
 IN_FINGERPRINT = ("words",)  # options of data that decide nothing beyond its fingerprint; older keys have none
 
 

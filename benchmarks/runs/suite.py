@@ -29,7 +29,16 @@ from pydantic import Field
 
 from baselines.registry import missing_extra, names
 from benchmarks.evaluation import PROTOCOLS
-from benchmarks.runs.experiment import SEEDS, Experiment, Settings, make_experiment, make_source
+from benchmarks.runs.experiment import (
+    SEEDS,
+    Experiment,
+    Settings,
+    Source,
+    SplitSource,
+    make_experiment,
+    make_source,
+    split_options,
+)
 from datasets.common.errors import DataError, install_hint, unknown
 from datasets.common.options import Config, read
 from datasets.registry import get as get_data
@@ -114,6 +123,19 @@ def read_examples(suite: str) -> list[list[Experiment]]:
     return found
 
 
+def read_data(suite: str) -> list[SplitSource]:
+    """The homes of a suite and how it splits them, each once; without optional ones whose files are missing."""
+    found: list[SplitSource] = []
+    for entry, _ in _entries(suite):
+        homes = _source(entry)
+        if homes is not None:
+            each = SplitSource(homes, entry.split, split_options(entry.split, entry.split_options))
+            found += [each] if each not in found else []
+    if not found:
+        raise DataError(f"{suite}: the files of all of its data sets are missing")
+    return found
+
+
 def _entries(suite: str) -> Iterator[tuple[DataEntry, str]]:
     """Each data set of a suite with its settings, and its place for errors."""
     path = suites().get(suite, Path(suite))
@@ -150,15 +172,12 @@ def _refuse_misplaced(given: Mapping[str, object], place: str) -> None:
 
 def _experiments(entry: DataEntry, given: Mapping[str, Settings], place: str, *, suite: str) -> list[Experiment]:
     """The runs on one data set, seed by seed so that the first complete table is there soon."""
-    homes = make_source(entry.name, options=entry.options, track=entry.track, path=entry.path)
-    if entry.optional and get_data(entry.name).files:
-        try:
-            where(get_data(entry.name), homes.path, entry.options)
-        except DataError as error:
-            log.info("skipped: %s", error)
-            return []
+    homes = _source(entry)
+    if homes is None:
+        return []
     if not entry.protocols:
         raise DataError(f"{place}: protocols is empty; name one of {', '.join(PROTOCOLS)}")
+    methods = _methods(entry.methods, given, place)  # once: what each needs is read from its files
     return [
         make_experiment(
             method,
@@ -172,8 +191,20 @@ def _experiments(entry: DataEntry, given: Mapping[str, Settings], place: str, *,
             suite=suite,
         )
         for seed in _seeds(entry.seeds, place)
-        for method, parameters in _methods(entry.methods, given, place)
+        for method, parameters in methods
     ]
+
+
+def _source(entry: DataEntry) -> Source | None:
+    """The homes of a data set; None, with a message, where it is optional and its files are missing."""
+    homes = make_source(entry.name, options=entry.options, track=entry.track, path=entry.path)
+    if entry.optional and get_data(entry.name).files:
+        try:
+            where(get_data(entry.name), homes.path, entry.options)
+        except DataError as error:
+            log.info("skipped: %s", error)
+            return None
+    return homes
 
 
 def _methods(entries: str | list[object], given: Mapping[str, Settings], place: str) -> list[tuple[str, Settings]]:

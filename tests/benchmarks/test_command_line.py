@@ -178,8 +178,9 @@ def test_a_failed_run_is_named_and_the_exit_code_says_so(capsys, suite, tmp_path
         (["show", "toy-cuont"], "did you mean 'toy-count'?"),
         (["check", "toy-cuont"], "did you mean 'toy-count'?"),
         (["check", "toy-count", "--set", "toy-large.megabytes=1"], "`check toy-count` does not run toy-large"),
-        (["tune", "toy-count", "--set", "toy-large.megabytes=1"], "`tune toy-count` does not run toy-large"),
+        (["tune", "toy-count", "--set", "toy-large.megabytes=1"], "`tune toy-count` does not tune toy-large"),
         (["tune", "toy-cuont"], "did you mean 'toy-count'?"),
+        (["tune", "toy-count", "--suite", "smoke", "--track", "types"], "--track is what the suite smoke says"),
         (["tune", "toy-count", "--data", "ifttt-synthetic:hoems=3"], "did you mean 'homes'?"),
         (["tune", "toy-count", "--track", "type"], "did you mean 'types'?"),
         (
@@ -311,15 +312,38 @@ def test_tune_counts_its_seeds_from_100_on_and_takes_those_named(capsys, tmp_pat
     seeds = []
 
     def watch(study, trials, **more):
-        seeds.append(study.seeds)
+        seeds.append((study.seeds, study.confirm_seeds))
         failed = Trial({}, None, [], 0.0, "no")
-        return StudyResult(study.method, [replace(failed, value=0.0) for _ in range(trials)], more["store"].folder)
+        trials = [replace(failed, value=0.0) for _ in range(trials)]
+        return StudyResult(study.method, trials, None, more["store"].folder)
 
     monkeypatch.setattr("benchmarks.tune.tune", watch)
     for asked in ("2", "107,108"):
         assert main(["tune", "toy-count", "--trials", "1", "--seeds", asked, "--results", str(tmp_path)]) == 0
-    assert seeds == [(100, 101), (107, 108)]
+    assert seeds == [((100, 101), (102, 103)), ((107, 108), (109, 110))]
     assert "validation mrr 0.0000, defaults 0.0000" in capsys.readouterr().out
+
+
+def test_tune_takes_the_data_and_splits_of_a_suite(tmp_path, monkeypatch):
+    studies = []
+
+    def watch(study, trials, **more):
+        studies.append(study)
+        return StudyResult(study.method, [Trial({}, 0.5, [0.5], 0.0)] * trials, None, more["store"].folder)
+
+    suite = tmp_path / "two.toml"
+    suite.write_text(
+        '[[data]]\nname = "wyze-synthetic"\noptions = { homes = 9 }\n'
+        '[[data]]\nname = "ifttt-synthetic"\ntrack = "instances"\nsplit = "leave_one_out"\n'
+    )
+    monkeypatch.setattr("benchmarks.tune.tune", watch)
+    assert main(["tune", "toy-count", "--trials", "1", "--suite", str(suite), "--results", str(tmp_path)]) == 0
+    (study,) = studies
+    assert [(each.source.data, each.source.track, each.split) for each in study.data] == [
+        ("wyze-synthetic", "types", "holdout"),
+        ("ifttt-synthetic", "instances", "leave_one_out"),
+    ]
+    assert study.data[0].source.options["homes"] == 9
 
 
 def test_what_could_not_be_measured_is_null_in_json(capsys, tmp_path):

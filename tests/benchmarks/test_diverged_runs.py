@@ -18,7 +18,7 @@ pytest.importorskip("jinja2", reason="the page needs the extra report")
 
 from benchmarks.__main__ import main
 from benchmarks.results.store import Store, load_results
-from benchmarks.runs.experiment import make_source
+from benchmarks.runs.experiment import SplitSource, make_source
 from benchmarks.tune import Study, StudyResult, tune
 from datasets.common.errors import DataError
 from fedrule.commands.show import _lines
@@ -185,21 +185,21 @@ def test_clients_that_are_corrupted_on_purpose_are_counted_and_the_run_is_not_ma
 
 def test_a_trial_that_diverged_is_never_chosen(tmp_path, caplog):
     pytest.importorskip("optuna", reason="needs the extra tune")
-    homes = make_source("wyze-synthetic", options={"homes": 20})
+    homes = SplitSource(make_source("wyze-synthetic", options={"homes": 20}), "holdout", {"fraction": 0.2})
     fixed = {"learning_rate": 100.0, "rounds": 20, "server_rate": 0.03, "local_steps": 3}
-    study = Study("fedrule", fixed, (homes,), "holdout", {"fraction": 0.2}, (100,))
+    study = Study("fedrule", fixed, (homes,), (100,))
     with caplog.at_level(logging.WARNING):
         tuned = tune(study, 1, store=Store(tmp_path), quiet=True)
     (trial,) = tuned.trials
     assert trial.value is not None  # that of its last good model
-    assert trial.warnings[0].startswith("wyze-synthetic, seed 100: training diverged in round ")
-    assert "not to be chosen: fedrule {}: wyze-synthetic, seed 100: training diverged" in caplog.text
+    assert trial.warnings[0].startswith("wyze-synthetic, types, seed 100: training diverged in round ")
+    assert "not to be chosen: fedrule {}: wyze-synthetic, types, seed 100: training diverged" in caplog.text
     with pytest.raises(
-        DataError, match="every trial failed, the last with: wyze-synthetic, seed 100: training diverged"
+        DataError, match="every trial failed, the last with: wyze-synthetic, types, seed 100: training diverged"
     ):
         _ = tuned.best
     worse = replace(trial, parameters={"gnn_lambda": 0.0}, value=trial.value / 2, warnings=[])
-    assert StudyResult("fedrule", [trial, worse], tuned.path).best is worse
+    assert StudyResult("fedrule", [trial, worse], None, tuned.path).best is worse
 
 
 def test_a_model_says_in_its_card_that_its_training_diverged(tmp_path):

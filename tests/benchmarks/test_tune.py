@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from baselines.registry import build
 from benchmarks import tune as module
 from benchmarks.evaluation import evaluate
 from benchmarks.results.store import Store
-from benchmarks.runs.experiment import make_source
-from benchmarks.tune import Study, run_command, tune
+from benchmarks.runs.experiment import SplitSource, make_source
+from benchmarks.tune import Study, run_command, tune, tune_all
 from datasets.common.environment import commit
 from datasets.common.errors import DataError
 from datasets.splits import split
@@ -24,10 +25,14 @@ pytest.importorskip("optuna", reason="needs the extra tune")
 pytestmark = pytest.mark.usefixtures("toys")
 
 
+def data(homes=80, **split_options):
+    return SplitSource(
+        make_source("wyze-synthetic", options={"homes": homes}), "holdout", {"fraction": 0.2, **split_options}
+    )
+
+
 def study(method="toy-count", **more):
-    homes = make_source("wyze-synthetic", options={"homes": 80})
-    values = {"fixed": {}, "sources": (homes,), "split": "holdout", "split_options": {"fraction": 0.2}, "seeds": (100,)}
-    return Study(method, **(values | more))
+    return Study(method, **({"fixed": {}, "data": (data(),), "seeds": (100,)} | more))
 
 
 def chosen(tuned):
@@ -51,13 +56,16 @@ def test_no_split_that_results_are_reported_on_is_evaluated(tmp_path, monkeypatc
         return evaluate(fitted, parts, protocol, seed=seed)
 
     monkeypatch.setattr(module, "evaluate", watch)
-    tune(study(), 3, store=Store(tmp_path))
-    assert set(seen) == {("ranking", 100)}
+    tuned = tune(study("toy-rare", data=(data(400),), confirm_seeds=(101,)), 4, store=Store(tmp_path))
+    assert tuned.confirmation is not None
+    assert set(seen) == {("ranking", 100), ("ranking", 101)}
 
 
 def test_tuning_on_the_seeds_of_results_is_refused():
     with pytest.raises(DataError, match="tuning on split seed 4 would look at what results hide; take seeds from 100"):
         study(seeds=(100, 4))
+    with pytest.raises(DataError, match="tuning on split seed 3 would look at what results hide"):
+        study(confirm_seeds=(3,))
 
 
 def test_a_study_repeats_exactly_and_goes_on_where_it_stopped(tmp_path, monkeypatch):
@@ -73,8 +81,8 @@ def test_a_study_repeats_exactly_and_goes_on_where_it_stopped(tmp_path, monkeypa
 
 
 def test_the_best_trial_is_at_least_as_good_as_the_defaults_and_is_found(tmp_path):
-    homes = (make_source("wyze-synthetic", options={"homes": 400}),)  # of few homes the rarest may happen to be hidden
-    tuned = tune(study(fixed={"rounds": 1}, sources=homes), 10, store=Store(tmp_path))
+    homes = (data(400),)  # of few homes the rarest may happen to be hidden
+    tuned = tune(study(fixed={"rounds": 1}, data=homes), 10, store=Store(tmp_path))
     assert tuned.best.value == max(trial.value for trial in tuned.trials)
     assert tuned.best.parameters.get("sign", 1.0) == 1.0  # recommending the rarest relations is worse
     assert "rounds" not in tuned.best.parameters
@@ -90,8 +98,7 @@ def test_a_trial_says_under_which_commit_and_versions_it_was_made(tmp_path):
 
 
 def test_a_trial_is_worth_the_geometric_mean_over_data_sets_of_the_mean_over_seeds(tmp_path):
-    homes = tuple(make_source("wyze-synthetic", options={"homes": n}) for n in (60, 80))
-    tuned = tune(study(sources=homes, seeds=(100, 101)), 1, store=Store(tmp_path))
+    tuned = tune(study(data=(data(60), data(80)), seeds=(100, 101)), 1, store=Store(tmp_path))
     (trial,) = tuned.trials
     assert len(trial.values) == 4
     first, second = sum(trial.values[:2]) / 2, sum(trial.values[2:]) / 2
@@ -100,6 +107,53 @@ def test_a_trial_is_worth_the_geometric_mean_over_data_sets_of_the_mean_over_see
 
 def test_a_data_set_on_which_nothing_is_found_makes_a_trial_worth_nothing():
     assert module._average([0.0, 0.0, 0.5, 0.7], 2) == 0.0
+
+
+def test_the_best_trial_is_measured_beside_the_defaults_on_splits_that_no_trial_has_seen(tmp_path):
+    tuned = tune(study("toy-rare", data=(data(400),), confirm_seeds=(101, 102)), 6, store=Store(tmp_path))
+    assert tuned.confirmation is not None
+    assert tuned.confirmation.confirmed
+    assert not replace(tuned.confirmation, best=tuned.confirmation.defaults).confirmed
+    assert [len(trial.values) for trial in tuned.confirmation.trials] == [2, 2]
+    assert tuned.confirmation.defaults.parameters == {}
+    assert tuned.confirmation.best.parameters == tuned.best.parameters
+    homes = make_source("wyze-synthetic", options={"homes": 400}).load()
+    expected = []
+    for seed in (101, 102):
+        parts = split(homes, "holdout", seed=seed)
+        fitted = build("toy-rare").fit(parts.train, rng=np.random.default_rng([seed, 2]))
+        expected.append(evaluate(fitted, parts, "ranking").summary["mrr"])
+    assert tuned.confirmation.defaults.values == expected
+
+
+def test_confirmation_on_a_split_that_trials_have_seen_is_refused():
+    with pytest.raises(DataError, match="split seed 100 is one that the trials are chosen on; confirm on others"):
+        study(confirm_seeds=(100, 101))
+
+
+def test_trials_of_other_code_are_tried_again(tmp_path, monkeypatch):
+    tune(study(), 3, store=Store(tmp_path))
+    monkeypatch.setattr(module, "code_hash", lambda _: "edited")
+    tried = []
+    original = module._try
+    monkeypatch.setattr(module, "_try", lambda *given: tried.append(1) or original(*given))
+    tune(study(), 3, store=Store(tmp_path))
+    assert len(tried) == 3
+
+
+def test_several_methods_are_tuned_in_processes_of_their_own_with_the_same_numbers(tmp_path):
+    studies = [Study(method, {}, (data(),), (100,)) for method in ("ease", "popularity")]
+    together = {each.method: chosen(each) for each in tune_all(studies, 2, store=Store(tmp_path / "both"), jobs=2)}
+    alone = {each.method: chosen(tune(each, 2, store=Store(tmp_path / "alone"))) for each in studies}
+    assert together == alone
+
+
+def test_a_study_that_fails_leaves_the_others_alone(tmp_path):
+    studies = [Study(method, {}, (data(),), (100,)) for method in ("random", "popularity")]
+    found = list(tune_all(studies, 1, store=Store(tmp_path)))
+    errors = [str(each) for each in found if isinstance(each, Exception)]
+    assert errors == ["random: random has nothing to tune: its SPACE has no parameter that is not fixed"]
+    assert [each.method for each in found if not isinstance(each, Exception)] == ["popularity"]
 
 
 def test_a_trial_that_fails_is_kept_and_the_others_go_on(tmp_path, monkeypatch):

@@ -53,6 +53,14 @@ class Count:
         return fitted
 
 
+@register("toy-rare")
+@dataclass(frozen=True)
+class Rare(Count):
+    """The same with a bad default, so that tuning has something to find."""
+
+    sign: float = -1.0
+
+
 @register("toy-log-odds")
 @dataclass(frozen=True)
 class LogOdds(Count):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.results.records import STUDY_FORMAT, Study, Trial, write_record
+from benchmarks.results.records import STUDY_FORMAT, Confirmation, Study, Trial, write_record
 from benchmarks.results.speeds import Speed
 from reports.inputs import Inputs, load_studies
 from reports.outputs import Missing
@@ -20,14 +20,15 @@ PRIVATE = {"popularity": "0", "epsilon": "0", "delta": "0", "max_rules": "2"}  #
 
 def study(folder, method="toy", *, trials=(), **key):
     """A study as `benchmarks.tune` keeps it."""
-    about = {"method": method, "fixed": {}, "split": "holdout", "split_options": {}, "seeds": (100, 101), "seed": 0}
-    about |= {"space": {"depth": ("int", 1, 9)}, "defaults": {"depth": 3, "rate": 0.1}, "data": ({"data": "ifttt"},)}
+    about = {"method": method, "fixed": {}, "seeds": (100, 101), "confirm_seeds": (102,), "seed": 0}
+    about |= {"space": {"depth": ("int", 1, 9)}, "defaults": {"depth": 3, "rate": 0.1}}
+    about |= {"data": ({"data": "ifttt", "track": "types"},)}
     made = Study(**(about | {"metric": "mrr"} | key), trials=tuple(trials))
     write_record(folder / "tuning" / made.file, made, STUDY_FORMAT)
 
 
 EMPTY = (
-    '{"format": 3, "method": "toy", "fixed": {}, "split": "holdout", "split_options": {}, "seeds": [], "seed": 0, '
+    '{"format": 4, "method": "toy", "fixed": {}, "seeds": [], "confirm_seeds": [], "seed": 0, '
     '"space": {}, "defaults": {}, "data": [], "metric": "mrr", "trials": [%s]}'
 )
 DEFAULTS = Trial({}, 0.5, [0.5], 1.0)
@@ -70,12 +71,13 @@ def test_methods_without_parameters_and_failed_runs_are_named(tmp_path):
 
 
 def test_a_study_shows_what_tuning_has_gained(tmp_path):
-    study(tmp_path, trials=[DEFAULTS, BETTER, BROKEN])
+    again = Confirmation(Trial({}, 0.5, [0.5], 1.0), Trial(BETTER.parameters, 0.5625, [0.5625], 1.0))
+    study(tmp_path, trials=[DEFAULTS, BETTER, BROKEN], confirmation=again)
     studies, problems = load_studies(tmp_path)
     assert problems == []
     table = tuning(Inputs(studies=tuple(studies)))
-    # 0.625 - 0.5; the rate of the best trial is the default's
-    assert texts(table) == [["toy", "ifttt", "mrr", "100, 101", "3", "0.5000", "0.6250", "0.1250", "depth=5"]]
+    # 0.625 - 0.5, and 0.5625 - 0.5 on other seeds; the rate of the best trial is the default's
+    assert texts(table) == [["toy", "ifttt", "mrr", "100, 101", "3", "0.5000", "0.6250", "0.1250", "0.0625", "depth=5"]]
     assert "The largest gain is for toy on ifttt: +0.1250 mrr. The defaults are best in 0 of 1." in table.about.caption
     assert "Trials that failed: toy on ifttt: 1." in table.about.notes
     assert table.about.sources == (f"tuning/{studies[0].file}",)
@@ -85,7 +87,7 @@ def test_defaults_that_nothing_beats_are_said_to_be_best(tmp_path):
     study(tmp_path, trials=[DEFAULTS, Trial({"depth": 1}, 0.25, [0.25], 1.0)], fixed={"rate": 0.5})
     (row,) = texts(tuning(Inputs(studies=tuple(load_studies(tmp_path)[0]))))
     assert row[0] == "toy (rate=0.5)"
-    assert row[-4:] == ["0.5000", "0.5000", "0.0000", "the defaults"]
+    assert row[-5:] == ["0.5000", "0.5000", "0.0000", NONE, "the defaults"]
 
 
 @pytest.mark.parametrize("trials", [[], [BROKEN], [Trial({}, float("nan"), [], 1.0)]])
@@ -111,11 +113,11 @@ def test_a_trial_that_diverged_is_not_the_best_however_good_it_looks_and_a_note_
         ("{", "it cannot be read"),
         ("[]", "it has no format"),
         ('{"key": {}, "trials": []}', "it has no format"),
-        ('{"format": 3, "trials": []}', "method"),
+        ('{"format": 4, "trials": []}', "method"),
         (EMPTY % '{"nonsense": 1}', "nonsense"),
         (EMPTY % '{"parameters": {}, "value": "x", "values": [], "seconds": 1}', "'x'"),
-        ('{"format": 2, "trials": []}', "made by an older version"),
-        ('{"format": 4, "trials": []}', "made by a newer version"),
+        ('{"format": 3, "trials": []}', "made by an older version"),
+        ('{"format": 5, "trials": []}', "made by a newer version"),
     ],
 )
 def test_a_file_that_is_no_study_is_named_and_left_alone(tmp_path, content, reason):
