@@ -74,11 +74,11 @@ def tuning(inputs: Inputs) -> Table:
     ]
     notes += [f"Trials that failed: {'; '.join(failed)}."] if failed else []
     notes += [f"Trials that diverged or refused many updates, never chosen: {'; '.join(wrong)}."] if wrong else []
-    columns = tuple(
-        "method,data,metric,seeds,trials,defaults,best,gain,gain on other seeds,parameters of the best".split(",")
-    )
     sources = tuple(sorted(f"{STUDIES}/{study.file}" for study in studies))
-    return Table(columns, tuple(map(_study, studies)), About(caption, sources, TUNE, tuple(notes)), sortable=True)
+    rows = tuple(map(_study, studies))
+    columns = ("method", "data", "metric", "seeds", "trials", "defaults", "best", "gain")
+    about = About(caption, sources, TUNE, tuple(notes))
+    return Table((*columns, "gain on other seeds", "parameters of the best"), rows, about, sortable=True)
 
 
 def _parameters(inputs: Inputs, method: str, runs: Sequence[Result]) -> list[tuple[Cell, ...]]:
