@@ -91,7 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     def select(command: argparse.ArgumentParser, options: dict[str, str]) -> None:
         for option, about in options.items():
             command.add_argument(option, metavar="NAME", help=about)
-        share(command, "--results")
+        about = "a folder of results, or published (default $FEDRULE_RESULTS or results)"
+        command.add_argument("--results", **SHARED["--results"] | {"help": about})
 
     run = command("run", "run_suite", "make the missing results of a suite")
     suites = "smoke, default, rivals, challenge, paper, graph, gnn, ablations, rooms, federated, federated-options, "
@@ -129,6 +130,10 @@ def _parser() -> argparse.ArgumentParser:
     about += "what each run is, with all parameters"
     curves.add_argument("--out", type=Path, metavar="FILE.csv", help=about)
     select(curves, SELECTION)
+
+    publish = command("publish", "publish_results", "write a folder of results as one small file, without the data")
+    publish.add_argument("--out", type=Path, metavar="FILE", help="(default benchmarks/published/results.parquet)")
+    share(publish, "--results")
 
     evaluate = command("evaluate", "evaluate_lists", "evaluate the rank lists of another tool")
     about = "CSV or Parquet with user, trigger_device, trigger_state, action, action_device and rank, or a submission "

@@ -15,6 +15,7 @@ from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_bet
 from benchmarks.results.curves import curves_table, runs_table
 from benchmarks.results.formulations import FORMULATIONS, OTHER, federated_method, formulation_of
 from benchmarks.results.leaderboard import Board, boards, interval_scope, leaderboard
+from benchmarks.results.published import shown_results
 from benchmarks.results.status import SIGN, sign_of, warning_lines
 from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
 from benchmarks.runs.experiment import Source, SplitSource, assignments, make_experiment, make_source, split_options
@@ -60,6 +61,17 @@ def run_suite(chosen: argparse.Namespace) -> int:
     if outcome.failed:
         say("The full errors are in the .failed.json files; the same command tries these runs again.")
     return 1 if outcome.failed else 0
+
+
+def publish_results(chosen: argparse.Namespace) -> int:
+    """Write a folder of results as one small file, without the data."""
+    from benchmarks.results.published import FILE, publish
+
+    folder = results_folder(chosen.results)
+    file = chosen.out or FILE
+    size = publish(folder, file, is_real=lambda name: bool(get_data(name).files))
+    say(f"{file}: {size / 1e6:.2f} MB, from {folder}")
+    return 0
 
 
 def list_methods(chosen: argparse.Namespace) -> int:
@@ -135,7 +147,7 @@ def show_leaderboards(chosen: argparse.Namespace) -> int:
             say(json.dumps(listed, default=str, allow_nan=False))
         else:
             show_board(board, metric)
-    failures = _filtered(chosen, load_failures(results_folder(chosen.results)))
+    failures = _filtered(chosen, load_failures(shown_results(chosen.results)))
     if failures:
         who = ", ".join(sorted({result.key.method for result in failures}))
         line = f"not shown: {len(failures)} failed run{'s' if len(failures) > 1 else ''}: {who}"
@@ -361,7 +373,7 @@ def _split(text: str) -> tuple[str, dict[str, object]]:
 
 def _results(chosen: argparse.Namespace) -> list[Result]:
     """The finished runs that the command line selects; an error where there are none."""
-    folder = results_folder(chosen.results)
+    folder = shown_results(chosen.results)
     results = load_results(folder)
     for kind, wanted in _wanted(chosen).items():
         there = {getattr(result.key, kind) for result in results}

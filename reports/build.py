@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _build(chosen: argparse.Namespace) -> int:
     """Run what is missing, build the files, and write them or compare them with those on disk."""
-    from benchmarks.results.store import results_folder
+    from benchmarks.results.published import NAME, shown_results
     from datasets.common.errors import DataError
     from datasets.common.files import atomic_file
     from reports.inputs import Inputs
@@ -50,7 +50,9 @@ def _build(chosen: argparse.Namespace) -> int:
     outputs = chosen_outputs(chosen.only, besides=(README,))
     if chosen.out.exists() and not chosen.out.is_dir():
         raise DataError(f"--out {chosen.out} is a file; it must be a folder, as the report is many files")
-    folder = results_folder(chosen.results)
+    if str(chosen.results) == NAME and not chosen.no_run:
+        raise DataError("published results are only to be shown; add --no-run, or give a folder of your own")
+    folder = shown_results(chosen.results)
     if not chosen.no_run:
         _make_runs(chosen, folder)
         if chosen.speed != NO_SPEED:
@@ -162,7 +164,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--only", action="append", default=[], metavar="NAME", help="this output only, or `readme`; may be repeated")
     add("--out", type=Path, default=Path("report"), metavar="DIR", help="folder of the report (default report)")
     add("--check", action="store_true", help="write nothing; exit code 1 where a file is missing or stale")
-    add("--results", type=Path, metavar="DIR", help="folder of the results (default $FEDRULE_RESULTS or results)")
+    add(
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="folder of the results, or published (default $FEDRULE_RESULTS or results)",
+    )
     add("--jobs", type=cli.count, default=1, metavar="N", help="runs at once, each in a process (default 1)")
     add("--quiet", action="store_true", help="no progress bar")
     return parser

@@ -17,9 +17,10 @@ from pathlib import Path
 from benchmarks.results.audits import Audit, load_audits
 from benchmarks.results.compare import refuse_mixed
 from benchmarks.results.leaderboard import Board, boards, changed_options
+from benchmarks.results.published import shown_results
 from benchmarks.results.records import DatasetSummary, Example, Study, load_examples, load_studies, load_summaries
 from benchmarks.results.speeds import SPEED, Speed, load_speeds
-from benchmarks.results.store import Result, load_runs, results_folder
+from benchmarks.results.store import Result, load_runs
 from reports.sweeps import SUBJECTS, Subject, swept
 
 OF_A_RUN = ("seed", "validation")  # options of a split that belong to the run and its curves
@@ -41,7 +42,7 @@ class Inputs:
     @classmethod
     def read(cls, folder: Path | str | None = None) -> Inputs:
         """All files of the folder; those that cannot be used are listed in `unreadable`."""
-        place = results_folder(folder)
+        place = shown_results(folder)
         runs = load_runs(place)
         summaries, bad_summaries = load_summaries(place)
         examples, bad_examples = load_examples(place)

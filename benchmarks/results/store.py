@@ -215,13 +215,18 @@ class Store:
             return None
         return found
 
-    def save(self, result: Result, homes: pd.DataFrame, rules: pd.DataFrame) -> Result:
-        """Store a finished run; its tables first, so that they are complete when the JSON is there."""
+    def save(self, result: Result, homes: pd.DataFrame, rules: pd.DataFrame | None = None) -> Result:
+        """Store a finished run; its tables first, so that they are complete when the JSON is there.
+
+        Published runs have no table of rules.
+        """
         path = self.folder / f"{result.key.hash}.json"
         if path.exists() and _read_logged(path) is None:
             _set_aside(path)
         digests = {}
         for name, table in zip(TABLES, (homes, rules), strict=True):
+            if table is None:
+                continue
             with atomic_file(_table_path(self.folder, result.key, name)) as temporary:
                 table.to_parquet(temporary)
                 digests[name] = _digest(temporary)

@@ -1,0 +1,206 @@
+"""Published results: a folder of results as one small file, for the repository, and back.
+
+    python -m benchmarks publish --results results          # writes benchmarks/published/results.parquet
+    python -m reports.build --no-run --results published    # all that shows results takes the file by this name
+
+The file is a Parquet table with a row per run and home, and in its metadata the JSON of all runs, studies, data set
+summaries, examples, audits and speeds. It holds numbers about methods, never data: homes of real data are numbered
+anew, their summaries lose the example home and what fewer than MIN_HOMES homes have, and examples are of synthetic
+homes only. To be small it rounds numbers, keeps HOME_METRICS and the summary of the headline's list, of losses and
+seconds about ROUNDS rounds, and has no tables of single hidden rules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.results.audits import AUDITS
+from benchmarks.results.records import EXAMPLES, STUDIES, SUMMARIES, as_json
+from benchmarks.results.speeds import SPEED
+from benchmarks.results.store import FORMAT, Result, Store, load_runs, results_folder
+from datasets.common.errors import DataError
+from datasets.common.files import Json, atomic_file, write_json
+from datasets.common.options import read
+from datasets.homes import Array
+
+FILE = Path(__file__).parents[1] / "published" / "results.parquet"
+NAME = "published"  # of the published results where a folder of results is asked for
+CONTENT = b"fedrule"  # the entry of the metadata
+PUBLISHED_FORMAT = 1  # goes up when an older file would be misread
+RECORDS = (STUDIES, SUMMARIES, EXAMPLES, AUDITS, SPEED)  # folders of JSON files beside the runs
+MIN_HOMES = 5  # types and relations of real data that fewer homes have are left out
+DIGITS = 5  # of numbers in summaries and histories
+HOME_DIGITS = 3  # of numbers of single homes
+ROUNDS = 50
+EVERY_ROUND = ("round", "clients", "sent_bytes", "received_bytes", "statistics_bytes", "encrypted_bytes")
+LISTS = (", all", ", closed")  # suffixes of the metrics of `benchmarks.evaluation.ranking`, besides none
+HIT_RATE = "hr@"
+ALL_LISTS = ("mrr", "hr@10", "ndcg@10", "mrr@50")  # metrics of which a summary keeps all lists
+HOME_METRICS = {
+    "ranking": ("n_hidden{list}", "mrr{list}", "hr@10{list}", "ndcg@10{list}"),  # of the list of the headline
+    "paper": ("n_hidden", "auc", "auc_feasible", "loss", "mr", "mr_rt"),
+}
+OF_SPEED = ("name", "fullname", "group", "params", "extra_info", "stats")  # what is kept of each benchmark
+OF_STATS = ("min", "median", "rounds")
+
+
+def shown_results(given: Path | str | None = None) -> Path:
+    """The folder of results to show: as `results_folder` says, or the published ones by their name."""
+    return published_folder() if given is not None and str(given) == NAME else results_folder(given)
+
+
+def publish(folder: Path, file: Path = FILE, *, is_real: Callable[[str], bool]) -> int:
+    """Write the finished runs and the records of a folder to a file; its size in bytes."""
+    runs = load_runs(folder).finished
+    if not runs:
+        raise DataError(f"{folder} has no finished run to publish")
+    numbers = _home_numbers([run for run in runs if is_real(run.key.data)])
+    tables = [_home_table(run, at, numbers.get(run.key.fingerprint)) for at, run in enumerate(runs)]
+    # Rows of the same home stand together, so that what they have in common takes no room.
+    table = pd.concat(tables, ignore_index=True).sort_values(["panel", "user", "run"], kind="stable")
+    content: Json = {
+        "format": PUBLISHED_FORMAT,
+        "runs": [_run(run) for run in runs],
+        "records": dict(_records(folder, is_real)),
+    }
+    packed = lzma.compress(json.dumps(content, ensure_ascii=False, allow_nan=False).encode())
+    arrow = pa.Table.from_pandas(table.drop(columns="panel"), preserve_index=False)
+    with atomic_file(file) as temporary:
+        pq.write_table(
+            arrow.replace_schema_metadata({CONTENT: packed}), temporary, compression="zstd", compression_level=19
+        )
+    return file.stat().st_size
+
+
+def unpack(file: Path, folder: Path) -> None:
+    """Write the results of a published file to a new folder, as runs and other commands write them."""
+    try:
+        table = pq.read_table(file)
+        content = json.loads(lzma.decompress(table.schema.metadata[CONTENT]))
+        found = content["format"]
+    except (OSError, ValueError, TypeError, KeyError, lzma.LZMAError) as error:
+        raise DataError(f"{file}: no published results ({error})") from None
+    if found != PUBLISHED_FORMAT:
+        raise DataError(f"{file}: published by another version (format {found}, this one reads {PUBLISHED_FORMAT})")
+    homes = dict(iter(table.to_pandas().groupby("run")))
+    store = Store(folder)
+    for at, entry in enumerate(content["runs"]):
+        own = homes[at].drop(columns="run").dropna(axis="columns", how="all").sort_values("user", ignore_index=True)
+        store.save(read(Result, entry, where=f"{file}, run {at}"), own)
+    for name, record in content["records"].items():
+        write_json(folder / name, record)
+
+
+def published_folder(file: Path = FILE) -> Path:
+    """The published results as a folder, made once for each content of the file."""
+    if not file.is_file():
+        raise DataError(f"{file}: nothing is published; `python -m benchmarks publish` writes it")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"fedrule-published-{digest}-{FORMAT}"
+    if not folder.is_dir():
+        made = Path(tempfile.mkdtemp(prefix="fedrule-published-"))
+        unpack(file, made)
+        try:
+            made.rename(folder)
+        except OSError:  # another process was faster
+            return made
+    return folder
+
+
+def _home_numbers(runs: Sequence[Result]) -> dict[str, dict[object, int]]:
+    """Fingerprint -> the number of each home, in the order of a hash, the same for all runs on this data."""
+    users: dict[str, set[object]] = {}
+    for run in runs:
+        users.setdefault(run.key.fingerprint, set()).update(run.homes("user")["user"])
+
+    def order(user: object) -> str:
+        return hashlib.sha256(f"home {user}".encode()).hexdigest()
+
+    return {data: {user: at for at, user in enumerate(sorted(found, key=order))} for data, found in users.items()}
+
+
+def _home_table(run: Result, at: int, numbers: Mapping[object, int] | None) -> pd.DataFrame:
+    """The numbers of a run's homes; `panel` is the same for runs with the same homes and hidden rules."""
+    there = run.home_columns()
+    wanted = dict.fromkeys(name.format(list=run.suffix) for name in HOME_METRICS.get(run.key.protocol, ()))
+    table = run.homes("user", *(name for name in wanted if name in there))
+    users = table.pop("user")
+    table = table.apply(lambda column: significant(column.to_numpy(np.float64), HOME_DIGITS).astype(np.float32))
+    panel = json.dumps([run.key.fingerprint, run.key.split, run.key.protocol], sort_keys=True)
+    user = users.map(str) if numbers is None else users.map(lambda each: str(numbers[each]))
+    return table.assign(user=user, run=np.int32(at), panel=panel)
+
+
+def significant(values: Array, digits: int) -> Array:
+    """Rounded to so many significant digits."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(values))))
+        rounded = np.round(values * scale) / scale
+    return np.where(np.isfinite(rounded), rounded, values)
+
+
+def _run(run: Result) -> Json:
+    """The JSON of a run with the part of its summary and history that is published."""
+    summary = {name: _rounded(value) for name, value in run.summary.items() if _is_published(name, run.suffix)}
+    every = max(len(run.history) // ROUNDS, 1)
+    history = [
+        {
+            name: _rounded(value)
+            for name, value in row.items()
+            if at % every == 0 or at + 1 == len(run.history) or _kept(name)
+        }
+        for at, row in enumerate(run.history)
+    ]
+    return as_json(asdict(replace(run, folder=None, digests={}, summary=summary, history=history)), "run")
+
+
+def _is_published(metric: str, suffix: str) -> bool:
+    """Whether a summary keeps a metric: those of the headline's list, and a few of the others."""
+    name = metric.rpartition(": ")[2]  # without its slice
+    others = [each for each in LISTS if each in name]
+    of_headline = suffix in name if suffix else not others
+    return of_headline or name.partition(",")[0] in ALL_LISTS or not (others or name.startswith(HIT_RATE))
+
+
+def _kept(name: str) -> bool:
+    """Whether the history has it of every round: bytes, which are added up, and what curves measure, which is rare."""
+    return name in EVERY_ROUND or name.startswith(("train_", "validation_", "test_"))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _records(folder: Path, is_real: Callable[[str], bool]) -> Iterator[tuple[str, Json]]:
+    """Name and content of each record, without what says more of real data than counts."""
+    for place in RECORDS:
+        for path in sorted((folder / place).rglob("*.json")):
+            record = json.loads(path.read_text("utf-8"))
+            real = is_real(str(record.get("data")))
+            if place == EXAMPLES and real:
+                continue
+            if place == SUMMARIES and real:
+                record |= {
+                    name: [e for e in record[name] if e["homes"] >= MIN_HOMES] for name in ("types", "relations")
+                }
+                record["example"] = None
+            if place == SPEED:
+                record["benchmarks"] = [_speed(each) for each in record.get("benchmarks", [])]
+            yield path.relative_to(folder).as_posix(), record
+
+
+def _speed(entry: dict[str, dict[str, Json]]) -> Json:
+    """A benchmark without its single timings."""
+    kept: dict[str, Json] = {name: entry[name] for name in OF_SPEED if name in entry}
+    return kept | {"stats": {name: entry["stats"][name] for name in OF_STATS}}

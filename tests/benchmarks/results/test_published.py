@@ -1,0 +1,133 @@
+"""Published results: the same numbers in a small file, and nothing of real homes beyond numbers about methods."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.results import published
+from benchmarks.results.leaderboard import boards, leaderboard
+from benchmarks.results.published import FILE, publish, published_folder, significant, unpack
+from benchmarks.results.records import EXAMPLES, SUMMARIES
+from benchmarks.results.store import load_runs
+from datasets.common.errors import DataError
+from tests.support.made_runs import HOMES, keep
+
+
+def never(name):
+    del name
+    return False
+
+
+def always(name):
+    del name
+    return True
+
+
+def round_trip(folder, tmp_path, is_real=never):
+    file = tmp_path / "results.parquet"
+    publish(folder, file, is_real=is_real)
+    unpack(file, tmp_path / "again")
+    return tmp_path / "again"
+
+
+def test_runs_come_back_with_their_keys_summaries_and_homes(tmp_path):
+    keep(tmp_path / "a", "toy", 0.25, seeds=(0, 1, 2), history=[{"round": 1.0, "loss": 0.5}])
+    again = round_trip(tmp_path / "a", tmp_path)
+    before, after = load_runs(tmp_path / "a").finished, load_runs(again).finished
+    for old, new in zip(before, after, strict=True):
+        assert new.summary == pytest.approx(old.summary, rel=1e-4)
+        assert replace(new, folder=None, digests={}, summary={}) == replace(old, folder=None, digests={}, summary={})
+        table = new.homes("user", "mrr", "n_hidden").set_index("user")
+        wanted = old.homes("user", "mrr", "n_hidden").set_index("user")
+        assert np.allclose(table.loc[wanted.index].to_numpy(), wanted.to_numpy(), rtol=1e-2)
+
+
+def test_the_leaderboard_is_the_same_to_what_it_shows(tmp_path):
+    for method, value in (("toy-a", 0.3), ("toy-b", 0.2)):
+        keep(tmp_path / "a", method, value, seeds=(0, 1, 2))
+    again = round_trip(tmp_path / "a", tmp_path)
+    (old,), (new,) = (boards(load_runs(folder).finished) for folder in (tmp_path / "a", again))
+    left, right = leaderboard(old, "mrr"), leaderboard(new, "mrr")
+    assert list(left["method"]) == list(right["method"])
+    assert np.allclose(left[["mrr", "low", "high"]], right[["mrr", "low", "high"]], atol=5e-4)
+
+
+def test_publishing_twice_gives_the_same_bytes(tmp_path):
+    keep(tmp_path / "a", "toy", 0.25)
+    contents = []
+    for name in ("one", "two"):
+        publish(tmp_path / "a", tmp_path / name, is_real=never)
+        contents.append((tmp_path / name).read_bytes())
+    assert contents[0] == contents[1]
+
+
+def test_homes_of_real_data_lose_their_names_and_stay_the_same_homes_in_every_run(tmp_path):
+    values = [home / HOMES for home in range(HOMES)]  # tells homes apart
+    for method in ("toy-a", "toy-b"):
+        keep(tmp_path / "a", method, {"mrr": values}, seeds=(0, 1))
+    again = round_trip(tmp_path / "a", tmp_path, is_real=always)
+    tables = [run.homes("user", "mrr").set_index("user")["mrr"] for run in load_runs(again).finished]
+    assert len(tables) == 4
+    assert sorted(tables[0].index, key=int) == [str(home) for home in range(HOMES)]
+    assert not np.all(np.diff(tables[0].loc[[str(home) for home in range(HOMES)]]) > 0)  # not in the order of the data
+    for table in tables[1:]:
+        assert table.equals(tables[0])
+
+
+def test_a_summary_of_real_data_keeps_counts_of_many_homes_only(tmp_path):
+    keep(tmp_path / "a", "toy", 0.25)
+    kinds = [{"name": "lamp", "homes": 9}, {"name": "rare", "homes": 4}]
+    record = {"data": "real", "types": kinds, "relations": kinds, "example": {"user": "someone"}}
+    for place in (SUMMARIES, EXAMPLES):
+        (tmp_path / "a" / place).mkdir()
+        (tmp_path / "a" / place / "x.json").write_text(json.dumps(record))
+    again = round_trip(tmp_path / "a", tmp_path, is_real=lambda name: name == "real")
+    kept = json.loads((again / SUMMARIES / "x.json").read_text())
+    assert kept == record | {"types": kinds[:1], "relations": kinds[:1], "example": None}
+    assert not (again / EXAMPLES).exists()
+    plain = tmp_path / "plain"
+    publish(tmp_path / "a", plain, is_real=never)
+    unpack(plain, tmp_path / "all")
+    assert json.loads((tmp_path / "all" / EXAMPLES / "x.json").read_text()) == record
+
+
+def test_numbers_are_rounded_to_significant_digits():
+    values = np.array([0.123456, 12345.6, 0.0, -0.00098765, math.nan, math.inf])
+    rounded = significant(values, 3)
+    assert np.allclose(rounded[:4], [0.123, 12300.0, 0.0, -0.000988], rtol=1e-12)
+    assert math.isnan(rounded[4])
+    assert rounded[5] == math.inf
+
+
+def test_a_folder_without_runs_and_a_file_without_results_are_refused(tmp_path):
+    with pytest.raises(DataError, match="has no finished run to publish"):
+        publish(tmp_path, tmp_path / "file", is_real=never)
+    (tmp_path / "file").write_bytes(b"PAR1 half")
+    with pytest.raises(DataError, match="no published results"):
+        unpack(tmp_path / "file", tmp_path / "out")
+    with pytest.raises(DataError, match="nothing is published"):
+        published_folder(tmp_path / "none")
+
+
+def test_commands_show_published_results_by_their_name(tmp_path, monkeypatch, capsys):
+    keep(tmp_path / "a", "toy", 0.25, seeds=(0, 1, 2))
+    file = tmp_path / "results.parquet"
+    assert main(["publish", "--results", str(tmp_path / "a"), "--out", str(file)]) == 0
+    assert " MB, from " in capsys.readouterr().out
+    monkeypatch.setattr(published, "published_folder", lambda: published_folder(file))
+    assert main(["leaderboard", "--results", "published"]) == 0
+    assert "toy" in capsys.readouterr().out
+    assert published_folder(file) == published_folder(file)
+
+
+def test_the_published_file_of_this_repository_is_small():
+    if not FILE.exists():
+        pytest.skip("nothing is published yet")
+    assert FILE.stat().st_size <= 5e6
+    assert load_runs(published_folder()).finished
