@@ -28,6 +28,7 @@ from fedrule.training.examples import ExampleSampler
 log = logging.getLogger(__name__)
 
 AT_ONCE = 1 << 17  # candidates whose features are computed at a time: 40 MB
+MOST_HOMES = 20_000  # that examples are drawn of, counting a home once a draw: small trees learn no more from more
 ROWS = 1 << 12  # candidates that the trees score at a time: 2.5 MB of features in float64
 
 
@@ -59,7 +60,7 @@ class FoldedExamples:
 
     hidden: float  # probability that an automation is hidden from the features and a target
     folds: int  # parts of the homes
-    draws: int  # times that other automations are hidden and other non-rules drawn
+    draws: int  # times that other automations are hidden and other non-rules drawn; fewer of many homes
     per_rule: int = 1  # non-rules for each target, among those that the home could have
     candidates: int = 0  # non-rules of each home with a target instead; 0: by target
 
@@ -68,9 +69,11 @@ class FoldedExamples:
     ) -> tuple[Features, Mask]:
         """The features of candidates of all homes, and which of these are rules; `count` is called for each fold."""
         features, positive = [np.zeros((0, n_features), dtype=np.float32)], [np.zeros(0, dtype=np.bool_)]
-        fold = rng.permutation(train.n_homes) % self.folds
+        order = rng.permutation(train.n_homes)
+        fold, draws = order % self.folds, max(1, min(self.draws, MOST_HOMES // max(train.n_homes, 1)))
         for number in range(min(self.folds, train.n_homes)):
-            counts, part = count(train.subset(fold != number)), train.subset(fold == number)
+            counts = count(train.subset(fold != number))
+            part = train.subset((fold == number) & (order < MOST_HOMES))
             sampler = ExampleSampler.of(
                 part,
                 counts.valid,
@@ -79,7 +82,7 @@ class FoldedExamples:
                 per_rule=self.per_rule,
                 candidates=self.candidates,
             )
-            for _ in range(self.draws):
+            for _ in range(draws):
                 drawn = sampler.draw(rng)
                 trigger_type, relation, action_type = part.typed(drawn.candidates)
                 valid = counts.valid.contains(trigger_type, action_type, relation)  # as when it recommends
