@@ -65,11 +65,14 @@ class FlatParameters:
         """
         return float(number_bytes * vectors * (self.n_dense + rows * self.row_length) + 4 * rows)
 
-    def flat(self, parameters: Parameters) -> Vector:
-        parts = [parameters[name].detach().reshape(-1) for name in self.names]
+    def flat(self, parameters: Parameters, models: tuple[int, ...] = ()) -> Vector:
+        """[size], or [*models, size] of parameters that have these dimensions first, several models at once."""
+        sizes = map(prod, self.shapes)
+        parts = [parameters[name].detach().reshape(*models, n) for name, n in zip(self.names, sizes, strict=True)]
         if self.n_rows:
-            parts.append(torch.cat([parameters[ROWS], parameters[ROWS_BIAS][:, None]], dim=1).detach().reshape(-1))
-        vector: Vector = torch.cat(parts).numpy().astype(np.float32)
+            rows = torch.cat([parameters[ROWS], parameters[ROWS_BIAS].unsqueeze(-1)], dim=-1).detach()
+            parts.append(rows.reshape(*models, self.n_rows * self.row_length))
+        vector: Vector = torch.cat(parts, dim=-1).numpy().astype(np.float32, copy=False)
         return vector
 
     def parameters(self, vector: Vector) -> Parameters:
@@ -77,13 +80,14 @@ class FlatParameters:
         return self.split(torch.tensor(vector))
 
     def split(self, vector: Tensor) -> Parameters:
-        """The parameters in a tensor."""
-        sizes = [*map(prod, self.shapes), self.n_rows * self.row_length]
-        values: tuple[Tensor, ...] = torch.split(vector, sizes)
-        found = {name: v.reshape(shape) for name, v, shape in zip(self.names, values, self.shapes, strict=False)}
+        """The parameters in a tensor [..., size]; dimensions before the last stay first, those of several models."""
+        models, sizes = vector.shape[:-1], [*map(prod, self.shapes), self.n_rows * self.row_length]
+        values: tuple[Tensor, ...] = torch.split(vector, sizes, dim=-1)
+        named = zip(self.names, values, self.shapes, strict=False)
+        found = {name: value.reshape(*models, *shape) for name, value, shape in named}
         if self.n_rows:
-            rows = values[-1].reshape(self.n_rows, self.row_length)
-            found |= {ROWS: rows[:, :-1].contiguous(), ROWS_BIAS: rows[:, -1].contiguous()}
+            rows = values[-1].reshape(*models, self.n_rows, self.row_length)
+            found |= {ROWS: rows[..., :-1].contiguous(), ROWS_BIAS: rows[..., -1].contiguous()}
         return found
 
     def by_part(self, theta: float, phi: float) -> npt.NDArray[np.float64]:

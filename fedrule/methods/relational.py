@@ -59,12 +59,12 @@ class RelationalOptions(GraphRule):
     non_rules: NonRules = "feasible"
     candidates: int = 100  # non-rules of each home, new ones in every round: a few draws used in turn do worse
     hidden_rules: float = 0.3  # chance that an automation is only a target; without it a model repeats its input
-    rounds: int = 40  # passes over all homes, more where these would be fewer steps than `least_steps`
-    learning_rate: float = 0.002
+    rounds: int = 25  # passes over all homes, more where these would be fewer steps than `least_steps`
+    learning_rate: float = 0.005
     decay: bool = True  # the learning rate falls to zero along half a cosine over all steps
     batch_size: int = 64  # homes in one step
     homes_per_draw: int = 2000  # most homes in one draw of examples: bounds time and memory
-    least_steps: int = 500  # more rounds where few homes would have fewer steps; 0: never
+    least_steps: int = 200  # more rounds where few homes would have fewer steps; 0: never
 
     def __post_init__(self) -> None:
         if self.preset != "paper-text":

@@ -36,8 +36,9 @@ class Edges:
     def mean(self, message: Tensor) -> Tensor:
         """[n_devices, dim]: the mean of the messages [n_rules, dim] to each device; zeros where there are none."""
         weighted = message * self.weight.to(message.dtype)
-        receiver = self.receiver[:, None].expand_as(weighted)
-        return weighted.new_zeros(self.n_devices, weighted.shape[1]).scatter_add_(0, receiver, weighted)
+        receiver = self.receiver.unsqueeze(-1).expand_as(weighted)
+        none = weighted.new_zeros(*weighted.shape[:-2], self.n_devices, weighted.shape[-1])
+        return none.scatter_add_(-2, receiver, weighted)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,6 +33,7 @@ from fedrule.network.encoders import (
     first_product,
     initial_places,
     refuse_options,
+    rows,
     uniform,
 )
 from fedrule.network.options import EDGES
@@ -89,15 +90,15 @@ class CompGcn:
 
     def _layer(self, theta: Parameters, layer: int, homes: GraphBatch, state: Tensor) -> Tensor:
         updates = [theta[f"update{before}"] for before in range(1, layer)]
-        itself = updated(theta["itself"][None], updates)
+        itself = updated(theta["itself"].unsqueeze(-2), updates)
         out = self._compose(state, itself) @ theta[f"message_self{layer}"]
         ways = EDGES[self.sizes.direction]
         for way in ways:
             edges = homes.incoming if way == "in" else homes.outgoing
             relation = updated(theta[f"relation_{way}"], updates, edges.relation)
-            message = self._compose(state.index_select(0, edges.sender), relation)
+            message = self._compose(rows(state, edges.sender), relation)
             out = out + edges.mean(message) @ theta[f"message_{way}{layer}"]
-        return out / (1 + len(ways)) + theta[f"bias{layer}"]
+        return out / (1 + len(ways)) + theta[f"bias{layer}"].unsqueeze(-2)
 
     def _compose(self, device: Tensor, relation: Tensor) -> Tensor:
         """phi(h_u, z_r), row by row."""
@@ -113,16 +114,16 @@ def updated(states: Tensor, updates: Sequence[Tensor], some: Tensor | None = Non
 
     Whichever are fewer are multiplied: the relations of a home are few, those of many homes name each many times.
     """
-    if some is not None and len(some) <= len(states):
-        states, some = states.index_select(0, some), None
+    if some is not None and some.shape[-1] <= states.shape[-2]:
+        states, some = rows(states, some), None
     for update in updates:
         states = states @ update
-    return states if some is None else states.index_select(0, some)
+    return states if some is None else rows(states, some)
 
 
 def correlation(a: Tensor, b: Tensor) -> Tensor:
     """Circular correlation of rows, by Fourier transforms: that of a is conjugated."""
-    if not len(a):
+    if not a.numel():
         return a  # no transform takes nothing
     product = torch.fft.rfft(a).conj() * torch.fft.rfft(b)
     out: Tensor = torch.fft.irfft(product, n=a.shape[-1])

@@ -24,7 +24,7 @@ from datasets.common.errors import DataError
 from fedrule.lazy import torch
 from fedrule.network.batch import GraphBatch
 from fedrule.network.compgcn import LAYERS, CompGcn, square, updated
-from fedrule.network.encoders import Dropout, Parameters, Sizes, uniform
+from fedrule.network.encoders import Dropout, Parameters, Sizes, rows, uniform
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,7 +66,7 @@ class ComplexNetwork:
         return pair_vectors(z, trigger, action) @ self._relations(parameters).T
 
     def logits_of(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor, relation: Tensor) -> Tensor:
-        return (pair_vectors(z, trigger, action) * self._relations(parameters, relation)).sum(dim=1)
+        return (pair_vectors(z, trigger, action) * self._relations(parameters, relation)).sum(dim=-1)
 
     def _relations(self, parameters: Parameters, some: Tensor | None = None) -> Tensor:
         """w_r of all relations, or of some."""
@@ -77,11 +77,10 @@ class ComplexNetwork:
 
 def pair_vectors(z: Tensor, trigger: Tensor, action: Tensor) -> Tensor:
     """p_ij [n_pairs, size]."""
-    real, imaginary = z.chunk(2, dim=1)
-    real_i, imaginary_i = real.index_select(0, trigger), imaginary.index_select(0, trigger)
-    real_j, imaginary_j = real.index_select(0, action), imaginary.index_select(0, action)
+    real_i, imaginary_i = rows(z, trigger).chunk(2, dim=-1)
+    real_j, imaginary_j = rows(z, action).chunk(2, dim=-1)
     same, swapped = real_i * real_j + imaginary_i * imaginary_j, real_i * imaginary_j - imaginary_i * real_j
-    return torch.cat([same, swapped], dim=1)
+    return torch.cat([same, swapped], dim=-1)
 
 
 def _theta(parameters: Parameters) -> Parameters:

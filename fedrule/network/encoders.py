@@ -85,7 +85,11 @@ class Sizes:
 
 
 class Encoder(Protocol):
-    """Parameters in, embeddings out. Names of its parameters are its own; the network prefixes them with `theta.`."""
+    """Parameters in, embeddings out. Names of its parameters are its own; the network prefixes them with `theta.`.
+
+    GraphSAGE and CompGCN also take parameters of several models at once, each with a first dimension for the models,
+    and homes whose tensors have it too, one home for each model (`fedrule.federated.trainers.batched`).
+    """
 
     def initial(self, generator: torch.Generator) -> Parameters: ...
 
@@ -129,12 +133,12 @@ class Sage:
 
     def _layer(self, theta: Parameters, layer: int, homes: GraphBatch, times: Callable[[Tensor], Tensor]) -> Tensor:
         """theta [h_v ; mean of h_n over N(v)]; `times` multiplies h by a matrix."""
-        out = times(theta[f"self{layer}"]) + theta[f"bias{layer}"]
+        out = times(theta[f"self{layer}"]) + theta[f"bias{layer}"].unsqueeze(-2)
         for way in EDGES[self.sizes.direction]:
             edges = homes.incoming if way == "in" else homes.outgoing
-            message = times(theta[f"{way}{layer}"]).index_select(0, edges.sender)
+            message = rows(times(theta[f"{way}{layer}"]), edges.sender)
             if self.sizes.messages == "relation":
-                message = message + theta[f"relation_{way}{layer}"].index_select(0, edges.relation)
+                message = message + rows(theta[f"relation_{way}{layer}"], edges.relation)
             out = out + edges.mean(message)
         return out
 
@@ -248,12 +252,24 @@ def initial_places(sizes: Sizes, generator: torch.Generator) -> Parameters:
     return {"place": uniform(MAX_PLACES, size, fan_in=size, generator=generator)} if size else {}
 
 
+def rows(table: Tensor, index: Tensor) -> Tensor:
+    """Rows `index` [..., k] of a table [..., n_rows, dim], or entries of a vector [..., n_rows].
+
+    The dimensions before are those of several models, each with a table and an index of its own.
+    """
+    if index.ndim == 1:
+        return table.index_select(0, index)
+    n_models, n_rows = index.shape[0], table.shape[1]
+    place = (index + n_rows * torch.arange(n_models)[:, None]).flatten()
+    return table.flatten(0, 1).index_select(0, place).view(*index.shape, *table.shape[2:])
+
+
 def first_product(theta: Parameters, matrix: Tensor, homes: GraphBatch, n_types: int) -> Tensor:
     """x times a matrix [n_features, dim] for inputs x = [one-hot type ; embedding of the number]."""
-    product = matrix[:n_types].index_select(0, homes.type)
+    product = rows(matrix[..., :n_types, :], homes.type)
     if "place" in theta:
-        by_place = theta["place"] @ matrix[n_types:]
-        product = product + by_place.index_select(0, homes.place.clamp(max=MAX_PLACES - 1))
+        by_place = theta["place"] @ matrix[..., n_types:, :]
+        product = product + rows(by_place, homes.place.clamp(max=MAX_PLACES - 1))
     return product
 
 

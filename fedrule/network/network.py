@@ -20,7 +20,7 @@ from datasets.common.errors import DataError, unknown
 from fedrule.lazy import torch
 from fedrule.network.batch import GraphBatch
 from fedrule.network.compgcn import CompGcn
-from fedrule.network.encoders import Dropout, Encoder, Gat, Gcn, Parameters, Sage, Sizes, uniform
+from fedrule.network.encoders import Dropout, Encoder, Gat, Gcn, Parameters, Sage, Sizes, rows, uniform
 from fedrule.network.relational import Hgt, Rgcn
 
 if TYPE_CHECKING:
@@ -127,10 +127,8 @@ class Network:
     def plain_logits_of(
         self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor, relation: Tensor
     ) -> Tensor:
-        """The same as `logits_of`, by single operations of torch, which `torch.vmap` can do for many homes at once."""
-        as_trigger = z @ parameters["phi.trigger"] + parameters["phi.hidden_bias"]
-        hidden = torch.relu(
-            as_trigger.index_select(0, trigger) + (z @ parameters["phi.action"]).index_select(0, action)
-        )
-        weights = parameters["phi.relation"].index_select(0, relation)
-        return (hidden * weights).sum(dim=1) + parameters["phi.relation_bias"].index_select(0, relation)
+        """The same as `logits_of`, by operations that take the parameters and homes of several models at once."""
+        as_trigger = z @ parameters["phi.trigger"] + parameters["phi.hidden_bias"].unsqueeze(-2)
+        hidden = torch.relu(rows(as_trigger, trigger) + rows(z @ parameters["phi.action"], action))
+        weights = rows(parameters["phi.relation"], relation)
+        return (hidden * weights).sum(dim=-1) + rows(parameters["phi.relation_bias"], relation)

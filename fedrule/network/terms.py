@@ -23,7 +23,7 @@ from fedrule.evidence.kernel import N_PAIR, PAIR, pair_features
 from fedrule.evidence.scores import EvidenceScores, used_features
 from fedrule.evidence.statistics import Statistics
 from fedrule.lazy import torch
-from fedrule.network.encoders import Dropout, Parameters, uniform
+from fedrule.network.encoders import Dropout, Parameters, rows, uniform
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -92,7 +92,7 @@ class LearnedBias:
         return {"item": torch.from_numpy(items(self.valid, homes, candidates))}
 
     def logits_of(self, parameters: Parameters, observed: Observed, dropout: Dropout | None) -> Tensor:  # noqa: ARG002
-        return parameters["item"].index_select(0, observed["item"])
+        return rows(parameters["item"], observed["item"])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,8 +215,8 @@ class Rooms:
         }
 
     def logits_of(self, parameters: Parameters, observed: Observed, dropout: Dropout | None) -> Tensor:  # noqa: ARG002
-        weight = parameters["weight"].index_select(0, observed["relation"])
-        return (observed["features"].to(weight.dtype) * weight).sum(dim=1)
+        weight = rows(parameters["weight"], observed["relation"])
+        return (observed["features"].to(weight.dtype) * weight).sum(dim=-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

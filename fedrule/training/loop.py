@@ -231,6 +231,56 @@ class DivergenceGuard(Generic[Model]):
         return True
 
 
+@dataclass(slots=True, eq=False)
+class Adam:
+    """The same as `torch.optim.Adam(fused=True)`, bit for bit.
+
+    That one imports torch's compiler in its first step, which takes two seconds, longer than some methods train.
+    """
+
+    parameters: list[Tensor]
+    first: list[Tensor]  # moments of the gradient
+    second: list[Tensor]
+    steps: list[Tensor]  # of each parameter, those in which it had a gradient
+    weight_decay: float
+
+    @classmethod
+    def of(cls, parameters: Parameters, *, weight_decay: float = 0.0) -> Adam:
+        values = list(parameters.values())
+        first, second = ([torch.zeros_like(value, requires_grad=False) for value in values] for _ in range(2))
+        return cls(values, first, second, [torch.zeros(()) for _ in values], weight_decay)
+
+    def step(self, rate: float) -> None:
+        """A step with this learning rate for all parameters that have a gradient; then they have none."""
+        columns = zip(self.parameters, self.first, self.second, self.steps, strict=True)
+        used = [column for column in columns if column[0].grad is not None]
+        if not used:
+            return
+        parameters, first, second, steps = (list(column) for column in zip(*used, strict=True))
+        gradients = [value.grad for value in parameters if value.grad is not None]
+        torch._foreach_add_(steps, 1)
+        with torch.no_grad():
+            torch._fused_adam_(
+                parameters,
+                gradients,
+                first,
+                second,
+                [],
+                steps,
+                amsgrad=False,
+                lr=rate,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=self.weight_decay,
+                eps=1e-8,
+                maximize=False,
+                grad_scale=None,
+                found_inf=None,
+            )
+        for value in parameters:
+            value.grad = None
+
+
 def optimize(
     scorer: Scorer,
     objective: Objective,
@@ -247,9 +297,7 @@ def optimize(
     generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
     batch_loss = BatchLoss(scorer, objective, Dropout(int(rng.integers(2**63))))
     parameters = {key: value.requires_grad_() for key, value in (initial or scorer.initial(generator)).items()}
-    optimizer = torch.optim.Adam(
-        parameters.values(), lr=schedule.learning_rate, weight_decay=schedule.weight_decay, fused=True
-    )
+    optimizer = Adam.of(parameters, weight_decay=schedule.weight_decay)
     stopping = EarlyStopping.of(scorer, objective, validation, patience=schedule.patience, initial=initial)
     guard = DivergenceGuard(name, schedule.rounds, {"learning_rate": schedule.learning_rate}, copied(parameters))
     good_loss = math.inf
@@ -292,7 +340,7 @@ def copied(parameters: Parameters) -> Parameters:
 
 def _steps(
     batch_loss: BatchLoss,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Adam,
     parameters: Parameters,
     batches: list[TrainingBatch],
     rates: list[float],  # the learning rate of each
@@ -300,10 +348,8 @@ def _steps(
     """A step for each batch; the losses before each of them."""
     losses = []
     for batch, rate in zip(batches, rates, strict=True):
-        optimizer.param_groups[0]["lr"] = rate
         loss = batch_loss(parameters, batch)
-        optimizer.zero_grad()
         torch.autograd.backward(loss)
-        optimizer.step()
+        optimizer.step(rate)
         losses.append(loss.item())
     return losses

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Objective: TypeAlias = "Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]"  # logits, positive, home, stands_for
-# Of one home: logits, positive, whether a candidate counts [n each], and stands_for.
+# Of several homes: logits, positive, whether a candidate counts [n_homes, n each], and stands_for [n_homes].
 PaddedObjective: TypeAlias = "Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]"
 
 
@@ -85,9 +85,9 @@ OBJECTIVES: dict[str, Objective] = {"bce": bce, "ranking": ranking, "infonce": I
 
 
 def padded(objective: Objective) -> PaddedObjective | None:
-    """The loss of one home whose candidates are followed by others that do not count; None for other objectives.
+    """[n_homes]: the loss of each home, whose candidates are a row and followed by others that do not count.
 
-    Of fixed length and without indexing by masks, it can be computed of many homes at once by `torch.vmap`.
+    None for other objectives.
     """
     if objective is bce:
         return _padded_bce
@@ -96,7 +96,7 @@ def padded(objective: Objective) -> PaddedObjective | None:
     if isinstance(objective, InfoNce):
         temperature = objective.temperature
         return lambda logits, positive, counts, _: _padded_ranking(
-            logits / temperature, positive, counts, torch.ones_like(logits[0])
+            logits / temperature, positive, counts, torch.ones_like(logits[:, 0])
         )
     return None
 
@@ -104,15 +104,15 @@ def padded(objective: Objective) -> PaddedObjective | None:
 def _padded_bce(logits: Tensor, positive: Tensor, counts: Tensor, stands_for: Tensor) -> Tensor:  # noqa: ARG001
     entropy = torch.nn.functional.binary_cross_entropy_with_logits
     each = entropy(logits, positive.to(logits.dtype), reduction="none")
-    return torch.where(counts, each, 0).sum() / counts.sum()
+    return torch.where(counts, each, 0).sum(dim=1) / counts.sum(dim=1)
 
 
 def _padded_ranking(logits: Tensor, positive: Tensor, counts: Tensor, stands_for: Tensor) -> Tensor:
-    """Of one home the mean over its rules, however they are weighted; 0 without a non-rule."""
+    """Of each home the mean over its rules, however they are weighted; 0 without a non-rule."""
     rules, against = counts & positive, counts & ~positive
-    some = against.any()
+    some = against.any(dim=1)
     # A sum over nothing has no gradient: without a non-rule, it is over zeros, and not used.
-    log_sum = torch.logsumexp(torch.where(against, logits, torch.where(some, -torch.inf, 0.0)), dim=0)
-    each = torch.nn.functional.softplus(log_sum + torch.log(stands_for.to(logits.dtype)) - logits)
-    mean = torch.where(rules, each, 0).sum() / rules.sum().clamp(min=1)
+    log_sum = torch.logsumexp(torch.where(against, logits, torch.where(some, -torch.inf, 0.0)[:, None]), dim=1)
+    each = torch.nn.functional.softplus((log_sum + torch.log(stands_for.to(logits.dtype)))[:, None] - logits)
+    mean = torch.where(rules, each, 0).sum(dim=1) / rules.sum(dim=1).clamp(min=1)
     return torch.where(some, mean, 0)

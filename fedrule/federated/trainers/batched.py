@@ -1,10 +1,10 @@
-"""Many clients at once by `torch.vmap`: the same as `TorchTrainer`, faster, and tested equal to it up to rounding.
+"""Many clients at once, in one batch of models: the same as `TorchTrainer`, faster, and tested equal up to rounding.
 
 In a local step every client has a model of its own, so that its products are of small matrices, and calling torch takes
-longer than computing them. vmap turns those of many clients into one call. For that their homes have to be of one size:
-devices, messages and candidates are filled up to the sizes of a class, with messages of weight zero and candidates that
-do not count. The class of a client depends on its own home and examples only, and nothing is summed over clients, so
-that its update does not depend on who else is in the chunk.
+longer than computing them. Here all tensors have a first dimension for the clients, and those of many are one call. For
+that their homes have to be of one size: devices, messages and candidates are filled up to the sizes of a class, with
+messages of weight zero and candidates that do not count. The class of a client depends on its own home and examples
+only, and nothing is summed over clients, so that its update does not depend on who else is in the chunk.
 """
 
 from __future__ import annotations
@@ -36,22 +36,24 @@ from fedrule.training.losses import padded
 if TYPE_CHECKING:
     from torch import Tensor
 
-Padded: TypeAlias = "dict[str, Tensor]"  # each [n_clients, ...], within vmap [...] of one client
+Padded: TypeAlias = "dict[str, Tensor]"  # each [n_clients, ...]
 
 CLIENTS_PER_CALL = 128  # 10 MB of models of 20,000 numbers, and a few times as much beside
-# Devices, messages and candidates of the smallest class; the next one has FACTOR times as many of each.
+# Devices, messages and candidates of the smallest class; the next one has FACTOR times as many. Devices and messages
+# grow together, which leaves fewer classes; how many candidates there are has little to do with the size of a home.
 SMALLEST = {"devices": 8, "messages": 8, "candidates": 96}
+SIZES = (("devices", "messages"), ("candidates",))
 FACTOR = 3  # fewer classes are fewer calls, larger ones compute more that does not count
 WITH_PLAIN_OPERATIONS = (LearnedBias, CountBias, Rooms)  # score terms
-ENCODERS = ("sage", "compgcn")  # torch-geometric's layers index by masks, which vmap cannot do
+ENCODERS = ("sage", "compgcn")  # that take several models at once
 
 
 def fits_batches(task: LocalTraining) -> bool:
     """Whether all that the task computes can be done for many clients at once."""
     network, terms = task.scorer.network, task.scorer.terms
-    vmappable = isinstance(network, ComplexNetwork) or (isinstance(network, Network) and network.encoder in ENCODERS)
+    many = isinstance(network, ComplexNetwork) or (isinstance(network, Network) and network.encoder in ENCODERS)
     plain = all(isinstance(term, WITH_PLAIN_OPERATIONS) for term in terms)
-    return vmappable and plain and padded(task.objective) is not None
+    return many and plain and padded(task.objective) is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,28 +110,33 @@ class BatchedRound:
 
     def _gradients(self, which: Array) -> Gradients:
         """Of these of the round's clients, those of one class at once."""
-        classes = self.batches.size_class[which]
-        groups = [np.flatnonzero(classes == each) for each in np.unique(classes)]
+        classes, of_client = np.unique(self.batches.size_class[which], axis=0, return_inverse=True)
+        groups = [np.flatnonzero(of_client.reshape(-1) == each) for each in range(len(classes))]
         batches = [self.batches.padded(which[group]) for group in groups]
         seeds = self.task.dropout_seeds(self.number, self.numbers[which])
-        gradients = torch.vmap(torch.func.grad_and_value(self._loss))
 
         def at(x: Vector, step: int) -> tuple[Precise, Vector]:
             loss, gradient = np.empty(len(which)), np.empty_like(x)
             for group, batch in zip(groups, batches, strict=True):
                 kept = self._kept(seeds[step, group], batch["type"].shape[1])
-                found, values = gradients(torch.from_numpy(x[group]), batch | kept)
-                gradient[group], loss[group] = found.numpy(), values.numpy()
+                loss[group], gradient[group] = self._loss_and_gradient(x[group], batch | kept)
             return loss, gradient
 
         return at
 
-    def _loss(self, model: Tensor, batch: Padded) -> Tensor:
-        """The loss of one client; within vmap."""
-        objective = padded(self.task.objective)
+    def _loss_and_gradient(self, models: Vector, batch: Padded) -> tuple[Vector, Vector]:
+        """[n], [n, size]: of each client at its model."""
+        layout, objective = self.task.layout, padded(self.task.objective)
         assert objective is not None
-        logits = _logits(self.task.scorer, self.task.layout.split(model), batch)
-        return objective(logits, batch["positive"], batch["counts"], batch["stands_for"])
+        # Leaves of their own: the gradient of a part of a vector would be a whole vector.
+        split = layout.split(torch.from_numpy(models))
+        parameters = {name: value.detach().requires_grad_() for name, value in split.items()}
+        logits = _logits(self.task.scorer, parameters, batch)
+        loss = objective(logits, batch["positive"], batch["counts"], batch["stands_for"])
+        # A client's loss depends on its own model only, so that the gradient of the sum is that of each.
+        torch.autograd.backward(loss.sum())
+        found = {name: torch.zeros_like(v) if v.grad is None else v.grad for name, v in parameters.items()}
+        return loss.detach().numpy(), layout.flat(found, (len(models),))
 
     def _kept(self, seeds: Array, n_devices: int) -> Padded:
         """The units of hidden states that dropout keeps, as `Dropout` draws them for each client; empty without it."""
@@ -152,7 +159,7 @@ class ClientBatches:
     devices: Array  # [n_clients + 1]  where those of each client begin
     messages: Array  # [n_clients + 1]
     candidates: Array  # [n_clients + 1]
-    size_class: Array  # [n_clients]
+    size_class: Array  # [n_clients, 2]  of its home, and of its candidates: SIZES
 
     @classmethod
     def of(cls, scorer: Scorer, examples: Examples) -> ClientBatches:
@@ -162,17 +169,20 @@ class ClientBatches:
             "messages": starts(examples.context.rules.home, n),
             "candidates": starts(examples.candidates.home, n),
         }
-        size_class = np.zeros(n, dtype=np.int64)
-        for part, least in SMALLEST.items():
-            while (too_small := np.diff(begin[part]) > least * FACTOR**size_class).any():
-                size_class += too_small
+        size_class = np.zeros((n, len(SIZES)), dtype=np.int64)
+        for number, parts in enumerate(SIZES):
+            for part in parts:
+                while (too_small := np.diff(begin[part]) > SMALLEST[part] * FACTOR ** size_class[:, number]).any():
+                    size_class[:, number] += too_small
         return cls(TrainingBatch.of(scorer, examples), **begin, size_class=size_class)
 
     def padded(self, clients: Array) -> Padded:
         """The tensors of clients of one class; what follows a client's own is zero."""
-        query, scale = self.batch.query, FACTOR ** int(self.size_class[clients[0]])
+        query = self.batch.query
         device, message, candidate = (
-            Slots.of(getattr(self, part), clients, least * scale) for part, least in SMALLEST.items()
+            Slots.of(getattr(self, part), clients, SMALLEST[part] * FACTOR ** int(self.size_class[clients[0], number]))
+            for number, parts in enumerate(SIZES)
+            for part in parts
         )
         first = self.devices[clients]
         found = {"type": device(query.homes.type), "place": device(query.homes.place)}
@@ -223,20 +233,20 @@ class Slots:
 class DrawnDropout(Dropout):
     """Dropout whose units were drawn before."""
 
-    units: Tensor | None = None  # [n_devices, hidden]  those that are kept
+    units: Tensor | None = None  # [n_clients, n_devices, hidden]  those that are kept
 
     def kept(self, shape: tuple[int, ...], rate: float) -> Tensor | None:  # noqa: ARG002
         return self.units
 
 
 def _logits(scorer: Scorer, parameters: Parameters, batch: Padded) -> Tensor:
-    """`Scorer.logits_of` for one client; within vmap."""
-    network, n_devices = scorer.network, len(batch["type"])
+    """[n_clients, n_candidates]: `Scorer.logits_of` for each client."""
+    network, (n_clients, n_devices) = scorer.network, batch["type"].shape
     edges = [
         Edges(batch[f"sender_{w}"], batch[f"receiver_{w}"], batch["message"], batch[f"weight_{w}"], n_devices)
         for w in ("in", "out")
     ]
-    home = GraphBatch(1, torch.zeros_like(batch["type"]), batch["type"], batch["place"], *edges)
+    home = GraphBatch(n_clients, torch.zeros_like(batch["type"]), batch["type"], batch["place"], *edges)
     assert isinstance(network, Network | ComplexNetwork)
     z = network.embed(parameters, home, DrawnDropout(0, units=batch["kept"]) if "kept" in batch else None)
     candidates = batch["trigger"], batch["action"], batch["relation"]

@@ -1,4 +1,4 @@
-"""Clients trained many at once by vmap: as one after the other, whichever clients are trained together."""
+"""Clients trained many at once: as one after the other, whichever clients are trained together."""
 
 from __future__ import annotations
 
@@ -102,11 +102,12 @@ def test_the_class_of_a_client_has_room_for_all_that_it_has(monkeypatch):
         np.random.default_rng(0), score=setting.task.score(setting.task.layout.flat(setting.initial))
     )
     batches = ClientBatches.of(setting.task.scorer, examples.subset(np.unique(examples.candidates.home)))
-    assert len(np.unique(batches.size_class)) > 1
-    for part, least in batched.SMALLEST.items():
-        assert (np.diff(getattr(batches, part)) <= least * batched.FACTOR**batches.size_class).all()
-    for each in np.unique(batches.size_class):
-        clients = np.flatnonzero(batches.size_class == each)
+    assert all(len(np.unique(column)) > 1 for column in batches.size_class.T)
+    for column, parts in zip(batches.size_class.T, batched.SIZES, strict=True):
+        for part in parts:
+            assert (np.diff(getattr(batches, part)) <= batched.SMALLEST[part] * batched.FACTOR**column).all()
+    for each in np.unique(batches.size_class, axis=0):
+        clients = np.flatnonzero((batches.size_class == each).all(axis=1))
         rows = batches.padded(clients)
         # All that is there comes once, in its order, and nothing else counts.
         counts = np.diff(batches.candidates)[clients]
@@ -117,7 +118,7 @@ def test_the_class_of_a_client_has_room_for_all_that_it_has(monkeypatch):
         assert not rows["weight_in"][0, np.diff(batches.messages)[first] :].any()
 
 
-def test_it_is_used_where_vmap_can_do_all_operations_and_no_kernel_is_faster():
+def test_it_is_used_where_the_network_takes_many_models_and_no_kernel_is_faster():
     homes = population(0)
     for name, options in SETTINGS.values():
         setting = Setting(name, options, homes)

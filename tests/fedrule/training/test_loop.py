@@ -23,7 +23,7 @@ from fedrule.network.score import Scorer  # noqa: E402
 from fedrule.network.terms import EvidenceNetwork, LearnedBias, Rooms  # noqa: E402
 from fedrule.training import loop as training  # noqa: E402
 from fedrule.training.examples import ExampleSampler  # noqa: E402
-from fedrule.training.loop import Batches, Schedule, TrainingBatch, optimize  # noqa: E402
+from fedrule.training.loop import Adam, Batches, Schedule, TrainingBatch, optimize  # noqa: E402
 from fedrule.training.losses import bce  # noqa: E402
 from tests.support.rooms import room_homes  # noqa: E402
 
@@ -275,3 +275,25 @@ def test_many_steps_in_the_first_round_do_not_hide_that_it_diverged():
     # The loss of the first step is about log 2; of the last ones of the round it is beyond all bounds.
     with pytest.raises(DataError, match="diverged in round 1"):
         fit(rounds=5, learning_rate=1e6, batch_size=1)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.01])
+def test_adam_is_that_of_torch_bit_for_bit(weight_decay):
+    def initial():
+        values = torch.rand(40, generator=torch.Generator().manual_seed(0))
+        return {name: part.clone().requires_grad_() for name, part in zip("abc", values.split([30, 7, 3]), strict=True)}
+
+    ours, theirs = initial(), initial()
+    adam = Adam.of(ours, weight_decay=weight_decay)
+    reference = torch.optim.Adam(theirs.values(), weight_decay=weight_decay, fused=True)
+    for step in range(5):
+        rate = 0.1 / (step + 1)
+        for parameters in (ours, theirs):  # b has a gradient in every other step only, c in none
+            loss = (parameters["a"] ** 3).sum() + (0 if step % 2 else parameters["b"].sin().sum())
+            torch.autograd.backward(loss)
+        adam.step(rate)
+        reference.param_groups[0]["lr"] = rate
+        reference.step()
+        reference.zero_grad()
+    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+    assert all(value.grad is None for value in ours.values())
