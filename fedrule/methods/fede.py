@@ -26,14 +26,14 @@ differential privacy, hence there is no `epsilon`.
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, get_args
 
 import numpy as np
 
 from baselines.items import Items, NonRules, automations
-from baselines.knowledge_graph.model import Embeddings, KnowledgeGraphModel, ScoreFunction, Vectors, owned_types
+from baselines.knowledge_graph.gradients import KnownRules, Loss, Tables, Typed
+from baselines.knowledge_graph.model import Embeddings, KnowledgeGraphModel, ScoreFunction
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError, unknown
@@ -42,7 +42,7 @@ from fedrule.federated.checkpoint import Checkpoint
 from fedrule.federated.loop import train as train_rounds
 from fedrule.federated.options import FederatedOptions
 from fedrule.federated.rounds import Engine, RoundReport
-from fedrule.federated.trainers.triples import Tables, TripleLoss, TripleTrainer
+from fedrule.federated.trainers.triples import TripleTrainer, layout_of
 from fedrule.federated.vectors import Vector
 
 log = logging.getLogger(__name__)
@@ -128,38 +128,24 @@ class FedE(FederatedOptions):
         return KnowledgeGraphModel(items, train, self._embeddings(tables, model))
 
     def _trainer(self, train: Homes, items: Items, tables: Tables, seed: int) -> TripleTrainer:
+        trigger, action, relation = items.valid.typed()
         return TripleTrainer(
             tables=tables,
-            loss=TripleLoss(self.score == "rotate", self.margin, self.temperature, self.regularization),
-            valid=items.valid,
-            known=items.matrix(train),
-            automation=automations(train, items),
-            owned=owned_types(train),
+            loss=Loss(self.score == "rotate", float(self.margin), float(self.temperature), self.personal),
+            regularization=self.regularization,
+            typed=Typed(trigger, relation, action),
+            rules=KnownRules.of(train, items.matrix(train), automations(train, items)),
             non_rules=NonRules.of(train, items, owned=self.owned),
             n_non_rules=self.non_rules,
             seed=seed,
         )
 
     def _initial(self, tables: Tables, seed: int) -> Vector:
-        """As torch-geometric's models begin: uniform, angles over the circle; zero for what vectors of homes need."""
-        rng, layout, d = np.random.default_rng(seed), tables.layout, self.dimension
-        rows = np.zeros((layout.n_rows, layout.row_length))
-        entity, relation = rows[: tables.relation, :-1], rows[tables.relation : tables.rule_relation, :-1]
-        for table in (entity, relation):
-            bound = math.sqrt(6 / (len(table) + d))
-            table[:] = rng.uniform(-bound, bound, table.shape)
-        if self.score == "rotate":
-            relation[:, :d] = rng.uniform(0, 2 * math.pi, relation[:, :d].shape)
-            relation[:, d:] = 0.0
-        return rows.reshape(-1).astype(np.float32)
+        """As `rotate` and `complex` begin; no client holds a row yet."""
+        rows = tables.initial(self.score, np.random.default_rng(seed))
+        return np.pad(rows, ((0, 0), (0, 1))).reshape(-1)
 
     def _embeddings(self, tables: Tables, model: Vector) -> Embeddings:
         """The tables in a model, copied."""
-        layout = tables.layout
-        rows: Vectors = model.astype(np.float64).reshape(layout.n_rows, layout.row_length)[:, :-1]
-        starts = [tables.relation, tables.rule_relation, tables.rule_trigger, tables.rule_action, tables.owned]
-        entity, relation, *of_homes = np.split(rows, starts if self.personal else starts[:1])
-        if self.score == "rotate":
-            angle = relation[:, : self.dimension]
-            relation = np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
-        return Embeddings(self.score, self.margin, entity, relation, *of_homes)
+        rows = model.reshape(tables.n_rows, layout_of(tables).row_length)[:, :-1]
+        return tables.embeddings(rows, self.score, self.margin)
