@@ -41,7 +41,7 @@ from datasets.homes import Homes
 from fedrule.federated.checkpoint import Checkpoint
 from fedrule.federated.loop import train as train_rounds
 from fedrule.federated.options import FederatedOptions
-from fedrule.federated.rounds import Engine, RoundReport
+from fedrule.federated.rounds import Engine, RoundReport, Weighting
 from fedrule.federated.trainers.triples import TripleTrainer, layout_of
 from fedrule.federated.vectors import Vector
 
@@ -60,20 +60,22 @@ class FedE(FederatedOptions):
         "local_steps": ("choice", 1, 3),
         "learning_rate": ("log", 0.03, 3.0),
         "server_rate": ("log", 0.003, 0.1),
-        "rounds": ("int", 100, 600),
+        "rounds": ("int", 100, 300),
         "regularization": ("log", 1e-4, 0.1),
     }
-    SERVER_RATES: ClassVar[dict[str, float]] = FederatedOptions.SERVER_RATES | {"adam": 0.02, "yogi": 0.02}
+    SERVER_RATES: ClassVar[dict[str, float]] = FederatedOptions.SERVER_RATES | {"adam": 0.04, "yogi": 0.04}
 
     score: ScoreFunction = "rotate"  # of a triple: rotate or complex
     dimension: int = 16  # d: complex numbers in a vector
     personal: bool = True  # homes have a vector; without, all homes get the same scores
-    non_rules: int = 16  # drawn for each rule, anew in each round
+    non_rules: int = 8  # drawn for each rule, anew in each round
     owned: bool = True  # draw non-rules only among rules whose entity types the home owns
     temperature: float = 1.0  # alpha: how much more high-scoring non-rules count; 0: all the same
     margin: float = 4.0  # gamma of rotate: the score of a triple that fits exactly
-    regularization: float = 0.003  # on the squared length of the rows that a home holds
-    rounds: int = 300
+    regularization: float = 0.002  # on the squared length of the rows that a home holds
+    rounds: int = 150
+    local_steps: int = 1  # more take as much longer, and Adam at the server gains nothing by them
+    weighting: Weighting = "rules"  # of updates: all rules count the same, as in `rotate`
     cohort: int = 128  # homes in a round
     decay: bool = True
 

@@ -248,7 +248,7 @@ def test_bytes_sent_are_those_of_the_rows_that_a_home_holds():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"aggregation": "median"}, "aggregation median would"),
+        ({"aggregation": "median", "weighting": "clients"}, "aggregation median would"),
         ({"norm_bound": 1.0}, "norm_bound would"),
         ({"clip": 1.0}, "clip would"),
     ],
