@@ -8,7 +8,7 @@ vectors h, r, t in C^d, and a triple has the score
     RotatE:   gamma - |h r - t|, where r only rotates: |r_k| = 1 in every dimension k,
     ComplEx:  Re(sum over k of h_k r_k conj(t_k)).
 
-The models are torch-geometric's. Both are trained with the self-adversarial loss of Sun et al. (equations 5 and 6): for
+Both are trained with the self-adversarial loss of Sun et al. (equations 5 and 6): for
 a rule with score s and sampled non-rules with scores s_i,
 
     -log sigmoid(s) - sum over i of p_i log sigmoid(-s_i),    p = softmax(alpha s_i), taken as constant.
@@ -27,112 +27,30 @@ no weights of their own, so homes never seen in training are folded in by what t
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from scipy.sparse import csr_array
-from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn.functional import embedding_bag, softplus
-from torch_geometric.nn.kge import ComplEx, KGEModel, RotatE
 
 from baselines.items import Items, NonRules, automations
-from baselines.knowledge_graph.model import Embeddings, KnowledgeGraphModel, Vectors, owned_types
+from baselines.knowledge_graph.gradients import KnownRules, Loss, Rows, Tables, Typed, batch_gradient
+from baselines.knowledge_graph.model import KnowledgeGraphModel, ScoreFunction
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError
-from datasets.homes import Array, Homes, runs
+from datasets.homes import Array, Homes, Mask
 
 
-class Triples(NamedTuple):
-    """Trigger type, relation and action type of candidates, all of one shape."""
+class Batch(NamedTuple):
+    """Rules of homes and sampled non-rules."""
 
-    head: Tensor
-    relation: Tensor
-    tail: Tensor
-
-
-class Network(nn.Module):
-    """A model of torch-geometric and the vectors that those of homes are made of, zero at first."""
-
-    def __init__(self, graph: KGEModel, *, personal: bool) -> None:
-        super().__init__()
-        self.graph, self.personal = graph, personal
-        n_types, width = (graph.num_nodes if personal else 0), 2 * graph.hidden_channels
-        self.rule_relation = nn.Parameter(torch.zeros(graph.num_relations if personal else 0, width))
-        self.rule_trigger = nn.Parameter(torch.zeros(n_types, width))
-        self.rule_action = nn.Parameter(torch.zeros(n_types, width))
-        self.owned = nn.Parameter(torch.zeros(n_types, width))
-
-    def home_vectors(self, batch: Batch, items: Triples) -> Tensor:
-        """u of the home of each rule in the batch, without the rule's automation: [n, 2 d]."""
-        head, relation, tail = items
-        of_types = self.rule_trigger.index_select(0, head) + self.rule_action.index_select(0, tail)
-        rules = self.rule_relation.index_select(0, relation) + of_types
-        of_rules = embedding_bag(batch.others, rules, batch.others_start, mode="sum")
-        counts = torch.diff(batch.others_start, append=torch.tensor([len(batch.others)]))
-        of_owned = embedding_bag(batch.owned, self.owned, batch.owned_start, mode="mean")
-        return of_rules * (counts + 1).rsqrt()[:, None] + of_owned
-
-    def scores(self, triples: Triples, home: Tensor | None) -> Tensor:
-        """[n, n_candidates] of as many triples, with a vector [n, 2 d] for each row's home; None: homes have none."""
-        flat = Triples(*(part.reshape(-1) for part in triples))
-        if home is None:
-            return torch.as_tensor(self.graph(*flat)).reshape(triples.head.shape)
-        # Heads in the context of their home become entities of their own, behind those that there are.
-        weights = dict(self.graph.named_parameters())
-        repeated = home.repeat_interleave(triples.head.shape[1], dim=0).chunk(2, dim=1)
-        for name, part in zip(("node_emb.weight", "node_emb_im.weight"), repeated, strict=True):
-            weights[name] = torch.cat([weights[name], weights[name].index_select(0, flat.head) + part])
-        heads = self.graph.num_nodes + torch.arange(len(flat.head))
-        found: Tensor = functional_call(self.graph, weights, (heads, flat.relation, flat.tail))
-        return found.reshape(triples.head.shape)
-
-    def embeddings(self) -> Embeddings:
-        """A copy in float64."""
-        graph, rotates = self.graph, isinstance(self.graph, RotatE)
-
-        def precise(*parts: Tensor) -> Vectors:
-            values: Vectors = torch.cat(parts, dim=1).detach().double().numpy()
-            return values.copy()
-
-        relation = graph.rel_emb.weight.detach().double()  # the angles of RotatE, the real parts of ComplEx
-        return Embeddings(
-            "rotate" if rotates else "complex",
-            float(getattr(graph, "margin", 0.0)),
-            precise(graph.node_emb.weight, graph.node_emb_im.weight),
-            precise(relation.cos(), relation.sin()) if rotates else precise(relation, graph.rel_emb_im.weight),
-            *(
-                map(precise, (self.rule_relation, self.rule_trigger, self.rule_action, self.owned))
-                if self.personal
-                else ()
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """Rules of homes, sampled non-rules, and of what the vector of each home is made."""
-
-    triples: Triples  # [n, 1 + n_non_rules]  the rule first
-    is_drawn: Tensor  # [n, n_non_rules]  whether there is a non-rule
-    others: Tensor  # items of the home's other automations, rule after rule
-    others_start: Tensor  # [n]
-    owned: Tensor  # types that the home owns, rule after rule
-    owned_start: Tensor  # [n]
-
-
-def self_adversarial(scores: Tensor, is_drawn: Tensor, temperature: float) -> Tensor:
-    """The mean over rules of the loss above, of scores [n, 1 + n_non_rules]; a rule without non-rules has its own."""
-    rule, others = scores[:, 0], scores[:, 1:]
-    share = torch.softmax((temperature * others.detach()).masked_fill(~is_drawn, -torch.inf), dim=1)
-    share = share.masked_fill(~is_drawn, 0.0)  # of a rule without any, the softmax is NaN
-    return (softplus(-rule) + (share * softplus(others)).sum(dim=1)).mean()
+    typed: Typed  # of candidates by number: the items, and behind them those that are none
+    home: Array  # [n]  sorted
+    entry: Array  # [n]  of the rule among all rules
+    candidate: Array  # [n, 1 + n_non_rules]  the rule first
+    is_drawn: Mask  # [n, 1 + n_non_rules]  whether there is one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,10 +58,9 @@ class Sampler:
     """Draws batches from the rules of homes."""
 
     items: Items
-    known: csr_array  # [n_homes, n_items]
-    home: Array  # [n_rules]  of each entry of `known`
-    automation: Array  # [n_rules]
-    owned: csr_array  # [n_homes, n_types]
+    typed: Typed  # the items
+    rules: KnownRules
+    home: Array  # [n_rules]
     non_rules: NonRules
     n_non_rules: int
     corrupted: bool
@@ -151,12 +68,12 @@ class Sampler:
     @classmethod
     def of(cls, train: Homes, items: Items, method: KnowledgeGraph) -> Sampler:
         known = items.matrix(train)
+        trigger, action, relation = items.valid.typed()
         return cls(
             items,
-            known,
+            Typed(trigger, relation, action),
+            KnownRules.of(train, known, automations(train, items)),
             np.repeat(np.arange(train.n_homes), np.diff(known.indptr)),
-            automations(train, items),
-            owned_types(train),
             NonRules.of(train, items, owned=method.owned),
             method.non_rules,
             method.corrupted,
@@ -166,48 +83,48 @@ class Sampler:
         """All rules once, in random order, in batches of about this size."""
         n_batches = math.ceil(len(self.home) / batch_size)
         for some in np.array_split(rng.permutation(len(self.home)), n_batches):
-            yield self.batch(some, rng)
+            yield self.batch(np.sort(some), rng)
 
-    def batch(self, some: Array, rng: np.random.Generator) -> Batch:
-        """Of these entries of `known`."""
-        home, item = self.home[some], self.known.indices[some].astype(np.int64)
-        triples, is_drawn = (self._corrupt if self.corrupted else self._draw)(home, item, rng)
-        count = np.diff(self.known.indptr)[home]
-        entry = runs(self.known.indptr.astype(np.int64), home)
-        other = self.automation[entry] != np.repeat(self.automation[some], count)
-        n_others = np.bincount(np.repeat(np.arange(len(some)), count)[other], minlength=len(some))
-        n_owned = np.diff(self.owned.indptr)[home]
-        owned = self.owned.indices[runs(self.owned.indptr.astype(np.int64), home)]
-        return Batch(
-            triples,
-            torch.from_numpy(is_drawn),
-            torch.from_numpy(self.known.indices[entry[other]].astype(np.int64)),
-            torch.from_numpy(np.cumsum(n_others) - n_others),
-            torch.from_numpy(owned.astype(np.int64)),
-            torch.from_numpy(np.cumsum(n_owned) - n_owned),
-        )
+    def batch(self, entry: Array, rng: np.random.Generator) -> Batch:
+        """Of these rules, sorted: those of a home are side by side."""
+        home, item = self.home[entry], self.rules.item[entry]
+        typed, others, is_drawn = self._corrupt(item, rng) if self.corrupted else self._draw(home, rng)
+        drawn = np.column_stack([np.ones(len(entry), dtype=np.bool_), is_drawn.reshape(len(entry), -1)])
+        return Batch(typed, home, entry, np.column_stack([item, others.reshape(len(entry), -1)]), drawn)
 
-    def _draw(self, home: Array, item: Array, rng: np.random.Generator) -> tuple[Triples, npt.NDArray[np.bool_]]:
+    def _draw(self, home: Array, rng: np.random.Generator) -> tuple[Typed, Array, Mask]:
         """Rules that the homes do not have; a draw that hits a rule of the home is none."""
         repeated = np.repeat(home, self.n_non_rules)
         place, drawn = self.non_rules.draw(repeated, rng)
-        others, is_drawn = np.repeat(item, self.n_non_rules), np.zeros(len(repeated), dtype=np.bool_)
+        others, is_drawn = np.zeros(len(repeated), dtype=np.int64), np.zeros(len(repeated), dtype=np.bool_)
         others[place], is_drawn[place] = drawn, True
-        both = np.column_stack([item, others.reshape(len(item), -1)])
-        trigger, action, relation = (torch.from_numpy(column[both]) for column in self.items.valid.typed())
-        return Triples(trigger, relation, action), is_drawn.reshape(len(item), -1)
+        return self.typed, others, is_drawn
 
-    def _corrupt(self, home: Array, item: Array, rng: np.random.Generator) -> tuple[Triples, npt.NDArray[np.bool_]]:  # noqa: ARG002
+    def _corrupt(self, item: Array, rng: np.random.Generator) -> tuple[Typed, Array, Mask]:
         """The rules with another trigger or action type; one that some home has is none."""
-        shape = len(item), self.n_non_rules
-        trigger, action, relation = (
-            np.repeat(column[item, None], shape[1], axis=1) for column in self.items.valid.typed()
-        )
-        other, replaces_head = rng.integers(0, self.items.valid.n_types, shape), rng.random(shape) < 0.5
+        trigger, relation, action = (np.repeat(column[item], self.n_non_rules) for column in self.typed)
+        other, replaces_head = rng.integers(0, self.items.valid.n_types, len(trigger)), rng.random(len(trigger)) < 0.5
         head, tail = np.where(replaces_head, other, trigger), np.where(replaces_head, action, other)
-        is_drawn = ~self.items.valid.contains(head, tail, relation)
-        columns = ((trigger, head), (relation, relation), (action, tail))
-        return Triples(*(torch.from_numpy(np.column_stack([rule[:, 0], others])) for rule, others in columns)), is_drawn
+        both = Typed(*map(np.concatenate, zip(self.typed, (head, relation, tail), strict=True)))
+        return both, len(self.items) + np.arange(len(head)), ~self.items.valid.contains(head, tail, relation)
+
+
+class AdamW:
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019), changing `x` in place."""
+
+    FIRST_DECAY, SECOND_DECAY, EPSILON = 0.9, 0.999, 1e-8
+
+    def __init__(self, x: Rows, weight_decay: float) -> None:
+        self.x, self.weight_decay = x, weight_decay
+        self.first, self.second, self.steps = np.zeros_like(x), np.zeros_like(x), 0
+
+    def step(self, gradient: Rows, rate: float) -> None:
+        self.steps += 1
+        self.first += (1 - self.FIRST_DECAY) * (gradient - self.first)
+        self.second += (1 - self.SECOND_DECAY) * (gradient**2 - self.second)
+        root = np.sqrt(self.second) / math.sqrt(1 - self.SECOND_DECAY**self.steps) + self.EPSILON
+        self.x *= 1 - rate * self.weight_decay
+        self.x -= rate / (1 - self.FIRST_DECAY**self.steps) * self.first / root
 
 
 @dataclass(frozen=True)
@@ -244,41 +161,33 @@ class KnowledgeGraph(ABC):
         if self.corrupted and not self.owned:
             raise DataError(f"{self.NAME}: owned False has no effect with corrupted; leave it at True")
 
-    @abstractmethod
-    def graph(self, n_types: int, n_relations: int) -> KGEModel:
-        """The model of torch-geometric; its weights may come from torch's global random state."""
+    @property
+    def score(self) -> ScoreFunction:
+        return "rotate" if self.NAME == "rotate" else "complex"
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> KnowledgeGraphModel:
         """Adam on batches of rules; a round is an epoch."""
-        items = Items.of(train)
-        with torch.random.fork_rng(devices=[]):  # torch-geometric draws from torch's global random state
-            torch.manual_seed(int(rng.integers(2**63)))
-            graph = self.graph(len(train.types), len(train.relations))
-        network = Network(graph, personal=self.personal)
+        items, margin = Items.of(train), float(getattr(self, "margin", 0.0))
+        tables = Tables(len(train.types), len(train.relations), self.dimension, self.personal)
+        x = tables.initial(self.score, rng)
         if not len(items):
-            return KnowledgeGraphModel(items, train, network.embeddings())
+            return KnowledgeGraphModel(items, train, tables.embeddings(x, self.score, margin))
         sampler = Sampler.of(train, items, self)
-        trigger, action, relation = (torch.from_numpy(np.array(column)) for column in items.valid.typed())
+        loss = Loss(self.score == "rotate", margin, float(self.temperature), self.personal)
         steps = math.ceil(len(sampler.home) / self.batch_size)  # of an epoch
         epochs = max(self.epochs, math.ceil(self.least_steps / steps))
-        optimizer = torch.optim.AdamW(
-            network.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay, fused=True
-        )
-        decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps * epochs)
+        optimizer = AdamW(x, self.weight_decay)
         for epoch in range(epochs):
             total = 0.0
             for batch in sampler.epoch(self.batch_size, rng):
-                home = network.home_vectors(batch, Triples(trigger, relation, action)) if self.personal else None
-                loss = self_adversarial(network.scores(batch.triples, home), batch.is_drawn, self.temperature)
-                optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-                decay.step()
-                total += loss.item()
+                gradient = np.zeros_like(x)
+                total += batch_gradient(x, tables.offsets, loss, batch.typed, sampler.rules, *batch[1:], gradient)
+                done = optimizer.steps / (steps * epochs)
+                optimizer.step(gradient, self.learning_rate * (0.5 + 0.5 * math.cos(math.pi * done)))
             if on_round is not ignore:
-                model = KnowledgeGraphModel(items, train, network.embeddings())
+                model = KnowledgeGraphModel(items, train, tables.embeddings(x, self.score, margin))
                 on_round(epoch + 1, epochs, model, {"loss": total / steps})
-        return KnowledgeGraphModel(items, train, network.embeddings())
+        return KnowledgeGraphModel(items, train, tables.embeddings(x, self.score, margin))
 
 
 @register("rotate")
@@ -297,9 +206,6 @@ class RotateMethod(KnowledgeGraph):
         super().__post_init__()
         check_range(self.NAME, self, "above 0", "margin")
 
-    def graph(self, n_types: int, n_relations: int) -> RotatE:
-        return RotatE(n_types, n_relations, self.dimension, margin=self.margin)
-
 
 @register("complex")
 @dataclass(frozen=True)
@@ -309,6 +215,3 @@ class ComplexMethod(KnowledgeGraph):
     NAME: ClassVar[str] = "complex"
 
     weight_decay: float = 2.0
-
-    def graph(self, n_types: int, n_relations: int) -> ComplEx:
-        return ComplEx(n_types, n_relations, self.dimension)

@@ -26,14 +26,14 @@ differential privacy, hence there is no `epsilon`.
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, get_args
 
 import numpy as np
 
 from baselines.items import Items, NonRules, automations
-from baselines.knowledge_graph.model import Embeddings, KnowledgeGraphModel, ScoreFunction, Vectors, owned_types
+from baselines.knowledge_graph.gradients import KnownRules, Loss, Tables, Typed
+from baselines.knowledge_graph.model import Embeddings, KnowledgeGraphModel, ScoreFunction
 from baselines.method import OnRound, check_range, ignore
 from baselines.registry import register
 from datasets.common.errors import DataError, unknown
@@ -41,8 +41,8 @@ from datasets.homes import Homes
 from fedrule.federated.checkpoint import Checkpoint
 from fedrule.federated.loop import train as train_rounds
 from fedrule.federated.options import FederatedOptions
-from fedrule.federated.rounds import Engine, RoundReport
-from fedrule.federated.trainers.triples import Tables, TripleLoss, TripleTrainer
+from fedrule.federated.rounds import Engine, RoundReport, Weighting
+from fedrule.federated.trainers.triples import TripleTrainer, layout_of
 from fedrule.federated.vectors import Vector
 
 log = logging.getLogger(__name__)
@@ -60,20 +60,22 @@ class FedE(FederatedOptions):
         "local_steps": ("choice", 1, 3),
         "learning_rate": ("log", 0.03, 3.0),
         "server_rate": ("log", 0.003, 0.1),
-        "rounds": ("int", 100, 600),
+        "rounds": ("int", 100, 300),
         "regularization": ("log", 1e-4, 0.1),
     }
-    SERVER_RATES: ClassVar[dict[str, float]] = FederatedOptions.SERVER_RATES | {"adam": 0.02, "yogi": 0.02}
+    SERVER_RATES: ClassVar[dict[str, float]] = FederatedOptions.SERVER_RATES | {"adam": 0.04, "yogi": 0.04}
 
     score: ScoreFunction = "rotate"  # of a triple: rotate or complex
     dimension: int = 16  # d: complex numbers in a vector
     personal: bool = True  # homes have a vector; without, all homes get the same scores
-    non_rules: int = 16  # drawn for each rule, anew in each round
+    non_rules: int = 8  # drawn for each rule, anew in each round
     owned: bool = True  # draw non-rules only among rules whose entity types the home owns
     temperature: float = 1.0  # alpha: how much more high-scoring non-rules count; 0: all the same
     margin: float = 4.0  # gamma of rotate: the score of a triple that fits exactly
-    regularization: float = 0.003  # on the squared length of the rows that a home holds
-    rounds: int = 300
+    regularization: float = 0.002  # on the squared length of the rows that a home holds
+    rounds: int = 150
+    local_steps: int = 1  # more take as much longer, and Adam at the server gains nothing by them
+    weighting: Weighting = "rules"  # of updates: all rules count the same, as in `rotate`
     cohort: int = 128  # homes in a round
     decay: bool = True
 
@@ -128,38 +130,24 @@ class FedE(FederatedOptions):
         return KnowledgeGraphModel(items, train, self._embeddings(tables, model))
 
     def _trainer(self, train: Homes, items: Items, tables: Tables, seed: int) -> TripleTrainer:
+        trigger, action, relation = items.valid.typed()
         return TripleTrainer(
             tables=tables,
-            loss=TripleLoss(self.score == "rotate", self.margin, self.temperature, self.regularization),
-            valid=items.valid,
-            known=items.matrix(train),
-            automation=automations(train, items),
-            owned=owned_types(train),
+            loss=Loss(self.score == "rotate", float(self.margin), float(self.temperature), self.personal),
+            regularization=self.regularization,
+            typed=Typed(trigger, relation, action),
+            rules=KnownRules.of(train, items.matrix(train), automations(train, items)),
             non_rules=NonRules.of(train, items, owned=self.owned),
             n_non_rules=self.non_rules,
             seed=seed,
         )
 
     def _initial(self, tables: Tables, seed: int) -> Vector:
-        """As torch-geometric's models begin: uniform, angles over the circle; zero for what vectors of homes need."""
-        rng, layout, d = np.random.default_rng(seed), tables.layout, self.dimension
-        rows = np.zeros((layout.n_rows, layout.row_length))
-        entity, relation = rows[: tables.relation, :-1], rows[tables.relation : tables.rule_relation, :-1]
-        for table in (entity, relation):
-            bound = math.sqrt(6 / (len(table) + d))
-            table[:] = rng.uniform(-bound, bound, table.shape)
-        if self.score == "rotate":
-            relation[:, :d] = rng.uniform(0, 2 * math.pi, relation[:, :d].shape)
-            relation[:, d:] = 0.0
-        return rows.reshape(-1).astype(np.float32)
+        """As `rotate` and `complex` begin; no client holds a row yet."""
+        rows = tables.initial(self.score, np.random.default_rng(seed))
+        return np.pad(rows, ((0, 0), (0, 1))).reshape(-1)
 
     def _embeddings(self, tables: Tables, model: Vector) -> Embeddings:
         """The tables in a model, copied."""
-        layout = tables.layout
-        rows: Vectors = model.astype(np.float64).reshape(layout.n_rows, layout.row_length)[:, :-1]
-        starts = [tables.relation, tables.rule_relation, tables.rule_trigger, tables.rule_action, tables.owned]
-        entity, relation, *of_homes = np.split(rows, starts if self.personal else starts[:1])
-        if self.score == "rotate":
-            angle = relation[:, : self.dimension]
-            relation = np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
-        return Embeddings(self.score, self.margin, entity, relation, *of_homes)
+        rows = model.reshape(tables.n_rows, layout_of(tables).row_length)[:, :-1]
+        return tables.embeddings(rows, self.score, self.margin)

@@ -18,14 +18,10 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="rotate and complex need the extra graph")
 pytest.importorskip("torch_geometric", reason="rotate and complex need the extra graph")
 
-from baselines.knowledge_graph.methods import (  # noqa: E402
-    ComplexMethod,
-    Network,
-    RotateMethod,
-    Sampler,
-    Triples,
-    self_adversarial,
-)
+from torch_geometric.nn.kge import ComplEx, RotatE  # noqa: E402
+
+from baselines.knowledge_graph.gradients import Loss, Tables, adversarial, batch_gradient  # noqa: E402
+from baselines.knowledge_graph.methods import AdamW, ComplexMethod, RotateMethod, Sampler  # noqa: E402
 from baselines.knowledge_graph.model import Embeddings, KnowledgeGraphModel  # noqa: E402
 
 SHORT = {"epochs": 2, "least_steps": 0, "dimension": 3}
@@ -39,14 +35,24 @@ def fit(method, homes, seed=0):
     return method.fit(homes, rng=np.random.default_rng(seed))
 
 
-def network(name, homes, *, seed=1):
-    """An untrained network in which all vectors differ from zero."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        made = Network(METHODS[name].graph(len(homes.types), len(homes.relations)), personal=True)
-        for table in (made.rule_relation, made.rule_trigger, made.rule_action, made.owned):
-            torch.nn.init.normal_(table)
-    return made
+def random_rows(homes, *, personal=True, seed=1):
+    """Tables of the homes, and rows in which all numbers differ from zero."""
+    tables = Tables(len(homes.types), len(homes.relations), SHORT["dimension"], personal)
+    rows = np.random.default_rng(seed).normal(size=(tables.n_rows, 2 * SHORT["dimension"]))
+    return tables, rows.astype(np.float32)
+
+
+def random_embeddings(name, homes):
+    tables, rows = random_rows(homes)
+    return tables.embeddings(rows, name, 4.0)
+
+
+def batch_loss(name, homes, rows, batch, *, temperature=1.0, personal=True):
+    """The loss of a batch, and its gradient."""
+    tables, items = Tables(len(homes.types), len(homes.relations), rows.shape[1] // 2, personal), Items.of(homes)
+    rules, gradient = Sampler.of(homes, items, METHODS[name]).rules, np.zeros_like(rows)
+    loss = Loss(name == "rotate", 4.0, temperature, personal)
+    return batch_gradient(rows, tables.offsets, loss, batch.typed, rules, *batch[1:], gradient), gradient
 
 
 def complex_vector(row):
@@ -73,8 +79,7 @@ def plain_score(e: Embeddings, home, rule):
 @both
 def test_scores_are_the_equations_of_the_papers_with_the_vector_of_the_home(name):
     homes = planted_homes()
-    items, made = Items.of(homes), network(name, homes)
-    embeddings = made.embeddings()
+    items, embeddings = Items.of(homes), random_embeddings(name, homes)
     found = KnowledgeGraphModel(items, homes, embeddings).score_items(homes, np.arange(homes.n_homes))
     typed = np.stack(homes.typed(), axis=1)
     trigger, action, relation = items.valid.typed()
@@ -88,64 +93,130 @@ def test_scores_are_the_equations_of_the_papers_with_the_vector_of_the_home(name
 
 
 def test_relations_of_rotate_only_rotate():
-    made = network("rotate", planted_homes())
-    angle = made.graph.rel_emb.weight[0, 1].item()
-    turn = complex_vector(made.embeddings().relation[0])[1]
-    assert turn == pytest.approx(cmath.exp(1j * angle))
+    homes = planted_homes()
+    tables, rows = random_rows(homes)
+    turn = complex_vector(tables.embeddings(rows, "rotate", 4.0).relation[0])[1]
+    assert turn == pytest.approx(cmath.exp(1j * float(rows[tables.relation, 1])))
     assert abs(turn) == pytest.approx(1)
 
 
 @both
-def test_training_scores_by_torch_geometric_are_those_of_the_model(name):
-    # Of a new home without the predicted rule, which is what training leaves out.
-    homes = toy_homes([ToyHome(1, TYPES, (PLANTED, MOTION_RULE, PLUG_RULE))])
-    items, made = Items.of(homes), network(name, homes)
-    sampler = Sampler.of(homes, items, METHODS[name])
-    batch = sampler.batch(np.arange(3), np.random.default_rng(0))
+def test_without_vectors_of_homes_scores_are_those_of_torch_geometric(name):
+    homes, d = planted_homes(), SHORT["dimension"]
+    items, (tables, rows) = Items.of(homes), random_rows(homes, personal=False)
+    sizes = len(homes.types), len(homes.relations), d
+    with torch.random.fork_rng(devices=[]):
+        graph = RotatE(*sizes, margin=4.0) if name == "rotate" else ComplEx(*sizes)
+    entity, relation = (torch.from_numpy(part) for part in np.split(rows, [tables.relation]))
+    weights = {"node_emb": entity[:, :d], "node_emb_im": entity[:, d:], "rel_emb": relation[:, :d]}
+    weights |= {"rel_emb_im": relation[:, d:]} if name == "complex" else {}
+    graph.load_state_dict({f"{key}.weight": value for key, value in weights.items()})
     trigger, action, relation = (torch.from_numpy(np.array(column)) for column in items.valid.typed())
-    every = Triples(*(column.repeat(3, 1) for column in (trigger, relation, action)))
-    found = made.scores(every, made.home_vectors(batch, Triples(trigger, relation, action))).detach().numpy()
-    model = KnowledgeGraphModel(items, homes, made.embeddings())
-    own = items.number(homes)
-    for row, item in enumerate(sampler.known.indices.tolist()):
-        rest = model.score_items(homes.with_rules(own != item), np.array([0]))[0]
-        np.testing.assert_allclose(found[row], rest, rtol=1e-4, atol=1e-4)
-    none = made.scores(every, None).detach().numpy()
-    np.testing.assert_allclose(none[0], made.graph(trigger, relation, action).detach().numpy(), rtol=1e-6)
+    expected = graph(trigger, relation, action).detach().numpy()
+    fitted = KnowledgeGraphModel(items, homes, tables.embeddings(rows, name, 4.0))
+    np.testing.assert_allclose(fitted.score_items(homes, np.array([0]))[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def plain_batch_loss(name, homes, x, batch, *, temperature, personal):
+    """The mean loss of a batch rule by rule, by the equations of the modules, as a function of its table, a tensor."""
+    tables, d = Tables(len(homes.types), len(homes.relations), SHORT["dimension"], personal), SHORT["dimension"]
+    rules, losses = Sampler.of(homes, Items.of(homes), METHODS[name]).rules, []
+    trigger, relation, action = batch.typed
+
+    def row(number):
+        return torch.complex(x[number, :d], x[number, d:])
+
+    for home, entry, candidates, is_drawn in zip(*batch[1:], strict=True):
+        u = torch.zeros(d, dtype=torch.complex128)
+        if personal:
+            own = range(rules.start[home], rules.start[home + 1])
+            others = [each for each in own if rules.automation[each] != rules.automation[entry]]
+            for item in rules.item[others]:
+                v = row(tables.rule_relation + relation[item]) + row(tables.rule_trigger + trigger[item])
+                u = u + (v + row(tables.rule_action + action[item])) / math.sqrt(len(others) + 1)
+            types = rules.owned[rules.owned_start[home] : rules.owned_start[home + 1]]
+            u = u + sum(row(tables.owned + kind) for kind in types) / len(types)
+        scores = []
+        for c in candidates[is_drawn]:
+            h, r, t = row(trigger[c]) + u, row(tables.relation + relation[c]), row(action[c])
+            if name == "rotate":
+                turn = torch.exp(1j * x[tables.relation + relation[c], :d])
+                scores.append(4.0 - (h * turn - t).abs().square().sum().sqrt())
+            else:
+                scores.append((h * r * t.conj()).real.sum())
+        scores = torch.stack(scores)
+        share = torch.softmax(temperature * scores[1:].detach(), dim=0)
+        softplus = torch.nn.functional.softplus
+        losses.append(softplus(-scores[0]) + (share * softplus(scores[1:])).sum())
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize("personal", [True, False])
+@pytest.mark.parametrize("corrupted", [True, False])
+@both
+def test_gradients_are_those_of_autograd_on_the_equations(name, corrupted, personal):
+    homes = planted_homes()
+    place = np.arange(homes.n_rules) - np.searchsorted(homes.rules.home, homes.rules.home)
+    homes = replace(homes, rules=replace(homes.rules, group=np.maximum(place - 1, 0)))
+    _, rows = random_rows(homes, personal=personal)
+    sampler = Sampler.of(homes, Items.of(homes), replace(METHODS[name], corrupted=corrupted, non_rules=5))
+    batch = sampler.batch(np.arange(0, len(sampler.home), 2), np.random.default_rng(0))
+    x = torch.tensor(rows, dtype=torch.float64, requires_grad=True)
+    expected = plain_batch_loss(name, homes, x, batch, temperature=0.7, personal=personal)
+    expected.backward()
+    loss, gradient = batch_loss(name, homes, rows, batch, temperature=0.7, personal=personal)
+    assert loss == pytest.approx(expected.item(), rel=1e-5)
+    np.testing.assert_allclose(gradient, x.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_steps_are_those_of_torchs_adamw():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3, 4)).astype(np.float32)
+    weight = torch.nn.Parameter(torch.from_numpy(x.copy()))
+    ours, theirs = AdamW(x, 0.3), torch.optim.AdamW([weight], weight_decay=0.3)
+    for rate in (0.1, 0.05, 0.01):
+        gradient = rng.normal(size=x.shape).astype(np.float32)
+        weight.grad, theirs.param_groups[0]["lr"] = torch.from_numpy(gradient), rate
+        ours.step(gradient, rate)
+        theirs.step()
+    np.testing.assert_allclose(x, weight.detach().numpy(), rtol=1e-5)
 
 
 def test_the_whole_automation_of_a_rule_is_left_out_of_its_home():
     homes = toy_homes([ToyHome(1, TYPES, (PLANTED, MOTION_RULE, PLUG_RULE))])
     grouped = replace(homes, rules=replace(homes.rules, group=np.array([0, 0, 1])))
+    tables, rows = random_rows(grouped)
     items = Items.of(grouped)
     sampler = Sampler.of(grouped, items, METHODS["rotate"])
-    planted, motion, plug = items.number(grouped)
-    entry = {item: place for place, item in enumerate(sampler.known.indices.tolist())}
-    batch = sampler.batch(np.array([entry[planted], entry[plug]]), np.random.default_rng(0))
+    planted, _, plug = items.number(grouped)
+    relations = [rule[1] for rule in (PLANTED, MOTION_RULE, PLUG_RULE)]
+    entry = {item: place for place, item in enumerate(sampler.rules.item.tolist())}
     # Without its automation the planted rule has the plug's beside it, and the plug's rule has the other two.
-    assert batch.others_start.tolist() == [0, 1]
-    assert batch.others.tolist()[0] == plug
-    assert sorted(batch.others.tolist()[1:]) == sorted([planted, motion])
+    for item, others in ((planted, relations[2:]), (plug, relations[:2])):
+        batch = sampler.batch(np.array([entry[item]]), np.random.default_rng(0))
+        _, gradient = batch_loss("rotate", grouped, rows, batch)
+        moved = gradient[tables.rule_relation : tables.rule_trigger].any(axis=1)
+        assert np.flatnonzero(moved).tolist() == sorted(others)
 
 
-def test_the_loss_is_that_of_the_paper_rule_by_rule():
-    scores = torch.tensor([[1.0, 0.5, -1.0, 2.0], [0.0, 3.0, 1.0, 1.0]])
-    is_drawn = torch.tensor([[True, True, False], [False, False, False]])
-    # The first rule has two non-rules, 0.5 and -1; the second has none.
+def test_the_loss_is_that_of_the_paper():
+    scores, d_scores = np.array([1.0, 0.5, -1.0, 2.0]), np.zeros(4)
+    # Two non-rules, 0.5 and -1; the third is none.
     one, other = math.exp(2 * 0.5), math.exp(2 * -1.0)
-    first = math.log(1 + math.exp(-1)) + (one * math.log(1 + math.exp(0.5)) + other * math.log(1 + math.exp(-1.0))) / (
-        one + other
-    )
-    found = self_adversarial(scores, is_drawn, 2.0)
-    assert found.item() == pytest.approx((first + math.log(2)) / 2)
+    expected = math.log(1 + math.exp(-1))
+    expected += (one * math.log(1 + math.exp(0.5)) + other * math.log(1 + math.exp(-1.0))) / (one + other)
+    assert adversarial(scores, np.array([True, True, True, False]), 2.0, d_scores) == pytest.approx(expected)
+    # A rule without non-rules has its own loss.
+    only = np.array([True, False, False, False])
+    assert adversarial(np.zeros(4), only, 2.0, d_scores) == pytest.approx(math.log(2))
 
 
 def test_the_share_of_a_non_rule_is_taken_as_constant():
-    scores = torch.tensor([[0.0, 1.0, 0.0]], requires_grad=True)
-    self_adversarial(scores, torch.ones(1, 2, dtype=torch.bool), 1.0).backward()
+    d_scores = np.zeros(3)
+    adversarial(np.array([0.0, 1.0, 0.0]), np.ones(3, dtype=bool), 1.0, d_scores)
     # p = e / (e + 1) of the first non-rule, and softplus has the slope sigmoid(1).
     p, slope = math.e / (math.e + 1), 1 / (1 + math.exp(-1))
-    assert scores.grad[0].tolist() == pytest.approx([-0.5, p * slope, (1 - p) * 0.5])
+    assert d_scores.tolist() == pytest.approx([-0.5, p * slope, (1 - p) * 0.5])
 
 
 def test_corrupted_rules_keep_their_relation_and_one_type_and_nobody_has_them():
@@ -153,13 +224,14 @@ def test_corrupted_rules_keep_their_relation_and_one_type_and_nobody_has_them():
     items = Items.of(homes)
     sampler = Sampler.of(homes, items, replace(METHODS["rotate"], corrupted=True, non_rules=50))
     batch = sampler.batch(np.arange(5), np.random.default_rng(0))
-    (head, relation, tail), is_drawn = batch.triples, batch.is_drawn
+    head, relation, tail = (column[batch.candidate] for column in batch.typed)
     assert (relation == relation[:, :1]).all()
     assert ((head == head[:, :1]) | (tail == tail[:, :1])).all()
-    valid = items.valid.contains(head.numpy(), tail.numpy(), relation.numpy())
+    valid = items.valid.contains(head, tail, relation)
     assert valid[:, 0].all()
-    assert (is_drawn.numpy() == ~valid[:, 1:]).all()
-    assert is_drawn.any(dim=1).all()
+    assert batch.is_drawn[:, 0].all()
+    assert (batch.is_drawn[:, 1:] == ~valid[:, 1:]).all()
+    assert batch.is_drawn[:, 1:].any(axis=1).all()
 
 
 @both
@@ -171,19 +243,17 @@ def test_without_vectors_of_homes_all_get_the_same_scores(name):
 
 
 @both
-def test_the_same_seed_gives_the_same_bits_and_leaves_torch_alone(name):
+def test_the_same_seed_gives_the_same_bits(name):
     homes = planted_homes()
-    before = torch.random.get_rng_state()
     first, again, other = (fit(METHODS[name], homes, seed).score_pairs(homes, *all_pairs(homes)) for seed in (0, 0, 1))
     assert first.tobytes() == again.tobytes()
     assert first.tobytes() != other.tobytes()
-    assert torch.equal(before, torch.random.get_rng_state())
 
 
 @both
 def test_a_home_without_rules_is_scored_by_the_types_that_it_owns(name):
     homes = planted_homes()
-    fitted = KnowledgeGraphModel(Items.of(homes), homes, network(name, homes).embeddings())
+    fitted = KnowledgeGraphModel(Items.of(homes), homes, random_embeddings(name, homes))
     some, other = ToyHome(1, ("ContactSensor", "Light")), ToyHome(2, ("MotionSensor", "Light"))
     scores = fitted.score_items(toy_homes([some, other]), np.arange(2))
     assert np.isfinite(scores).all()

@@ -1,88 +1,59 @@
 """Clients that learn embeddings of triples (trigger type, relation, action type), many at once in compiled loops.
 
-The score of a triple and the vector u of a home are those of `baselines.knowledge_graph.methods`. With q = h + u and
-y = t conj(r), a candidate has the score s = q . y (ComplEx) or gamma - |q - y| (RotatE), and a client the loss
+The score of a triple, the vector u of a home and the loss of a rule are those of `baselines.knowledge_graph`. A client
+has the loss
 
-    mean over its rules of (softplus(-s) + sum over non-rules i of p_i softplus(s_i)) + lambda / 2 |rows it holds|^2
+    mean over its rules of their losses + lambda / 2 |rows it holds|^2
 
-with p = softmax(alpha s_i), taken as constant. Gradients are written out by the chain rule; a client's depend on its
-own rows only, so that no client depends on the others in the loop.
+and takes the steps of `algorithm.client_round` with FedAvg, by SGD or Adam; tests compare the two. Clients use one
+table after the other: of a copy of the model each moves the rows that it holds, and resets them. No client depends on
+those before it.
 
-The model is a table of rows of 2 d numbers: entities, relations (of RotatE d angles, the other half unused), and the
-vectors that u is made of. A client holds the rows of its rules, of the types that it owns and of the non-rules that it
-has drawn in the round. It sends these alone, and behind each the number 1, of which the sum is the number of clients
-that hold the row.
+The model is a table of rows of 2 d numbers (`Tables`). A client holds the rows of its rules, of the types that it owns
+and of the non-rules that it has drawn in the round. It sends these alone, and behind each the number 1, of which the
+sum is the number of clients that hold the row.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+import zlib
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from scipy.sparse import csr_array
+from numba import njit
 
 from baselines.items import NonRules
+from baselines.knowledge_graph import gradients
+from baselines.knowledge_graph.gradients import (
+    F,
+    KnownRules,
+    Loss,
+    Rows,
+    Tables,
+    Typed,
+    add,
+    add_home,
+    clear,
+    compiled,
+    entry_point,
+    f32,
+    make_buffers,
+    turn_angles_back,
+)
 from datasets.common.environment import thread_count
 from datasets.common.random import KeyedRandom
 from datasets.homes import Array, Mask, runs
-from datasets.valid import ValidRules
-from fedrule.federated.algorithm import Gradients, client_round
-from fedrule.federated.optimizers import Precise
-from fedrule.federated.trainers.evidence import compiled, sigmoid, softplus
+from fedrule.federated.optimizers import EPSILON, FIRST_DECAY, SECOND_DECAY, Precise
 from fedrule.federated.trainers.trainer import ClientChunk
-from fedrule.federated.vectors import FlatParameters, Vector
-
-CLIENTS_PER_CALL = 64  # some MB each of models and gradients
+from fedrule.federated.vectors import ROUND, FlatParameters, Vector
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """Where the rows of each table begin."""
-
-    n_types: int
-    n_relations: int
-    dimension: int  # d
-    personal: bool  # whether homes have a vector
-
-    @property
-    def relation(self) -> int:
-        """Entities are the first rows."""
-        return self.n_types
-
-    @property
-    def rule_relation(self) -> int:
-        return self.relation + self.n_relations
-
-    @property
-    def rule_trigger(self) -> int:
-        return self.rule_relation + self.n_relations
-
-    @property
-    def rule_action(self) -> int:
-        return self.rule_trigger + self.n_types
-
-    @property
-    def owned(self) -> int:
-        return self.rule_action + self.n_types
-
-    @property
-    def layout(self) -> FlatParameters:
-        """Rows alone: 2 d numbers, and how many clients hold the row."""
-        n_rows = self.owned + self.n_types if self.personal else self.rule_relation
-        return FlatParameters((), (), 0, n_rows, 2 * self.dimension + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class TripleLoss:
-    """The loss of a client."""
-
-    rotates: bool  # RotatE; otherwise ComplEx
-    margin: float  # gamma
-    temperature: float  # alpha
-    regularization: float  # lambda
+def layout_of(tables: Tables) -> FlatParameters:
+    """Rows alone: 2 d numbers, and how many clients hold the row."""
+    return FlatParameters((), (), 0, tables.n_rows, 2 * tables.dimension + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,22 +61,21 @@ class TripleTrainer:
     """The training homes as clients."""
 
     tables: Tables
-    loss: TripleLoss
-    valid: ValidRules  # the items
-    known: csr_array  # [n_homes, n_items]  rules
-    automation: Array  # [n_rules]  of each entry of `known`
-    owned: csr_array  # [n_homes, n_types]
+    loss: Loss
+    regularization: float  # lambda
+    typed: Typed  # the items
+    rules: KnownRules
     non_rules: NonRules
     n_non_rules: int  # drawn for each rule
     seed: int
 
     @property
     def layout(self) -> FlatParameters:
-        return self.tables.layout
+        return layout_of(self.tables)
 
     @cached_property
     def rule_counts(self) -> Array:
-        return np.diff(self.known.indptr).astype(np.int64)
+        return np.diff(self.rules.start)
 
     @property
     def threads(self) -> int:
@@ -113,27 +83,23 @@ class TripleTrainer:
 
     def begin(self, number: int, clients: Array, model: Vector) -> TripleRound:  # noqa: ARG002  non-rules are random
         """Non-rules are drawn anew in each round, with random numbers keyed by client."""
-        rule = runs(self.known.indptr.astype(np.int64), clients)
-        home, item = np.repeat(clients, self.rule_counts[clients]), self.known.indices[rule].astype(np.int64)
-        repeated = np.repeat(home, self.n_non_rules)
+        entry, n = runs(self.rules.start, clients), self.n_non_rules
+        repeated = np.repeat(clients, n * self.rule_counts[clients])
         key = KeyedRandom(self.seed, number, np.arange(len(self.rule_counts)))
         place, drawn = self.non_rules.draw(repeated, key)
-        other, is_drawn = np.repeat(item, self.n_non_rules), np.ones((len(item), 1 + self.n_non_rules), dtype=np.bool_)
-        is_drawn[:, 1:] = np.isin(np.arange(len(repeated)), place, assume_unique=True).reshape(len(item), -1)
-        other[place] = drawn
+        other, is_other = np.zeros(len(repeated), dtype=np.int64), np.zeros(len(repeated), dtype=np.bool_)
+        other[place], is_other[place] = drawn, True
         return TripleRound(
             trainer=self,
             clients=clients,
             start=_starts(self.rule_counts[clients]),
-            candidate=np.column_stack([item, other.reshape(len(item), -1)]),
-            is_drawn=is_drawn,
-            automation=self.automation[rule],
-            owned_start=_starts(np.diff(self.owned.indptr)[clients]),
-            owned=self.owned.indices[runs(self.owned.indptr.astype(np.int64), clients)].astype(np.int64),
+            entry=entry,
+            candidate=np.column_stack([self.rules.item[entry], other.reshape(-1, n)]),
+            is_drawn=np.column_stack([np.ones(len(entry), dtype=np.bool_), is_other.reshape(-1, n)]),
         )
 
 
-def _starts(counts: npt.NDArray[np.integer]) -> Array:
+def _starts(counts: Array) -> Array:
     return np.concatenate([[0], np.cumsum(counts)])
 
 
@@ -144,262 +110,205 @@ class TripleRound:
     trainer: TripleTrainer
     clients: Array
     start: Array  # [n_clients + 1]  of the rules of each
+    entry: Array  # [n_rules]  among the rules of all homes
     candidate: Array  # [n_rules, 1 + n_non_rules]  items: the rule, then non-rules
     is_drawn: Mask  # [n_rules, 1 + n_non_rules]  whether there is one
-    automation: Array  # [n_rules]
-    owned_start: Array  # [n_clients + 1]
-    owned: Array  # types
 
     @cached_property
     def held(self) -> tuple[Array, Array]:
         """Start [n_clients + 1] and rows, sorted within a client, that each holds."""
-        tables, n_clients = self.trainer.tables, len(self.clients)
-        rule, width = np.diff(self.start), self.candidate.shape[1]
-        client = np.repeat(np.arange(n_clients), rule)
-        trigger, action, relation = self.trainer.valid.typed()
-        some, of_some = self.candidate[self.is_drawn], np.repeat(client, width)[self.is_drawn.reshape(-1)]
-        found = [(of_some, trigger[some]), (of_some, action[some]), (of_some, tables.relation + relation[some])]
-        if tables.personal:
-            own, of_types = self.candidate[:, 0], np.repeat(np.arange(n_clients), np.diff(self.owned_start))
-            found += [
-                (client, tables.rule_relation + relation[own]),
-                (client, tables.rule_trigger + trigger[own]),
-                (client, tables.rule_action + action[own]),
-                (of_types, tables.owned + self.owned),
-            ]
-        n_rows = tables.layout.n_rows
-        key = np.unique(np.concatenate([of * n_rows + row for of, row in found]))
-        return np.searchsorted(key, np.arange(n_clients + 1) * n_rows), key % n_rows
+        trainer, tables = self.trainer, self.trainer.tables
+        is_held = np.zeros((len(self.clients), tables.n_rows), dtype=np.bool_)
+        mark_held(
+            is_held, tables.offsets, tables.personal, trainer.typed, trainer.rules,
+            self.clients, self.start, self.candidate, self.is_drawn,
+        )  # fmt: skip
+        client, row = np.nonzero(is_held)
+        return np.searchsorted(client, np.arange(len(self.clients) + 1)), row
 
     def rows(self, first: int, end: int) -> tuple[Array, Array]:
         start, row = self.held
         return start[first : end + 1] - start[first], row[start[first] : start[end]]
 
     def train(self, chunk: ClientChunk) -> None:
-        for first in range(chunk.first, chunk.end, CLIENTS_PER_CALL):
-            end = min(first + CLIENTS_PER_CALL, chunk.end)
-            some = slice(first - chunk.first, end - chunk.first)
-            sent, state = client_round(
-                chunk.h,
-                chunk.layout,
-                chunk.broadcast.model,
-                self._gradients(first, end),
-                chunk.state(some),
-                n=end - first,
-            )
-            start, row = self.rows(first, end)
-            update = sent.update.reshape(end - first, chunk.layout.n_rows, -1)
-            update[np.repeat(np.arange(end - first), np.diff(start)), row, -1] = 1
-            chunk.add(some, replace(sent, update=update.reshape(end - first, -1)), state)
-
-    def _gradients(self, first: int, end: int) -> Gradients:
-        """Of these of the round's clients."""
-        tables, loss = self.trainer.tables, self.trainer.loss
-        start, row = self.held
-        offsets = tables.relation, tables.rule_relation, tables.rule_trigger, tables.rule_action, tables.owned
-        options = loss.rotates, loss.margin, loss.temperature, loss.regularization, tables.personal
-        trigger, action, relation = self.trainer.valid.typed()
-        clients = self.start[first : end + 1], self.owned_start[first : end + 1], start[first : end + 1]
-
-        def at(x: Vector, step: int) -> tuple[Precise, Vector]:  # noqa: ARG001  all steps have the same batch
-            found, gradient = np.zeros(end - first), np.zeros_like(x)
-            shape = end - first, tables.layout.n_rows, tables.layout.row_length
-            gradients(
-                x.reshape(shape),
-                offsets,
-                options,
-                (trigger, relation, action),
-                self.candidate,
-                self.is_drawn,
-                self.automation,
-                self.owned,
-                row,
-                *clients,
-                found,
-                gradient.reshape(shape),
-            )
-            return found, gradient
-
-        return at
+        trainer, some = self.trainer, slice(chunk.first, chunk.end + 1)
+        shape, (held_start, held) = (chunk.layout.n_rows, chunk.layout.row_length), self.held
+        train_clients(
+            np.ascontiguousarray(chunk.broadcast.model.reshape(shape)[:, :-1]),
+            trainer.tables.offsets,
+            trainer.loss,
+            Steps(chunk.h.steps, float(chunk.h.phi_rate), chunk.h.adam, float(trainer.regularization)),
+            trainer.typed,
+            trainer.rules,
+            self.clients[chunk.first : chunk.end],
+            self.start[some],
+            self.entry,
+            self.candidate,
+            self.is_drawn,
+            held_start[some],
+            held,
+            np.where(chunk.faulty, np.nan, chunk.weight),
+            chunk.update.reshape(shape),
+            chunk.loss,
+            chunk.finite,
+        )
 
 
-@compiled
-def gradients(
-    x: npt.NDArray[np.float32],  # [n_clients, n_rows, 2 d + 1]  their models
-    offsets: tuple[int, int, int, int, int],  # of all tables but the first
-    options: tuple[bool, float, float, float, bool],  # those of `TripleLoss`, and whether homes have a vector
-    typed: tuple[Array, Array, Array],  # [n_items]  trigger type, relation and action type
+class Steps(NamedTuple):
+    """Local training of every client."""
+
+    steps: int
+    rate: float
+    adam: bool  # otherwise SGD
+    regularization: float  # lambda
+
+
+@entry_point
+def mark_held(
+    is_held: Mask,  # [n_clients, n_rows]  false; written
+    offsets: tuple[int, int, int, int, int],
+    personal: bool,
+    typed: Typed,
+    rules: KnownRules,
+    clients: Array,
+    start: Array,
     candidate: Array,
     is_drawn: Mask,
-    automation: Array,
-    owned: Array,
-    held: Array,
-    start: Array,  # [n_clients + 1]  of each client's rules
-    owned_start: Array,  # [n_clients + 1]
-    held_start: Array,  # [n_clients + 1]
-    loss: Precise,  # [n_clients]  written
-    gradient: npt.NDArray[np.float32],  # [n_clients, n_rows, 2 d + 1]  added to
 ) -> None:
-    """Write the loss of every client and its gradient at the client's model."""
+    """Mark the rows that each client holds."""
     at_relation, at_rule_relation, at_rule_trigger, at_rule_action, at_owned = offsets
-    rotates, margin, temperature, regularization, personal = options
     trigger, relation, action = typed
-    width, n_candidates = x.shape[2] - 1, candidate.shape[1]
-    y, d_y = np.zeros((n_candidates, width)), np.zeros(width)
-    scores, d_scores = np.zeros(n_candidates), np.zeros(n_candidates)
-    turns = np.zeros((at_rule_relation - at_relation, width))  # relations as complex numbers, and their gradients
-    d_turns = np.zeros_like(turns)
-    for c in range(len(start) - 1):
-        model, out, rows = x[c], gradient[c], held[held_start[c] : held_start[c + 1]]
-        read_turns(model[at_relation:at_rule_relation], rows - at_relation, rotates, turns, d_turns)
-        first, n = start[c], start[c + 1] - start[c]
-        types = owned[owned_start[c] : owned_start[c + 1]]
-        # Vectors of rules, their sum, and the mean of the owned types.
-        rule, total, base = np.zeros((n, width)), np.zeros(width), np.zeros(width)
+    owned, owned_start = rules.owned, rules.owned_start
+    for k in range(len(clients)):
+        for i in range(start[k], start[k + 1]):
+            for j in range(candidate.shape[1]):
+                if is_drawn[i, j]:
+                    c = candidate[i, j]
+                    is_held[k, trigger[c]] = is_held[k, action[c]] = is_held[k, at_relation + relation[c]] = True
+            if personal:
+                c = candidate[i, 0]
+                is_held[k, at_rule_relation + relation[c]] = is_held[k, at_rule_trigger + trigger[c]] = True
+                is_held[k, at_rule_action + action[c]] = True
         if personal:
-            for i in range(n):
-                item = candidate[first + i, 0]
-                for k in range(width):
-                    value = model[at_rule_relation + relation[item], k] + model[at_rule_trigger + trigger[item], k]
-                    rule[i, k] = value + model[at_rule_action + action[item], k]
-                    total[k] += rule[i, k]
-            for kind in types:
-                for k in range(width):
-                    base[k] += model[at_owned + kind, k] / len(types)
-        d_u, d_total, d_base = np.zeros((n, width)), np.zeros(width), np.zeros(width)
-        for i in range(n):
-            # u without the rule's automation.
-            u, others = total.copy(), n
-            for j in range(n):
-                if automation[first + j] == automation[first + i]:
-                    others -= 1
-                    for k in range(width):
-                        u[k] -= rule[j, k]
-            scale = 1 / math.sqrt(others + 1)
-            for k in range(width):
-                u[k] = u[k] * scale + base[k]
-            for j in range(n_candidates):
-                item = candidate[first + i, j]
-                turn(model[action[item]], turns[relation[item]], y[j])
-                scores[j] = score(model[trigger[item]], u, y[j], rotates, margin)
-            loss[c] += adversarial(scores, is_drawn[first + i], temperature, d_scores) / n
-            for j in range(n_candidates):
-                if not is_drawn[first + i, j]:
-                    continue
-                item, d_s = candidate[first + i, j], d_scores[j] / n
-                head = model[trigger[item]]
-                distance = margin - scores[j]
-                for k in range(width):
-                    q = head[k] + u[k]
-                    if rotates:
-                        d_y[k] = d_s * (q - y[j, k]) / distance if distance > 0 else 0.0
-                        d_q = -d_y[k]
-                    else:
-                        d_y[k], d_q = d_s * q, d_s * y[j, k]
-                    out[trigger[item], k] += d_q
-                    d_u[i, k] += d_q
-                turn_backward(
-                    model[action[item]], turns[relation[item]], d_y, out[action[item]], d_turns[relation[item]]
-                )
-            for k in range(width):
-                d_base[k] += d_u[i, k]
-                d_u[i, k] *= scale
-                d_total[k] += d_u[i, k]
-        if personal:
-            for i in range(n):
-                item = candidate[first + i, 0]
-                d_rule = d_total.copy()
-                for j in range(n):
-                    if automation[first + j] == automation[first + i]:
-                        for k in range(width):
-                            d_rule[k] -= d_u[j, k]
-                for k in range(width):
-                    out[at_rule_relation + relation[item], k] += d_rule[k]
-                    out[at_rule_trigger + trigger[item], k] += d_rule[k]
-                    out[at_rule_action + action[item], k] += d_rule[k]
-            for kind in types:
-                for k in range(width):
-                    out[at_owned + kind, k] += d_base[k] / len(types)
-        write_turns(turns, d_turns, rows - at_relation, rotates, out[at_relation:at_rule_relation])
+            for place in range(owned_start[clients[k]], owned_start[clients[k] + 1]):
+                is_held[k, at_owned + owned[place]] = True
+
+
+def entry_point_of_both(function: F) -> F:
+    """As `entry_point`; numba would not see that functions or constants of other files have changed.
+
+    The name under which the code is kept therefore has a hash of these files.
+    """
+    folder = Path(__file__).parents[1]
+    sources = Path(gradients.__file__), folder / "optimizers.py", folder / "vectors.py"
+    function.__qualname__ += f"-{zlib.crc32(b''.join(path.read_bytes() for path in sources)):x}"
+    return entry_point(function)
+
+
+def as_written(function: F) -> F:
+    """Compile with every sum in its order: rounding by adding and subtracting is one that must stay."""
+    made: F = njit(error_model="numpy")(function)
+    return made
+
+
+@entry_point_of_both
+def train_clients(
+    model: Rows,  # [n_rows, 2 d]
+    offsets: tuple[int, int, int, int, int],
+    loss: Loss,
+    training: Steps,
+    typed: Typed,
+    rules: KnownRules,
+    clients: Array,  # [n]
+    start: Array,  # [n + 1]  of the rules of each in `entry`
+    entry: Array,
+    candidate: Array,
+    is_drawn: Mask,
+    held_start: Array,  # [n + 1]
+    held: Array,
+    weight: Precise,  # [n]  in the sum; NaN: a simulated fault
+    update: Precise,  # [n_rows, 2 d + 1]  sums of weight * Delta_k, and of weights of those that hold a row
+    losses: Vector,  # [n]  of the model; written
+    finite: Mask,  # [n]  whether what a client sends is; others add nothing; written
+) -> None:
+    """Train every client from `model`. With v the sum of the directions of its steps, Delta = rate v."""
+    n_rows, width = model.shape
+    buffers = make_buffers(offsets, len(typed.trigger), width)
+    x, gradient, v = model.copy(), np.zeros((n_rows, width), f32), np.zeros((n_rows, width), f32)
+    n_moments = n_rows if training.adam else 0
+    first, second = np.zeros((n_moments, width), f32), np.zeros((n_moments, width), f32)
+    rate, regularization = f32(training.rate), f32(training.regularization)
+    for k in range(len(clients)):
+        some, rows = slice(start[k], start[k + 1]), held[held_start[k] : held_start[k + 1]]
+        for step in range(training.steps):
+            found = add_home(
+                x, gradient, offsets, loss, typed, rules, clients[k], entry[some], candidate[some], is_drawn[some],
+                1 / (start[k + 1] - start[k]), buffers,
+            )  # fmt: skip
+            for row in rows:
+                if offsets[0] <= row < offsets[1]:
+                    relation = row - offsets[0]
+                    turn_angles_back(gradient, row, buffers.turns, buffers.d_turns, relation, loss.rotates)
+                    if training.steps > 1:  # the row moves; with one step it is that of the model for all clients
+                        buffers.is_turned[relation] = False
+                if step == 0:
+                    found += training.regularization / 2 * squared_norm(x, row)
+                add(gradient, row, regularization, x, row)
+                if training.adam:
+                    adam(gradient, first, second, row, step + 1)
+                add(v, row, f32(1), gradient, row)
+                clear(gradient, row)
+                move(x, model, v, rate, row)
+            if step == 0:
+                losses[k] = found
+        finite[k] = np.isfinite(losses[k]) and np.isfinite(weight[k]) and all_finite(x, rows)
         for row in rows:
-            for k in range(width):
-                loss[c] += regularization / 2 * model[row, k] ** 2
-                out[row, k] += regularization * model[row, k]
+            if finite[k]:
+                add_exactly(update, v, row, weight[k] * training.rate)
+                update[row, width] += weight[k]
+            clear(v, row)
+            move(x, model, v, rate, row)
+            if training.adam:
+                clear(first, row)
+                clear(second, row)
 
 
 @compiled
-def score(head: Vector, u: Precise, y: Precise, rotates: bool, margin: float) -> float:
-    """(h + u) . y, or gamma - |h + u - y|."""
+def adam(gradient: Rows, first: Rows, second: Rows, row: int, steps: int) -> None:
+    """The direction of a step of Adam, written over the gradient: `optimizers.Moments`."""
+    level, square = f32(1 - FIRST_DECAY**steps), f32(1 - SECOND_DECAY**steps)
+    for k in range(gradient.shape[1]):
+        g = gradient[row, k]
+        first[row, k] = f32(FIRST_DECAY) * first[row, k] + f32(1 - FIRST_DECAY) * g
+        second[row, k] = f32(SECOND_DECAY) * second[row, k] + f32(1 - SECOND_DECAY) * g * g
+        gradient[row, k] = first[row, k] / level / (np.sqrt(second[row, k] / square) + f32(EPSILON))
+
+
+@compiled
+def move(x: Rows, model: Rows, v: Rows, rate: np.float32, row: int) -> None:
+    for k in range(x.shape[1]):
+        x[row, k] = model[row, k] - rate * v[row, k]
+
+
+@compiled
+def squared_norm(x: Rows, row: int) -> float:
     total = 0.0
-    for k in range(len(u)):
-        q = head[k] + u[k]
-        total += (q - y[k]) ** 2 if rotates else q * y[k]
-    return margin - math.sqrt(total) if rotates else total
+    for k in range(x.shape[1]):
+        total += x[row, k] * x[row, k]
+    return total
 
 
 @compiled
-def read_turns(table: npt.NDArray[np.float32], rows: Array, rotates: bool, turns: Precise, d_turns: Precise) -> None:
-    """Write those of these rows that are relations as complex numbers, of angles with RotatE; gradients become 0."""
-    d = turns.shape[1] // 2
+def all_finite(x: Rows, rows: Array) -> bool:
     for row in rows:
-        if 0 <= row < len(turns):
-            for k in range(d):
-                value = np.float64(table[row, k])
-                turns[row, k] = math.cos(value) if rotates else value
-                turns[row, d + k] = math.sin(value) if rotates else np.float64(table[row, d + k])
-                d_turns[row, k] = d_turns[row, d + k] = 0.0
+        for k in range(x.shape[1]):
+            if not np.isfinite(x[row, k]):
+                return False
+    return True
 
 
-@compiled
-def write_turns(turns: Precise, d_turns: Precise, rows: Array, rotates: bool, out: npt.NDArray[np.float32]) -> None:
-    """The gradients of what `read_turns` read, by those of what it wrote."""
-    d = turns.shape[1] // 2
-    for row in rows:
-        if 0 <= row < len(turns):
-            for k in range(d):
-                if rotates:
-                    out[row, k] = turns[row, k] * d_turns[row, d + k] - turns[row, d + k] * d_turns[row, k]
-                else:
-                    out[row, k], out[row, d + k] = d_turns[row, k], d_turns[row, d + k]
-
-
-@compiled
-def turn(t: Vector, r: Precise, y: Precise) -> None:
-    """t conj(r), written to y."""
-    d = len(y) // 2
-    for k in range(d):
-        y[k] = t[k] * r[k] + t[d + k] * r[d + k]
-        y[d + k] = t[d + k] * r[k] - t[k] * r[d + k]
-
-
-@compiled
-def turn_backward(t: Vector, r: Precise, d_y: Precise, d_t: Vector, d_r: Precise) -> None:
-    """Add the gradients of t and r, given that of t conj(r)."""
-    d = len(d_y) // 2
-    for k in range(d):
-        re, im = d_y[k], d_y[d + k]
-        d_t[k] += r[k] * re - r[d + k] * im
-        d_t[d + k] += r[d + k] * re + r[k] * im
-        d_r[k] += t[k] * re + t[d + k] * im
-        d_r[d + k] += t[d + k] * re - t[k] * im
-
-
-@compiled
-def adversarial(scores: Precise, is_drawn: Mask, temperature: float, d_scores: Precise) -> float:
-    """The loss of one rule, whose score is the first; gradients are written, 0 where there is no non-rule."""
-    largest, total = -np.inf, 0.0
-    for j in range(1, len(scores)):
-        if is_drawn[j] and not temperature * scores[j] <= largest:  # NaN stays NaN
-            largest = temperature * scores[j]
-    for j in range(1, len(scores)):
-        if is_drawn[j]:
-            total += math.exp(temperature * scores[j] - largest)
-    loss = softplus(-scores[0])
-    d_scores[0] = -sigmoid(-scores[0])
-    for j in range(1, len(scores)):
-        d_scores[j] = 0.0
-        if is_drawn[j]:
-            share = math.exp(temperature * scores[j] - largest) / total
-            loss += share * softplus(scores[j])
-            d_scores[j] = share * sigmoid(scores[j])
-    return loss
+@as_written
+def add_exactly(update: Precise, v: Rows, row: int, factor: float) -> None:
+    """Add a row times a factor, rounded as by `vectors.exact_addends`: the order of clients does not matter."""
+    for k in range(v.shape[1]):
+        update[row, k] += (factor * v[row, k] + ROUND) - ROUND
