@@ -232,7 +232,14 @@ def test_candidates_that_do_not_count_change_neither_the_loss_of_a_home_nor_its_
     logits = torch.tensor([logit for logit, _ in own] + added, dtype=torch.float64, requires_grad=True)
     positive = torch.tensor([rule for _, rule in own] + [True] * len(added))
     counts = torch.arange(len(logits)) < len(own)
-    found = padded(loss)(logits, positive, counts, torch.tensor(stands_for, dtype=torch.float64))
+    other = torch.ones(1, len(logits), dtype=torch.float64)  # a home beside it, with numbers of its own
+    of_both = padded(loss)(
+        torch.cat([logits[None], other]),
+        torch.stack([positive, ~positive]),
+        torch.stack([counts, torch.ones_like(counts)]),
+        torch.tensor([stands_for, 2.0], dtype=torch.float64),
+    )
+    found = of_both[0]
     found.backward()
     assert found.item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
     assert logits.grad[: len(own)].numpy() == pytest.approx(slopes.numpy(), rel=1e-9, abs=1e-9)
