@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 import pytest
 
-from baselines.contract import PLANTED, TYPES, ToyHome, all_pairs, planted_homes, toy_homes
-from datasets import DataError, load
-from datasets.valid import ValidRules
+from baselines.contract import PLANTED, ToyHome, all_pairs, planted_homes, toy_homes
+from datasets import load
 
 pytest.importorskip("sklearn", reason="recrules needs the extra learn")
 
@@ -82,15 +79,6 @@ def test_devices_of_one_type_share_their_scores():
     assert scores.tobytes() == scores[first][same.reshape(-1)].tobytes()
 
 
-def test_a_rule_that_training_never_saw_has_no_score_and_all_others_have_one():
-    train = planted_homes()
-    trigger, action = all_pairs(train)
-    scores = fit(SMALL, train).score_pairs(train, trigger, action)
-    types = train.device_type[trigger][:, None], train.device_type[action][:, None]
-    seen = ValidRules.of(train).contains(*types, np.arange(len(train.relations)))
-    assert (np.isfinite(scores) == seen).all()
-
-
 def test_short_paths_are_those_of_three_edges():
     # 2 without classes and 12 kinds of classes; as many longer ones.
     assert (len(paths_up_to(3)), len(paths_up_to(5))) == (14, 26)
@@ -98,50 +86,3 @@ def test_short_paths_are_those_of_three_edges():
     short, long = (fit(RecRules(length=n, min_samples_leaf=5), train) for n in (3, 5))
     assert short.counts.features(train, train.rules).shape[1] == 2 * 14 + len(OTHERS)
     assert long.counts.features(train, train.rules).shape[1] == 2 * 26 + len(OTHERS)
-
-
-@pytest.mark.parametrize("ranker", ["boosting", "forest"])
-def test_the_seed_decides(ranker):
-    train = planted_homes()
-    method = RecRules(ranker=ranker, min_samples_leaf=5, trees=20)
-    first, again, other = (fit(method, train, seed).score_pairs(train, *all_pairs(train)) for seed in (0, 0, 1))
-    assert first.tobytes() == again.tobytes()
-    assert first.tobytes() != other.tobytes()
-    assert np.isfinite(first).any()
-
-
-@pytest.mark.parametrize(
-    "toys",
-    [[], [ToyHome(1, CONTACT_LIGHT), ToyHome(2, ())], [ToyHome(1, CONTACT_LIGHT, (PLANTED,))]],
-    ids=["no home", "no rule", "one home"],
-)
-def test_with_too_little_to_learn_from_all_scores_are_0_and_it_says_so(toys, caplog):
-    train = toy_homes(toys)
-    with caplog.at_level(logging.WARNING):
-        fitted = fit(RecRules(), train)
-    assert "recrules: toy homes has too few rules to learn from; all scores are 0" in caplog.text
-    scores = fitted.score_pairs(train, *all_pairs(train))
-    assert set(scores[np.isfinite(scores)].tolist()) <= {0.0}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"length": 4}, "length must be 3 or 5, got 4"),
-        ({"hidden_rules": 1.0}, r"hidden_rules must be in \(0, 1\), got 1.0"),
-        ({"folds": 1}, "folds must be at least 2, got 1"),
-        ({"non_rules": 0}, "non_rules must be at least 1, got 0"),
-        ({"trees": 0}, "trees must be at least 1, got 0"),
-        ({"learning_rate": 0.0}, "learning_rate must be above 0, got 0.0"),
-    ],
-)
-def test_a_wrong_parameter_is_named(wrong, words):
-    with pytest.raises(DataError, match=f"recrules: {words}"):
-        RecRules(**wrong)
-
-
-def test_homes_in_another_vocabulary_are_refused_with_the_remedy():
-    train = planted_homes()
-    turned = train.with_vocabulary(TYPES[::-1], train.relations)
-    with pytest.raises(DataError, match="not numbered as in the training of recrules"):
-        fit(SMALL, train).score_pairs(turned, *all_pairs(turned))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 import pytest
 
-from baselines.contract import PLANTED, TYPES, ToyHome, all_pairs, planted_homes, toy_homes
+from baselines.contract import planted_homes
 from benchmarks.references.rule_features import (
     PlainPaths,
     PlainSimilarity,
@@ -15,7 +13,7 @@ from benchmarks.references.rule_features import (
     plain_homes,
     plain_rules,
 )
-from datasets import DataError, Homes, Rules, load
+from datasets import Rules, load
 from fedrule.evidence import counts
 from fedrule.evidence.counts import ColumnReader, HomeFrequencies
 from fedrule.evidence.rule_paths import COLLABORATIVE
@@ -24,30 +22,13 @@ pytest.importorskip("sklearn", reason="takg needs the extra learn")
 
 from fedrule.methods.features import takg
 from fedrule.methods.features.takg import NAMES, OPPOSITE, REPEAT, SIMILAR, KnowledgeGraph, TaKG
+from tests.support.button_lamps import button_lamps
 
 SMALL = TaKG(min_samples_leaf=5, trees=40)
-CONTACT_LIGHT = ("ContactSensor", "Light")
-BUTTON, LAMP = 0, 1
 
 
 def fit(method, train, seed=0):
     return method.fit(train, rng=np.random.default_rng(seed))
-
-
-def lamps(homes_of_rules: list[list[tuple[int, int, int]]]) -> Homes:
-    """Homes with a button and two lamps, and rules (trigger, action, relation) by position in the home."""
-    n_homes = len(homes_of_rules)
-    rules = [(n, 3 * n + i, 3 * n + j, r) for n, own in enumerate(homes_of_rules) for i, j, r in own]
-    return Homes(
-        name="lamps",
-        types=("Button", "Lamp"),
-        relations=(("Pressed On", "Power On"), ("Pressed Off", "Power Off"), ("Pressed On", "Power Off")),
-        users=np.arange(n_homes),
-        device_home=np.repeat(np.arange(n_homes), 3),
-        device_type=np.tile([BUTTON, LAMP, LAMP], n_homes),
-        device_ids=np.tile([0, 1, 2], n_homes),
-        rules=Rules(*np.array(rules, dtype=np.int64).reshape(-1, 4).T),
-    )
 
 
 def every_candidate(homes, valid):
@@ -85,9 +66,9 @@ def test_all_features_are_those_of_plain_loops_over_the_rules_of_the_home(monkey
 
 
 def test_conflicts_and_complements_are_told_apart():
-    train = lamps([[(0, 1, 0), (0, 1, 1)], [(0, 1, 2)]])
+    train = button_lamps([[(0, 1, 0), (0, 1, 1)], [(0, 1, 2)]])
     graph = KnowledgeGraph.of(train)
-    new = lamps([[(0, 1, 0)]])  # pressed on: the first lamp goes on
+    new = button_lamps([[(0, 1, 0)]])  # pressed on: the first lamp goes on
     # Candidates: pressed off -> first lamp off, pressed on -> first lamp off, pressed on -> second lamp off.
     candidates = Rules(*np.array([[0, 0, 0], [0, 0, 0], [1, 1, 2], [1, 2, 2]]))
     found = graph.features(new, candidates)
@@ -111,61 +92,10 @@ def test_a_label_without_an_opposite_says_so():
     assert column["the state has an opposite"] == {0, 1}
 
 
-def test_lamps_of_one_type_are_told_apart_by_what_the_home_does_with_them():
-    both, on = [(0, 1, 0), (0, 1, 1)], [(0, 1, 0)]
-    train = lamps([on, *[both] * 60])
-    scores = fit(SMALL, train).score_pairs(train, np.array([0, 0]), np.array([1, 2]))
-    switched, other = scores[:, 1]
-    assert switched > other
-
-
 def test_what_would_contradict_a_rule_scores_lower_than_where_there_is_none():
     # Of the homes, half switch the lamp on by pressing on, half off; nobody does both.
-    train = lamps([[(0, 1, 0)] if n % 2 else [(0, 1, 2)] for n in range(80)] + [[(0, 1, 0), (0, 2, 0)]] * 40)
+    train = button_lamps([[(0, 1, 0)] if n % 2 else [(0, 1, 2)] for n in range(80)] + [[(0, 1, 0), (0, 2, 0)]] * 40)
     fitted = fit(SMALL, train)
-    with_rule, without = lamps([[(0, 1, 0)]]), lamps([[]])
+    with_rule, without = button_lamps([[(0, 1, 0)]]), button_lamps([[]])
     one, other = (fitted.score_pairs(homes, np.array([0]), np.array([1]))[0, 2] for homes in (with_rule, without))
     assert one < other
-
-
-@pytest.mark.parametrize(
-    "toys",
-    [[], [ToyHome(1, CONTACT_LIGHT), ToyHome(2, ())], [ToyHome(1, CONTACT_LIGHT, (PLANTED,))]],
-    ids=["no home", "no rule", "one home"],
-)
-def test_with_too_little_to_learn_from_all_scores_are_0_and_it_says_so(toys, caplog):
-    train = toy_homes(toys)
-    with caplog.at_level(logging.WARNING):
-        fitted = fit(TaKG(), train)
-    assert "takg: toy homes has too few rules to learn from; all scores are 0" in caplog.text
-    scores = fitted.score_pairs(train, *all_pairs(train))
-    assert set(scores[np.isfinite(scores)].tolist()) <= {0.0}
-
-
-def test_the_seed_decides():
-    train = planted_homes()
-    first, again, other = (fit(SMALL, train, seed).score_pairs(train, *all_pairs(train)) for seed in (0, 0, 1))
-    assert first.tobytes() == again.tobytes()
-    assert first.tobytes() != other.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        ({"hidden_rules": 0.0}, r"hidden_rules must be in \(0, 1\), got 0.0"),
-        ({"folds": 1}, "folds must be at least 2, got 1"),
-        ({"non_rules": 0}, "non_rules must be at least 1, got 0"),
-        ({"l2": -1.0}, "l2 must be at least 0, got -1.0"),
-        ({"learning_rate": 0.0}, "learning_rate must be above 0, got 0.0"),
-    ],
-)
-def test_a_wrong_parameter_is_named(wrong, words):
-    with pytest.raises(DataError, match=f"takg: {words}"):
-        TaKG(**wrong)
-
-
-def test_homes_in_another_vocabulary_are_refused_with_the_remedy():
-    train = planted_homes()
-    turned = train.with_vocabulary(TYPES[::-1], train.relations)
-    with pytest.raises(DataError, match="not numbered as in the training of takg"):
-        fit(SMALL, train).score_pairs(turned, *all_pairs(turned))
