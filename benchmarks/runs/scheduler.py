@@ -215,7 +215,7 @@ class TemplateKey(NamedTuple):
 def _libraries(method: str) -> frozenset[str]:
     """The optional packages of a method of ours; those of another are not known, so its module stands for them."""
     packages = packages_of(method)
-    return packages & EXTRAS.keys() if packages else frozenset([get(method).__module__])
+    return frozenset(packages & EXTRAS.keys()) if packages else frozenset([get(method).__module__])
 
 
 class Template:
@@ -368,10 +368,11 @@ def main() -> int:
     os.dup2(2, 1)  # what libraries print is not taken for rounds
     for line in sys.stdin:
         job = json.loads(line)
+        method = job["experiment"]["method"]
         set_threads(job["threads"])
         importlib.import_module(job["module"])
-        _load_late_parts()
-        code_hash(get(job["experiment"]["method"]))  # every run asks for it
+        _load_late_parts(_libraries(method))
+        code_hash(get(method))  # every run asks for it
         gc.freeze()  # so that a run's collector does not touch, and thereby copy, what it shares
         run = os.fork()
         if not run:
@@ -382,14 +383,14 @@ def main() -> int:
 
 
 @cache
-def _load_late_parts() -> None:
-    """Load what libraries load on first use: half of torch with an optimizer, most of numba with a compiled loop."""
-    if "torch" in sys.modules:
+def _load_late_parts(libraries: frozenset[str]) -> None:
+    """Load what is loaded on first use: torch, half of it with an optimizer, and most of numba with a compiled loop."""
+    if "torch" in libraries:
         from torch import zeros
         from torch.optim import SGD
 
         SGD([zeros(1)])
-    if "numba" in sys.modules:
+    if "numba" in libraries:
         from numba import njit
 
         njit(_do_nothing)()

@@ -561,3 +561,16 @@ def test_the_environment_of_this_process_is_plausible():
     assert versions()["numpy"] == np.__version__
     assert peak_megabytes() > 10
     assert commit() == "" or len(commit().split()[0]) == 40
+
+
+def test_runs_are_forked_from_a_process_that_has_loaded_torch_where_the_method_needs_it():
+    pytest.importorskip("torch", reason="needs the extra graph")
+    program = (
+        "import sys\n"
+        "from benchmarks.runs.scheduler import _libraries, _load_late_parts\n"
+        "_load_late_parts(_libraries('popularity'))\n"
+        "assert 'torch' not in sys.modules\n"
+        "_load_late_parts(_libraries('fedgnn'))\n"  # its module imports torch on first use
+        "assert 'torch' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
