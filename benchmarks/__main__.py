@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
 
 
-def _count_or_none(text: str) -> int:
+def _count_or_zero(text: str) -> int:
     return count(text, 0)
 
 
@@ -105,10 +105,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--threads", type=count, default=1, metavar="N", help=about)
     about = "measure loss, AUC and mean rank on train, validation and test every N rounds, on at most 2,000 homes of "
     about += "each; the fit then leaves validation rules out (default 0, never)"
-    run.add_argument("--curves", type=_count_or_none, metavar="N", help=about)
+    run.add_argument("--curves", type=_count_or_zero, metavar="N", help=about)
     about = "write a checkpoint to DIR/checkpoints every N rounds; the same command resumes a killed run from it; "
     about += "federated methods only, others start again (default 0, never)"
-    run.add_argument("--checkpoints", type=_count_or_none, default=0, metavar="N", help=about)
+    run.add_argument("--checkpoints", type=_count_or_zero, default=0, metavar="N", help=about)
     about = "their number, or a list: 5 is 0,1,2,3,4"
     run.add_argument("--seeds", type=_seeds, metavar="N|A,B", help=about)
     share(run, "--set", "--results", "--quiet")
@@ -184,7 +184,7 @@ def _parser() -> argparse.ArgumentParser:
     about = "their number, or a list: 2 is 100,101, which no suite of ours reports (default 1)"
     tune.add_argument("--seeds", type=_seeds, metavar="N|A,B", help=about)
     about = "splits of further seeds on which the best trial is measured again, beside the defaults (default 2)"
-    tune.add_argument("--confirm", type=_count_or_none, default=2, metavar="N", help=about)
+    tune.add_argument("--confirm", type=_count_or_zero, default=2, metavar="N", help=about)
     about = "methods tuned at the same time, each in its own process (default 1)"
     tune.add_argument("--jobs", type=count, default=1, metavar="N", help=about)
     share(tune, "--set", "--results", "--quiet")

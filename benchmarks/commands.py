@@ -69,9 +69,17 @@ def publish_results(chosen: argparse.Namespace) -> int:
 
     folder = results_folder(chosen.results)
     file = chosen.out or FILE
-    size = publish(folder, file, is_real=lambda name: bool(get_data(name).files))
+    size = publish(folder, file, is_real=_is_real)
     say(f"{file}: {size / 1e6:.2f} MB, from {folder}")
     return 0
+
+
+def _is_real(data: str) -> bool:
+    """Whether a data set has files, or is not known here."""
+    try:
+        return bool(get_data(data).files)
+    except DataError:
+        return True
 
 
 def list_methods(chosen: argparse.Namespace) -> int:
@@ -298,13 +306,15 @@ def tune_methods(chosen: argparse.Namespace) -> int:
     if len(studies) == 1:
         _show_study(tune(studies[0], chosen.trials, store=store, quiet=chosen.quiet), studies[0], modules)
         return 0
-    failed = 0
+    by_method, failed = {each.method: each for each in studies}, 0
     for found in tune_all(studies, chosen.trials, store=store, jobs=chosen.jobs, modules=modules, quiet=chosen.quiet):
-        if isinstance(found, Exception):
+        try:
+            if isinstance(found, DataError):
+                raise found
+            _show_study(found, by_method[found.method], modules)
+        except DataError as error:  # of this method; the others go on
             failed += 1
-            say(f"failed: {found}")
-        else:
-            _show_study(found, next(each for each in studies if each.method == found.method), modules)
+            say(f"failed: {error}")
     return 1 if failed else 0
 
 
@@ -346,7 +356,8 @@ def _show_study(tuned: StudyResult, study: Study, modules: list[str]) -> None:
         again, usual = map(_trial_value, (tuned.confirmation.best, tuned.confirmation.defaults))
         verdict = "better there too" if tuned.confirmation.confirmed else "not better there: keep the defaults"
         say(f"on splits that no trial has seen (seeds {seeds}): {again}, defaults {usual}; {verdict}")
-    found = study.fixed | best.parameters
+    kept = tuned.confirmation is None or tuned.confirmation.confirmed
+    found = study.fixed | (best.parameters if kept else {})
     if found:
         say(run_command(tuned.method, found, modules=modules))
 

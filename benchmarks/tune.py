@@ -226,7 +226,7 @@ def tune_all(
     jobs: int = 1,
     modules: Sequence[str] = (),
     quiet: bool = False,
-) -> Iterator[StudyResult | Exception]:
+) -> Iterator[StudyResult | DataError]:
     """Run, or resume, several studies, each in a process of its own; as each ends, its result or why it has none.
 
     `modules` are imported there first, for methods and data sets that are not ours.

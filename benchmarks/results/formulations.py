@@ -46,19 +46,20 @@ FORMULATIONS = (
     Formulation("probe of the data", PROBE, ("orphans",)),  # not a competitor
 )
 UPDATE = "update of the network"
+TYPED_RULES = "its typed rules as zeros and ones, once; then"
 FEDERATED_METHODS = (
-    FederatedMethod("fedease", ("ease", "itemknn"), "counts of its typed rules, owned types and pairs of them"),
-    FederatedMethod("fcf", ("mf",), "gradient of the item factors"),
-    FederatedMethod("fedmf", ("mf",), "gradient of the item factors"),
-    FederatedMethod("fedlightgcn", ("lightgcn",), "gradients of item embeddings"),
-    FederatedMethod("fede", ("complex", "rotate"), "updates of the rows of its types and relations"),
+    FederatedMethod("fedease", ("ease",), "its typed rules, owned types and pairs of them as zeros and ones, once"),
+    FederatedMethod("fcf", ("mf",), f"{TYPED_RULES} gradients of the item factors"),
+    FederatedMethod("fedmf", ("mf",), f"{TYPED_RULES} gradients of the item factors"),
+    FederatedMethod("fedlightgcn", ("lightgcn",), f"{TYPED_RULES} gradients of item embeddings"),
+    FederatedMethod("fede", ("rotate", "complex"), f"{TYPED_RULES} updates of the rows of its types and relations"),
     FederatedMethod("fedgnn", ("graphrule",), UPDATE),
     FederatedMethod("fedrule", ("graphrule",), UPDATE),
     FederatedMethod("fedprox", ("graphrule",), UPDATE),
     FederatedMethod("fedgate", ("graphrule",), UPDATE),
     FederatedMethod("scaffold", ("graphrule",), UPDATE),
-    FederatedMethod("fedcompgcn", ("compgcn",), UPDATE),
-    FederatedMethod("fedrank", ("graphrank",), "counts of patterns in its rules, then updates of their weights"),
+    FederatedMethod("fedcompgcn", ("compgcn",), f"{TYPED_RULES} {UPDATE}"),
+    FederatedMethod("fedrank", ("graphrank",), "counts of patterns in its rules, once; then updates of their weights"),
 )
 
 _FORMULATION = {method: each for each in FORMULATIONS for method in each.central}

@@ -4,17 +4,20 @@
     python -m reports.build --no-run --results published    # all that shows results takes the file by this name
 
 The file is a Parquet table with a row per run and home, and in its metadata the JSON of all runs, studies, data set
-summaries, examples, audits and speeds. It holds numbers about methods, never data: homes of real data are numbered
-anew, their summaries lose the example home and what fewer than MIN_HOMES homes have, and examples are of synthetic
-homes only. To be small it rounds numbers, keeps HOME_METRICS and the summary of the headline's list, of losses and
-seconds about ROUNDS rounds, and has no tables of single hidden rules.
+summaries, examples, audits and speeds. It holds numbers about methods, never data: homes of real data are numbered anew
+in the order of a hash (who has the data can tell which is which), their summaries lose the example home and what fewer
+than MIN_HOMES homes have, and examples are of synthetic homes only. To be small it rounds numbers, keeps HOME_METRICS
+and the summary of the headline's list, of losses and seconds about ROUNDS rounds, and has no tables of single hidden
+rules.
 """
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import json
 import lzma
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -37,6 +40,7 @@ from datasets.homes import Array
 FILE = Path(__file__).parents[1] / "published" / "results.parquet"
 NAME = "published"  # of the published results where a folder of results is asked for
 CONTENT = b"fedrule"  # the entry of the metadata
+COMPLETE = "complete"  # a file of an unpacked folder, written last
 PUBLISHED_FORMAT = 1  # goes up when an older file would be misread
 RECORDS = (STUDIES, SUMMARIES, EXAMPLES, AUDITS, SPEED)  # folders of JSON files beside the runs
 MIN_HOMES = 5  # types and relations of real data that fewer homes have are left out
@@ -107,14 +111,11 @@ def published_folder(file: Path = FILE) -> Path:
     if not file.is_file():
         raise DataError(f"{file}: nothing is published; `python -m benchmarks publish` writes it")
     digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir()) / f"fedrule-published-{digest}-{FORMAT}"
-    if not folder.is_dir():
-        made = Path(tempfile.mkdtemp(prefix="fedrule-published-"))
-        unpack(file, made)
-        try:
-            made.rename(folder)
-        except OSError:  # another process was faster
-            return made
+    folder = Path(tempfile.gettempdir()) / f"fedrule-published-{getpass.getuser()}-{digest}-{FORMAT}"
+    if not (folder / COMPLETE).exists():
+        shutil.rmtree(folder, ignore_errors=True)  # cut off, or cleaned in part
+        unpack(file, folder)
+        (folder / COMPLETE).touch()
     return folder
 
 
@@ -187,7 +188,7 @@ def _records(folder: Path, is_real: Callable[[str], bool]) -> Iterator[tuple[str
     for place in RECORDS:
         for path in sorted((folder / place).rglob("*.json")):
             record = json.loads(path.read_text("utf-8"))
-            real = is_real(str(record.get("data")))
+            real = place in (EXAMPLES, SUMMARIES) and is_real(str(record["data"]))
             if place == EXAMPLES and real:
                 continue
             if place == SUMMARIES and real:
@@ -195,6 +196,8 @@ def _records(folder: Path, is_real: Callable[[str], bool]) -> Iterator[tuple[str
                     name: [e for e in record[name] if e["homes"] >= MIN_HOMES] for name in ("types", "relations")
                 }
                 record["example"] = None
+            if place == STUDIES:  # errors have paths of the machine
+                record["trials"] = [trial for trial in record["trials"] if not trial["error"]]
             if place == SPEED:
                 record["benchmarks"] = [_speed(each) for each in record.get("benchmarks", [])]
             yield path.relative_to(folder).as_posix(), record

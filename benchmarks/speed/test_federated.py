@@ -106,7 +106,7 @@ def test_federated_round(benchmark: BenchmarkFixture, saved: SavedHomes, scale: 
 
 @pytest.mark.parametrize("method", ["fedcompgcn", "fedgnn"])
 def test_round_of_clients_in_batches(benchmark: BenchmarkFixture, saved: SavedHomes, scale: str, method: str) -> None:
-    """Clients many at once by vmap, against the same clients one after the other; `fedgnn` has dropout."""
+    """Clients in one batch of models, against the same clients one after the other; `fedgnn` has dropout."""
     homes = datasets.load("saved", path=saved(SIZES["smoke"][0]))
     options = {"dropout": 0.2, "objective": "ranking"} if method == "fedgnn" else {}
     built = build(method, cohort=64, local_steps=3, server_optimizer="plain", **options)

@@ -80,7 +80,7 @@ def encoders(inputs: Inputs) -> Drawing:
     if len(there) < 2:
         raise Missing("no curves by round of graphrule with different encoders", "python -m benchmarks run gnn")
     named = {
-        inputs.label(run): ENCODERS.get(str(run.key.parameters["encoder"]), str(run.key.parameters["encoder"]))
+        inputs.label(run): ENCODERS[str(run.key.parameters["encoder"])]
         + (", self loops" if run.key.parameters.get("self_loops") else "")
         for run in best
     }

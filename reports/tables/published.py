@@ -29,6 +29,7 @@ REAL, PRESET = "wyze", "public"
 CHALLENGE = ("method", "trained", "data", "the challenge's data", "MRR@50", "MRR@50, no valid filter", "homes", "seeds")
 PAPERS = ("method", "metric", "published", "on other data", "here", "data here", "source")
 TEST_HOMES = "public Wyze data, test homes"  # of published numbers
+NOT_CHECKED = "public Wyze data, homes not known to us"
 METRICS = {"auc": "AUC", MRR: "MRR@50"}
 
 
@@ -42,10 +43,11 @@ class Published:
     data: str
     source: str
     about: bool = False
+    digits: int = 3
 
     @property
     def text(self) -> str:
-        return _number(self.value, self.about)
+        return _number(self.value, self.about, self.digits)
 
 
 @cache
@@ -53,8 +55,12 @@ def _published_toml() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8"))
 
 
-def _number(value: float, about: bool) -> str:
-    return f"about {value:.2f}" if about else f"{value:.3f}"
+def _number(value: float, about: bool = False, digits: int = 3) -> str:
+    return f"about {value:.2f}" if about else f"{value:.{digits}f}"
+
+
+def _shown(entry: dict[str, Any]) -> str:
+    return _number(entry["value"], entry.get("about", False), entry.get("digits", 3))
 
 
 def is_challenge(run: Result) -> bool:
@@ -112,9 +118,10 @@ def _name(entry: dict[str, Any]) -> str:
 
 
 def _published_row(entry: dict[str, Any]) -> tuple[Cell, ...]:
-    value, nothing = float(entry["value"]), count_cell(math.nan)
-    shown = Cell(_number(value, entry.get("about", False)), value)
-    return Cell(entry["name"]), Cell(entry["trained"]), Cell(TEST_HOMES), Cell("yes"), shown, nothing, nothing, nothing
+    shown, nothing = Cell(_shown(entry), float(entry["value"])), count_cell(math.nan)
+    checked = entry.get("checked", False)
+    of = Cell(TEST_HOMES if checked else NOT_CHECKED), Cell("yes" if checked else "not checked")
+    return Cell(entry["name"]), Cell(entry["trained"]), *of, shown, nothing, nothing, nothing
 
 
 def _rows(ranking: boards.RankedBoard) -> list[tuple[Cell, ...]]:
@@ -138,10 +145,10 @@ def _rows(ranking: boards.RankedBoard) -> list[tuple[Cell, ...]]:
 
 
 def _challenge_caption(found: Sequence[boards.RankedBoard], published: Sequence[dict[str, Any]]) -> str:
-    best = published[0]
-    said = [
-        f"Published on the challenge's data: up to {_number(best['value'], best.get('about', False))} ({_name(best)})"
-    ]
+    checked = next(entry for entry in published if entry.get("checked"))
+    said = [f"Published on the challenge's data: up to {_shown(checked)} ({_name(checked)})"]
+    if published[0] is not checked:
+        said.append(f"reported, and not checked by us: {_shown(published[0])} ({_name(published[0])})")
     for each in found:
         first = each.ordered[0]
         value = each.table[MRR].iloc[0]
@@ -200,8 +207,9 @@ def _facts(inputs: Inputs) -> list[tuple[Published, list[Result], str]]:
     for entry in toml["challenge"]:
         if "method" in entry:
             source = f"{_name(entry)}: {entry['source']}"
-            about = entry.get("about", False)
-            fact = Published(entry["method"], MRR, entry["value"], TEST_HOMES, source, about)
+            how = entry.get("about", False), entry.get("digits", 3)
+            data = TEST_HOMES if entry.get("checked") else NOT_CHECKED
+            fact = Published(entry["method"], MRR, entry["value"], data, source, *how)
             runs = boards.runs_of(first, entry["method"]) if first else []
             found.append((fact, runs, board_label(first) if first else NONE))
     return found

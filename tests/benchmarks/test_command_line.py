@@ -20,7 +20,7 @@ from baselines import registry
 from benchmarks.__main__ import main
 from benchmarks.commands import show_board
 from benchmarks.results.leaderboard import Board
-from benchmarks.results.records import Trial
+from benchmarks.results.records import Confirmation, Trial
 from benchmarks.results.store import Result, Store, load_failures, load_results
 from benchmarks.tune import StudyResult
 from datasets.common import progress as module
@@ -322,6 +322,34 @@ def test_tune_counts_its_seeds_from_100_on_and_takes_those_named(capsys, tmp_pat
         assert main(["tune", "toy-count", "--trials", "1", "--seeds", asked, "--results", str(tmp_path)]) == 0
     assert seeds == [((100, 101), (102, 103)), ((107, 108), (109, 110))]
     assert "validation mrr 0.0000, defaults 0.0000" in capsys.readouterr().out
+
+
+def test_of_several_methods_one_that_always_fails_is_said_to_and_the_others_are_shown(capsys, tmp_path, monkeypatch):
+    def found(studies, trials, **more):
+        for study in studies:
+            value = None if study.method == "ease" else 0.5
+            yield StudyResult(study.method, [Trial({}, value, [], 0.0, "no")] * trials, None, more["store"].folder)
+
+    monkeypatch.setattr("benchmarks.tune.tune_all", found)
+    arguments = ["tune", "ease,popularity", "--trials", "1", "--data", "wyze-synthetic:homes=9"]
+    assert main([*arguments, "--results", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert "failed: ease: every trial failed, the last with: no" in said
+    assert "popularity: validation mrr 0.5000" in said
+
+
+def test_settings_that_were_not_confirmed_are_not_offered(capsys, tmp_path, monkeypatch):
+    def found(study, trials, **more):
+        del trials
+        usual, best = Trial({}, 0.5, [0.5], 0.0), Trial({"noise": 1.0}, 0.6, [0.6], 0.0)
+        again = Confirmation(replace(usual, value=0.55), replace(best, value=0.54))
+        return StudyResult(study.method, [usual, best], again, more["store"].folder)
+
+    monkeypatch.setattr("benchmarks.tune.tune", found)
+    assert main(["tune", "toy-count", "--results", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "seeds 101, 102): 0.5400, defaults 0.5500; not better there: keep the defaults" in said
+    assert "--set" not in said
 
 
 def test_tune_takes_the_data_and_splits_of_a_suite(tmp_path, monkeypatch):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from baselines.registry import listed
+import pytest
+
+from baselines.registry import build, listed
 from benchmarks.results.formulations import (
     FEDERATED,
     FEDERATED_METHODS,
@@ -38,3 +40,8 @@ def test_families_have_every_method_once_and_the_federated_ones_together():
     assert sorted(method for methods in found.values() for method in methods) == sorted(NAMES)
     assert found[FEDERATED] == tuple(each.name for each in FEDERATED_METHODS)
     assert {"graphrule", "compgcn", "graphrank"} <= set(found["graph"])
+
+
+def test_the_first_twin_is_the_same_model_with_all_data_in_one_place():
+    pytest.importorskip("torch", reason="needs the extra graph")
+    assert build("fede").score == federated_method("fede").twins[0]

@@ -126,6 +126,41 @@ def test_commands_show_published_results_by_their_name(tmp_path, monkeypatch, ca
     assert published_folder(file) == published_folder(file)
 
 
+def test_the_command_publishes_studies_audits_speeds_and_data_that_nobody_knows_here(tmp_path):
+    keep(tmp_path / "a", "toy", 0.25, data="somebody-elses")
+    trials = [{"value": 0.5, "error": ""}, {"value": None, "error": "Traceback: /home/someone"}]
+    kept = {"min": 1, "median": 1, "rounds": 1}
+    records = {
+        "tuning/toy-1.json": {"data": [{"data": "wyze"}], "trials": trials},
+        "audit/wyze-1.json": {"rows": []},
+        "speed/machine/0001_smoke.json": {
+            "benchmarks": [{"name": "x", "stats": {"min": 1, "median": 1, "rounds": 1, "data": [1]}}]
+        },
+    }
+    for name, record in records.items():
+        path = tmp_path / "a" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(record))
+    assert main(["publish", "--results", str(tmp_path / "a"), "--out", str(tmp_path / "file")]) == 0
+    unpack(tmp_path / "file", tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "tuning/toy-1.json").read_text())["trials"] == trials[:1]
+    assert (tmp_path / "again" / "audit/wyze-1.json").exists()
+    (speed,) = json.loads((tmp_path / "again" / "speed/machine/0001_smoke.json").read_text())["benchmarks"]
+    assert speed == {"name": "x", "stats": kept}
+    (run, _) = load_runs(tmp_path / "again").finished
+    assert set(run.homes("user")["user"]) == {str(home) for home in range(HOMES)}  # taken for real homes
+
+
+def test_a_folder_that_was_unpacked_in_part_is_unpacked_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(published.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    keep(tmp_path / "a", "toy", 0.25)
+    publish(tmp_path / "a", tmp_path / "file", is_real=never)
+    folder = published_folder(tmp_path / "file")
+    (folder / published.COMPLETE).unlink()
+    next(folder.glob("*.json")).unlink()
+    assert len(load_runs(published_folder(tmp_path / "file")).finished) == 2
+
+
 def test_the_published_file_of_this_repository_is_small():
     if not FILE.exists():
         pytest.skip("nothing is published yet")
