@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from datasets.homes import Homes
 from datasets.valid import ValidRules
 from fedrule.training.examples import Examples, ExampleSampler
 
+if TYPE_CHECKING:
+    from fedrule.methods.graph_method import GraphMethod
+
 COUNTING = "homes of each typed rule, counted with dictionaries"
 
 
@@ -35,7 +39,8 @@ class PlainFit(NamedTuple):
     about: str
     homes: int
     work: Callable[[], object]
-    times: int = 1
+    times: float = 1.0
+    same: bool = True  # it does what the method does; else it is a unit of time
 
 
 def plain_fit(name: str, homes: Homes, sample: int) -> PlainFit:
@@ -46,7 +51,9 @@ def plain_fit(name: str, homes: Homes, sample: int) -> PlainFit:
     if name in OF_FEATURES:
         return OF_FEATURES[name](name, homes, sample)
     few = homes.subset(np.arange(min(sample, homes.n_homes)))
-    return OF_ROUNDS[name](name, few) if name in OF_ROUNDS else PlainFit(COUNTING, sample, lambda: homes_of_rules(few))
+    if name in OF_ROUNDS:
+        return OF_ROUNDS[name](name, few, homes.n_homes)
+    return PlainFit(COUNTING, few.n_homes, lambda: homes_of_rules(few), same=name == "popularity")
 
 
 def homes_of_rules(homes: Homes) -> dict[TypedRule, set[int]]:
@@ -58,8 +65,9 @@ def homes_of_rules(homes: Homes) -> dict[TypedRule, set[int]]:
     return found
 
 
-def _network(name: str, homes: Homes) -> PlainFit:
-    """Rounds of training, one small graph after the other."""
+def _sage(name: str, homes: Homes, n_homes: int) -> PlainFit:
+    """Rounds of training, one small graph after the other, by torch-geometric's layers."""
+    del n_homes  # all of them take part in every round
     import torch
 
     from benchmarks.references.home_by_home import HomeByHome, home_graphs
@@ -85,8 +93,9 @@ def _network(name: str, homes: Homes) -> PlainFit:
     return PlainFit("rounds of training, home by home", len(sample), one_round, method.rounds)
 
 
-def _federated(name: str, homes: Homes) -> PlainFit:
+def _federated(name: str, homes: Homes, n_homes: int) -> PlainFit:
     """Rounds of FedAvg or of Algorithm 2, one client after the other."""
+    del n_homes  # all of them take part in every round
     import torch
 
     from benchmarks.references.home_by_home import ClientByClient, home_graphs
@@ -102,6 +111,146 @@ def _federated(name: str, homes: Homes) -> PlainFit:
     loop = ClientByClient(initial, sample, steps=method.local_steps, rate=method.learning_rate, correct=corrects)
     about = "Algorithm 2" if corrects else "FedAvg"
     return PlainFit(f"rounds of {about}, client by client", len(sample), loop.round, method.rounds)
+
+
+def _network(name: str, homes: Homes, n_homes: int) -> PlainFit:
+    """Steps of training by the method's own network, loss and examples, a home at a time."""
+    from fedrule.methods.federated import Federated
+    from fedrule.methods.graph_method import GraphMethod
+
+    method = build(name)
+    assert isinstance(method, GraphMethod)
+    if isinstance(method, Federated):
+        times = method.rounds * method.local_steps * _in_a_round(method.cohort, n_homes)
+    else:
+        times = method.rounds * _in_a_round(getattr(method, "homes_per_draw", 0), n_homes)
+    about = "steps of training, home by home"
+    return PlainFit(about, homes.n_homes, home_steps(method, homes), times)
+
+
+def home_steps(method: GraphMethod, homes: Homes) -> Callable[[], object]:
+    """The gradients of each home's own loss, one home after the other; drawing examples is not counted."""
+    import torch
+
+    from fedrule.training.loop import BatchLoss, TrainingBatch
+
+    rng = np.random.default_rng(0)
+    scorer = method.prepare(homes, rng).scorer
+    options = method.sampling_options | ({"non_rules": "feasible"} if "hard" in method.non_rules else {})
+    examples = ExampleSampler.of(homes, scorer.valid, hidden=method.hidden_rules, **options).draw(rng)
+    some = np.unique(examples.candidates.home)
+    batches = [TrainingBatch.of(scorer, examples.subset(np.array([home]))) for home in some]
+    loss = BatchLoss(scorer, method.objective_function)
+    parameters = {key: value.requires_grad_() for key, value in scorer.initial(torch.Generator()).items()}
+
+    def steps() -> None:
+        for batch in batches:
+            torch.autograd.backward(loss(parameters, batch))
+
+    return steps
+
+
+def _in_a_round(most: int, n_homes: int) -> float:
+    """The share of homes that take part in a round with at most so many; 0: all."""
+    return min(1.0, most / n_homes) if most else 1.0
+
+
+def _triples(name: str, homes: Homes, n_homes: int) -> PlainFit:
+    """Steps of torch-geometric's knowledge-graph models on the triples of each home and as many corrupted ones."""
+    import torch
+    from torch_geometric.nn import ComplEx, RotatE
+
+    from baselines.knowledge_graph.methods import KnowledgeGraph
+    from fedrule.methods.fede import FedE
+
+    method = build(name)
+    assert isinstance(method, KnowledgeGraph | FedE)
+    rounds = method.rounds * method.local_steps if isinstance(method, FedE) else method.epochs
+    cohort = method.cohort if isinstance(method, FedE) else 0
+    model = (ComplEx if name == "complex" else RotatE)(len(homes.types), max(len(homes.relations), 1), method.dimension)
+    trigger, relation, action = (torch.tensor(column) for column in homes.typed(homes.rules))
+    start = np.searchsorted(homes.rules.home, np.arange(homes.n_homes + 1)).tolist()
+
+    def steps() -> None:
+        for first, last in pairwise(start):
+            if last > first:
+                own = slice(first, last)
+                torch.autograd.backward(model.loss(trigger[own], relation[own], action[own]))
+
+    times = rounds * _in_a_round(cohort, n_homes)
+    return PlainFit("steps of torch-geometric's model, home by home", homes.n_homes, steps, times)
+
+
+def _factors(name: str, homes: Homes, n_homes: int) -> PlainFit:
+    """Rounds in which each home solves for its factors by a dense system and computes the gradient of all items."""
+    from baselines.items import Items
+    from fedrule.methods.user_item.fcf import FederatedCollaborativeFiltering
+
+    method = build(name)
+    assert isinstance(method, FederatedCollaborativeFiltering)
+    items = Items.of(homes)
+    have = items.matrix(homes).toarray().astype(np.float64)
+    y = np.random.default_rng(0).standard_normal((len(items), method.factors))
+    ridge = method.regularization * np.eye(method.factors)
+
+    def one_round() -> None:
+        gradient = np.zeros_like(y)
+        for row in have:
+            weight = 1 + (method.alpha - 1) * row
+            x = np.linalg.solve((y * weight[:, None]).T @ y + ridge, y.T @ (weight * row))
+            gradient += np.outer(weight * (y @ x - row), x)
+
+    times = method.rounds * _in_a_round(method.cohort, n_homes)
+    return PlainFit("rounds of alternating least squares, home by home", homes.n_homes, one_round, times)
+
+
+def _local_graphs(name: str, homes: Homes, n_homes: int) -> PlainFit:
+    """Rounds of LightGCN on the graph of each home by torch's autograd, one non-rule beside each rule."""
+    import torch
+
+    from baselines.items import Items
+    from fedrule.methods.user_item.fedlightgcn import FederatedLightGcn
+
+    method = build(name)
+    assert isinstance(method, FederatedLightGcn)
+    items = Items.of(homes)
+    own = [torch.from_numpy(row.nonzero()[0]) for row in items.matrix(homes).toarray()]
+    table = torch.randn(max(len(items), 1), method.dimension, requires_grad=True)
+
+    def one_round() -> None:
+        for have in own:
+            if not len(have):
+                continue
+            home, rows = torch.zeros(method.dimension, requires_grad=True), table[have]
+            total, state = home, home
+            for _ in range(method.layers):
+                state, rows = rows.sum(dim=0) / len(have) ** 0.5, state.expand_as(rows) / len(have) ** 0.5
+                total = total + state
+            against = table[torch.randint(len(items), (len(have),))]
+            loss = torch.nn.functional.softplus(-((table[have] - against) @ total)).mean()
+            torch.autograd.backward(loss)
+
+    times = method.rounds * _in_a_round(method.cohort, n_homes)
+    return PlainFit("rounds of LightGCN, home by home", homes.n_homes, one_round, times)
+
+
+def pairs_of_rules(homes: Homes) -> dict[tuple[TypedRule, TypedRule], int]:
+    """What `ease` and `itemknn` count: the homes that have both of two typed rules."""
+    found: dict[tuple[TypedRule, TypedRule], int] = defaultdict(int)
+    for home in plain_homes(homes):
+        typed = {rule.typed for rule in home.rules}
+        for one in typed:
+            for other in typed:
+                found[one, other] += 1
+    return found
+
+
+def _pairs(name: str, homes: Homes, n_homes: int) -> PlainFit:
+    """Counting alone; the model that follows from the counts is not even counted."""
+    del name, n_homes
+    return PlainFit(
+        "pairs of typed rules of each home, counted with dictionaries", homes.n_homes, lambda: pairs_of_rules(homes)
+    )
 
 
 def _paths(name: str, homes: Homes, sample: int) -> PlainFit:
@@ -160,13 +309,14 @@ def _examples(homes: Homes, sample: int, *, hidden: float, non_rules: int) -> Ex
     return sampler.draw(np.random.default_rng(0))
 
 
-# By the name of the method: what makes its plain fit.
-OF_ROUNDS: dict[str, Callable[[str, Homes], PlainFit]] = {
-    "graphrule": _network,
-    "fedgnn": _federated,
-    "fedprox": _federated,
-    "fedrule": _federated,
-    "fedgate": _federated,
-    "scaffold": _federated,
+# By the name of the method: what makes its plain fit, from the name, a few homes, and how many there are in all.
+OF_ROUNDS: dict[str, Callable[[str, Homes, int], PlainFit]] = {
+    "graphrule": _sage,
+    **dict.fromkeys(("fedgnn", "fedprox", "fedrule", "fedgate", "scaffold"), _federated),
+    **dict.fromkeys(("sagerank", "compgcn", "rgcn", "hetgnn", "graphrank", "fedcompgcn", "fedrank"), _network),
+    **dict.fromkeys(("rotate", "complex", "fede"), _triples),
+    **dict.fromkeys(("fcf", "fedmf"), _factors),
+    "fedlightgcn": _local_graphs,
+    **dict.fromkeys(("ease", "fedease", "itemknn"), _pairs),
 }
 OF_FEATURES: dict[str, Callable[[str, Homes, int], PlainFit]] = {"recrules": _paths, "takg": _knowledge_graph}
