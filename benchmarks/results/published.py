@@ -55,6 +55,7 @@ HOME_METRICS = {
     "ranking": ("n_hidden{list}", "mrr{list}", "hr@10{list}", "ndcg@10{list}"),  # of the list of the headline
     "paper": ("n_hidden", "auc", "auc_feasible", "loss", "mr", "mr_rt"),
 }
+NO_HOMES = pd.DataFrame({"run": pd.Series(dtype="int32"), "user": pd.Series(dtype=str), "panel": pd.Series(dtype=str)})
 OF_SPEED = ("name", "fullname", "group", "params", "extra_info", "stats")  # what is kept of each benchmark
 OF_STATS = ("min", "median", "rounds")
 
@@ -66,17 +67,17 @@ def shown_results(given: Path | str | None = None) -> Path:
 
 def publish(folder: Path, file: Path = FILE, *, is_real: Callable[[str], bool]) -> int:
     """Write the finished runs and the records of a folder to a file; its size in bytes."""
-    runs = load_runs(folder).finished
-    if not runs:
-        raise DataError(f"{folder} has no finished run to publish")
+    runs, records = load_runs(folder).finished, dict(_records(folder, is_real))
+    if not (runs or records):
+        raise DataError(f"{folder} has no finished run or record to publish")
     numbers = _home_numbers([run for run in runs if is_real(run.key.data)])
     tables = [_home_table(run, at, numbers.get(run.key.fingerprint)) for at, run in enumerate(runs)]
     # Rows of the same home stand together, so that what they have in common takes no room.
-    table = pd.concat(tables, ignore_index=True).sort_values(["panel", "user", "run"], kind="stable")
+    table = pd.concat([NO_HOMES, *tables], ignore_index=True).sort_values(["panel", "user", "run"], kind="stable")
     content: Json = {
         "format": PUBLISHED_FORMAT,
         "runs": [_run(run) for run in runs],
-        "records": dict(_records(folder, is_real)),
+        "records": dict(records),
     }
     packed = lzma.compress(json.dumps(content, ensure_ascii=False, allow_nan=False).encode())
     arrow = pa.Table.from_pandas(table.drop(columns="panel"), preserve_index=False)

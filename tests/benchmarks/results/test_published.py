@@ -16,6 +16,7 @@ from benchmarks.results.published import FILE, publish, published_folder, signif
 from benchmarks.results.records import EXAMPLES, SUMMARIES
 from benchmarks.results.store import load_runs
 from datasets.common.errors import DataError
+from reports.inputs import Inputs
 from tests.support.made_runs import HOMES, keep
 
 
@@ -106,7 +107,7 @@ def test_numbers_are_rounded_to_significant_digits():
 
 
 def test_a_folder_without_runs_and_a_file_without_results_are_refused(tmp_path):
-    with pytest.raises(DataError, match="has no finished run to publish"):
+    with pytest.raises(DataError, match="has no finished run or record to publish"):
         publish(tmp_path, tmp_path / "file", is_real=never)
     (tmp_path / "file").write_bytes(b"PAR1 half")
     with pytest.raises(DataError, match="no published results"):
@@ -165,4 +166,6 @@ def test_the_published_file_of_this_repository_is_small():
     if not FILE.exists():
         pytest.skip("nothing is published yet")
     assert FILE.stat().st_size <= 5e6
-    assert load_runs(published_folder()).finished
+    inputs = Inputs.read("published")
+    assert inputs.studies
+    assert inputs.unreadable == ()
