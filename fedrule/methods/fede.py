@@ -59,10 +59,7 @@ class FedE(ItemMethod):
         "regularization": ("log", 1e-4, 0.1),
     }
     SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.04, "yogi": 0.04}
-    CLIENT_OPTIMIZERS: ClassVar[tuple[str, ...]] = (
-        "sgd",
-        "adam",
-    )  # kept-adam would move rows that a home does not hold
+    CLIENT_OPTIMIZERS: ClassVar[tuple[str, ...]] = ("sgd", "adam")  # kept-adam would move rows that are not held
 
     score: ScoreFunction = "rotate"  # of a triple: rotate or complex
     dimension: int = 16  # d: complex numbers in a vector

@@ -63,7 +63,7 @@ class ItemMethod(FederatedOptions):
                 "rules that some home has; use ease, fedease or fedrank with epsilon, which count with noise"
             )
 
-    def round_values(self, report: RoundReport) -> dict[str, float]:
+    def round_values(self, report: RoundReport, items: Items) -> dict[str, float]:  # noqa: ARG002  others use them
         """The row of a round in the history."""
         return report.values()
 
@@ -88,7 +88,7 @@ class ItemMethod(FederatedOptions):
 
         def after_round(done: int, vector: Vector, report: RoundReport) -> bool:
             if on_round is not ignore:
-                values = self.round_values(report) | (statistics if done == 1 else {})
+                values = self.round_values(report, items) | (statistics if done == 1 else {})
                 on_round(done, self.rounds, self.model(train, items, vector.copy()), values)
             return False
 

@@ -75,6 +75,14 @@ def test_the_history_says_what_a_home_sends(name):
     assert all(row["loss"] > 0 for row in rows)
 
 
+def test_ciphertexts_are_counted_without_the_messages_of_secure_sums():
+    pytest.importorskip("cryptography", reason="secure sums need the extra secure")
+    _, rows = fitted("fedmf", planted_homes(), secure_threshold=0.67)
+    # Keys and shares are received beside the table, 3 items x 4 factors.
+    assert all(row["received_bytes"] > 4.0 * 12 for row in rows)
+    assert all(row["encrypted_bytes"] == 512.0 * 12 for row in rows)
+
+
 @pytest.mark.parametrize("name", ["fcf", "fedmf"])
 def test_a_home_without_rules_gets_no_scores_from_factors(name):
     model, _ = fitted(name, planted_homes())
