@@ -87,7 +87,7 @@ class CompGcnMethod(CompGcnOptions, GraphRule):
         "dropout": ("float", 0.0, 0.5),
         "hidden_rules": ("float", 0.1, 0.5),
         "learning_rate": ("log", 0.001, 0.02),
-        "weight_decay": ("log", 1e-6, 1e-2),
+        "weight_decay": ("float", 0.0, 0.01),
         "rounds": ("int", 15, 60),
     }
 
