@@ -3,13 +3,14 @@
 M. Chen, W. Zhang, Z. Yuan, Y. Jia and H. Chen, FedE: Embedding Knowledge Graphs in Federated Setting, 2021 (IJCKG),
 https://arxiv.org/abs/2010.12882. Every home trains on its own triples (trigger type, relation, action type) with the
 self-adversarial loss, and the server averages each row of the tables over the homes that hold it, which an existence
-mask says. With v_e^k in {0, 1} whether home k holds row e,
+mask says. With v_e^k in {0, 1} whether home k holds row e, and w_k the weight of home k,
 
-    E_e <- sum over k of v_e^k E_e^k / sum over k of v_e^k.
+    E_e <- sum over k of w_k v_e^k E_e^k / sum over k of w_k v_e^k.
 
-Both sums are sums over homes: each home sends a 1 behind each of its rows. So secure sums are enough, and faults,
-checkpoints and server optimizers are those of the engine (`fedrule.federated`). The paper's server is `plain` with
-rate 1; the others take the masked mean of the updates as a gradient.
+Both sums are sums over homes: each home sends its weight behind each of its rows. So secure sums are enough, and
+faults, checkpoints and server optimizers are those of the engine (`fedrule.federated`). The paper's server is
+`server_optimizer=plain weighting=clients decay=false`, with all w_k the same. By default w_k is the number of rules of
+the home, and Adam takes the masked mean of the updates as a gradient.
 
 In the paper clients are a few organisations with many entities each, and relations stay with them. Here a home has
 2 to 5 rules, entity types are few and relations many, so that no home could learn a relation on its own. So rows of
