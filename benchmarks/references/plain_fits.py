@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,10 @@ from datasets.homes import Homes
 from datasets.valid import ValidRules
 from fedrule.training.examples import Examples, ExampleSampler
 
+if TYPE_CHECKING:
+    from fedrule.methods.features.recrules import RecRules
+    from fedrule.methods.features.takg import TaKG
+
 COUNTING = "homes of each typed rule, counted with dictionaries"
 
 
@@ -35,7 +39,7 @@ class PlainFit(NamedTuple):
     about: str
     homes: int
     work: Callable[[], object]
-    times: int = 1
+    times: float = 1
 
 
 def plain_fit(name: str, homes: Homes, sample: int) -> PlainFit:
@@ -121,7 +125,9 @@ def _paths(name: str, homes: Homes, sample: int) -> PlainFit:
             if some := candidates[start[number] : start[number + 1]]:
                 graph.features(home, some, PATHS)
 
-    return PlainFit("paths to all training candidates, home by home", drawn.context.n_homes, features, method.draws)
+    return PlainFit(
+        "paths to all training candidates, home by home", drawn.context.n_homes, features, _draws(method, homes)
+    )
 
 
 def _knowledge_graph(name: str, homes: Homes, sample: int) -> PlainFit:
@@ -149,7 +155,14 @@ def _knowledge_graph(name: str, homes: Homes, sample: int) -> PlainFit:
                     for pattern in patterns:
                         agreeing_rules(home, candidate, pattern, opposite=turned)
 
-    return PlainFit("features of all training candidates, one by one", drawn.context.n_homes, features, method.draws)
+    return PlainFit(
+        "features of all training candidates, one by one", drawn.context.n_homes, features, _draws(method, homes)
+    )
+
+
+def _draws(method: RecRules | TaKG, homes: Homes) -> float:
+    """Draws of a home, mean over all homes: less than one where examples are not drawn of all."""
+    return method.examples.n_drawn(homes.n_homes) / max(homes.n_homes, 1)
 
 
 def _examples(homes: Homes, sample: int, *, hidden: float, non_rules: int) -> Examples:

@@ -127,7 +127,7 @@ class TaKG:
 
     hidden_rules: float = 0.3  # probability that an automation is hidden from the features and a target
     folds: int = 5  # parts of the homes; the knowledge graph that one part learns from is that of the others
-    draws: int = 4  # times that other automations are hidden and other non-rules drawn
+    draws: int = 4  # times that other automations are hidden and other non-rules drawn; fewer for more than 5,000 homes
     non_rules: int = 20  # for each hidden rule, among those that the home could have
     learning_rate: float = 0.05  # weight of each tree
     trees: int = 120  # how many
@@ -153,10 +153,13 @@ class TaKG:
         check_range("takg", self, "at least 1", "draws", "non_rules", "trees", "min_samples_leaf")
         check_range("takg", self, "at least 2", "folds", "max_leaf_nodes")
 
+    @property
+    def examples(self) -> FoldedExamples:
+        return FoldedExamples(self.hidden_rules, self.folds, self.draws, per_rule=self.non_rules)
+
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
-        examples = FoldedExamples(self.hidden_rules, self.folds, self.draws, per_rule=self.non_rules)
-        features, positive = examples.draw(train, rng, count=KnowledgeGraph.of, n_features=len(NAMES))
+        features, positive = self.examples.draw(train, rng, count=KnowledgeGraph.of, n_features=len(NAMES))
         ranker = Boosting(self.learning_rate, self.trees, self.max_leaf_nodes, self.min_samples_leaf, self.l2)
         trees = fit_trees("takg", train, ranker, features, positive, rng)
         fitted = FeatureModel("takg", train, KnowledgeGraph.of(train), trees)
