@@ -18,6 +18,7 @@ from baselines.method import Scores
 from datasets.candidates import Pairs
 from datasets.common.random import RandomSource, random_source
 from datasets.homes import Array, Homes
+from datasets.private_counts import owned_types
 from datasets.valid import ValidRules
 
 Factors: TypeAlias = npt.NDArray[np.float64]
@@ -144,9 +145,7 @@ class FactorModel(UserItemModel):
 
 def homes_with_both(homes: Homes) -> npt.NDArray[np.float64]:
     """[n_types ** 2]: how many homes own devices of both types of each ordered pair, so that they could have a rule."""
-    place = homes.device_home, homes.device_type
-    owns = csr_array((np.ones(homes.n_devices), place), shape=(homes.n_homes, len(homes.types)))
-    owns.data[:] = 1.0
+    owns = owned_types(homes)
     return np.asarray((owns.T @ owns).todense(), dtype=np.float64).ravel()
 
 

@@ -24,8 +24,9 @@ import numpy.typing as npt
 from numba import njit
 from scipy.sparse import csr_array
 
-from baselines.knowledge_graph.model import Embeddings, ScoreFunction, Vectors, owned_types
+from baselines.knowledge_graph.model import Embeddings, ScoreFunction, Vectors
 from datasets.homes import Array, Homes, Mask
+from datasets.private_counts import owned_types
 
 F = TypeVar("F", bound=Callable[..., object])
 Rows: TypeAlias = npt.NDArray[np.float32]

@@ -208,15 +208,14 @@ class KnowledgeGraph:
         number = valid.number(own_trigger, own_action, own_relation)
         with_rule = homes_with(number, len(valid), homes.rules.home, homes.n_homes).astype(np.float64)
         known = csr_array((with_rule, (trigger[1], action[1])), shape=(len(trigger[0]), len(action[0])))
-        states, acts = (sorted({relation[part] for relation in homes.relations}) for part in (0, 1))
         return cls(
             valid,
             reader,
             np.ascontiguousarray(shares),
             Halves(trigger[0], cosine(known)),
             Halves(action[0], cosine(csr_array(known.T))),
-            opposite_labels(states),
-            opposite_labels(acts),
+            opposite_labels(reader.states),
+            opposite_labels(reader.acts),
             RulePaths.of(homes, [COLLABORATIVE]),
         )
 
