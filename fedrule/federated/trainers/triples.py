@@ -36,12 +36,12 @@ from baselines.knowledge_graph.gradients import (
     Typed,
     add,
     add_home,
+    add_rotation_gradient,
     clear,
     compiled,
     entry_point,
     f32,
     make_buffers,
-    turn_angles_back,
 )
 from datasets.common.environment import thread_count
 from datasets.common.random import KeyedRandom
@@ -245,9 +245,9 @@ def train_clients(
             for row in rows:
                 if offsets[0] <= row < offsets[1]:
                     relation = row - offsets[0]
-                    turn_angles_back(gradient, row, buffers.turns, buffers.d_turns, relation, loss.rotates)
+                    add_rotation_gradient(gradient, row, buffers.rotation, buffers.d_rotation, relation, loss.rotates)
                     if training.steps > 1:  # the row moves; with one step it is that of the model for all clients
-                        buffers.is_turned[relation] = False
+                        buffers.has_rotation[relation] = False
                 if step == 0:
                     found += training.regularization / 2 * squared_norm(x, row)
                 add(gradient, row, regularization, x, row)
