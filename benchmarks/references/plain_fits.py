@@ -131,7 +131,7 @@ def _paths(name: str, homes: Homes, sample: int) -> PlainFit:
 
 
 def _knowledge_graph(name: str, homes: Homes, sample: int) -> PlainFit:
-    """Features of all training candidates, without the shares of homes; growing the trees is not even counted."""
+    """Features of all training candidates, without the home frequencies; growing the trees is not even counted."""
     from fedrule.evidence.rule_paths import COLLABORATIVE
     from fedrule.methods.features.takg import OPPOSITE, REPEAT, SIMILAR, TaKG
 

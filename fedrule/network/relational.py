@@ -164,8 +164,8 @@ class Hgt:
         score = (key * query.index_select(0, receiver)).sum(dim=2) * prior * key.shape[2] ** -0.5
         share = _softmax(score, receiver, homes.n_devices)  # [n_messages, heads]
         content = torch.matmul(value.index_select(0, sender)[:, :, None], message)[:, :, 0] * share[:, :, None]
-        heard = torch.zeros_like(state).index_add(0, receiver, content.flatten(1))
-        out = _by_type(theta, "type_out", layer, homes, torch.nn.functional.gelu(heard))
+        aggregated = torch.zeros_like(state).index_add(0, receiver, content.flatten(1))
+        out = _by_type(theta, "type_out", layer, homes, torch.nn.functional.gelu(aggregated))
         gate = torch.sigmoid(theta[f"type_gate{layer}"]).index_select(0, homes.type)[:, None]
         return gate * out + (1 - gate) * state
 
