@@ -17,7 +17,8 @@ from scipy.sparse import csr_array, issparse
 from baselines.method import Scores
 from datasets.candidates import Pairs
 from datasets.common.random import RandomSource, random_source
-from datasets.homes import Array, Homes
+from datasets.homes import Array, Homes, Mask
+from datasets.private_counts import owned_types
 from datasets.valid import ValidRules
 
 Factors: TypeAlias = npt.NDArray[np.float64]
@@ -144,9 +145,7 @@ class FactorModel(UserItemModel):
 
 def homes_with_both(homes: Homes) -> npt.NDArray[np.float64]:
     """[n_types ** 2]: how many homes own devices of both types of each ordered pair, so that they could have a rule."""
-    place = homes.device_home, homes.device_type
-    owns = csr_array((np.ones(homes.n_devices), place), shape=(homes.n_homes, len(homes.types)))
-    owns.data[:] = 1.0
+    owns = owned_types(homes)
     return np.asarray((owns.T @ owns).todense(), dtype=np.float64).ravel()
 
 
@@ -204,6 +203,13 @@ class NonRules:
         key = home * self.n_items + item
         free = np.flatnonzero(rules[np.minimum(np.searchsorted(rules, key), len(rules) - 1)] != key)
         return free, item[free]
+
+    def draw_each(self, home: Array, n: int, rng: np.random.Generator | RandomSource) -> tuple[Array, Mask]:
+        """[len(home), n] items, and whether there is one: a draw that hits a rule of the home is none."""
+        place, drawn = self.draw(np.repeat(home, n), rng)
+        item, is_drawn = np.zeros(len(home) * n, dtype=np.int64), np.zeros(len(home) * n, dtype=np.bool_)
+        item[place], is_drawn[place] = drawn, True
+        return item.reshape(len(home), n), is_drawn.reshape(len(home), n)
 
     def matrix(self) -> csr_array:
         """[n_homes, n_items]: 1 for each candidate that the home does not have as a rule."""

@@ -24,8 +24,9 @@ import numpy.typing as npt
 from numba import njit
 from scipy.sparse import csr_array
 
-from baselines.knowledge_graph.model import Embeddings, ScoreFunction, Vectors, owned_types
+from baselines.knowledge_graph.model import Embeddings, ScoreFunction, Vectors
 from datasets.homes import Array, Homes, Mask
+from datasets.private_counts import owned_types
 
 F = TypeVar("F", bound=Callable[..., object])
 Rows: TypeAlias = npt.NDArray[np.float32]
@@ -134,9 +135,9 @@ class KnownRules(NamedTuple):
 class Buffers(NamedTuple):
     """Intermediate results of a gradient."""
 
-    turns: Rows  # [n_relations, 2 d]  relations as complex numbers
-    d_turns: Rows  # zeros between gradients
-    is_turned: Mask  # [n_relations]  whether `turns` has those of the model
+    rotation: Rows  # [n_relations, 2 d]  relations as complex numbers
+    d_rotation: Rows  # zeros between gradients
+    has_rotation: Mask  # [n_relations]  whether `rotation` has that of the model
     is_listed: Mask  # [n_candidates]  false between homes
     listed: Array  # [n_candidates]  those of a home, each once
     point: Rows  # [n_candidates, 2 d]  h - y of RotatE, y of ComplEx
@@ -148,6 +149,12 @@ class Buffers(NamedTuple):
 def compiled(function: F) -> F:
     """Compile with sums in any order, and products that are not rounded before they are added; NaN stays NaN."""
     made: F = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})(function)
+    return made
+
+
+def inlined(function: F) -> F:
+    """Compile as a part of its only caller, without a call for each home."""
+    made: F = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"}, inline="always")(function)
     return made
 
 
@@ -183,9 +190,9 @@ def batch_gradient(
             1 / len(home), buffers,
         )  # fmt: skip
         first = end
-    for r in range(len(buffers.turns)):
-        if buffers.is_turned[r]:
-            turn_angles_back(gradient, offsets[0] + r, buffers.turns, buffers.d_turns, r, loss.rotates)
+    for r in range(len(buffers.rotation)):
+        if buffers.has_rotation[r]:
+            add_rotation_gradient(gradient, offsets[0] + r, buffers.rotation, buffers.d_rotation, r, loss.rotates)
     return total
 
 
@@ -222,21 +229,39 @@ def add_home(
 ) -> float:
     """Add weight times the gradient of the sum of the losses of these rules, and return weight times that sum.
 
-    Gradients of relations are added to `buffers.d_turns`, and are to be led on by `turn_angles_back`.
+    Gradients of relations are added to `buffers.d_rotation`, and are to be led on by `add_rotation_gradient`.
     """
-    at_relation, at_rule_relation, at_rule_trigger, at_rule_action, at_owned = offsets
-    rotates, margin, temperature, personal = loss
-    trigger, relation, action = typed
-    turns, d_turns, is_turned, is_listed, listed, point, d_point, base, d_base = buffers
     own = rules.item[rules.start[home] : rules.start[home + 1]]
-    automation, all_automation = rules.automation[rules.start[home] : rules.start[home + 1]], rules.automation
+    automation = rules.automation[rules.start[home] : rules.start[home + 1]]
     types = rules.owned[rules.owned_start[home] : rules.owned_start[home + 1]]
-    n, n_candidates, width = len(entry), candidate.shape[1], x.shape[1]
+    n_listed = list_candidates(x, offsets, loss, typed, candidate, is_drawn, buffers)
+    vectors = home_vectors(x, offsets, loss, typed, own, types)
+    d_vectors = np.zeros((len(own) + 2, x.shape[1]), f32)
+    value = add_losses(
+        loss, automation, rules.automation, entry, candidate, is_drawn, weight, buffers, vectors, d_vectors
+    )
+    lead_on_candidates(x, gradient, loss, typed, n_listed, buffers)
+    if loss.personal:
+        lead_on_home(gradient, offsets, typed, own, types, d_vectors)
+    return value
 
-    # What depends on the candidate alone.
+
+@inlined
+def list_candidates(
+    x: Rows,
+    offsets: tuple[int, int, int, int, int],
+    loss: Loss,
+    typed: Typed,
+    candidate: Array,
+    is_drawn: Mask,
+    buffers: Buffers,
+) -> int:
+    """Compute what depends on the candidate alone, and list each candidate once; returns how many these are."""
+    trigger, relation, action = typed
+    rotation, _, has_rotation, is_listed, listed, point, d_point, base, d_base = buffers
     n_listed = 0
-    for i in range(n):
-        for j in range(n_candidates):
+    for i in range(candidate.shape[0]):
+        for j in range(candidate.shape[1]):
             c = candidate[i, j]
             if not is_drawn[i, j] or is_listed[c]:
                 continue
@@ -244,42 +269,69 @@ def add_home(
             listed[n_listed] = c
             n_listed += 1
             r = relation[c]
-            if not is_turned[r]:
-                is_turned[r] = True
-                turn_angles(turns, r, x, at_relation + r, rotates)
-            turn(point, c, x, action[c], turns, r)
-            if rotates:
+            if not has_rotation[r]:
+                has_rotation[r] = True
+                make_rotation(rotation, r, x, offsets[0] + r, loss.rotates)
+            multiply_conjugate(point, c, x, action[c], rotation, r)
+            if loss.rotates:
                 subtract_from(point, c, x, trigger[c])
-            base[c] = f32(0) if rotates else dot(x, trigger[c], point, c)
+            base[c] = f32(0) if loss.rotates else dot(x, trigger[c], point, c)
             d_base[c] = f32(0)
             clear(d_point, c)
+    return n_listed
 
-    # Vectors of the home's rules, their sum, and the mean of the types that it owns.
-    rule, u = np.zeros((len(own) + 2, width), f32), np.zeros((1, width), f32)
-    total, mean = len(own), len(own) + 1
-    d_rule, d_u = np.zeros((len(own) + 2, width), f32), np.zeros((1, width), f32)
-    if personal:
+
+@inlined
+def home_vectors(
+    x: Rows, offsets: tuple[int, int, int, int, int], loss: Loss, typed: Typed, own: Array, types: Array
+) -> Rows:
+    """[n_own + 2, 2 d]: v of each rule of the home, their sum, and the mean of o over the types that it owns."""
+    _, at_rule_relation, at_rule_trigger, at_rule_action, at_owned = offsets
+    trigger, relation, action = typed
+    vectors = np.zeros((len(own) + 2, x.shape[1]), f32)
+    if loss.personal:
         for i in range(len(own)):
-            add(rule, i, f32(1), x, at_rule_relation + relation[own[i]])
-            add(rule, i, f32(1), x, at_rule_trigger + trigger[own[i]])
-            add(rule, i, f32(1), x, at_rule_action + action[own[i]])
-            add(rule, total, f32(1), rule, i)
+            add(vectors, i, f32(1), x, at_rule_relation + relation[own[i]])
+            add(vectors, i, f32(1), x, at_rule_trigger + trigger[own[i]])
+            add(vectors, i, f32(1), x, at_rule_action + action[own[i]])
+            add(vectors, len(own), f32(1), vectors, i)
         for kind in types:
-            add(rule, mean, f32(1 / len(types)), x, at_owned + kind)
+            add(vectors, len(own) + 1, f32(1 / len(types)), x, at_owned + kind)
+    return vectors
 
+
+@inlined
+def add_losses(
+    loss: Loss,
+    automation: Array,  # [n_own]  of the rules of the home
+    all_automation: Array,  # of the rules of all homes
+    entry: Array,  # [n]  of the rules that are predicted among these
+    candidate: Array,
+    is_drawn: Mask,
+    weight: float,
+    buffers: Buffers,
+    vectors: Rows,  # of the home
+    d_vectors: Rows,
+) -> float:
+    """Weight times the sum of the losses; gradients are added to those of the candidates and of `vectors`."""
+    rotates, margin, temperature, personal = loss
+    _, _, _, _, _, point, d_point, base, d_base = buffers
+    n_own, n_candidates, width = len(automation), candidate.shape[1], vectors.shape[1]
+    total, mean = n_own, n_own + 1
+    u, d_u = np.zeros((1, width), f32), np.zeros((1, width), f32)
     value, scores, d_scores = 0.0, np.zeros(n_candidates), np.zeros(n_candidates)
-    for i in range(n):
+    for i in range(len(entry)):
         # u without the rule's automation.
-        others, scale = len(own), f32(1)
+        others, scale = n_own, f32(1)
         clear(u, 0)
         if personal:
-            add(u, 0, f32(1), rule, total)
-            for k in range(len(own)):
+            add(u, 0, f32(1), vectors, total)
+            for k in range(n_own):
                 if automation[k] == all_automation[entry[i]]:
                     others -= 1
-                    add(u, 0, f32(-1), rule, k)
+                    add(u, 0, f32(-1), vectors, k)
             scale = f32(1 / math.sqrt(others + 1))
-            scale_and_add(u, 0, scale, rule, mean)
+            scale_and_add(u, 0, scale, vectors, mean)
         for j in range(n_candidates):
             if is_drawn[i, j]:
                 c = candidate[i, j]
@@ -297,32 +349,47 @@ def add_home(
                     add(d_point, c, d_s, u, 0)
                     add(d_u, 0, d_s, point, c)
         if personal:
-            add(d_rule, mean, f32(1), d_u, 0)
-            add(d_rule, total, scale, d_u, 0)
-            for k in range(len(own)):
+            add(d_vectors, mean, f32(1), d_u, 0)
+            add(d_vectors, total, scale, d_u, 0)
+            for k in range(n_own):
                 if automation[k] == all_automation[entry[i]]:
-                    add(d_rule, k, -scale, d_u, 0)
+                    add(d_vectors, k, -scale, d_u, 0)
+    return value
 
+
+@inlined
+def lead_on_candidates(x: Rows, gradient: Rows, loss: Loss, typed: Typed, n_listed: int, buffers: Buffers) -> None:
+    """Add the gradients of h, r and t, given those of the listed candidates, which are listed no more."""
+    trigger, relation, action = typed
+    rotation, d_rotation, _, is_listed, listed, point, d_point, _, d_base = buffers
     for place in range(n_listed):
         c = listed[place]
         is_listed[c] = False
         h, r = trigger[c], relation[c]
-        if rotates:  # h - y
+        if loss.rotates:  # h - y
             add(gradient, h, f32(1), d_point, c)
             negate(d_point, c)
         else:  # h . y and y
             add(gradient, h, d_base[c], point, c)
             add(d_point, c, d_base[c], x, h)
-        turn_back(gradient, action[c], d_turns, r, x, turns, d_point, c)
-    if personal:
-        for i in range(len(own)):
-            add(d_rule, i, f32(1), d_rule, total)
-            add(gradient, at_rule_relation + relation[own[i]], f32(1), d_rule, i)
-            add(gradient, at_rule_trigger + trigger[own[i]], f32(1), d_rule, i)
-            add(gradient, at_rule_action + action[own[i]], f32(1), d_rule, i)
-        for kind in types:
-            add(gradient, at_owned + kind, f32(1 / len(types)), d_rule, mean)
-    return value
+        add_product_gradients(gradient, action[c], d_rotation, r, x, rotation, d_point, c)
+
+
+@inlined
+def lead_on_home(
+    gradient: Rows, offsets: tuple[int, int, int, int, int], typed: Typed, own: Array, types: Array, d_vectors: Rows
+) -> None:
+    """Add the gradients of what `home_vectors` read."""
+    _, at_rule_relation, at_rule_trigger, at_rule_action, at_owned = offsets
+    trigger, relation, action = typed
+    total, mean = len(own), len(own) + 1
+    for i in range(len(own)):
+        add(d_vectors, i, f32(1), d_vectors, total)
+        add(gradient, at_rule_relation + relation[own[i]], f32(1), d_vectors, i)
+        add(gradient, at_rule_trigger + trigger[own[i]], f32(1), d_vectors, i)
+        add(gradient, at_rule_action + action[own[i]], f32(1), d_vectors, i)
+    for kind in types:
+        add(gradient, at_owned + kind, f32(1 / len(types)), d_vectors, mean)
 
 
 @compiled
@@ -349,46 +416,48 @@ def adversarial(scores: Vectors, is_drawn: Mask, temperature: float, d_scores: V
 
 
 @compiled
-def turn_angles(turns: Rows, r: int, x: Rows, row: int, rotates: bool) -> None:
+def make_rotation(rotation: Rows, r: int, x: Rows, row: int, rotates: bool) -> None:
     """A relation as complex numbers, of angles with RotatE."""
-    d = turns.shape[1] // 2
+    d = rotation.shape[1] // 2
     for k in range(d):
-        turns[r, k] = math.cos(x[row, k]) if rotates else x[row, k]
-        turns[r, d + k] = math.sin(x[row, k]) if rotates else x[row, d + k]
+        rotation[r, k] = math.cos(x[row, k]) if rotates else x[row, k]
+        rotation[r, d + k] = math.sin(x[row, k]) if rotates else x[row, d + k]
 
 
 @compiled
-def turn_angles_back(gradient: Rows, row: int, turns: Rows, d_turns: Rows, r: int, rotates: bool) -> None:
-    """Add the gradient of what `turn_angles` read; that of what it wrote becomes 0."""
-    d = turns.shape[1] // 2
+def add_rotation_gradient(gradient: Rows, row: int, rotation: Rows, d_rotation: Rows, r: int, rotates: bool) -> None:
+    """Add the gradient of what `make_rotation` read; that of what it wrote becomes 0."""
+    d = rotation.shape[1] // 2
     for k in range(d):
         if rotates:
-            gradient[row, k] += turns[r, k] * d_turns[r, d + k] - turns[r, d + k] * d_turns[r, k]
+            gradient[row, k] += rotation[r, k] * d_rotation[r, d + k] - rotation[r, d + k] * d_rotation[r, k]
         else:
-            gradient[row, k] += d_turns[r, k]
-            gradient[row, d + k] += d_turns[r, d + k]
-    clear(d_turns, r)
+            gradient[row, k] += d_rotation[r, k]
+            gradient[row, d + k] += d_rotation[r, d + k]
+    clear(d_rotation, r)
 
 
 @compiled
-def turn(out: Rows, i: int, x: Rows, t: int, turns: Rows, r: int) -> None:
+def multiply_conjugate(out: Rows, i: int, x: Rows, t: int, rotation: Rows, r: int) -> None:
     """t conj(r)."""
     d = out.shape[1] // 2
     for k in range(d):
-        out[i, k] = x[t, k] * turns[r, k] + x[t, d + k] * turns[r, d + k]
-        out[i, d + k] = x[t, d + k] * turns[r, k] - x[t, k] * turns[r, d + k]
+        out[i, k] = x[t, k] * rotation[r, k] + x[t, d + k] * rotation[r, d + k]
+        out[i, d + k] = x[t, d + k] * rotation[r, k] - x[t, k] * rotation[r, d + k]
 
 
 @compiled
-def turn_back(gradient: Rows, t: int, d_turns: Rows, r: int, x: Rows, turns: Rows, d_y: Rows, i: int) -> None:
+def add_product_gradients(
+    gradient: Rows, t: int, d_rotation: Rows, r: int, x: Rows, rotation: Rows, d_y: Rows, i: int
+) -> None:
     """Add the gradients of t and r, given that of t conj(r)."""
     d = d_y.shape[1] // 2
     for k in range(d):
-        gradient[t, k] += turns[r, k] * d_y[i, k] - turns[r, d + k] * d_y[i, d + k]
-        gradient[t, d + k] += turns[r, d + k] * d_y[i, k] + turns[r, k] * d_y[i, d + k]
+        gradient[t, k] += rotation[r, k] * d_y[i, k] - rotation[r, d + k] * d_y[i, d + k]
+        gradient[t, d + k] += rotation[r, d + k] * d_y[i, k] + rotation[r, k] * d_y[i, d + k]
     for k in range(d):
-        d_turns[r, k] += x[t, k] * d_y[i, k] + x[t, d + k] * d_y[i, d + k]
-        d_turns[r, d + k] += x[t, d + k] * d_y[i, k] - x[t, k] * d_y[i, d + k]
+        d_rotation[r, k] += x[t, k] * d_y[i, k] + x[t, d + k] * d_y[i, d + k]
+        d_rotation[r, d + k] += x[t, d + k] * d_y[i, k] - x[t, k] * d_y[i, d + k]
 
 
 @compiled

@@ -61,9 +61,8 @@ class Sampler:
     typed: Typed  # the items
     rules: KnownRules
     home: Array  # [n_rules]
-    non_rules: NonRules
+    non_rules: NonRules | None  # None: rules with another trigger or action type instead
     n_non_rules: int
-    corrupted: bool
 
     @classmethod
     def of(cls, train: Homes, items: Items, method: KnowledgeGraph) -> Sampler:
@@ -74,9 +73,8 @@ class Sampler:
             Typed(trigger, relation, action),
             KnownRules.of(train, known, automations(train, items)),
             np.repeat(np.arange(train.n_homes), np.diff(known.indptr)),
-            NonRules.of(train, items, owned=method.owned),
+            None if method.corrupted else NonRules.of(train, items, owned=method.owned),
             method.non_rules,
-            method.corrupted,
         )
 
     def epoch(self, batch_size: int, rng: np.random.Generator) -> Iterator[Batch]:
@@ -88,17 +86,12 @@ class Sampler:
     def batch(self, entry: Array, rng: np.random.Generator) -> Batch:
         """Of these rules, sorted: those of a home are side by side."""
         home, item = self.home[entry], self.rules.item[entry]
-        typed, others, is_drawn = self._corrupt(item, rng) if self.corrupted else self._draw(home, rng)
-        drawn = np.column_stack([np.ones(len(entry), dtype=np.bool_), is_drawn.reshape(len(entry), -1)])
-        return Batch(typed, home, entry, np.column_stack([item, others.reshape(len(entry), -1)]), drawn)
-
-    def _draw(self, home: Array, rng: np.random.Generator) -> tuple[Typed, Array, Mask]:
-        """Rules that the homes do not have; a draw that hits a rule of the home is none."""
-        repeated = np.repeat(home, self.n_non_rules)
-        place, drawn = self.non_rules.draw(repeated, rng)
-        others, is_drawn = np.zeros(len(repeated), dtype=np.int64), np.zeros(len(repeated), dtype=np.bool_)
-        others[place], is_drawn[place] = drawn, True
-        return self.typed, others, is_drawn
+        if self.non_rules is None:
+            typed, others, is_drawn = self._corrupt(item, rng)
+        else:
+            typed, (others, is_drawn) = self.typed, self.non_rules.draw_each(home, self.n_non_rules, rng)
+        drawn = np.column_stack([np.ones(len(entry), dtype=np.bool_), is_drawn])
+        return Batch(typed, home, entry, np.column_stack([item, others]), drawn)
 
     def _corrupt(self, item: Array, rng: np.random.Generator) -> tuple[Typed, Array, Mask]:
         """The rules with another trigger or action type; one that some home has is none."""
@@ -106,7 +99,8 @@ class Sampler:
         other, replaces_head = rng.integers(0, self.items.valid.n_types, len(trigger)), rng.random(len(trigger)) < 0.5
         head, tail = np.where(replaces_head, other, trigger), np.where(replaces_head, action, other)
         both = Typed(*map(np.concatenate, zip(self.typed, (head, relation, tail), strict=True)))
-        return both, len(self.items) + np.arange(len(head)), ~self.items.valid.contains(head, tail, relation)
+        other, is_none = len(self.items) + np.arange(len(head)), self.items.valid.contains(head, tail, relation)
+        return both, other.reshape(-1, self.n_non_rules), ~is_none.reshape(-1, self.n_non_rules)
 
 
 class AdamW:
@@ -132,6 +126,7 @@ class KnowledgeGraph(ABC):
     """A knowledge-graph model of typed rules, in which a home has a vector made of what it has and owns."""
 
     NAME: ClassVar[str]
+    SCORE: ClassVar[ScoreFunction]
     log_odds: ClassVar[bool] = False  # its non-rules are those a home could have, not the evaluation's
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
         "dimension": ("choice", 8, 16, 32, 64),
@@ -162,18 +157,19 @@ class KnowledgeGraph(ABC):
             raise DataError(f"{self.NAME}: owned False has no effect with corrupted; leave it at True")
 
     @property
-    def score(self) -> ScoreFunction:
-        return "rotate" if self.NAME == "rotate" else "complex"
+    def gamma(self) -> float:
+        """The score of a triple that fits exactly; ComplEx has none."""
+        return 0.0
 
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> KnowledgeGraphModel:
         """Adam on batches of rules; a round is an epoch."""
-        items, margin = Items.of(train), float(getattr(self, "margin", 0.0))
+        items = Items.of(train)
         tables = Tables(len(train.types), len(train.relations), self.dimension, self.personal)
-        x = tables.initial(self.score, rng)
+        x = tables.initial(self.SCORE, rng)
         if not len(items):
-            return KnowledgeGraphModel(items, train, tables.embeddings(x, self.score, margin))
+            return KnowledgeGraphModel(items, train, tables.embeddings(x, self.SCORE, self.gamma))
         sampler = Sampler.of(train, items, self)
-        loss = Loss(self.score == "rotate", margin, float(self.temperature), self.personal)
+        loss = Loss(self.SCORE == "rotate", self.gamma, float(self.temperature), self.personal)
         steps = math.ceil(len(sampler.home) / self.batch_size)  # of an epoch
         epochs = max(self.epochs, math.ceil(self.least_steps / steps))
         optimizer = AdamW(x, self.weight_decay)
@@ -185,9 +181,9 @@ class KnowledgeGraph(ABC):
                 done = optimizer.steps / (steps * epochs)
                 optimizer.step(gradient, self.learning_rate * (0.5 + 0.5 * math.cos(math.pi * done)))
             if on_round is not ignore:
-                model = KnowledgeGraphModel(items, train, tables.embeddings(x, self.score, margin))
+                model = KnowledgeGraphModel(items, train, tables.embeddings(x, self.SCORE, self.gamma))
                 on_round(epoch + 1, epochs, model, {"loss": total / steps})
-        return KnowledgeGraphModel(items, train, tables.embeddings(x, self.score, margin))
+        return KnowledgeGraphModel(items, train, tables.embeddings(x, self.SCORE, self.gamma))
 
 
 @register("rotate")
@@ -196,6 +192,7 @@ class RotateMethod(KnowledgeGraph):
     """Rules as triples of a knowledge graph: a relation rotates trigger type to action type (Sun et al. 2019)."""
 
     NAME: ClassVar[str] = "rotate"
+    SCORE: ClassVar[ScoreFunction] = "rotate"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = KnowledgeGraph.SPACE | {"margin": ("float", 1.0, 12.0)}
 
     dimension: int = 32
@@ -206,6 +203,10 @@ class RotateMethod(KnowledgeGraph):
         super().__post_init__()
         check_range(self.NAME, self, "above 0", "margin")
 
+    @property
+    def gamma(self) -> float:
+        return float(self.margin)
+
 
 @register("complex")
 @dataclass(frozen=True)
@@ -213,5 +214,6 @@ class ComplexMethod(KnowledgeGraph):
     """Rules as triples of a knowledge graph with complex bilinear scores (Trouillon et al. 2016)."""
 
     NAME: ClassVar[str] = "complex"
+    SCORE: ClassVar[ScoreFunction] = "complex"
 
     weight_decay: float = 2.0

@@ -7,10 +7,10 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from baselines.items import Items, UserItemModel
 from datasets.homes import Array, Homes
+from datasets.private_counts import owned_types
 
 ScoreFunction: TypeAlias = Literal["rotate", "complex"]
 Vectors: TypeAlias = npt.NDArray[np.float64]
@@ -74,12 +74,3 @@ def times_conjugate(t: Vectors, r: Vectors) -> Vectors:
     """t conj(r) in every dimension: [n, 2 d]."""
     (t_re, t_im), (r_re, r_im) = np.split(t, 2, axis=1), np.split(r, 2, axis=1)
     return np.concatenate([t_re * r_re + t_im * r_im, t_im * r_re - t_re * r_im], axis=1)
-
-
-def owned_types(homes: Homes) -> csr_array:
-    """[n_homes, n_types]: 1 for each entity type of which a home owns a device."""
-    place = homes.device_home, homes.device_type
-    owns = csr_array((np.ones(homes.n_devices), place), shape=(homes.n_homes, len(homes.types)))
-    owns.sum_duplicates()
-    owns.data[:] = 1.0
-    return owns

@@ -28,6 +28,8 @@ from datasets.valid import ValidRules
 from fedrule.training.examples import Examples, ExampleSampler
 
 if TYPE_CHECKING:
+    from fedrule.methods.features.recrules import RecRules
+    from fedrule.methods.features.takg import TaKG
     from fedrule.methods.graph_method import GraphMethod
 
 COUNTING = "homes of each typed rule, counted with dictionaries"
@@ -270,11 +272,13 @@ def _paths(name: str, homes: Homes, sample: int) -> PlainFit:
             if some := candidates[start[number] : start[number + 1]]:
                 graph.features(home, some, PATHS)
 
-    return PlainFit("paths to all training candidates, home by home", drawn.context.n_homes, features, method.draws)
+    return PlainFit(
+        "paths to all training candidates, home by home", drawn.context.n_homes, features, _draws(method, homes)
+    )
 
 
 def _knowledge_graph(name: str, homes: Homes, sample: int) -> PlainFit:
-    """Features of all training candidates, without the shares of homes; growing the trees is not even counted."""
+    """Features of all training candidates, without the home frequencies; growing the trees is not even counted."""
     from fedrule.evidence.rule_paths import COLLABORATIVE
     from fedrule.methods.features.takg import OPPOSITE, REPEAT, SIMILAR, TaKG
 
@@ -298,7 +302,14 @@ def _knowledge_graph(name: str, homes: Homes, sample: int) -> PlainFit:
                     for pattern in patterns:
                         agreeing_rules(home, candidate, pattern, opposite=turned)
 
-    return PlainFit("features of all training candidates, one by one", drawn.context.n_homes, features, method.draws)
+    return PlainFit(
+        "features of all training candidates, one by one", drawn.context.n_homes, features, _draws(method, homes)
+    )
+
+
+def _draws(method: RecRules | TaKG, homes: Homes) -> float:
+    """Draws of a home, mean over all homes: less than one where examples are not drawn of all."""
+    return method.examples.n_drawn(homes.n_homes) / max(homes.n_homes, 1)
 
 
 def _examples(homes: Homes, sample: int, *, hidden: float, non_rules: int) -> Examples:

@@ -147,12 +147,14 @@ class ColumnReader:
     n_types: int
     state: Column  # [n_relations]
     act: Column  # [n_relations]
+    states: tuple[str, ...]  # the labels by number
+    acts: tuple[str, ...]
 
     @classmethod
     def of(cls, types: Sequence[str], relations: Sequence[Relation]) -> ColumnReader:
-        state = _encoded([relation.trigger for relation in relations])
-        act = _encoded([relation.action for relation in relations])
-        return cls(len(types), state, act)
+        state, states = _encoded([relation.trigger for relation in relations])
+        act, acts = _encoded([relation.action for relation in relations])
+        return cls(len(types), state, act, states, acts)
 
     @property
     def n_relations(self) -> int:
@@ -174,10 +176,11 @@ class ColumnReader:
         }
 
 
-def _encoded(words: list[str]) -> Column:
-    """Equal words have equal numbers."""
-    number = {word: n for n, word in enumerate(sorted(set(words)))}
-    return Column(np.array([number[word] for word in words], dtype=np.int64), len(number))
+def _encoded(words: list[str]) -> tuple[Column, tuple[str, ...]]:
+    """Equal words have equal numbers; and the words by number."""
+    distinct = tuple(sorted(set(words)))
+    number = {word: n for n, word in enumerate(distinct)}
+    return Column(np.array([number[word] for word in words], dtype=np.int64), len(number)), distinct
 
 
 PRIOR_HAVE, PRIOR_OWN = 0.3, 3.0  # added to both counts of a frequency: what no home has is rare and not impossible

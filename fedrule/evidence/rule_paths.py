@@ -26,6 +26,7 @@ from scipy.sparse import csr_array, diags_array
 
 from baselines.items import Items
 from datasets.homes import Array, Homes, Rules
+from datasets.private_counts import owned_types
 from datasets.valid import ValidRules
 from fedrule.evidence.counts import ColumnReader
 from fedrule.evidence.features import Features
@@ -89,7 +90,7 @@ class RulePaths:
 
         Nothing depends on which other homes are given.
         """
-        rules, types = self.items.matrix(homes).astype(np.float32), owned_types(homes)
+        rules, types = self.items.matrix(homes).astype(np.float32), owned_types(homes).astype(np.float32)
         n_paths = len(self.counted)
         features = np.empty((len(candidates), 2 * n_paths), dtype=np.float32)
         which = np.unique(candidates.home)
@@ -135,24 +136,17 @@ class PathTable:
 
 def graph_edges(homes: Homes, items: Items) -> dict[tuple[str, str], csr_array]:
     """The edges of the graph in both directions, as matrices of zeros and ones."""
-    edges = {("home", "rule"): items.matrix(homes).astype(np.float32), ("home", "type"): owned_types(homes)}
+    owns = owned_types(homes).astype(np.float32)
+    edges = {("home", "rule"): items.matrix(homes).astype(np.float32), ("home", "type"): owns}
     edges |= {("rule", kind): edge for kind, edge in class_edges(homes, items.valid).items()}
     return edges | {(end, begin): csr_array(edge.T) for (begin, end), edge in edges.items()}
-
-
-def owned_types(homes: Homes) -> csr_array:
-    """[n_homes, n_types]: 1 where the home owns a device of the type."""
-    place = homes.device_home, homes.device_type
-    owns = csr_array((np.ones(homes.n_devices, dtype=np.float32), place), shape=(homes.n_homes, len(homes.types)))
-    owns.sum_duplicates()
-    owns.data[:] = 1.0
-    return owns
 
 
 def class_edges(homes: Homes, valid: ValidRules) -> dict[str, csr_array]:
     """For each kind of class [n_rules, n_classes]: 1 where the rule is in the class."""
     trigger_type, action_type, relation = valid.typed()
-    columns = ColumnReader.of(homes.types, homes.relations).typed(trigger_type, relation, action_type)
+    reader = ColumnReader.of(homes.types, homes.relations)
+    columns = reader.typed(trigger_type, relation, action_type)
     found = {}
     for kind, agreed in SINGLE.items():
         key = np.zeros(len(valid), dtype=np.int64)
@@ -162,12 +156,7 @@ def class_edges(homes: Homes, valid: ValidRules) -> dict[str, csr_array]:
         found[kind] = csr_array(
             (np.ones(len(key), dtype=np.float32), (np.arange(len(key)), number)), shape=(len(key), len(classes))
         )
-    labels = {
-        "trigger_type": list(homes.types),
-        "action_type": list(homes.types),
-        "state": sorted({relation.trigger for relation in homes.relations}),
-        "act": sorted({relation.action for relation in homes.relations}),
-    }
+    labels = {"trigger_type": homes.types, "action_type": homes.types, "state": reader.states, "act": reader.acts}
     for kind, name in WORDS.items():
         label, word = shared_words(labels[name])
         has = csr_array(

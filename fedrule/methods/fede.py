@@ -3,13 +3,14 @@
 M. Chen, W. Zhang, Z. Yuan, Y. Jia and H. Chen, FedE: Embedding Knowledge Graphs in Federated Setting, 2021 (IJCKG),
 https://arxiv.org/abs/2010.12882. Every home trains on its own triples (trigger type, relation, action type) with the
 self-adversarial loss, and the server averages each row of the tables over the homes that hold it, which an existence
-mask says. With v_e^k in {0, 1} whether home k holds row e,
+mask says. With v_e^k in {0, 1} whether home k holds row e, and w_k the weight of home k,
 
-    E_e <- sum over k of v_e^k E_e^k / sum over k of v_e^k.
+    E_e <- sum over k of w_k v_e^k E_e^k / sum over k of w_k v_e^k.
 
-Both sums are sums over homes: each home sends a 1 behind each of its rows. So secure sums are enough, and faults,
-checkpoints and server optimizers are those of the engine (`fedrule.federated`). The paper's server is `plain` with
-rate 1; the others take the masked mean of the updates as a gradient.
+Both sums are sums over homes: each home sends its weight behind each of its rows. So secure sums are enough, and
+faults, checkpoints and server optimizers are those of the engine (`fedrule.federated`). The paper's server is
+`server_optimizer=plain weighting=clients decay=false`, with all w_k the same. By default w_k is the number of rules of
+the home, and Adam takes the masked mean of the updates as a gradient.
 
 In the paper clients are a few organisations with many entities each, and relations stay with them. Here a home has
 2 to 5 rules, entity types are few and relations many, so that no home could learn a relation on its own. So rows of
@@ -19,13 +20,12 @@ non-rules that it draws in the round. This is written from the paper's text; its
 
 What leaves a home in each round in which it takes part are the updates of its rows. Without secure sums the server sees
 which rows these are, and so types that the home owns and relations among which are those of its rules. The list of
-typed rules that any home has is known to all homes, as in the other federated methods. Neither is in an account of
-differential privacy, hence there is no `epsilon`.
+typed rules that any home has is known to all homes, from a sum before training (`ItemMethod`). Neither is in an account
+of differential privacy, hence there is no `epsilon`.
 """
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import ClassVar, get_args
 
@@ -33,24 +33,20 @@ import numpy as np
 
 from baselines.items import Items, NonRules, automations
 from baselines.knowledge_graph.gradients import KnownRules, Loss, Tables, Typed
-from baselines.knowledge_graph.model import Embeddings, KnowledgeGraphModel, ScoreFunction
-from baselines.method import OnRound, check_range, ignore
+from baselines.knowledge_graph.model import KnowledgeGraphModel, ScoreFunction
+from baselines.method import check_range
 from baselines.registry import register
-from datasets.common.errors import DataError, unknown
+from datasets.common.errors import unknown
 from datasets.homes import Homes
-from fedrule.federated.checkpoint import Checkpoint
-from fedrule.federated.loop import train as train_rounds
-from fedrule.federated.options import FederatedOptions
-from fedrule.federated.rounds import Engine, RoundReport, Weighting
+from fedrule.federated.rounds import Engine, Weighting
 from fedrule.federated.trainers.triples import TripleTrainer, layout_of
 from fedrule.federated.vectors import Vector
-
-log = logging.getLogger(__name__)
+from fedrule.methods.user_item.federated_items import ItemMethod
 
 
 @register("fede")
 @dataclass(frozen=True)
-class FedE(FederatedOptions):
+class FedE(ItemMethod):
     """Knowledge-graph embeddings of typed rules, averaged over the homes that hold them (Chen et al. 2021)."""
 
     NAME: ClassVar[str] = "fede"
@@ -63,7 +59,8 @@ class FedE(FederatedOptions):
         "rounds": ("int", 100, 300),
         "regularization": ("log", 1e-4, 0.1),
     }
-    SERVER_RATES: ClassVar[dict[str, float]] = FederatedOptions.SERVER_RATES | {"adam": 0.04, "yogi": 0.04}
+    SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.04, "yogi": 0.04}
+    CLIENT_OPTIMIZERS: ClassVar[tuple[str, ...]] = ("sgd", "adam")  # kept-adam would move rows that are not held
 
     score: ScoreFunction = "rotate"  # of a triple: rotate or complex
     dimension: int = 16  # d: complex numbers in a vector
@@ -87,52 +84,16 @@ class FedE(FederatedOptions):
             raise unknown(f"score of {self.NAME}", self.score, get_args(ScoreFunction))
         super().__post_init__()
 
-    def _check_privacy(self) -> None:
-        if self.epsilon or self.noise_multiplier:
-            raise DataError(
-                "which typed rules there are, and how many homes hold a row, leave the homes without noise, so that an "
-                "epsilon would not be true; set epsilon and noise_multiplier to 0, or use fedrank or fedgnn"
-            )
-
-    def _check_clients(self) -> None:
-        super()._check_clients()
-        if self.client_optimizer == "kept-adam":
-            raise DataError("kept-adam moves rows that a home does not hold in the round; use sgd or adam")
-
     def engine(self) -> Engine:
         return replace(super().engine(), row_means=True)
 
-    def fit(
-        self,
-        train: Homes,
-        *,
-        rng: np.random.Generator,
-        on_round: OnRound = ignore,
-        checkpoint: Checkpoint | None = None,
-    ) -> KnowledgeGraphModel:
-        """All randomness comes from `rng`, by way of one seed; `checkpoint` saves states and resumes from the last."""
-        items, seed = Items.of(train), int(rng.integers(2**62))
-        tables = Tables(len(train.types), len(train.relations), self.dimension, self.personal)
-        initial = self._initial(tables, seed)
-        if not len(items):
-            return KnowledgeGraphModel(items, train, self._embeddings(tables, initial))
-        trainer, engine = self._trainer(train, items, tables, seed), self.engine()
+    def tables(self, items: Items) -> Tables:
+        return Tables(items.valid.n_types, items.valid.n_relations, self.dimension, self.personal)
 
-        def after_round(done: int, model: Vector, report: RoundReport) -> bool:
-            if on_round is not ignore:
-                fitted = KnowledgeGraphModel(items, train, self._embeddings(tables, model))
-                on_round(done, self.rounds, fitted, report.values())
-            return False
-
-        state = engine.begin(trainer, initial)
-        checkpoint = self.own_checkpoint(checkpoint, train, seed)
-        model = train_rounds(engine, trainer, self.schedule(seed), state, after_round, checkpoint)
-        return KnowledgeGraphModel(items, train, self._embeddings(tables, model))
-
-    def _trainer(self, train: Homes, items: Items, tables: Tables, seed: int) -> TripleTrainer:
+    def trainer(self, train: Homes, items: Items, seed: int) -> TripleTrainer:
         trigger, action, relation = items.valid.typed()
         return TripleTrainer(
-            tables=tables,
+            tables=self.tables(items),
             loss=Loss(self.score == "rotate", float(self.margin), float(self.temperature), self.personal),
             regularization=self.regularization,
             typed=Typed(trigger, relation, action),
@@ -142,12 +103,11 @@ class FedE(FederatedOptions):
             seed=seed,
         )
 
-    def _initial(self, tables: Tables, seed: int) -> Vector:
+    def initial(self, items: Items, rng: np.random.Generator) -> Vector:
         """As `rotate` and `complex` begin; no client holds a row yet."""
-        rows = tables.initial(self.score, np.random.default_rng(seed))
-        return np.pad(rows, ((0, 0), (0, 1))).reshape(-1)
+        return np.pad(self.tables(items).initial(self.score, rng), ((0, 0), (0, 1))).reshape(-1)
 
-    def _embeddings(self, tables: Tables, model: Vector) -> Embeddings:
-        """The tables in a model, copied."""
-        rows = model.reshape(tables.n_rows, layout_of(tables).row_length)[:, :-1]
-        return tables.embeddings(rows, self.score, self.margin)
+    def model(self, train: Homes, items: Items, vector: Vector) -> KnowledgeGraphModel:
+        tables = self.tables(items)
+        rows = vector.reshape(tables.n_rows, layout_of(tables).row_length)[:, :-1]
+        return KnowledgeGraphModel(items, train, tables.embeddings(rows, self.score, self.margin))

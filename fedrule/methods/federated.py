@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
 from fedrule.evidence.private_statistics import private_statistics
-from fedrule.evidence.statistics import Statistics
+from fedrule.evidence.statistics import BYTES, Statistics, sent_bytes
 from fedrule.federated.algorithm import Control, Hyperparameters
 from fedrule.federated.checkpoint import Checkpoint, ValidationExtra
 from fedrule.federated.client import LocalTraining
@@ -36,6 +37,7 @@ from fedrule.lazy import torch
 from fedrule.methods.graph_method import GraphMethod, TrainingSetup
 from fedrule.network.options import derived
 from fedrule.network.score import GraphModel, Scorer
+from fedrule.network.terms import CountBias, EvidenceNetwork
 from fedrule.training.loop import EarlyStopping, WarmStart
 
 log = logging.getLogger(__name__)
@@ -208,9 +210,24 @@ class Federated(FederatedOptions, GraphMethod):
         model = layout.parameters(train_rounds(engine, trainer, self.schedule(seed), state, after_round, checkpoint))
         return prepared.model(stopping.select(model))
 
-    def sent_before(self, prepared: TrainingSetup) -> dict[str, float]:  # noqa: ARG002  others use it
-        """What a home sends before the first round, in bytes by the name of its history column; mostly nothing."""
-        return {}
+    def sent_before(self, prepared: TrainingSetup) -> dict[str, float]:
+        """Bytes that a home sends before the first round, by the name of their history column; mostly none.
+
+        Feasible non-rules and all terms beside the network need the typed rules that some home has, a first sum of
+        zeros and ones. Counts are more: see `fedrule.evidence.statistics`.
+        """
+        valid, terms = prepared.scorer.valid, prepared.scorer.terms
+        uncounted = self.privacy.noisy and not self.counts_share  # all rules of the vocabularies are valid
+        if uncounted or (self.non_rules == "paper" and not terms):
+            return {}
+        sent = BYTES * math.prod(valid.shape)
+        for term in terms:
+            if isinstance(term, EvidenceNetwork):
+                sent = sent_bytes(term.evidence)
+            elif isinstance(term, CountBias) and not self.evidence:
+                sent += BYTES * valid.n_types * (valid.n_types + 1) // 2  # homes that own both types
+        log.info("%s: each home sends %.1f kB of counts before training", self.NAME, sent / 1e3)
+        return {"statistics_bytes": float(sent)}
 
     def task(self, prepared: TrainingSetup, layout: FlatParameters, seed: int) -> LocalTraining:
         """What the homes of a simulation are sent once."""

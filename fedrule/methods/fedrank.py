@@ -17,20 +17,14 @@ With the server's Adam and small cohorts it is nearly the minibatch training of 
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import ClassVar
 
 from baselines.registry import register
-from fedrule.evidence.statistics import sent_bytes
 from fedrule.federated.rounds import Weighting
 from fedrule.methods.federated import Federated
-from fedrule.methods.graph_method import TrainingSetup
 from fedrule.methods.graphrank import RankingOptions
 from fedrule.network.options import derived
-from fedrule.network.terms import EvidenceNetwork
-
-log = logging.getLogger(__name__)
 
 
 def default_weighting(method: FedRank) -> Weighting:
@@ -60,9 +54,3 @@ class FedRank(RankingOptions, Federated):
     decay: bool = True
     cohort: int = 64  # homes in a round
     weighting: Weighting = derived(default_weighting)  # as homes count in the loss of `graphrank`: by roots
-
-    def sent_before(self, prepared: TrainingSetup) -> dict[str, float]:
-        evidence = (term.evidence for term in prepared.scorer.terms if isinstance(term, EvidenceNetwork))
-        sent = float(sum(map(sent_bytes, evidence)))
-        log.info("%s: each home sends %.1f kB of counts before training", self.NAME, sent / 1e3)
-        return {"statistics_bytes": sent}

@@ -1,7 +1,8 @@
 """R-GCN and HGT: graph networks for many relations, as rivals of the paper's network.
 
 `rgcn` is the encoder of M. Schlichtkrull, T. Kipf, P. Bloem, R. van den Berg, I. Titov and M. Welling (2018, ESWC,
-"Modeling relational data with graph convolutional networks"), with their decoder, DistMult, or the paper's predictor.
+"Modeling relational data with graph convolutional networks"), with their decoder, DistMult (B. Yang et al., 2015,
+"Embedding entities and relations for learning and inference in knowledge bases"), or the paper's predictor.
 `hetgnn` is the heterogeneous graph transformer of Z. Hu, Y. Dong, K. Wang and Y. Sun (2020, WWW, "Heterogeneous graph
 transformer") with the paper's predictor; the name is that of the family, not of the HetGNN of C. Zhang et al. (2019).
 fedrule/network/relational.py has the equations.
@@ -22,17 +23,21 @@ What differs from the papers:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 from baselines.method import check_range
 from baselines.registry import register
 from datasets.common.errors import DataError, unknown
+from fedrule.lazy import torch
 from fedrule.methods.graph_method import Objectives
 from fedrule.methods.graphrule import GraphRule
-from fedrule.network.distmult import DistMult
+from fedrule.network.encoders import Parameters, uniform
 from fedrule.network.network import LinkPredictor, Network
 from fedrule.network.options import NETWORK, Direction, Encoders, derived
 from fedrule.training.examples import NonRules
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Decoders: TypeAlias = Literal["distmult", "predictor"]
 
@@ -44,6 +49,47 @@ SPACE: dict[str, tuple[object, ...]] = {
     "candidates": ("choice", 50, 100, 300),
     "decoder": ("choice", "distmult", "predictor"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class DistMult(Network):
+    """The decoder of R-GCN: a relation is a vector that weights how two embeddings agree (Yang et al., 2015).
+
+    The logit of a rule <i, r, j> is the sum over k of z_ik w_rk z_jk, plus a bias of the relation. It is the same in
+    both directions, <i, r, j> and <j, r, i>. The bias, which the paper's decoder lacks, lets a rare relation score
+    lower.
+    """
+
+    def __post_init__(self) -> None:
+        Network.__post_init__(self)
+        if self.predictor_hidden:
+            raise DataError(
+                f"decoder 'distmult' has no hidden units; set predictor_hidden {self.predictor_hidden} to 0"
+            )
+
+    @property
+    def is_papers(self) -> bool:
+        """Never: the predictor is another one."""
+        return False
+
+    def initial(self, generator: torch.Generator) -> Parameters:
+        relations, size = self.sizes.n_relations, self.sizes.hidden
+        theta = self._encoder.initial(generator).items()
+        return {f"theta.{name}": value for name, value in theta} | {
+            "phi.diagonal": uniform(relations, size, fan_in=1, generator=generator),
+            "phi.diagonal_bias": torch.zeros(relations),
+        }
+
+    def logits(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor) -> Tensor:
+        """[n_pairs, n_relations]."""
+        product = z.index_select(0, trigger) * z.index_select(0, action)
+        return torch.addmm(parameters["phi.diagonal_bias"], product, parameters["phi.diagonal"].T)
+
+    def logits_of(self, parameters: Parameters, z: Tensor, trigger: Tensor, action: Tensor, relation: Tensor) -> Tensor:
+        """[n_rules]: of one relation for each pair, without computing the others."""
+        product = z.index_select(0, trigger) * z.index_select(0, action)
+        weighted = product * parameters["phi.diagonal"].index_select(0, relation)
+        return weighted.sum(dim=1) + parameters["phi.diagonal_bias"].index_select(0, relation)
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,8 @@ class CompGcn:
 def updated(states: Tensor, updates: Sequence[Tensor], some: Tensor | None = None) -> Tensor:
     """States of relations after these updates, W_rel ... W_rel z_r; of `some`, or of all.
 
-    Whichever are fewer are multiplied: the relations of a home are few, those of many homes name each many times.
+    `some` are selected before the products where they are fewer than all relations, as in one home, and after them in
+    batches of many homes, which repeat each relation many times.
     """
     if some is not None and some.shape[-1] <= states.shape[-2]:
         states, some = rows(states, some), None
@@ -124,7 +125,7 @@ def updated(states: Tensor, updates: Sequence[Tensor], some: Tensor | None = Non
 def correlation(a: Tensor, b: Tensor) -> Tensor:
     """Circular correlation of rows, by Fourier transforms: that of a is conjugated."""
     if not a.numel():
-        return a  # no transform takes nothing
+        return a  # the FFT of an empty tensor is an error
     product = torch.fft.rfft(a).conj() * torch.fft.rfft(b)
     out: Tensor = torch.fft.irfft(product, n=a.shape[-1])
     return out

@@ -11,7 +11,7 @@ parts, half are imaginary ones. As w_r is in it once, s(i, r, j) = <w_r, p_ij> w
     p_ij = [ Re z_i Re z_j + Im z_i Im z_j ; Re z_i Im z_j - Im z_i Re z_j ],
 
 so that the scores of all relations are one product of matrices. Swapping i and j changes the sign of the second half:
-unlike a plain product of three vectors, it tells trigger from action. Of its own the decoder has the last W_rel only.
+unlike DistMult, it tells trigger from action. The only parameter of the decoder is the last W_rel.
 torch-geometric's ComplEx is an embedding of all nodes of one graph, which homes that come later are not in.
 """
 

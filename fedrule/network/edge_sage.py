@@ -91,14 +91,11 @@ class EdgeSage(Sage):
         """[n_devices, 2 * edge_embedding]: of the rules that a device triggers, and of those that act on it."""
         rules = homes.incoming
         none = theta["state"].new_zeros(homes.n_devices, self.edge_embedding)
-        state, act = (torch.from_numpy(half).index_select(0, rules.relation) for half in self._halves)
+        halves = self.halves.state, self.halves.act
+        state, act = (torch.from_numpy(half).index_select(0, rules.relation) for half in halves)
         triggered = none.index_add(0, rules.sender, theta["state"].index_select(0, state))
         acting = none.index_add(0, rules.receiver, theta["act"].index_select(0, act))
         return torch.cat([triggered, acting], dim=1)
-
-    @property
-    def _halves(self) -> tuple[Array, Array]:
-        return self.halves.state, self.halves.act
 
     def _learned(self, homes: GraphBatch) -> GraphBatch:
         """The same homes without the rules of relations that are not learned."""

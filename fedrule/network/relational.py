@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 class Rgcn:
     """Relational graph convolutions, two layers (M. Schlichtkrull et al., 2018, https://arxiv.org/abs/1703.06103).
 
-    h_v' = ReLU(W_0 h_v + sum over relations r of the mean of W_r h_n over N_r(v)), with the basis decomposition
-    W_r = sum over b of a_rb V_b. N_r(v) are the devices with a message of type r to v.
+    h_v' = W_0 h_v + sum over relations r of the mean of W_r h_n over N_r(v), with the basis decomposition
+    W_r = sum over b of a_rb V_b, and a ReLU after the first layer. N_r(v) are the devices with a message of type r
+    to v.
 
     The same as torch-geometric's `RGCNConv`, and tested equal. That one loops over all relations, of which homes have
     over 2 x 2,000; here a device's state is multiplied by every V_b once, and each message is a sum of these products
@@ -163,8 +164,8 @@ class Hgt:
         score = (key * query.index_select(0, receiver)).sum(dim=2) * prior * key.shape[2] ** -0.5
         share = _softmax(score, receiver, homes.n_devices)  # [n_messages, heads]
         content = torch.matmul(value.index_select(0, sender)[:, :, None], message)[:, :, 0] * share[:, :, None]
-        heard = torch.zeros_like(state).index_add(0, receiver, content.flatten(1))
-        out = _by_type(theta, "type_out", layer, homes, torch.nn.functional.gelu(heard))
+        aggregated = torch.zeros_like(state).index_add(0, receiver, content.flatten(1))
+        out = _by_type(theta, "type_out", layer, homes, torch.nn.functional.gelu(aggregated))
         gate = torch.sigmoid(theta[f"type_gate{layer}"]).index_select(0, homes.type)[:, None]
         return gate * out + (1 - gate) * state
 

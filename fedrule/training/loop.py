@@ -281,6 +281,29 @@ class Adam:
             value.grad = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainAdam:
+    """`Adam` by the public class, equal up to rounding: for versions of torch without the private function."""
+
+    optimizer: torch.optim.Adam
+
+    @classmethod
+    def of(cls, parameters: Parameters, *, weight_decay: float = 0.0) -> PlainAdam:
+        return cls(torch.optim.Adam(parameters.values(), weight_decay=weight_decay))
+
+    def step(self, rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def adam_of(parameters: Parameters, *, weight_decay: float = 0.0) -> Adam | PlainAdam:
+    """The one that this version of torch has the functions for."""
+    made: type[Adam | PlainAdam] = Adam if hasattr(torch, "_fused_adam_") else PlainAdam
+    return made.of(parameters, weight_decay=weight_decay)
+
+
 def optimize(
     scorer: Scorer,
     objective: Objective,
@@ -297,7 +320,7 @@ def optimize(
     generator = torch.Generator().manual_seed(int(rng.integers(2**63)))
     batch_loss = BatchLoss(scorer, objective, Dropout(int(rng.integers(2**63))))
     parameters = {key: value.requires_grad_() for key, value in (initial or scorer.initial(generator)).items()}
-    optimizer = Adam.of(parameters, weight_decay=schedule.weight_decay)
+    optimizer = adam_of(parameters, weight_decay=schedule.weight_decay)
     stopping = EarlyStopping.of(scorer, objective, validation, patience=schedule.patience, initial=initial)
     guard = DivergenceGuard(name, schedule.rounds, {"learning_rate": schedule.learning_rate}, copied(parameters))
     good_loss = math.inf
@@ -340,7 +363,7 @@ def copied(parameters: Parameters) -> Parameters:
 
 def _steps(
     batch_loss: BatchLoss,
-    optimizer: Adam,
+    optimizer: Adam | PlainAdam,
     parameters: Parameters,
     batches: list[TrainingBatch],
     rates: list[float],  # the learning rate of each

@@ -46,6 +46,13 @@ def test_every_registered_method_keeps_all_of_the_contract_with_its_defaults(nam
     assert check_method(name) == []
 
 
+def test_the_defaults_of_every_registered_method_lie_within_the_ranges_that_are_tuned(name):
+    method = build(name)
+    for option, (kind, *bounds) in getattr(type(method), "SPACE", {}).items():
+        value = getattr(method, option)
+        assert value in bounds if kind == "choice" else bounds[0] <= value <= bounds[1], (option, value, bounds)
+
+
 @pytest.mark.parametrize("solver", ["bpr", "logistic"])
 def test_every_solver_of_mf_keeps_the_contract(solver):
     pytest.importorskip("implicit", reason="mf needs the extra mf")

@@ -80,6 +80,11 @@ class LocalGraph:
         return a[:, None] * home + b[:, None] * s
 
 
+def degrees(have: csr_array) -> Precise:
+    """[n_items]: homes with each item, at least 1."""
+    return np.maximum(np.bincount(have.indices, minlength=have.shape[1]), 1).astype(np.float64)
+
+
 @dataclass(frozen=True, eq=False)
 class LocalGraphTrainer:
     """The training homes as clients."""
@@ -100,8 +105,8 @@ class LocalGraphTrainer:
 
     @property
     def degree(self) -> Precise:
-        """[n_items]: homes with each item; the server knows them from the sum that gave the items."""
-        return np.maximum(np.bincount(self.have.indices, minlength=self.have.shape[1]), 1).astype(np.float64)
+        """The server knows them from the sum that gave the items."""
+        return degrees(self.have)
 
     @property
     def threads(self) -> int:
@@ -126,16 +131,16 @@ class LocalGraphTrainer:
         pseudo = np.searchsorted(trained, pseudo_home) * n_items + pseudo
         real = distinct(np.concatenate([row * n_items + items, home * n_items + other]))
         touched = distinct(np.concatenate([real, pseudo]))
-        start = np.searchsorted(touched, np.arange(len(trained) + 1) * n_items)
+        ends = np.arange(len(trained) + 1)
         batches = Batches(
-            start,
-            touched % n_items,
-            np.isin(touched, real),
-            np.searchsorted(row, np.arange(len(trained) + 1)),
-            np.searchsorted(touched, row * n_items + items),
-            np.searchsorted(home, np.arange(len(trained) + 1)),
-            new[rule],
-            np.searchsorted(touched, home * n_items + other),
+            row_start=np.searchsorted(touched, ends * n_items),
+            row=touched % n_items,
+            real=np.isin(touched, real),
+            rule_start=np.searchsorted(row, ends),
+            rule=np.searchsorted(touched, row * n_items + items),
+            triple_start=np.searchsorted(home, ends),
+            target=new[rule],
+            other=np.searchsorted(touched, home * n_items + other),
         )
         return LocalGraphRound(trained, batches, self.degree, KeyedRandom(task.seed, number, trained), task)
 
@@ -160,14 +165,14 @@ class Batches:
         )
         some = slice(first, end + 1)
         return Batches(
-            self.row_start[some] - row[0],
-            self.row[slice(*row)],
-            self.real[slice(*row)],
-            self.rule_start[some] - rule[0],
-            self.rule[slice(*rule)] - row[0],
-            self.triple_start[some] - triple[0],
-            self.target[slice(*triple)] - rule[0],
-            self.other[slice(*triple)] - row[0],
+            row_start=self.row_start[some] - row[0],
+            row=self.row[slice(*row)],
+            real=self.real[slice(*row)],
+            rule_start=self.rule_start[some] - rule[0],
+            rule=self.rule[slice(*rule)] - row[0],
+            triple_start=self.triple_start[some] - triple[0],
+            target=self.target[slice(*triple)] - rule[0],
+            other=self.other[slice(*triple)] - row[0],
         )
 
 

@@ -36,12 +36,12 @@ from baselines.knowledge_graph.gradients import (
     Typed,
     add,
     add_home,
+    add_rotation_gradient,
     clear,
     compiled,
     entry_point,
     f32,
     make_buffers,
-    turn_angles_back,
 )
 from datasets.common.environment import thread_count
 from datasets.common.random import KeyedRandom
@@ -83,19 +83,16 @@ class TripleTrainer:
 
     def begin(self, number: int, clients: Array, model: Vector) -> TripleRound:  # noqa: ARG002  non-rules are random
         """Non-rules are drawn anew in each round, with random numbers keyed by client."""
-        entry, n = runs(self.rules.start, clients), self.n_non_rules
-        repeated = np.repeat(clients, n * self.rule_counts[clients])
+        entry, home = runs(self.rules.start, clients), np.repeat(clients, self.rule_counts[clients])
         key = KeyedRandom(self.seed, number, np.arange(len(self.rule_counts)))
-        place, drawn = self.non_rules.draw(repeated, key)
-        other, is_other = np.zeros(len(repeated), dtype=np.int64), np.zeros(len(repeated), dtype=np.bool_)
-        other[place], is_other[place] = drawn, True
+        other, is_drawn = self.non_rules.draw_each(home, self.n_non_rules, key)
         return TripleRound(
             trainer=self,
             clients=clients,
             start=_starts(self.rule_counts[clients]),
             entry=entry,
-            candidate=np.column_stack([self.rules.item[entry], other.reshape(-1, n)]),
-            is_drawn=np.column_stack([np.ones(len(entry), dtype=np.bool_), is_other.reshape(-1, n)]),
+            candidate=np.column_stack([self.rules.item[entry], other]),
+            is_drawn=np.column_stack([np.ones(len(entry), dtype=np.bool_), is_drawn]),
         )
 
 
@@ -248,9 +245,9 @@ def train_clients(
             for row in rows:
                 if offsets[0] <= row < offsets[1]:
                     relation = row - offsets[0]
-                    turn_angles_back(gradient, row, buffers.turns, buffers.d_turns, relation, loss.rotates)
+                    add_rotation_gradient(gradient, row, buffers.rotation, buffers.d_rotation, relation, loss.rotates)
                     if training.steps > 1:  # the row moves; with one step it is that of the model for all clients
-                        buffers.is_turned[relation] = False
+                        buffers.has_rotation[relation] = False
                 if step == 0:
                     found += training.regularization / 2 * squared_norm(x, row)
                 add(gradient, row, regularization, x, row)

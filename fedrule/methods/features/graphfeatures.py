@@ -26,7 +26,7 @@ class GraphFeatures:
 
     hidden_rules: float = 0.3  # probability that an automation is hidden from the features and a target
     folds: int = 5  # parts of the homes; the counts that one part learns from are those of the others
-    draws: int = 4  # times that other automations are hidden and other non-rules drawn
+    draws: int = 4  # times that other automations are hidden and other non-rules drawn; fewer for more than 5,000 homes
     candidates: int = 300  # non-rules of each home with a target, among those that it could have
     learning_rate: float = 0.05  # weight of each tree
     max_iter: int = 120  # trees
@@ -52,10 +52,13 @@ class GraphFeatures:
         check_range("graphfeatures", self, "at least 1", "draws", "candidates", "max_iter", "min_samples_leaf")
         check_range("graphfeatures", self, "at least 2", "folds", "max_leaf_nodes")
 
+    @property
+    def examples(self) -> FoldedExamples:
+        return FoldedExamples(self.hidden_rules, self.folds, self.draws, candidates=self.candidates)
+
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
-        examples = FoldedExamples(self.hidden_rules, self.folds, self.draws, candidates=self.candidates)
-        features, positive = examples.draw(train, rng, count=Evidence.of, n_features=len(NAMES))
+        features, positive = self.examples.draw(train, rng, count=Evidence.of, n_features=len(NAMES))
         ranker = Boosting(self.learning_rate, self.max_iter, self.max_leaf_nodes, self.min_samples_leaf, self.l2)
         trees = fit_trees("graphfeatures", train, ranker, features, positive, rng)
         fitted = FeatureModel("graphfeatures", train, Evidence.of(train), trees)

@@ -60,9 +60,17 @@ class FoldedExamples:
 
     hidden: float  # probability that an automation is hidden from the features and a target
     folds: int  # parts of the homes
-    draws: int  # times that other automations are hidden and other non-rules drawn; fewer of many homes
+    draws: int  # times that other automations are hidden and other non-rules drawn; see `draws_of`
     per_rule: int = 1  # non-rules for each target, among those that the home could have
     candidates: int = 0  # non-rules of each home with a target instead; 0: by target
+
+    def draws_of(self, n_homes: int) -> int:
+        """Draws of each home that is drawn of, fewer of many homes."""
+        return max(1, min(self.draws, MOST_HOMES // max(n_homes, 1)))
+
+    def n_drawn(self, n_homes: int) -> int:
+        """How many examples, of a home in a draw, are drawn of so many homes."""
+        return self.draws_of(n_homes) * min(n_homes, MOST_HOMES)
 
     def draw(
         self, train: Homes, rng: np.random.Generator, *, count: Callable[[Homes], Counts], n_features: int
@@ -70,7 +78,7 @@ class FoldedExamples:
         """The features of candidates of all homes, and which of these are rules; `count` is called for each fold."""
         features, positive = [np.zeros((0, n_features), dtype=np.float32)], [np.zeros(0, dtype=np.bool_)]
         order = rng.permutation(train.n_homes)
-        fold, draws = order % self.folds, max(1, min(self.draws, MOST_HOMES // max(train.n_homes, 1)))
+        fold = order % self.folds
         for number in range(min(self.folds, train.n_homes)):
             counts = count(train.subset(fold != number))
             part = train.subset((fold == number) & (order < MOST_HOMES))
@@ -82,7 +90,7 @@ class FoldedExamples:
                 per_rule=self.per_rule,
                 candidates=self.candidates,
             )
-            for _ in range(draws):
+            for _ in range(self.draws_of(train.n_homes)):
                 drawn = sampler.draw(rng)
                 trigger_type, relation, action_type = part.typed(drawn.candidates)
                 valid = counts.valid.contains(trigger_type, action_type, relation)  # as when it recommends

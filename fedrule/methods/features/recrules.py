@@ -49,7 +49,7 @@ class RecRules:
     ranker: Literal["boosting", "forest"] = "boosting"  # which trees
     hidden_rules: float = 0.3  # probability that an automation is hidden from the features and a target
     folds: int = 5  # parts of the homes; the paths that one part learns from lead through the others
-    draws: int = 4  # times that other automations are hidden and other non-rules drawn
+    draws: int = 4  # times that other automations are hidden and other non-rules drawn; fewer for more than 5,000 homes
     non_rules: int = 5  # for each hidden rule, among those that the home could have
     trees: int = 120  # of either ranker
     min_samples_leaf: int = 20  # candidates in a leaf
@@ -76,11 +76,14 @@ class RecRules:
         if self.length not in LENGTHS:
             raise DataError(f"recrules: length must be 3 or 5, got {self.length}")
 
+    @property
+    def examples(self) -> FoldedExamples:
+        return FoldedExamples(self.hidden_rules, self.folds, self.draws, per_rule=self.non_rules)
+
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
         typed = train.merged_types()
-        examples = FoldedExamples(self.hidden_rules, self.folds, self.draws, per_rule=self.non_rules)
-        features, positive = examples.draw(
+        features, positive = self.examples.draw(
             typed, rng, count=self._graph, n_features=2 * len(paths_up_to(self.length)) + len(OTHERS)
         )
         trees = fit_trees("recrules", train, self._ranker(), features, positive, rng)

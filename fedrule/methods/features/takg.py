@@ -108,8 +108,8 @@ NAMES = (
     *(f"largest similarity of the {half}, same {', '.join(pattern)}" for half, pattern in SIMILAR),
     *(f"rules, same {', '.join(pattern)}" for pattern in REPEAT),
     *(
-        f"rules, opposite {' and '.join(turned)}, else same {', '.join(pattern)}"
-        for turned, patterns in OPPOSITE.items()
+        f"rules, opposite {' and '.join(opposed)}, else same {', '.join(pattern)}"
+        for opposed, patterns in OPPOSITE.items()
         for pattern in patterns
     ),
     "the state has an opposite",
@@ -127,7 +127,7 @@ class TaKG:
 
     hidden_rules: float = 0.3  # probability that an automation is hidden from the features and a target
     folds: int = 5  # parts of the homes; the knowledge graph that one part learns from is that of the others
-    draws: int = 4  # times that other automations are hidden and other non-rules drawn
+    draws: int = 4  # times that other automations are hidden and other non-rules drawn; fewer for more than 5,000 homes
     non_rules: int = 20  # for each hidden rule, among those that the home could have
     learning_rate: float = 0.05  # weight of each tree
     trees: int = 120  # how many
@@ -153,10 +153,13 @@ class TaKG:
         check_range("takg", self, "at least 1", "draws", "non_rules", "trees", "min_samples_leaf")
         check_range("takg", self, "at least 2", "folds", "max_leaf_nodes")
 
+    @property
+    def examples(self) -> FoldedExamples:
+        return FoldedExamples(self.hidden_rules, self.folds, self.draws, per_rule=self.non_rules)
+
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> Fitted:
         """All randomness comes from `rng`; with one thread the same numbers come out bit for bit."""
-        examples = FoldedExamples(self.hidden_rules, self.folds, self.draws, per_rule=self.non_rules)
-        features, positive = examples.draw(train, rng, count=KnowledgeGraph.of, n_features=len(NAMES))
+        features, positive = self.examples.draw(train, rng, count=KnowledgeGraph.of, n_features=len(NAMES))
         ranker = Boosting(self.learning_rate, self.trees, self.max_leaf_nodes, self.min_samples_leaf, self.l2)
         trees = fit_trees("takg", train, ranker, features, positive, rng)
         fitted = FeatureModel("takg", train, KnowledgeGraph.of(train), trees)
@@ -185,7 +188,7 @@ class KnowledgeGraph:
 
     valid: ValidRules
     reader: ColumnReader
-    shares: npt.NDArray[np.float32]  # [n_valid, n_names of counts]
+    home_frequencies: npt.NDArray[np.float32]  # [n_valid, n_names of counts]
     trigger_half: Halves
     action_half: Halves
     opposite_state: tuple[Array, Array]  # ordered pairs
@@ -195,7 +198,7 @@ class KnowledgeGraph:
     @classmethod
     def of(cls, homes: Homes) -> KnowledgeGraph:
         valid, reader = ValidRules.of(homes), ColumnReader.of(homes.types, homes.relations)
-        shares = HomeFrequencies.of(homes).table(reader, valid.cell, less=0)[:, 0].T
+        frequencies = HomeFrequencies.of(homes).table(reader, valid.cell, less=0)[:, 0].T
         trigger_type, action_type, relation = valid.typed()
         typed = reader.typed(trigger_type, relation, action_type)
         trigger, action = (
@@ -205,35 +208,34 @@ class KnowledgeGraph:
         number = valid.number(own_trigger, own_action, own_relation)
         with_rule = homes_with(number, len(valid), homes.rules.home, homes.n_homes).astype(np.float64)
         known = csr_array((with_rule, (trigger[1], action[1])), shape=(len(trigger[0]), len(action[0])))
-        states, acts = (sorted({relation[part] for relation in homes.relations}) for part in (0, 1))
         return cls(
             valid,
             reader,
-            np.ascontiguousarray(shares),
+            np.ascontiguousarray(frequencies),
             Halves(trigger[0], cosine(known)),
             Halves(action[0], cosine(csr_array(known.T))),
-            opposite_labels(states),
-            opposite_labels(acts),
+            opposite_labels(reader.states),
+            opposite_labels(reader.acts),
             RulePaths.of(homes, [COLLABORATIVE]),
         )
 
     def features(self, homes: Homes, candidates: Rules) -> Features:
         """[n_candidates, n_features], named as in NAMES; nothing depends on which other homes are given."""
-        rules, asked = self._columns(homes, homes.rules), self._columns(homes, candidates)
+        rules, query = self._columns(homes, homes.rules), self._columns(homes, candidates)
         trigger_type, relation, action_type = homes.typed(candidates)
         item = self.valid.number(trigger_type, action_type, relation)
-        found = [*self.shares[item].T]
-        found += [self._most_similar(half, pattern, rules, asked) for half, pattern in SIMILAR]
-        found += pattern_counts(rules, asked, REPEAT)
+        found = [*self.home_frequencies[item].T]
+        found += [self._most_similar(half, pattern, rules, query) for half, pattern in SIMILAR]
+        found += pattern_counts(rules, query, REPEAT)
         opposites = {"state": self.opposite_state, "act": self.opposite_act}
-        for turned, patterns in OPPOSITE.items():
+        for opposed, patterns in OPPOSITE.items():
             others = rules
-            for name in turned:
+            for name in opposed:
                 others = with_opposite(others, name, opposites[name])
-            found += pattern_counts(others, asked, patterns)
-        found += [np.isin(asked["state"].values, self.opposite_state[0])]
-        found += [np.isin(asked["act"].values, self.opposite_act[0])]
-        back = {"trigger": asked["action"], "action": asked["trigger"]}
+            found += pattern_counts(others, query, patterns)
+        found += [np.isin(query["state"].values, self.opposite_state[0])]
+        found += [np.isin(query["act"].values, self.opposite_act[0])]
+        back = {"trigger": query["action"], "action": query["trigger"]}
         found += pattern_counts(rules, back, (("trigger", "action"),))
         found += [candidates.trigger == candidates.action]
         features = np.empty((len(candidates), len(NAMES)), dtype=np.float32)
@@ -252,9 +254,9 @@ class KnowledgeGraph:
             columns[half] = Column(np.where(number < 0, len(numbers.key), number), len(numbers.key) + 1)
         return columns
 
-    def _most_similar(self, half: str, pattern: Pattern, rules: Columns, asked: Columns) -> Similarity:
+    def _most_similar(self, half: str, pattern: Pattern, rules: Columns, query: Columns) -> Similarity:
         halves = self.trigger_half if half == TRIGGER_HALF else self.action_half
-        return most_similar(halves.similarity, half, pattern, rules, asked)
+        return most_similar(halves.similarity, half, pattern, rules, query)
 
 
 def half_key(columns: Columns, half: str) -> Array:
@@ -270,10 +272,10 @@ def cosine(rows: csr_array) -> Similarity:
     return np.asarray((unit @ unit.T).toarray(), dtype=np.float32)
 
 
-def pattern_counts(rules: Columns, asked: Columns, patterns: Sequence[Pattern]) -> list[Array]:
-    """For each pattern [n_asked]: how many rules agree with each row of `asked` in its columns."""
+def pattern_counts(rules: Columns, query: Columns, patterns: Sequence[Pattern]) -> list[Array]:
+    """For each pattern [n_queries]: how many rules agree with each row of `query` in its columns."""
     found = PatternCounts.of(rules, patterns)
-    number = found.find(asked)
+    number = found.find(query)
     return [found.count(pattern)[number[pattern]] for pattern in patterns]
 
 
@@ -287,8 +289,8 @@ def with_opposite(rules: Columns, name: str, opposites: tuple[Array, Array]) -> 
     return others | {name: Column(second[runs(start, column.values)], column.size)}
 
 
-def most_similar(similarity: Similarity, half: str, pattern: Pattern, rules: Columns, asked: Columns) -> Similarity:
-    """[n_asked]: the largest similarity to the halves of the rules that agree in the pattern; 0 where none does.
+def most_similar(similarity: Similarity, half: str, pattern: Pattern, rules: Columns, query: Columns) -> Similarity:
+    """[n_queries]: the largest similarity to the halves of the rules that agree in the pattern; 0 where none does.
 
     A half that is not in `similarity` has the number behind the last and is similar to nothing.
     """
@@ -297,7 +299,7 @@ def most_similar(similarity: Similarity, half: str, pattern: Pattern, rules: Col
     group, own = np.divmod(level.key, level.size)  # by group: which halves its rules have
     known = own < len(similarity)
     group, own = group[known], own[known]
-    number, wanted = found.only([pattern]).find(asked)[pattern], asked[half].values
+    number, wanted = found.only([pattern]).find(query)[pattern], query[half].values
     largest = np.zeros(len(wanted), dtype=np.float32)
     if not len(own):
         return largest

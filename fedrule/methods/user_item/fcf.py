@@ -99,7 +99,7 @@ class FederatedCollaborativeFiltering(ItemMethod):
 @register("fedmf")
 @dataclass(frozen=True)
 class FederatedMatrixFactorization(FederatedCollaborativeFiltering):
-    """Matrix factorization by gradient steps at home and encrypted gradients (Chai et al. 2020; here secure sums)."""
+    """Matrix factorization by gradient steps at home (Chai et al. 2020); sums plain or secure, nothing is encrypted."""
 
     NAME: ClassVar[str] = "fedmf"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = FederatedCollaborativeFiltering.SPACE | {
@@ -116,6 +116,7 @@ class FederatedMatrixFactorization(FederatedCollaborativeFiltering):
         exact = super().least_squares(train, items)
         return LeastSquares(exact.alpha, exact.regularization, exact.share, self.home_steps)
 
-    def round_values(self, report: RoundReport) -> dict[str, float]:
-        """With the bytes of ciphertexts: the server sends the model in the open, 4 bytes for each of its numbers."""
-        return super().round_values(report) | {"encrypted_bytes": CIPHERTEXT_BYTES * report.received_bytes / 4}
+    def round_values(self, report: RoundReport, items: Items) -> dict[str, float]:
+        """With the bytes of ciphertexts, one for each number of the table."""
+        encrypted = float(CIPHERTEXT_BYTES * len(items) * self.factors)
+        return super().round_values(report, items) | {"encrypted_bytes": encrypted}

@@ -210,7 +210,8 @@ class FedEase(Ease):
             name="fedease, second sum",
         )
         counts = Counts.from_integers(second.total, len(items), len(train.types))
-        return items, counts, (first.sent_bytes + second.sent_bytes) / train.n_homes
+        # By the homes that are counted, `clients` of the history: times these it is what all homes sent.
+        return items, counts, (first.sent_bytes + second.sent_bytes) / max(counts.n_homes, 1)
 
 
 def valid_rules(total: npt.NDArray[np.number], homes: Homes) -> ValidRules:

@@ -1,9 +1,9 @@
-"""What the federated user-item methods share: items, rounds and what leaves a home.
+"""What the federated methods on typed rules share, `fede` too: items, rounds and what leaves a home.
 
 Before training homes add up who has which typed rule, zeros and ones over all cells of the valid-rule tensor: what is
 not zero in the sum are the items, which are sent to all, with the counts (`statistics_bytes` in the history of the
-first round). In a round a home sends an update of the items' table (`sent_bytes`). What it computes for itself, such as
-its own factors, stays in the home.
+first round). In a round a home sends an update of a table, e.g. of the items' factors (`sent_bytes`). What it computes
+for itself, such as its own factors, stays in the home.
 
 Noise is refused: the list of items is a count over homes as well, and it is not in the account of the rounds.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,7 +31,9 @@ from fedrule.federated.vectors import Vector
 
 @dataclass(frozen=True)
 class ItemMethod(FederatedOptions):
-    """A user-item model trained in the homes: what leaves a home is an update of the items' table."""
+    """A user-item model trained in the homes: what leaves a home is an update of a table."""
+
+    CLIENT_OPTIMIZERS: ClassVar[tuple[str, ...]] = ("sgd",)  # of its trainer
 
     @abstractmethod
     def trainer(self, train: Homes, items: Items, seed: int) -> Trainer:
@@ -46,8 +49,11 @@ class ItemMethod(FederatedOptions):
 
     def _check_clients(self) -> None:
         super()._check_clients()
-        if self.client_optimizer != "sgd":
-            raise DataError(f"clients take plain steps, not those of {self.client_optimizer}; set client_optimizer sgd")
+        if self.client_optimizer not in self.CLIENT_OPTIMIZERS:
+            known = " or ".join(self.CLIENT_OPTIMIZERS)
+            raise DataError(
+                f"clients take steps of {known}, not of {self.client_optimizer}; set client_optimizer {known}"
+            )
 
     def _check_privacy(self) -> None:
         super()._check_privacy()
@@ -57,7 +63,7 @@ class ItemMethod(FederatedOptions):
                 "rules that some home has; use ease, fedease or fedrank with epsilon, which count with noise"
             )
 
-    def round_values(self, report: RoundReport) -> dict[str, float]:
+    def round_values(self, report: RoundReport, items: Items) -> dict[str, float]:  # noqa: ARG002  others use them
         """The row of a round in the history."""
         return report.values()
 
@@ -82,7 +88,7 @@ class ItemMethod(FederatedOptions):
 
         def after_round(done: int, vector: Vector, report: RoundReport) -> bool:
             if on_round is not ignore:
-                values = self.round_values(report) | (statistics if done == 1 else {})
+                values = self.round_values(report, items) | (statistics if done == 1 else {})
                 on_round(done, self.rounds, self.model(train, items, vector.copy()), values)
             return False
 

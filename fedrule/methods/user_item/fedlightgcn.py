@@ -42,7 +42,7 @@ from baselines.registry import register
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes
 from fedrule.federated.rounds import Weighting
-from fedrule.federated.trainers.local_graph import LocalGraph, LocalGraphTrainer
+from fedrule.federated.trainers.local_graph import LocalGraph, LocalGraphTrainer, degrees
 from fedrule.federated.vectors import Vector
 from fedrule.methods.user_item.federated_items import ItemMethod
 from fedrule.network.options import derived
@@ -93,14 +93,14 @@ class FederatedLightGcn(ItemMethod):
 
     def local_graph(self, seed: int) -> LocalGraph:
         return LocalGraph(
-            self.dimension,
-            self.layers,
-            self.regularization,
-            self.non_rules,
-            self.pseudo_items,
-            self.update_bound,
-            self.laplace_noise,
-            seed,
+            dimension=self.dimension,
+            layers=self.layers,
+            regularization=self.regularization,
+            non_rules=self.non_rules,
+            pseudo_items=self.pseudo_items,
+            bound=self.update_bound,
+            noise=self.laplace_noise,
+            seed=seed,
         )
 
     def trainer(self, train: Homes, items: Items, seed: int) -> LocalGraphTrainer:
@@ -121,7 +121,7 @@ class LocalGraphModel(UserItemModel):
         super().__init__(items, train)
         table = vector.reshape(-1, task.dimension).astype(np.float64)
         self.home, self.embeddings, self.task = table[0], table[1:], task
-        self.degree = np.maximum(np.bincount(items.matrix(train).indices, minlength=len(items)), 1).astype(np.float64)
+        self.degree = degrees(items.matrix(train))
 
     def score_items(self, homes: Homes, which: Array) -> npt.NDArray[np.floating]:
         """In float64: rounded to float32 the scores do not depend on which homes share a product."""

@@ -316,7 +316,7 @@ def test_a_resumed_fit_equals_one_that_was_not_interrupted_bit_for_bit(name, tmp
         ("fcf", {"epsilon": 4.0, "clip": 0.1}, "but not the list of items"),
         ("fedlightgcn", {"noise_multiplier": 1.0, "clip": 0.1}, "but not the list of items"),
         ("fcf", {"local_steps": 3}, "a home sends one gradient in a round; set local_steps 1, got 3"),
-        ("fedmf", {"client_optimizer": "adam"}, "clients take plain steps, not those of adam"),
+        ("fedmf", {"client_optimizer": "adam"}, "clients take steps of sgd, not of adam"),
         ("fcf", {"factors": 0}, "factors must be at least 1, got 0"),
         ("fcf", {"alpha": 0.5}, "alpha must be at least 1, got 0.5"),
         ("fcf", {"regularization": 0.0}, "regularization must be above 0, got 0.0"),

@@ -38,7 +38,7 @@ class Clients:
         self.homes = grouped_homes()
         self.items = Items.of(self.homes)
         self.tables = Tables(len(self.homes.types), len(self.homes.relations), 2, self.method.personal)
-        self.trainer = self.method._trainer(self.homes, self.items, self.tables, seed=5)
+        self.trainer = self.method.trainer(self.homes, self.items, seed=5)
         shape = self.trainer.layout.n_rows, self.trainer.layout.row_length
         rows = np.random.default_rng(0).normal(size=shape).astype(np.float32)
         rows[:, -1] = 0

@@ -131,3 +131,12 @@ def test_the_defaults_are_the_published_design():
     federated_options = asdict(build("fedcompgcn"))
     assert {name: federated_options[name] for name in published} == published
     assert (federated_options["server_optimizer"], federated_options["client_optimizer"]) == ("adam", "sgd")
+
+
+@pytest.mark.parametrize(("options", "sent"), [({}, 400.0), ({"bias": "counts"}, 460.0), ({"bias": "none"}, 400.0)])
+def test_homes_send_which_typed_rules_they_have_before_training(options, sent):
+    """5 x 5 types and 4 relations, and for `counts` 15 pairs of types, 4 bytes each."""
+    rows = []
+    method = build("fedcompgcn", rounds=2, hidden=4, **options)
+    method.fit(planted_homes(), rng=np.random.default_rng(0), on_round=lambda *call: rows.append(call[3]))
+    assert [row.get("statistics_bytes") for row in rows] == [sent, None]

@@ -14,8 +14,11 @@ from datasets.common.errors import DataError
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 
 from fedrule.inference.network import is_network_alone  # noqa: E402
-from fedrule.methods.relational import HeterogeneousGnn, RelationalGcn  # noqa: E402
-from fedrule.network.distmult import DistMult  # noqa: E402
+from fedrule.methods.relational import (  # noqa: E402
+    DistMult,
+    HeterogeneousGnn,
+    RelationalGcn,
+)
 
 BRIEF = {"rounds": 2, "least_steps": 0, "hidden": 4}
 BOTH = pytest.mark.parametrize("name", ["rgcn", "hetgnn"])

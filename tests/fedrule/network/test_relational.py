@@ -15,8 +15,8 @@ from tests.support.strategies import homes as random_homes
 torch = pytest.importorskip("torch", reason="the graph formulation needs the extra graph")
 geometric = pytest.importorskip("torch_geometric.nn", reason="the graph formulation needs the extra graph")
 
+from fedrule.methods.relational import DistMult  # noqa: E402
 from fedrule.network.batch import GraphBatch  # noqa: E402
-from fedrule.network.distmult import DistMult  # noqa: E402
 from fedrule.network.encoders import Dropout, Sizes  # noqa: E402
 from fedrule.network.network import Network  # noqa: E402
 from fedrule.network.relational import Hgt, Rgcn  # noqa: E402

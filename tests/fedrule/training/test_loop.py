@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from fedrule.network.score import Scorer  # noqa: E402
 from fedrule.network.terms import EvidenceNetwork, LearnedBias, Rooms  # noqa: E402
 from fedrule.training import loop as training  # noqa: E402
 from fedrule.training.examples import ExampleSampler  # noqa: E402
-from fedrule.training.loop import Adam, Batches, Schedule, TrainingBatch, optimize  # noqa: E402
+from fedrule.training.loop import Adam, Batches, PlainAdam, Schedule, TrainingBatch, adam_of, optimize  # noqa: E402
 from fedrule.training.losses import bce  # noqa: E402
 from tests.support.rooms import room_homes  # noqa: E402
 
@@ -277,14 +278,15 @@ def test_many_steps_in_the_first_round_do_not_hide_that_it_diverged():
         fit(rounds=5, learning_rate=1e6, batch_size=1)
 
 
+@pytest.mark.parametrize(("made", "atol"), [(Adam, 0), (PlainAdam, 1e-7)])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.01])
-def test_adam_is_that_of_torch_bit_for_bit(weight_decay):
+def test_adam_is_that_of_torch_bit_for_bit_and_the_plain_one_up_to_rounding(weight_decay, made, atol):
     def initial():
         values = torch.rand(40, generator=torch.Generator().manual_seed(0))
         return {name: part.clone().requires_grad_() for name, part in zip("abc", values.split([30, 7, 3]), strict=True)}
 
     ours, theirs = initial(), initial()
-    adam = Adam.of(ours, weight_decay=weight_decay)
+    adam = made.of(ours, weight_decay=weight_decay)
     reference = torch.optim.Adam(theirs.values(), weight_decay=weight_decay, fused=True)
     for step in range(5):
         rate = 0.1 / (step + 1)
@@ -295,5 +297,13 @@ def test_adam_is_that_of_torch_bit_for_bit(weight_decay):
         reference.param_groups[0]["lr"] = rate
         reference.step()
         reference.zero_grad()
-    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+    for name, value in ours.items():
+        torch.testing.assert_close(value, theirs[name], rtol=0, atol=atol)
     assert all(value.grad is None for value in ours.values())
+
+
+def test_where_torch_has_no_fused_adam_the_public_one_takes_its_place(monkeypatch):
+    parameters = {"a": torch.ones(1, requires_grad=True)}
+    assert isinstance(adam_of(parameters), Adam)
+    monkeypatch.setattr(training, "torch", SimpleNamespace(optim=torch.optim))
+    assert isinstance(adam_of(parameters), PlainAdam)

@@ -14,7 +14,9 @@ from datasets.valid import ValidRules
 
 pytest.importorskip("sklearn", reason="rankers by features need the extra learn")
 
+from fedrule.methods.features import ranker
 from fedrule.methods.features.graphfeatures import GraphFeatures
+from fedrule.methods.features.ranker import FoldedExamples
 from fedrule.methods.features.recrules import RecRules
 from fedrule.methods.features.takg import TaKG
 from tests.support.button_lamps import button_lamps
@@ -137,3 +139,31 @@ def test_homes_in_another_vocabulary_are_refused_with_the_remedy(name, fitted):
 def test_a_wrong_parameter_is_named(name, wrong, words):
     with pytest.raises(DataError, match=f"{name}: {words}"):
         type(SMALL[name])(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("most", "n_drawn"),
+    [
+        (1000, 4 * 30),  # few homes: all draws of all
+        (70, 2 * 30),  # 70 // 30 draws
+        (20, 20),  # one draw, not of all homes
+    ],
+)
+def test_of_many_homes_fewer_examples_are_drawn(most, n_drawn, monkeypatch):
+    """Of the 30 planted homes."""
+    monkeypatch.setattr(ranker, "MOST_HOMES", most)
+    train, examples = planted_homes(), FoldedExamples(0.999, folds=3, draws=4, candidates=1)
+    assert examples.n_drawn(train.n_homes) == n_drawn
+    seen = []
+
+    class Recorded:
+        def __init__(self, homes):
+            self.valid = ValidRules.of(homes)
+
+        def features(self, homes, candidates):
+            seen.append(homes.n_homes)
+            return np.zeros((len(candidates), 1), dtype=np.float32)
+
+    features, positive = examples.draw(train, np.random.default_rng(0), count=Recorded, n_features=1)
+    assert sum(seen) == n_drawn
+    assert len(features) == len(positive) > 0

@@ -17,7 +17,8 @@ from baselines.items import Items
 from baselines.registry import build
 from datasets import DataError
 from fedrule.federated.cohort import Cohorts
-from fedrule.methods.user_item.fedease import Counts, sent_numbers
+from fedrule.methods.user_item import fedease
+from fedrule.methods.user_item.fedease import Counts, secure_total, sent_numbers
 from tests.support.real_data import needs_real
 from tests.support.strategies import homes as random_homes
 
@@ -77,7 +78,8 @@ def test_secure_sums_give_the_same_bits(drop_out):
     assert costs["clients"] == row["clients"]
     assert costs["dropped"] == row["dropped"] == 40 - row["clients"]
     assert (row["dropped"] > 0) == (drop_out > 0)
-    # A number of a sum of ten zeros and ones needs one byte, not four, but there are keys and shares.
+    # Both of a home that is counted. A number of a sum of ten zeros and ones needs one byte, not four, but there are
+    # keys and shares, also of homes that drop out afterwards.
     assert 0.2 * row["sent_bytes"] < costs["sent_bytes"] < row["sent_bytes"]
 
 
@@ -150,3 +152,18 @@ def test_a_secure_sum_needs_three_homes():
 def test_wrong_options_say_what_would_be_right(options, words):
     with pytest.raises(DataError, match=f"fedease: .*{words}"):
         build("fedease", **options)
+
+
+def test_bytes_of_secure_sums_are_of_the_homes_that_are_counted(monkeypatch):
+    pytest.importorskip("cryptography", reason="secure sums need the extra secure")
+    sums = []
+
+    def recorded(*args, **options):
+        sums.append(secure_total(*args, **options))
+        return sums[-1]
+
+    monkeypatch.setattr(fedease, "secure_total", recorded)
+    some = datasets.load("wyze-synthetic", homes=40)
+    _, row = fitted("fedease", some, drop_out=0.2, secure_threshold=0.51, cohort=10)
+    assert row["clients"] < 40
+    assert row["sent_bytes"] * row["clients"] == pytest.approx(sum(each.sent_bytes for each in sums))

@@ -15,6 +15,9 @@ import datasets
 from baselines.contract import PLANTED, ToyHome, planted_homes, toy_homes
 from baselines.items import Items
 from baselines.registry import build
+from benchmarks.evaluation import evaluate
+from datasets.splits import split
+from tests.support.real_data import needs_real
 
 SHORT = {
     "fcf": {"rounds": 3, "factors": 4},
@@ -60,6 +63,19 @@ def test_fcf_ends_where_alternating_least_squares_does():
     assert loss(solved(model.factors, c, p), model.factors) <= 1.02 * loss(x, y)
 
 
+@pytest.mark.slow
+@needs_real("ifttt")
+def test_fcf_ranks_as_well_as_mf_on_the_ifttt_data():
+    """MRR 0.635 and 0.629 were measured, on a split of a seed that no result has; fedmf has 0.600, 0.953 of `mf`."""
+    pytest.importorskip("implicit", reason="mf needs the extra mf")
+    parts = split(datasets.load("ifttt-fedrule"), "holdout", seed=100)
+    ours, theirs = (
+        evaluate(build(name).fit(parts.train, rng=np.random.default_rng(100)), parts, "ranking").summary["mrr"]
+        for name in ("fcf", "mf")
+    )
+    assert ours >= 0.98 * theirs
+
+
 @pytest.mark.parametrize("name", SHORT)
 def test_the_history_says_what_a_home_sends(name):
     model, rows = fitted(name, planted_homes())
@@ -73,6 +89,14 @@ def test_the_history_says_what_a_home_sends(name):
     if name == "fedmf":
         assert all(row["encrypted_bytes"] == 512.0 * 12 for row in rows)
     assert all(row["loss"] > 0 for row in rows)
+
+
+def test_ciphertexts_are_counted_without_the_messages_of_secure_sums():
+    pytest.importorskip("cryptography", reason="secure sums need the extra secure")
+    _, rows = fitted("fedmf", planted_homes(), secure_threshold=0.67)
+    # Keys and shares are received beside the table, 3 items x 4 factors.
+    assert all(row["received_bytes"] > 4.0 * 12 for row in rows)
+    assert all(row["encrypted_bytes"] == 512.0 * 12 for row in rows)
 
 
 @pytest.mark.parametrize("name", ["fcf", "fedmf"])
