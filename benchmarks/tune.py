@@ -29,14 +29,17 @@ import importlib.util
 import json
 import logging
 import math
+import os
 import shlex
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, TypeAlias
 
 from baselines.registry import get
@@ -232,7 +235,9 @@ def tune_all(
     `modules` are imported there first, for methods and data sets that are not ours.
     """
     with (
-        ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool,
+        ProcessPoolExecutor(
+            jobs, mp_context=get_context("spawn"), max_tasks_per_child=1, initializer=_end_with_parent
+        ) as pool,
         progress(len(studies), "method", quiet=quiet) as bar,
     ):
         waiting = {pool.submit(_tune_alone, study, trials, store, modules): study.method for study in studies}
@@ -241,6 +246,18 @@ def tune_all(
             bar.step()
             error = future.exception()
             yield future.result() if error is None else DataError(f"{waiting[future]}: {error_line(str(error))}")
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is killed; by itself it would finish its study first."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _tune_alone(study: Study, trials: int, store: Store, modules: Sequence[str]) -> StudyResult:

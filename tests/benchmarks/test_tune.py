@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -146,6 +150,25 @@ def test_several_methods_are_tuned_in_processes_of_their_own_with_the_same_numbe
     together = {each.method: chosen(each) for each in tune_all(studies, 2, store=Store(tmp_path / "both"), jobs=2)}
     alone = {each.method: chosen(tune(each, 2, store=Store(tmp_path / "alone"))) for each in studies}
     assert together == alone
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_studies_end_with_the_command_that_is_killed(tmp_path):
+    program = "from benchmarks.__main__ import main; main()"
+    options = ["tune", "lightgcn,gcmc", "--trials", "500", "--data", "wyze-synthetic:homes=80", "--jobs", "2"]
+    command = [sys.executable, "-c", program, *options, "--results", str(tmp_path)]
+    pytest.importorskip("torch", reason="needs the extra graph")
+    with subprocess.Popen(command) as process:
+        while not (studies := list(tmp_path.rglob("*.json"))):
+            time.sleep(0.1)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(children) >= 2  # and one that counts what is shared
+        process.kill()
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert studies
 
 
 def test_a_study_that_fails_leaves_the_others_alone(tmp_path):
