@@ -147,13 +147,17 @@ class Buffers(NamedTuple):
 
 
 def compiled(function: F) -> F:
-    """Compile with sums in any order, and products that are not rounded before they are added; NaN stays NaN."""
-    made: F = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})(function)
+    """Compile with sums in any order, and products that are not rounded before they are added; NaN stays NaN.
+
+    As a part of each caller: an entry point has its own copy of a function that is called, optimised once more, which
+    may round differently. Where numba compiles, the original is called, and the copy where it loads from its cache.
+    """
+    made: F = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"}, forceinline=True)(function)
     return made
 
 
 def inlined(function: F) -> F:
-    """Compile as a part of its only caller, without a call for each home."""
+    """The same for what has one caller, of which it becomes a part before types are inferred."""
     made: F = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"}, inline="always")(function)
     return made
 

@@ -58,14 +58,23 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """The same for what is called in inner loops, where handing over a home, some 200 numbers, takes longest."""
+    """The same as a part of each caller: for inner loops, where handing over a home, some 200 numbers, takes longest.
+
+    And for callers of what is `compiled_in_any_order`.
+    """
     made: Function = njit(cache=True, nogil=True, error_model="numpy", forceinline=True)(function)
     return made
 
 
 def compiled_in_any_order(function: Function) -> Function:
-    """The same where a sum may be taken in any order, so that several numbers are added at once."""
-    made: Function = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})(function)
+    """The same where a sum may be taken in any order, so that several numbers are added at once.
+
+    It and its callers, but for those that Python calls, are `inlined`: of a function that is called there are copies,
+    each optimised anew, and numba calls one of them where it compiles and another where it loads from its cache.
+    """
+    made: Function = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"}, forceinline=True)(
+        function
+    )
     return made
 
 
@@ -802,7 +811,7 @@ def score_homes(
             score_home(scores, pairs.reshape(n, n), graphs, vocabulary, companions, inverse, scale, weights, h)
 
 
-@compiled
+@inlined
 def score_home(
     scores: Table,
     place: Array,  # [n, n]

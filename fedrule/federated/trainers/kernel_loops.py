@@ -40,14 +40,18 @@ f32 = np.float32  # numbers are made so: a bare 0.5 is a float64, and so becomes
 
 
 def compiled(function: F) -> F:
-    """Compile as written."""
-    made: F = njit(error_model="numpy")(function)
+    """Compile as written; by default numba would compile it as the first caller is."""
+    made: F = njit(error_model="numpy", fastmath=False)(function)
     return made
 
 
 def vectorised(function: F) -> F:
-    """Compile with sums in any order, and products that are not rounded before they are added; NaN stays NaN."""
-    made: F = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"})(function)
+    """Compile with sums in any order, and products that are not rounded before they are added; NaN stays NaN.
+
+    As a part of each caller, so that it is rounded alike where numba compiles and where it loads from its cache: see
+    `baselines.knowledge_graph.gradients.compiled`.
+    """
+    made: F = njit(error_model="numpy", fastmath={"reassoc", "contract", "nsz"}, forceinline=True)(function)
     return made
 
 
@@ -265,7 +269,7 @@ def add_back(
         d_action[j, k] += d_unit
 
 
-@compiled
+@vectorised
 def cross_entropy(y: np.float32, positive: np.float32) -> tuple[np.float32, np.float32]:
     """log(1 + e^y) - positive y and its derivative, without overflow."""
     e = math.exp(-abs(y))
@@ -392,7 +396,7 @@ def finite_model(v: Vectors, eta: np.float32, n: int) -> bool:
     return bool(total == f32(0))
 
 
-@compiled  # contracted products would be rounded one way where numba compiles it and another way from numba's cache
+@compiled
 def adam(v: Vectors, eta: np.float32, lam: np.float32, mu: np.float32, step: int, n: int) -> None:
     """A step of Adam: g~, and its direction from the moments."""
     u, gradient, total, first, second, delta = v.u, v.gradient, v.total, v.first, v.second, v.delta

@@ -204,7 +204,7 @@ def entry_point_of_both(function: F) -> F:
 
 def as_written(function: F) -> F:
     """Compile with every sum in its order: rounding by adding and subtracting is one that must stay."""
-    made: F = njit(error_model="numpy")(function)
+    made: F = njit(error_model="numpy", fastmath=False)(function)
     return made
 
 

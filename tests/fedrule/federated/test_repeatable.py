@@ -1,4 +1,4 @@
-"""The kernel gives the same bits where numba compiles it and where numba loads it from its cache."""
+"""Compiled loops give the same bits where numba compiles them and where numba loads them from its cache."""
 
 from __future__ import annotations
 
@@ -23,20 +23,24 @@ from datasets.common.environment import set_threads
 set_threads(1)
 homes = datasets.load("wyze-synthetic", homes=100)
 for method, options in (
-    ("fedgnn", {}),
-    ("fedgnn", {"client_optimizer": "adam"}),
-    ("fedrule", {"client_optimizer": "kept-adam"}),
-    ("scaffold", {}),
-    ("fedprox", {}),
+    ("fedgnn", {"rounds": 5}),
+    ("fedgnn", {"rounds": 5, "client_optimizer": "adam"}),
+    ("fedrule", {"rounds": 5, "client_optimizer": "kept-adam"}),
+    ("scaffold", {"rounds": 5}),
+    ("fedprox", {"rounds": 5}),
+    ("rotate", {"epochs": 1, "least_steps": 30}),
+    ("rotate", {"epochs": 1, "least_steps": 30, "personal": False}),
+    ("complex", {"epochs": 1, "least_steps": 30}),
+    ("fede", {"rounds": 5}),
 ):
-    model = build(method, rounds=5, **options).fit(homes, rng=np.random.default_rng(0))
-    scores = model.score_pairs(homes, np.array([0]), np.array([1]))
+    model = build(method, **options).fit(homes, rng=np.random.default_rng(0))
+    scores = model.score_pairs(homes, np.arange(4), np.arange(1, 5))
     print(method, options, hashlib.sha256(np.ascontiguousarray(scores).tobytes()).hexdigest())
 """
 
 
 @pytest.mark.slow
-def test_a_compiled_kernel_and_a_cached_one_give_the_same_bits(tmp_path):
+def test_compiled_loops_and_cached_ones_give_the_same_bits(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     compiled, cached = (
         subprocess.run(
@@ -45,4 +49,4 @@ def test_a_compiled_kernel_and_a_cached_one_give_the_same_bits(tmp_path):
         for _ in range(2)
     )
     assert compiled == cached
-    assert len(compiled.splitlines()) == 5
+    assert len(compiled.splitlines()) == 9
