@@ -42,6 +42,7 @@ from fedrule.federated.rounds import Engine, Weighting
 from fedrule.federated.trainers.triples import TripleTrainer, layout_of
 from fedrule.federated.vectors import Vector
 from fedrule.methods.user_item.federated_items import ItemMethod
+from fedrule.network.options import derived
 
 
 @register("fede")
@@ -59,18 +60,19 @@ class FedE(ItemMethod):
         "rounds": ("int", 100, 300),
         "regularization": ("log", 1e-4, 0.1),
     }
-    SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.04, "yogi": 0.04}
+    SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.0076, "yogi": 0.0076}
     CLIENT_OPTIMIZERS: ClassVar[tuple[str, ...]] = ("sgd", "adam")  # kept-adam would move rows that are not held
 
-    score: ScoreFunction = "rotate"  # of a triple: rotate or complex
+    score: ScoreFunction = "complex"  # of a triple: rotate or complex
     dimension: int = 16  # d: complex numbers in a vector
     personal: bool = True  # homes have a vector; without, all homes get the same scores
     non_rules: int = 8  # drawn for each rule, anew in each round
     owned: bool = True  # draw non-rules only among rules whose entity types the home owns
     temperature: float = 1.0  # alpha: how much more high-scoring non-rules count; 0: all the same
     margin: float = 4.0  # gamma of rotate: the score of a triple that fits exactly
-    regularization: float = 0.002  # on the squared length of the rows that a home holds
-    rounds: int = 150
+    regularization: float = 0.0023  # on the squared length of the rows that a home holds
+    rounds: int = 255
+    learning_rate: float = derived(0.2)  # of clients
     local_steps: int = 1  # more take as much longer, and Adam at the server gains nothing by them
     weighting: Weighting = "rules"  # of updates: all rules count the same, as in `rotate`
     cohort: int = 128  # homes in a round

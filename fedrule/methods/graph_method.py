@@ -56,7 +56,7 @@ class GraphMethod(ModelOptions):
     NAME: ClassVar[str]
 
     objective: Objectives = "bce"  # the paper's; ranking of a home's list; infonce: softmax against the drawn non-rules
-    non_rules: NonRules = "paper"  # or feasible; hard: the highest-scoring feasible ones; half-hard: half of them hard
+    non_rules: NonRules = "paper"  # how they are drawn; feasible; hard: those with the highest scores; or half of them
     per_rule: int = 1  # non-rules beside each rule
     candidates: int = 0  # non-rules of each home instead of `per_rule`, the list that ranking is about; 0: by rule
     draws: int = 0  # draws of non-rules and hidden rules, used in turn; 1: the authors' code; 0: new in every round

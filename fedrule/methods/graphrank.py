@@ -58,6 +58,7 @@ class GraphRank(RankingOptions, GraphRule):
 
     rounds: int = 80  # passes over all homes, more where these would be fewer steps than `least_steps`
     learning_rate: float = 0.005
+    weight_decay: float = 0.0
     decay: bool = True
     batch_size: int = 24  # many small steps, which large homes need
     homes_per_draw: int = 2000

@@ -107,6 +107,7 @@ class RelationalOptions(GraphRule):
     hidden_rules: float = 0.3  # chance that an automation is only a target; without it a model repeats its input
     rounds: int = 25  # passes over all homes, more where these would be fewer steps than `least_steps`
     learning_rate: float = 0.005
+    weight_decay: float = 0.0
     decay: bool = True  # the learning rate falls to zero along half a cosine over all steps
     batch_size: int = 64  # homes in one step
     homes_per_draw: int = 2000  # most homes in one draw of examples: bounds time and memory

@@ -40,8 +40,8 @@ class Supports(Flag):
 # server that averages.
 PRESETS: dict[str, dict[str, object]] = {
     "paper-text": {},
-    "authors-code": {"hidden": 32, "predictor_hidden": 32, "dropout": 0.5},
-    "paper": {"rounds": 100, "learning_rate": 0.1}
+    "authors-code": {"hidden": 32, "predictor_hidden": 32, "dropout": 0.5, "weight_decay": 0.0},
+    "paper": {"rounds": 100, "learning_rate": 0.1, "dropout": 0.0, "weight_decay": 0.0}
     | {"local_steps": 3, "client_optimizer": "kept-adam", "server_optimizer": "plain"}  # of federated methods
     | {"gnn_lambda": 1.0, "predictor_lambda": 1.0},
 }

@@ -13,8 +13,9 @@ Inspired by the paper, not a reimplementation. These data have no ontology: clas
 their combinations, and the words that their names share. Which paths there are is our own choice, and so are those
 through what a home owns, the random walks, and the number of homes with a rule (a feature for homes without rules). In
 place of a learning-to-rank library the ranking is pointwise, by scikit-learn's gradient boosting or random forest, with
-5 non-rules for each rule. So that a rule's own edges are not in its features, part of each home's rules is hidden and
-paths lead through homes of other folds only (fedrule/methods/features/ranker.py). Devices of one type share scores.
+68 non-rules for each rule (theirs has 5), as chosen by tuning. So that a rule's own edges are not in its features, part
+of each home's rules is hidden and paths lead through homes of other folds only (fedrule/methods/features/ranker.py).
+Devices of one type share scores.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ class RecRules:
 
     length: int = 5  # of the longest paths, in edges: 3 or 5
     ranker: Literal["boosting", "forest"] = "boosting"  # which trees
-    hidden_rules: float = 0.3  # probability that an automation is hidden from the features and a target
+    hidden_rules: float = 0.37  # probability that an automation is hidden from the features and a target
     folds: int = 5  # parts of the homes; the paths that one part learns from lead through the others
     draws: int = 4  # times that other automations are hidden and other non-rules drawn; fewer for more than 5,000 homes
-    non_rules: int = 5  # for each hidden rule, among those that the home could have
-    trees: int = 120  # of either ranker
-    min_samples_leaf: int = 20  # candidates in a leaf
-    learning_rate: float = 0.05  # of boosting: weight of each tree
+    non_rules: int = 68  # for each hidden rule, among those that the home could have
+    trees: int = 144  # of either ranker
+    min_samples_leaf: int = 56  # candidates in a leaf
+    learning_rate: float = 0.026  # of boosting: weight of each tree
     max_leaf_nodes: int = 8  # of boosting: leaves of a tree
 
     log_odds: ClassVar[bool] = False

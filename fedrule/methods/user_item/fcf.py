@@ -60,15 +60,15 @@ class FederatedCollaborativeFiltering(ItemMethod):
         "server_rate": ("log", 0.01, 0.2),
         "rounds": ("int", 50, 200),
     }
-    SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.05, "yogi": 0.05}
+    SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.16, "yogi": 0.16}
 
-    rounds: int = 100
+    rounds: int = 60
     local_steps: int = derived(1)  # a home sends one gradient in a round
     learning_rate: float = derived(0.01)  # of the gradient that is sent; the server's Adam undoes it
     decay: bool = True
-    factors: int = 64  # length of the vectors
-    regularization: float = 0.08  # on the squared length of the vectors, times sqrt(homes x rules)
-    alpha: float = 50.0  # weight of a rule that a home has, against 1 for one that it lacks
+    factors: int = 103  # length of the vectors
+    regularization: float = 0.06  # on the squared length of the vectors, times sqrt(homes x rules)
+    alpha: float = 14.0  # weight of a rule that a home has, against 1 for one that it lacks
 
     def __post_init__(self) -> None:
         super().__post_init__()

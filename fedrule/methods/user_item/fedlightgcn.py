@@ -58,7 +58,7 @@ def default_weighting(method: FederatedLightGcn) -> Weighting:
 @register("fedlightgcn")
 @dataclass(frozen=True)
 class FederatedLightGcn(ItemMethod):
-    """LightGCN on the graph of each home, with pseudo items and noise to hide what it has (Wu et al. 2021)."""
+    """LightGCN on the graph of each home; pseudo items and noise (Wu et al. 2021) are options, off by default."""
 
     NAME: ClassVar[str] = "fedlightgcn"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {

@@ -119,7 +119,7 @@ def test_a_saved_model_recommends_and_is_not_taken_for_the_papers_network(name, 
     saved = fedrule.models.file.SavedModel.load(tmp_path / "model.safetensors")
     assert not is_network_alone(saved)
     assert Recommender(saved).recommend(HOME).rules
-    with pytest.raises(DataError, match="composition cannot change from subtract to multiply in a saved model"):
+    with pytest.raises(DataError, match=r"composition cannot change from .* to multiply in a saved model"):
         training_options(saved, {"composition": "multiply"})
     assert training_options(saved, {"rounds": 7})["rounds"] == 7
 

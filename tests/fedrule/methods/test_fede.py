@@ -80,7 +80,7 @@ def test_without_vectors_of_homes_all_get_the_same_scores():
 
 
 def test_relations_of_rotate_only_rotate():
-    d, relation = 2, fit(FedE(**SMALL)).embeddings.relation
+    d, relation = 2, fit(FedE(**SMALL, score="rotate")).embeddings.relation
     np.testing.assert_allclose(np.hypot(relation[:, :d], relation[:, d:]), 1)
 
 

@@ -37,11 +37,14 @@ def scores(model, homes=PLANTED):
 
 def test_presets_are_the_sizes_of_the_text_and_of_the_code_and_each_can_be_changed():
     text, code = build("graphrule"), build("graphrule", preset="authors-code")
-    assert (text.hidden, text.predictor_hidden, text.dropout) == (16, 0, 0.0)
+    assert (text.hidden, text.predictor_hidden, text.dropout) == (16, 0, 0.47)  # which the text has none of: tuned
     assert (code.hidden, code.predictor_hidden, code.dropout) == (32, 32, 0.5)
     assert build("graphrule", preset="authors-code", dropout=0.0).dropout == 0.0
-    paper = build("graphrule", preset="paper")  # its sizes and its rate
-    assert replace(paper, preset="paper-text") == build("graphrule", learning_rate=0.1)
+    paper = build("graphrule", preset="paper")  # its sizes and how it trains
+    assert (paper.hidden, paper.rounds, paper.learning_rate) == (16, 100, 0.1)
+    assert paper.dropout == paper.weight_decay == 0
+    same = build("graphrule", rounds=100, learning_rate=0.1, dropout=0.0, weight_decay=0.0)
+    assert replace(paper, preset="paper-text") == same
     relations = len(PLANTED.relations)
     assert fitted(hidden=3).parameters["phi.relation"].shape == (relations, relations)
     assert fitted().parameters["phi.relation"].shape == (relations, 16)  # no fewer than the hidden state

@@ -61,7 +61,7 @@ def test_where_no_relation_is_common_enough_nothing_has_a_score():
 
 def test_one_rule_of_each_home_is_left_out_beside_one_non_rule():
     homes = planted_homes()
-    method = SageRank(**BRIEF)
+    method = SageRank(**BRIEF, per_rule=1)
     valid = ValidRules.of(homes)
     scorer = method.scorer(valid, Statistics.of(homes, valid))
     examples = method.sampler(homes, scorer, self_pairs=False).draw(np.random.default_rng(0))

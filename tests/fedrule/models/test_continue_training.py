@@ -218,7 +218,7 @@ def test_the_rate_is_a_tenth_in_the_second_training_and_stays_in_the_third():
     second = fedrule.train(NEW, continue_from=saved, test=0.4)
     third = fedrule.train(NEW.subset(np.arange(NEW.n_homes - 1)), continue_from=second, test=0.4)
     rates = [model.card.options["learning_rate"] for model in (saved, second, third)]
-    assert rates == pytest.approx([0.01, 0.001, 0.001])
+    assert rates == pytest.approx([0.0049, 0.00049, 0.00049])
     chosen = fedrule.train(NEW, continue_from=saved, test=0.4, options={"learning_rate": 0.02})
     assert chosen.card.options["learning_rate"] == 0.02
 

@@ -59,7 +59,7 @@ def test_fcf_ends_where_alternating_least_squares_does():
     for _ in range(30):
         x = solved(y, c, p)
         y = solved(x, c.T, p.T)
-    model, _ = fitted("fcf", homes, rounds=100, factors=8)
+    model, _ = fitted("fcf", homes, rounds=100, factors=8, regularization=0.08, alpha=50.0, server_rate=0.05)
     assert loss(solved(model.factors, c, p), model.factors) <= 1.02 * loss(x, y)
 
 
