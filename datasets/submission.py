@@ -63,12 +63,12 @@ def read_submission(homes: Homes, path: Path | str, *, on_error: str = "raise") 
     bad_rows = BadRows(on_error)
     table = read_table(path, COLUMNS, bad_rows=bad_rows)
     user, ok = whole_numbers(table, "user", bad_rows)
-    rank, ranked = whole_numbers(table, "rank", bad_rows)
+    rank, ranked = whole_numbers(table, "rank", bad_rows, called="ranks")
     ok &= ranked
     refuse = partial(table.refuse, bad_rows=bad_rows)
     off = ranked & ((rank < 1) | (rank > LONGEST))
     ok &= refuse(off, f"rank is not in 1..{LONGEST}", f"give the best {LONGEST}", show="rank")
-    parts, complete = _parts(table, bad_rows)
+    parts, complete = rule_parts(table, bad_rows)
     home = pd.Index(homes.users).get_indexer(pd.Index(user))
     ok &= complete & refuse(ok & (home < 0), "the user is not in the data", "leave it out", show="user")
     trigger, action = (_device(homes, home, parts[name]) for name in ("trigger_device", "action_device"))
@@ -113,7 +113,7 @@ class _Numbers:
         return found, np.append(self.shared, False)[found]
 
 
-def _parts(table: TextTable, bad_rows: BadRows) -> tuple[dict[str, Array], Mask]:
+def rule_parts(table: TextTable, bad_rows: BadRows) -> tuple[dict[str, Array], Mask]:
     """The four numbers of each rule; lines that do not have four come back as False."""
     column = pc.fill_null(table["rule"], "")
     four = pc.match_substring_regex(column, r"^[^_]*(_[^_]*){3}$")

@@ -34,7 +34,7 @@ from datasets.readers.bad_rows import BadRows
 from datasets.readers.csv import read_table, refuse_missing, whole_numbers, write_delimited
 from datasets.readers.wyze import FILES
 from datasets.registry import load
-from datasets.submission import COLUMNS, LONGEST, Submission, ambiguous_relations, submission_columns
+from datasets.submission import COLUMNS, LONGEST, Submission, ambiguous_relations, rule_parts, submission_columns
 from datasets.valid import ValidRules
 from datasets.vocabulary import align
 
@@ -67,6 +67,7 @@ class Score(NamedTuple):
     hidden: int  # rules
     users: int  # with hidden rules
     silent: int  # of these, how many have no line in the submission
+    uncounted: int  # users of the submission without hidden rules
 
 
 def read_homes(path: Path | str | None, *, parts: Sequence[str], options: Mapping[str, object]) -> ChallengeHomes:
@@ -226,6 +227,7 @@ def score_submission(path: Path | str, hidden: Path | str) -> Score:
         len(answers),
         len(users),
         int(np.count_nonzero(~np.isin(users, lists["user"]))),
+        int(np.count_nonzero(~np.isin(lists["user"].unique(), users))),
     )
 
 
@@ -235,9 +237,10 @@ def _read(path: Path | str, columns: dict[str, str]) -> pd.DataFrame:
     table = read_table(path, columns, bad_rows=bad_rows)
     user, _ = whole_numbers(table, "user", bad_rows)
     refuse_missing(table, "rule", bad_rows)
+    rule_parts(table, bad_rows)
     found = pd.DataFrame({"user": user, "rule": table["rule"].to_pandas()})
     if "rank" in columns:
-        rank, ok = whole_numbers(table, "rank", bad_rows)
+        rank, ok = whole_numbers(table, "rank", bad_rows, called="ranks")
         found["rank"] = rank
         off = ok & ((rank < 1) | (rank > LONGEST))
         table.refuse(off, f"rank is not in 1..{LONGEST}", f"give the best {LONGEST}", bad_rows=bad_rows, show="rank")

@@ -6,6 +6,7 @@ import csv
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import datasets
@@ -145,13 +146,16 @@ def test_both_test_parts_go_into_one_file_and_each_is_scored_by_its_own_hidden_r
     assert submit(folder, paths["both"], "popularity", "--parts", "test,test_private") == 0
     for part in ("test", "test_private"):
         hidden = folder / f"hidden_{part}.csv"
-        assert score_submission(paths["both"], hidden) == score_submission(paths[part], hidden)
+        alone = score_submission(paths[part], hidden)
+        of_both, of_part = (pd.read_csv(paths[name])["user_id"].nunique() for name in ("both", part))
+        assert score_submission(paths["both"], hidden) == alone._replace(uncounted=of_both - of_part)
     assert score_submission(paths["test"], folder / "hidden_test_private.csv")._asdict() == {
         "mrr": 0.0,
         "hits": {1: 0.0, 10: 0.0, 50: 0.0},
         "hidden": TEST,
         "users": TEST,
         "silent": TEST,
+        "uncounted": pd.read_csv(paths["test"])["user_id"].nunique(),
     }
 
 
@@ -191,44 +195,49 @@ def test_a_home_without_a_candidate_has_no_lines(folder):
     assert len(best_rules(fitted, lone, train, valid=None).rank) == 0
 
 
+A, B = "1_2_3_4", "5_6_7_8"  # rules as submissions write them
+
+
 def hidden_file(path, *lines):
     path.write_text("\n".join(["user_id,rule", *lines]) + "\n")
     return path
 
 
 def test_the_score_is_the_mean_reciprocal_rank_up_to_fifty(tmp_path):
-    lists = [f"1,r{rank},{rank}" for rank in range(1, 51)] + ["2,a,2", "2,b,1"]
+    lists = [f"1,{rank}_1_1_9,{rank}" for rank in range(1, 51)] + [f"2,{A},2", f"2,{B},1", f"4,{A},1"]
     submission = tmp_path / "submission.csv"
     submission.write_text("\n".join(["user_id,rule,rank", *lists]) + "\n")
-    hidden = hidden_file(tmp_path / "hidden.csv", "1,r4", "1,r51", "2,a", "3,c")
+    hidden = hidden_file(tmp_path / "hidden.csv", "1,4_1_1_9", "1,51_1_1_9", f"2,{A}", f"3,{B}")
     found = score_submission(submission, hidden)
     # Ranks 4, not listed, 2, not listed: (1/4 + 0 + 1/2 + 0) / 4 = 0.1875; two of four are found, none of them first.
-    assert found == (0.1875, {1: 0.0, 10: 0.5, 50: 0.5}, 4, 3, 1)
+    assert found == (0.1875, {1: 0.0, 10: 0.5, 50: 0.5}, 4, 3, 1, 1)  # user 3 is not listed, user 4 does not count
 
 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["1,a,0"], r"submission.csv line 2: rank is not in 1..50 \(rank '0'\); give the best 50"),
-        (["1,a,51"], r"line 2: rank is not in 1..50"),
-        (["1,a,1", "1,b,1"], r"line 3: the user has this rank twice \(rank '1'\); keep one of the lines"),
-        (["1,a,1", "1,a,2"], r"line 3: the user has this rule twice \(rule 'a'\)"),
-        (["x,a,1"], r"line 2: user_id is not a whole number"),
+        ([f"1,{A},0"], r"submission.csv line 2: rank is not in 1..50 \(rank '0'\); give the best 50"),
+        ([f"1,{A},51"], r"line 2: rank is not in 1..50"),
+        ([f"1,{A},1", f"1,{B},1"], r"line 3: the user has this rank twice \(rank '1'\); keep one of the lines"),
+        ([f"1,{A},1", f"1,{A},2"], r"line 3: the user has this rule twice \(rule '1_2_3_4'\)"),
+        ([f"x,{A},1"], r"line 2: user_id is not a whole number"),
         (["1,,1"], r"line 2: rule is missing"),
+        (["1,lamp,1"], r"line 2: rule is not four whole numbers joined by _ \(rule 'lamp'\)"),
+        ([f"1,{A},5.0"], r"line 2: rank is not a whole number \(rank '5.0'\); write ranks as whole numbers"),
     ],
 )
 def test_a_wrong_submission_is_refused_with_its_line(tmp_path, lines, message):
     submission = tmp_path / "submission.csv"
     submission.write_text("\n".join(["user_id,rule,rank", *lines]) + "\n")
     with pytest.raises(DataError, match=message):
-        score_submission(submission, hidden_file(tmp_path / "hidden.csv", "1,a"))
+        score_submission(submission, hidden_file(tmp_path / "hidden.csv", f"1,{A}"))
 
 
 def test_hidden_rules_that_are_missing_or_repeated_are_refused(tmp_path):
     submission = tmp_path / "submission.csv"
-    submission.write_text("user_id,rule,rank\n1,a,1\n")
-    with pytest.raises(DataError, match=r"hidden.csv: user 1 has the rule a twice; keep one of the lines"):
-        score_submission(submission, hidden_file(tmp_path / "hidden.csv", "1,a", "1,a"))
+    submission.write_text(f"user_id,rule,rank\n1,{A},1\n")
+    with pytest.raises(DataError, match=r"hidden.csv: user 1 has the rule 1_2_3_4 twice; keep one of the lines"):
+        score_submission(submission, hidden_file(tmp_path / "hidden.csv", f"1,{A}", f"1,{A}"))
     with pytest.raises(DataError, match=r"nowhere.csv: no such file"):
         score_submission(submission, tmp_path / "nowhere.csv")
     (tmp_path / "other.csv").write_text("user_id,score\n1,2\n")
