@@ -44,7 +44,7 @@ class Dataset:
         return (inspect.getdoc(self.load) or "").partition("\n")[0]
 
     @property
-    def options(self) -> dict[str, inspect.Parameter]:
+    def options(self) -> Mapping[str, inspect.Parameter]:
         """The keyword options of `load`."""
         return options_of(self.load)
 

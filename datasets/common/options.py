@@ -107,14 +107,15 @@ def read_assignments(target: Target, assignments: Iterable[str], *, where: str) 
     return options
 
 
-def options_of(target: Target) -> dict[str, inspect.Parameter]:
+@cache
+def options_of(target: Target) -> Mapping[str, inspect.Parameter]:
     """The keyword-only parameters of a function, or all parameters of a dataclass, with evaluated annotations."""
     if dataclasses.is_dataclass(target):
         hints = typing.get_type_hints(target)
         parameters = inspect.signature(target).parameters.values()
-        return {p.name: p.replace(annotation=hints[p.name]) for p in parameters}
+        return types.MappingProxyType({p.name: p.replace(annotation=hints[p.name]) for p in parameters})
     parameters = inspect.signature(target, eval_str=True).parameters.values()
-    return {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return types.MappingProxyType({p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY})
 
 
 def spell_option(option: inspect.Parameter) -> str:
