@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     def select(command: argparse.ArgumentParser, options: dict[str, str]) -> None:
         for option, about in options.items():
             command.add_argument(option, metavar="NAME", help=about)
-        about = "a folder of results, or published (default $FEDRULE_RESULTS or results)"
+        about = "a folder of results, published, or a file of `publish` (default $FEDRULE_RESULTS or results)"
         command.add_argument("--results", **SHARED["--results"] | {"help": about})
 
     run = command("run", "run_suite", "make the missing results of a suite")

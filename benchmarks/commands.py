@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import logging
 import math
+import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
 
 from baselines import registry
@@ -15,7 +17,8 @@ from benchmarks.results.compare import ALPHA, Panel, compare, holm, lower_is_bet
 from benchmarks.results.curves import curves_table, runs_table
 from benchmarks.results.formulations import FORMULATIONS, OTHER, federated_method, formulation_of
 from benchmarks.results.leaderboard import Board, boards, interval_scope, leaderboard
-from benchmarks.results.published import shown_results
+from benchmarks.results.papers import published_numbers
+from benchmarks.results.published import FILE, NAME, publish, shown_results
 from benchmarks.results.status import SIGN, sign_of, warning_lines
 from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
 from benchmarks.runs.experiment import Source, SplitSource, assignments, make_experiment, make_source, split_options
@@ -44,7 +47,7 @@ def run_suite(chosen: argparse.Namespace) -> int:
     experiments = read_suite(chosen.suite, given=given, methods=chosen.methods, seeds=seeds, curves=chosen.curves)
     for method in sorted(given.keys() - {each.method for each in experiments}):
         raise DataError(f"--set {method}: the suite {chosen.suite} does not run {method}")
-    store = Store(results_folder(chosen.results))
+    store = Store(_folder_to_write(chosen.results))
     how = {name: getattr(chosen, name) for name in ("jobs", "threads", "quiet", "checkpoints")}
     outcome = run_all(experiments, store=store, **how)
     for board in boards(outcome.finished):
@@ -65,10 +68,9 @@ def run_suite(chosen: argparse.Namespace) -> int:
 
 def publish_results(chosen: argparse.Namespace) -> int:
     """Write a folder of results as one small file, without the data."""
-    from benchmarks.results.published import FILE, publish
-
-    folder = results_folder(chosen.results)
+    folder = shown_results(chosen.results)
     file = chosen.out or FILE
+    _check_writable(file.parent)
     size = publish(folder, file, is_real=_is_real)
     say(f"{file}: {size / 1e6:.2f} MB, from {folder}")
     return 0
@@ -112,7 +114,7 @@ def _about(name: str) -> str:
 
 
 def show_method(chosen: argparse.Namespace) -> int:
-    """A method and its parameters with type, default, meaning and the range they are tuned in."""
+    """A method: what its module says of it, published numbers, and its parameters, those that are tuned first."""
     cls = registry.get(chosen.method)
     parameters = registry.parameters(chosen.method)
     space = getattr(cls, "SPACE", {})
@@ -122,7 +124,12 @@ def show_method(chosen: argparse.Namespace) -> int:
         more = f"; all data in one place: {', '.join(federated.twins)}" if federated else ""
         place = f"federated; leaves a home: {federated.leaves}{more}" if federated else "all data in one place"
         say(f"    {formulation.name}, {place}")
-    for each in parameters:
+    about = inspect.getdoc(sys.modules[cls.__module__]) or ""
+    for line in about.splitlines():
+        say(f"    | {line}".rstrip())
+    for number in published_numbers(chosen.method):
+        say(f"    published, on other data: {number}")
+    for each in sorted(parameters, key=lambda each: each.name not in space):  # those that are tuned first
         say(f"    {each.name}: {each.type} = {each.default!r}" + (f"  {each.meaning}" if each.meaning else ""))
         if each.name in space:
             kind, *bounds = space[each.name]
@@ -239,7 +246,7 @@ def evaluate_lists(chosen: argparse.Namespace) -> int:
     name = chosen.name or chosen.file.stem
     experiment = external_experiment(name, source, split=_split(chosen.split), seed=chosen.seed)
     with TemporaryDirectory() as temporary:
-        store = Store(results_folder(chosen.results) if chosen.results else Path(temporary))
+        store = Store(_folder_to_write(chosen.results) if chosen.results else Path(temporary))
         (board,) = boards([evaluate_rank_lists(chosen.file, experiment, store)])
         show_board(board, chosen.metric or board.headline)
     if chosen.results:
@@ -273,6 +280,10 @@ def write_challenge_submission(chosen: argparse.Namespace) -> int:
     made = submit(experiment, chosen.path, chosen.out, parts=chosen.parts, valid=not chosen.no_valid_filter)
     say(f"{chosen.method} fitted on {made.train:,} homes")
     say(f"{chosen.out}: {made.lines:,} recommendations for {made.listed:,} of {made.test:,} test homes")
+    if made.listed < made.test:
+        why = "their devices could have no further rule that some training home has"
+        why += f", or {chosen.method} has no score for those (homes without known rules, mostly)"
+        say(f"{made.test - made.listed:,} test homes have no recommendation: {why}")
     return 0
 
 
@@ -286,6 +297,8 @@ def score_challenge_submission(chosen: argparse.Namespace) -> int:
     say(", ".join(f"HR@{n} {value:.4f}" for n, value in found.hits.items()))
     if found.silent:
         say(f"{found.silent:,} of these users are not in {chosen.file}, which counts as not found")
+    if found.uncounted:
+        say(f"{found.uncounted:,} users of {chosen.file} have no hidden rule in {chosen.hidden} and do not count")
     return 0
 
 
@@ -301,17 +314,18 @@ def tune_methods(chosen: argparse.Namespace) -> int:
     seeds = tuple(_seeds(chosen.seeds or 1, first=FIRST_SEED))
     confirm = tuple(_seeds(chosen.confirm, first=max(seeds) + 1))
     studies = [Study(each, given.get(each, {}), data, seeds, confirm, chosen.sampler_seed) for each in methods]
-    store = Store(results_folder(chosen.results))
+    store = Store(_folder_to_write(chosen.results))
     modules = [*chosen.modules, *chosen.more_modules]
+    suite = chosen.suite if chosen.suite not in (None, "tuning") else "default"
     if len(studies) == 1:
-        _show_study(tune(studies[0], chosen.trials, store=store, quiet=chosen.quiet), studies[0], modules)
+        _show_study(tune(studies[0], chosen.trials, store=store, quiet=chosen.quiet), studies[0], modules, suite)
         return 0
     by_method, failed = {each.method: each for each in studies}, 0
     for found in tune_all(studies, chosen.trials, store=store, jobs=chosen.jobs, modules=modules, quiet=chosen.quiet):
         try:
             if isinstance(found, DataError):
                 raise found
-            _show_study(found, by_method[found.method], modules)
+            _show_study(found, by_method[found.method], modules, suite)
         except DataError as error:  # of this method; the others go on
             failed += 1
             say(f"failed: {error}")
@@ -338,7 +352,7 @@ def _tuning_data(chosen: argparse.Namespace) -> list[SplitSource]:
     return read_data(chosen.suite)
 
 
-def _show_study(tuned: StudyResult, study: Study, modules: list[str]) -> None:
+def _show_study(tuned: StudyResult, study: Study, modules: list[str], suite: str) -> None:
     """The best trial, whether it was confirmed, and the command that runs a suite with it."""
     from benchmarks.tune import METRIC, run_command
 
@@ -359,7 +373,7 @@ def _show_study(tuned: StudyResult, study: Study, modules: list[str]) -> None:
     kept = tuned.confirmation is None or tuned.confirmation.confirmed
     found = study.fixed | (best.parameters if kept else {})
     if found:
-        say(run_command(tuned.method, found, modules=modules))
+        say(run_command(tuned.method, found, suite=suite, modules=modules))
 
 
 def _trial_value(trial: Trial) -> str:
@@ -394,8 +408,28 @@ def _results(chosen: argparse.Namespace) -> list[Result]:
     if not results:
         failures = load_failures(folder)
         more = f", but {len(failures)} failed runs" if failures else ""
-        raise DataError(f"{folder} has no results{more}; `python -m benchmarks run smoke` makes some")
+        where = "the published file" if str(chosen.results) == NAME else folder
+        raise DataError(f"{where} has no results{more}; `python -m benchmarks run smoke` makes some")
     return results
+
+
+def _folder_to_write(given: Path | None) -> Path:
+    """The folder of results of a command that adds to them; checked before hours of work are lost on it."""
+    if given is not None and (str(given) == NAME or given.suffix == FILE.suffix):
+        raise DataError(f"--results {given}: published results are only shown; name a folder to write to")
+    folder = results_folder(given)
+    _check_writable(folder)
+    return folder
+
+
+def _check_writable(folder: Path) -> None:
+    """Try a file in it, or in the folder that it would be made in."""
+    there = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    try:
+        with TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be written to ({error.strerror}); name another folder") from None
 
 
 def _boards(chosen: argparse.Namespace) -> list[Board]:

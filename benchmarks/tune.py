@@ -275,9 +275,11 @@ def _parts(study: Study, seeds: Sequence[int]) -> dict[tuple[int, int], Split]:
     }
 
 
-def run_command(method: str, parameters: Mapping[str, object], *, modules: Sequence[str] = ()) -> str:
+def run_command(
+    method: str, parameters: Mapping[str, object], *, suite: str = "default", modules: Sequence[str] = ()
+) -> str:
     """The shell command that runs a method with these parameters."""
-    words = ["python", "-m", "benchmarks", "run", "default", "--methods", method]
+    words = ["python", "-m", "benchmarks", "run", suite, "--methods", method]
     words += [word for module in modules for word in ("--import", module)]
     words += [word for name, value in parameters.items() for word in ("--set", f"{method}.{name}={_spelled(value)}")]
     return shlex.join(words)

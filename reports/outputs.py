@@ -38,7 +38,7 @@ class About:
     """The caption of a figure or table, and where it comes from."""
 
     caption: str  # what there is to see, with the numbers that are shown
-    sources: tuple[str, ...]  # files of the results folder
+    sources: tuple[str, ...]  # files of the results folder, or of the repository where a paper's numbers are
     command: str  # makes such files
     notes: tuple[str, ...] = ()  # what is missing, and where and why it differs from the paper
 

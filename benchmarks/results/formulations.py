@@ -52,7 +52,7 @@ FEDERATED_METHODS = (
     FederatedMethod("fcf", ("mf",), f"{TYPED_RULES} gradients of the item factors"),
     FederatedMethod("fedmf", ("mf",), f"{TYPED_RULES} gradients of the item factors"),
     FederatedMethod("fedlightgcn", ("lightgcn",), f"{TYPED_RULES} gradients of item embeddings"),
-    FederatedMethod("fede", ("rotate", "complex"), f"{TYPED_RULES} updates of the rows of its types and relations"),
+    FederatedMethod("fede", ("complex", "rotate"), f"{TYPED_RULES} updates of the rows of its types and relations"),
     FederatedMethod("fedgnn", ("graphrule",), UPDATE),
     FederatedMethod("fedrule", ("graphrule",), UPDATE),
     FederatedMethod("fedprox", ("graphrule",), UPDATE),

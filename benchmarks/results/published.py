@@ -61,8 +61,12 @@ OF_STATS = ("min", "median", "rounds")
 
 
 def shown_results(given: Path | str | None = None) -> Path:
-    """The folder of results to show: as `results_folder` says, or the published ones by their name."""
-    return published_folder() if given is not None and str(given) == NAME else results_folder(given)
+    """The folder of results to show: as `results_folder` says, or published ones by their name or their file."""
+    if given is not None and str(given) == NAME:
+        return published_folder()
+    if given is not None and (file := Path(given)).suffix == FILE.suffix:
+        return published_folder(file)
+    return results_folder(given)
 
 
 def publish(folder: Path, file: Path = FILE, *, is_real: Callable[[str], bool]) -> int:

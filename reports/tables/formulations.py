@@ -179,7 +179,8 @@ def _notes(
     notes = [status] if status else []
     notes += [
         f"{name} [{boards.interval_name([board])}], mean over seeds; methods with their defaults where they were run "
-        f"with them. {boards.HEADLINE_NOTE}",
+        "with them. Each hidden rule is ranked among the candidates that some training home has, without the home's "
+        "other hidden rules; closed: only devices that have a known rule.",
         "Federated / central: on common seeds; underlined: the two cannot be told apart (95 % interval of the paired "
         f"difference). Elsewhere bold is the best of the data set, underlined what cannot be told apart from it "
         f"({boards.TIE_TEST}).",
@@ -188,7 +189,8 @@ def _notes(
     ]
     if absent:
         command = f"{RUN_RIVALS} --methods {','.join(absent)}"
-        notes.append(f"Not run on {boards.data_name(board)}: {', '.join(absent)}. `{command}` runs them.")
+        more = f"`{command}` runs them on the data of the suite rivals; for other homes name the suite that made these"
+        notes.append(f"Not run on {boards.data_name(board)}: {', '.join(absent)}. {more}.")
     failed = [
         run
         for run in inputs.failed

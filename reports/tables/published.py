@@ -1,33 +1,43 @@
 """Published numbers beside ours: the Wyze challenge, and each method beside its paper. Most are of other data.
 
-The numbers are in published.toml and paper.toml, with their sources.
+The numbers are in benchmarks/results/papers.toml and fedrule_paper.toml, with their sources.
 """
 
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from benchmarks.results.formulations import federated_method
 from benchmarks.results.leaderboard import Board
+from benchmarks.results.papers import fedrule_paper, number_text, shown
+from benchmarks.results.papers import papers as papers_of_others
 from benchmarks.results.store import Result
 from reports import boards
 from reports.inputs import PLACES, ROLES, Inputs, Role, select_runs
 from reports.outputs import RUN, About, Cell, Missing, Table, run_files
-from reports.tables.results import board_label, paper_toml
+from reports.tables.results import board_label
 from reports.text.formats import NONE, count_cell, failure_notes, interval_cell, number_cell
 
 RUN_CHALLENGE = "python -m benchmarks run challenge"
 MRR, MRR_ALL = "mrr@50", "mrr@50, all"
 SPLITS = ("new_homes", "leave_one_out")  # what the challenge asks first
 REAL, PRESET = "wyze", "public"
-CHALLENGE = ("method", "trained", "data", "the challenge's data", "MRR@50", "MRR@50, no valid filter", "homes", "seeds")
-PAPERS = ("method", "metric", "published", "on other data", "here", "data here", "source")
+CHALLENGE = (
+    "method",
+    "trained",
+    "data",
+    "the challenge's data",
+    "MRR@50",
+    "MRR@50, no valid filter",
+    "homes measured",
+    "seeds",
+)
+PAPERS = ("method", "metric", "published", "on other data", "here", "data here", "seeds here", "source")
+NOT_RUN = "not run in this setting"
+PAPER_FILES = ("benchmarks/results/fedrule_paper.toml", "benchmarks/results/papers.toml")
 TEST_HOMES = "public Wyze data, test homes"  # of published numbers
 NOT_CHECKED = "public Wyze data, homes not known to us"
 METRICS = {"auc": "AUC", MRR: "MRR@50"}
@@ -47,20 +57,7 @@ class Published:
 
     @property
     def text(self) -> str:
-        return _number(self.value, self.about, self.digits)
-
-
-@cache
-def _published_toml() -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8"))
-
-
-def _number(value: float, about: bool = False, digits: int = 3) -> str:
-    return f"about {value:.2f}" if about else f"{value:.{digits}f}"
-
-
-def _shown(entry: dict[str, Any]) -> str:
-    return _number(entry["value"], entry.get("about", False), entry.get("digits", 3))
+        return number_text(self.value, self.about, self.digits)
 
 
 def is_challenge(run: Result) -> bool:
@@ -89,11 +86,11 @@ def challenge(inputs: Inputs) -> Table:
     found = [boards.ranked_board(inputs, board, MRR) for board in challenge_boards(inputs)]
     if not found:
         raise Missing("no rankings of single devices with one rule hidden on wyze or its synthetic twin", RUN_CHALLENGE)
-    published = sorted(_published_toml()["challenge"], key=lambda entry: -entry["value"])
+    published = sorted(papers_of_others()["challenge"], key=lambda entry: -entry["value"])
     rows = [_published_row(entry) for entry in published]
     rows += [row for each in found for row in _rows(each)]
     runs = [run for each in found for _, run in each.board.runs]
-    why = _published_toml()["notes"]
+    why = papers_of_others()["notes"]
     failed = [run for run in inputs.failed if is_challenge(run)]
     status = boards.boards_note(each.board for each in found)
     listed = [each.board for each in found]
@@ -102,8 +99,9 @@ def challenge(inputs: Inputs) -> Table:
         "The first rows are published, the others are made here. wyze-synthetic is generated "
         "after the published counts of the challenge's data and is other data: its numbers compare methods with each "
         "other, and with no published one.",
-        f"MRR@50 [{boards.interval_name(listed)}]: mean over hidden rules of 1 / rank among all candidates of the "
-        "home, 0 beyond rank 50. Bold: the best of its data; underlined: cannot be told apart from it.",
+        f"MRR@50 [{boards.interval_name(listed)}]: mean over hidden rules of 1 / rank among the candidates of "
+        "the home that some training home has (without the filter: among all), 0 beyond rank 50. Bold: the best of its "
+        "data; underlined: cannot be told apart from it.",
         why["challenge"],
         why["sources"],
         "Published: " + "; ".join(f"{_name(entry)}: {entry['source']}" for entry in published) + ".",
@@ -118,10 +116,10 @@ def _name(entry: dict[str, Any]) -> str:
 
 
 def _published_row(entry: dict[str, Any]) -> tuple[Cell, ...]:
-    shown, nothing = Cell(_shown(entry), float(entry["value"])), count_cell(math.nan)
+    value, nothing = Cell(shown(entry), float(entry["value"])), count_cell(math.nan)
     checked = entry.get("checked", False)
     of = Cell(TEST_HOMES if checked else NOT_CHECKED), Cell("yes" if checked else "not checked")
-    return Cell(entry["name"]), Cell(entry["trained"]), *of, shown, nothing, nothing, nothing
+    return Cell(entry["name"]), Cell(entry["trained"]), *of, value, nothing, nothing, nothing
 
 
 def _rows(ranking: boards.RankedBoard) -> list[tuple[Cell, ...]]:
@@ -138,7 +136,8 @@ def _rows(ranking: boards.RankedBoard) -> list[tuple[Cell, ...]]:
         }
         value = interval_cell(row[MRR], row["low"], row["high"], **style, sign=sign)
         unfiltered = number_cell(_mean(runs, MRR_ALL), sign=sign)
-        counts = count_cell(runs[0].counts.get("homes", math.nan)), count_cell(len(runs))
+        measured = [len(run.homes("user")) for run in runs]
+        counts = count_cell(round(sum(measured) / len(measured))), count_cell(len(runs))
         where = "one user per client" if federated else "central"
         rows.append((Cell(label), Cell(where), Cell(board_label(board)), Cell(real), value, unfiltered, *counts))
     return rows
@@ -146,9 +145,9 @@ def _rows(ranking: boards.RankedBoard) -> list[tuple[Cell, ...]]:
 
 def _challenge_caption(found: Sequence[boards.RankedBoard], published: Sequence[dict[str, Any]]) -> str:
     checked = next(entry for entry in published if entry.get("checked"))
-    said = [f"Published on the challenge's data: up to {_shown(checked)} ({_name(checked)})"]
+    said = [f"Published on the challenge's data: up to {shown(checked)} ({_name(checked)})"]
     if published[0] is not checked:
-        said.append(f"reported, and not checked by us: {_shown(published[0])} ({_name(published[0])})")
+        said.append(f"reported, and not checked by us: {shown(published[0])} ({_name(published[0])})")
     for each in found:
         first = each.ordered[0]
         value = each.table[MRR].iloc[0]
@@ -158,7 +157,7 @@ def _challenge_caption(found: Sequence[boards.RankedBoard], published: Sequence[
 
 
 def papers(inputs: Inputs) -> Table:
-    """Each method's number beside its paper's, which is of other data; a dash where it was not run here."""
+    """Each method's number beside its paper's, which is of other data."""
     rows, runs, absent = [], [], []
     for fact, found, where in _facts(inputs):
         value = _mean(found, fact.metric)
@@ -171,28 +170,27 @@ def papers(inputs: Inputs) -> Table:
                 Cell(fact.text, fact.value),
                 Cell(fact.data),
                 number_cell(value, 3),
-                Cell(where if found else NONE),
+                Cell(where if found else NOT_RUN),
+                count_cell(len(found) or math.nan),
                 Cell(fact.source),
             )
         )
-    if not runs:
-        raise Missing("no run of a method with a published number", RUN)
     notes = [
         "The data of the papers is private, gated or filtered in another way: a number here is of other homes, and no "
         "difference says that a method was implemented better or worse. For methods without a row we know of no "
         "published number on rules of homes.",
-        _published_toml()["notes"]["sources"],
+        papers_of_others()["notes"]["sources"],
     ]
     if absent:
         names = ", ".join(dict.fromkeys(absent))
         notes.append(f"Not run here: {names}. `{RUN}` and `{RUN_CHALLENGE}` run them.")
     caption = f"{len({row[0].text for row in rows})} methods with published numbers, {len(rows)} numbers in all."
-    return Table(PAPERS, tuple(rows), About(caption, run_files(runs), RUN, tuple(notes)))
+    return Table(PAPERS, tuple(rows), About(caption, (*PAPER_FILES, *run_files(runs)), RUN, tuple(notes)))
 
 
 def _facts(inputs: Inputs) -> list[tuple[Published, list[Result], str]]:
     """Published numbers, the runs here that measure the same, and on which data."""
-    toml, paper = _published_toml(), paper_toml()
+    toml, paper = papers_of_others(), fedrule_paper()
     roles = {role.name: role for role in (*ROLES, *PLACES)}
     found = []
     for name, methods in paper["results"].items():

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from benchmarks.results.formulations import FEDERATED
 from benchmarks.results.leaderboard import Board
+from benchmarks.results.papers import fedrule_paper
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports import boards
@@ -37,15 +34,9 @@ PAPER_PROTOCOL |= {"mr_paper": ("mr_paper", 2)}
 COST = ("fit s", "fit MB", "seeds", "unanswered")
 
 
-@cache
-def paper_toml() -> dict[str, Any]:
-    """The paper's results, and why ours differ."""
-    return tomllib.loads(Path(__file__).with_name("paper.toml").read_text("utf-8"))
-
-
 def final_results(inputs: Inputs, role: Role) -> Table:
     """The paper's table of final results for the data of a role."""
-    published: dict[str, list[float]] = paper_toml()["results"].get(role.name, {})
+    published: dict[str, list[float]] = fedrule_paper()["results"].get(role.name, {})
     group = select_runs(role, inputs, lambda run: _is_wanted(run) and inputs.is_default(run))
     if group is None:
         raise Missing(f"no results of {', '.join(published)} by the protocol paper on {' or '.join(role.data)}", RUN)
@@ -126,7 +117,7 @@ def _caption(board: Board, published: Mapping[str, Sequence[float]]) -> str:
 def _notes(role: Role, inputs: Inputs, board: Board, published: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     first = board.runs[0][1]
     # Reasons first: the page folds all but the first few notes.
-    why = paper_toml()["notes"]
+    why = fedrule_paper()["notes"]
     notes = [status] if (status := boards.boards_note([board])) else []
     notes += [why["data"][role.name].format(data=boards.short_title(board))] if role.name in why["data"] else []
     notes += [why["training"], *_differences(board, published), why["ranks"]]

@@ -52,15 +52,18 @@ def tuning(inputs: Inputs) -> Table:
     found = "1 study" if len(studies) == 1 else f"{len(studies)} studies"
     caption = f"{found} with {sum(len(study.trials) for study in studies)} trials on validation rules."
     if gains:
-        most, study = max(gains, key=lambda each: each[0])
         none = sum(gain <= 0 for gain, _ in gains)
-        where = f"{study.method} on {study.data_names}"
-        caption += f" The largest gain is for {where}: {most:+.4f} {study.metric}." if most > 0 else ""
         caption += f" The defaults are best in {none} of {len(gains)}."
+        confirmed = [(gain, study) for _, study in gains if (gain := _confirmed_gain(study)) > 0]
+        if confirmed:
+            most, study = max(confirmed, key=lambda each: each[0])
+            caption += f" On splits that no trial has seen the best trial is better in {len(confirmed)}, most for "
+            caption += f"{study.method}: {most:+.4f} {study.metric}."
     notes = [
         "The best of many trials on the same validation rules looks better than it is, so it was measured again on "
         "splits that no trial has seen: the gain there is the one to believe. The leaderboard is on test rules. "
-        "Parameters are those that differ from the defaults.",
+        "In bold: better there too. Parameters are those that differ from the defaults, which are those of the day of "
+        "the study; docs/benchmark.md says which were adopted.",
     ]
     failed = [
         f"{study.method} on {study.data_names}: {many}"
@@ -98,7 +101,7 @@ def _parameters(inputs: Inputs, method: str, runs: Sequence[Result]) -> list[tup
 
 def _study(study: Study) -> tuple[Cell, ...]:
     default, best = study.of_defaults, next(iter(study.answered), None)
-    gain, values = _gain(study), best.parameters if best else {}
+    gain, confirmed, values = _gain(study), _confirmed_gain(study), best.parameters if best else {}
     changed = {name: value for name, value in values.items() if study.defaults.get(name) != value}
     return (
         Cell(study.method + _settings(study.fixed)),
@@ -107,9 +110,9 @@ def _study(study: Study) -> tuple[Cell, ...]:
         Cell(", ".join(map(str, study.seeds))),
         count_cell(len(study.trials)),
         number_cell(_value(default.value if default else None)),
-        number_cell(_value(best.value if best else None), strong=gain > 0),
+        number_cell(_value(best.value if best else None)),
         number_cell(gain),
-        number_cell(_confirmed_gain(study)),
+        number_cell(confirmed, strong=confirmed > 0),
         Cell((_settings(changed).strip(" ()") or "the defaults") if best else NONE),
     )
 

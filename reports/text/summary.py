@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.results.compare import Comparison, lower_is_better
+from benchmarks.results.formulations import FEDERATED_METHODS
 from datasets.common.errors import counted
 from reports.boards import FAMILIES, NAMES, TIE_TEST, MainList, Row, boards_note, interval_name, seeds_of
 from reports.text.formats import join_names, round_number
 
 USER_ITEM = FAMILIES["user-item"]
 POPULARITY = "popularity"
-FEDERATED = {"fedrank": "graphrank", "fedrule": "graphrule"}  # and the same method with all data in one place
+FEDERATED = {each.name: each.twins[0] for each in FEDERATED_METHODS}  # and the same with all data in one place
+MOST_PAIRS = 3  # that one sentence names
 SHARE_OF = "mrr"  # a share of an AUC, which is 1/2 by chance, or of a loss means nothing
 
 
@@ -82,7 +84,7 @@ def _why_unclear(each: MainList) -> str:
 
 def _share_kept(found: Sequence[MainList]) -> str:
     """How much of the reciprocal rank federated methods keep, over all boards that have both."""
-    said = []
+    said, kept = [], {}
     for federated, central in FEDERATED.items():
         shares = [
             versus.value_a / versus.value_b
@@ -96,6 +98,11 @@ def _share_kept(found: Sequence[MainList]) -> str:
             many = "" if len(shares) == 1 else f" ({len(shares)} leaderboards)"
             sign = _sign(found, federated, central)
             said.append(f"{federated} has {share} of {central}'s {NAMES[SHARE_OF]}{sign}{many}")
+            kept[f"{federated} of {central}{sign}"] = sum(shares) / len(shares)
+    if len(said) > MOST_PAIRS:
+        ends = [end(kept, key=kept.__getitem__) for end in (min, max)]
+        spread = " to ".join(f"{100 * kept[pair]:.0f} % ({pair})" for pair in ends)
+        return f"{len(kept)} federated methods have {spread} of the {NAMES[SHARE_OF]} with all data in one place."
     none = f"No leaderboard by {NAMES[SHARE_OF]} has a federated method and its centralized counterpart"
     return f"{join_names(said) or none}."
 
@@ -163,7 +170,11 @@ def _is_significant(each: MainList) -> str:
 def _cost(found: Sequence[MainList]) -> tuple[str, ...]:
     said = []
     for each in found:
-        for federated, central in FEDERATED.items():
+        pairs = [pair for pair in FEDERATED.items() if each.first(pair[0]) and each.first(pair[1])]
+        if len(pairs) > MOST_PAIRS:
+            said.append(_shares(each, pairs))
+            continue
+        for federated, central in pairs:
             a, b = each.first(federated), each.first(central)
             versus = each.against(a, b) if a and b else None
             if a is None or b is None or versus is None:
@@ -172,5 +183,19 @@ def _cost(found: Sequence[MainList]) -> tuple[str, ...]:
             chance = ", which may be due to chance" if versus.low <= 0 <= versus.high else ""
             values = f"{versus.a} has {ours} against {other} of {versus.b}"
             said.append(f"On {each.data} {values}: {_difference(versus)}{chance}.")
-    pairs = " or ".join(f"{federated} and {central}" for federated, central in FEDERATED.items())
-    return tuple(said) or (f"Unknown: no leaderboard has {pairs} on the same seeds.",)
+    return tuple(filter(None, said)) or (
+        "Unknown: no leaderboard has a federated method and its counterpart on the same seeds.",
+    )
+
+
+def _shares(each: MainList, pairs: Sequence[tuple[str, str]]) -> str:
+    """Each pair in a few words; empty where none has a seed in common."""
+    said = []
+    for federated, central in pairs:
+        a, b = each.first(federated), each.first(central)
+        versus = each.against(a, b) if a and b else None
+        if a and b and versus:
+            ours, other = round_number(versus.value_a) + a.sign, round_number(versus.value_b) + b.sign
+            chance = " (may be chance)" if versus.low <= 0 <= versus.high and versus.value_a != versus.value_b else ""
+            said.append(f"{versus.a} {ours} of {other} ({versus.b}){chance}")
+    return f"On {each.data}: {', '.join(said)}." if said else ""

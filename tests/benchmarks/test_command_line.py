@@ -88,9 +88,17 @@ def test_list_says_which_extra_a_method_needs(capsys, monkeypatch):
     assert 'toy-count: needs the extra graph: pip install -c constraints.txt -e ".[graph]"\n' in capsys.readouterr().out
 
 
+def test_show_has_what_the_module_says_and_the_numbers_of_papers(capsys):
+    assert main(["show", "compgcn"]) == 0
+    out = capsys.readouterr().out
+    assert "    | " in out.splitlines()[2]
+    assert "published, on other data: MRR@50 0.500, public Wyze data, central (a thesis" in out
+
+
 def test_show_has_type_default_meaning_and_range_of_every_parameter(capsys):
     assert main(["show", "toy-count"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if not line.startswith("    |")] == [
         "toy-count: How often a relation occurs, with a little noise.",
         "    rounds: int = 3  how often it says that it is not done yet",
         "        tuned: int, 1 to 4",
@@ -99,6 +107,12 @@ def test_show_has_type_default_meaning_and_range_of_every_parameter(capsys):
         "    sign: float = 1.0  -1 recommends the rarest",
         "        tuned: choice, 1.0 or -1.0",
     ]
+
+
+@pytest.mark.parametrize("command", [["run", "smoke"], ["tune", "ease"]])
+def test_published_results_are_not_written_to(capsys, command):
+    assert main([*command, "--results", "published"]) != 0
+    assert "published results are only shown; name a folder to write to" in capsys.readouterr().err
 
 
 def test_run_makes_results_shows_the_lists_and_makes_none_twice(capsys, suite, tmp_path):

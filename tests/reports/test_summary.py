@@ -131,7 +131,7 @@ def test_federation_costs_the_difference_from_the_same_method_with_all_data_in_o
     for method, mean, swing in (("graphrank", 0.3, 0.02), ("fedrank", 0.27, 0.02), ("graphrule", 0.2, 0.1)):
         keep(tmp_path, method, mean, swing=swing)
     keep(tmp_path, "fedrule", 0.21, swing=-0.1)
-    ranked, ruled = said(tmp_path, COST)
+    ruled, ranked = said(tmp_path, COST)
     # 0.30 - 0.27 = 0.03 in every home.
     assert ranked == (
         "On wyze-synthetic (40 homes) fedrank has 0.270 against 0.300 of graphrank: 0.030 less [0.030 to 0.030]."
@@ -141,11 +141,24 @@ def test_federation_costs_the_difference_from_the_same_method_with_all_data_in_o
     assert ruled.endswith(", which may be due to chance.")
 
 
+def test_many_pairs_are_said_in_one_sentence_by_the_least_and_the_most_that_is_kept(tmp_path):
+    kept = {"mf": 0.4, "fcf": 0.3, "ease": 0.4, "fedease": 0.4, "graphrank": 0.5, "fedrank": 0.4}
+    for method, mean in (kept | {"complex": 0.2, "fede": 0.1}).items():
+        keep(tmp_path, method, mean)
+    *_, cost = summary(*main_lists(Inputs.read(tmp_path)))
+    # 0.3 / 0.4 = 75 %, 0.4 / 0.4 = 100 %, 0.4 / 0.5 = 80 %, 0.1 / 0.2 = 50 %
+    assert cost.sentence == (
+        "4 federated methods have 50 % (fede of complex) to 100 % (fedease of ease) of the MRR with all data in one "
+        "place."
+    )
+    assert "fcf 0.300 of 0.400 (mf)" in cost.details[0]
+
+
 def test_without_the_pairs_nothing_is_said_about_federation(tmp_path):
     keep(tmp_path, "fedrank", 0.3)
     keep(tmp_path, "graphrank", 0.4, seeds=(2, 3))  # hidden rules of other seeds are other rules
     assert said(tmp_path, COST) == (
-        "Unknown: no leaderboard has fedrank and graphrank or fedrule and graphrule on the same seeds.",
+        "Unknown: no leaderboard has a federated method and its counterpart on the same seeds.",
     )
 
 

@@ -97,7 +97,7 @@ def test_each_method_has_its_papers_number_beside_its_own(tmp_path):
         "wyze-synthetic, 40 homes",
     ]
     assert rows["compgcn", "MRR@50", "0.500"][1] == "0.250"
-    assert rows["fedcompgcn", "MRR@50", "0.198"][1:] == [NONE, NONE]  # not run
+    assert rows["fedcompgcn", "MRR@50", "0.198"][1:] == [NONE, "not run in this setting"]
     assert rows["fedrule", "AUC", "0.980"][1] == NONE
     assert {"sagerank", "fedcompgcn"} <= set(
         next(n for n in table.about.notes if "Not run" in n).split(". ")[0][14:].split(", ")
@@ -105,7 +105,7 @@ def test_each_method_has_its_papers_number_beside_its_own(tmp_path):
     assert all(cell.text for cell in column(table, "source"))
 
 
-def test_without_a_run_of_these_methods_there_is_no_table_of_papers(tmp_path):
-    keep(tmp_path, "ease", 0.2)
-    with pytest.raises(Missing, match="no run of a method with a published number"):
-        papers(Inputs.read(tmp_path))
+def test_numbers_of_papers_are_shown_before_anything_is_run(tmp_path):
+    table = papers(Inputs.read(tmp_path))
+    assert len(table.rows) > 5
+    assert {cell.text for cell in column(table, "data here")} == {"not run in this setting"}
