@@ -109,7 +109,7 @@ def test_no_single_sum_of_a_node_reaches_the_server(tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
 @pytest.mark.parametrize("what", ["lost", "late"])
 def test_a_node_that_is_gone_after_any_step_has_dropped_out(step: int, what: str, tmp_path: Path) -> None:
-    homes, method = population(5, n_homes=12), made("fedrule")
+    homes, method = population(5, n_homes=12), made("fedrule", rounds=3)  # before, without and again with the node
     transport = in_process(homes, (3, 3, 3, 3), tmp_path)
 
     def silent(node: int, request: Message) -> bool:

@@ -39,6 +39,12 @@ def url(postgres) -> str:
     return address
 
 
+@pytest.fixture(scope="module")
+def whole(url) -> datasets.Homes:
+    """What a read gives that nothing interrupts."""
+    return pipeline(url).load()
+
+
 class Interrupted:
     """Counts the parts that have come and does something at one of them."""
 
@@ -72,15 +78,14 @@ def pipeline(url: str, *, retries: int = 2, pause: float = 0.01) -> Pipeline:
 
 @pytest.mark.parametrize("at", [1, 4, 9, 15])
 @pytest.mark.parametrize("kill", [cut_all, restart])
-def test_a_read_that_is_cut_loses_and_doubles_nothing(postgres, url, caplog, at, kill):
+def test_a_read_that_is_cut_loses_and_doubles_nothing(postgres, url, whole, caplog, at, kill):
     """300 homes are about 800 rules and 1,200 devices: parts 1 to 8 are rules, the others devices."""
-    expected = pipeline(url).load()
     cut = pipeline(url)
     cut.progress = Interrupted(at, lambda: kill(postgres))
     homes = cut.load()
     assert cut.progress.parts > at
-    assert homes.fingerprint == expected.fingerprint
-    assert homes.provenance.counts == expected.provenance.counts
+    assert homes.fingerprint == whole.fingerprint
+    assert homes.provenance.counts == whole.provenance.counts
     (message,) = [message for message in caplog.messages if "interrupted after" in message]
     assert "retrying" in message
     assert postgres.password not in message
@@ -126,9 +131,8 @@ def test_a_read_of_some_users_is_asked_again(postgres, url):
     assert cut.load(users=range(1, 200)).fingerprint == expected.fingerprint
 
 
-def test_every_cut_is_forgiven_as_long_as_rows_come_in_between(postgres, url):
+def test_every_cut_is_forgiven_as_long_as_rows_come_in_between(postgres, url, whole):
     """Each is followed by headway, so that one retry is enough for five."""
-    expected = pipeline(url).load()
     cut = pipeline(url, retries=1)
     parts = []
 
@@ -138,12 +142,11 @@ def test_every_cut_is_forgiven_as_long_as_rows_come_in_between(postgres, url):
             cut_all(postgres)
 
     cut.progress = come
-    assert cut.load().fingerprint == expected.fingerprint
+    assert cut.load().fingerprint == whole.fingerprint
     assert len(parts) > 15
 
 
-def test_a_server_that_comes_back_while_the_pipeline_waits_is_read_to_the_end(postgres, url):
-    expected = pipeline(url).load()
+def test_a_server_that_comes_back_while_the_pipeline_waits_is_read_to_the_end(postgres, url, whole):
     cut, pauses = pipeline(url, retries=6, pause=0.2), []
 
     def sleep(seconds: float) -> None:
@@ -153,7 +156,7 @@ def test_a_server_that_comes_back_while_the_pipeline_waits_is_read_to_the_end(po
 
     cut.retry = replace(cut.retry, sleep=sleep)
     cut.progress = Interrupted(9, lambda: postgres.stop(signal.SIGQUIT))
-    assert cut.load().fingerprint == expected.fingerprint
+    assert cut.load().fingerprint == whole.fingerprint
     assert pauses == [0.2, 0.4, 0.8]
 
 
