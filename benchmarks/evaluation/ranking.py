@@ -194,9 +194,9 @@ def _sum_by_home(values: Array, pairs: Array) -> Array:
 
 def _by_sorting(cells: Scores, threshold: Scores) -> npt.NDArray[np.intp]:
     """[2, n_rules]: all rules of one home against its candidates, by their places among the sorted numbers."""
-    ordered = np.sort(cells, axis=None)
-    n = np.searchsorted(ordered, np.float32(np.nan))  # NaN is sorted behind all numbers
-    return np.stack([n - np.searchsorted(ordered, threshold, side=side) for side in ("right", "left")])
+    ordered = cells[cells >= np.fmin.reduce(threshold)]  # the others, NaN among them, are above no rule
+    ordered.sort()
+    return np.stack([len(ordered) - np.searchsorted(ordered, threshold, side=side) for side in ("right", "left")])
 
 
 @dataclass(frozen=True, slots=True)
