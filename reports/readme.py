@@ -1,7 +1,7 @@
-"""The results in README.md: a short leaderboard and one figure; docs/report/leaderboard.md has all methods.
+"""The results in README.md: a short leaderboard and one figure; docs/report/ has all methods, and all formulations.
 
-`python -m reports.build --no-run --only readme` writes them and a manifest with digests, by which edits by hand are
-noticed; with `--check` it compares.
+`python -m reports.build --no-run --results published --only readme` writes them and a manifest with digests, by which
+edits by hand are noticed; with `--check` it compares.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.results.store import Result
@@ -21,11 +22,12 @@ from reports.text.formats import MARKDOWN, NONE, as_markdown, interval_cell, num
 from reports.text.summary import brackets
 
 README = "readme"
-COMMAND = "python -m reports.build --no-run --only readme"
+COMMAND = "python -m reports.build --no-run --results published --only readme"
 BEGIN, END = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
 FOLDER = "docs/report"
 FIGURE, OUTPUT = "leaderboard.svg", "leaderboard-intervals"  # file and output
 FULL_TABLE = "leaderboard.md"
+FORMULATIONS, SECTION = "formulations.md", "Formulations and where they are trained"  # file, and section of the page
 MAX_ROWS = 10
 ALWAYS = (*PAPER_METHODS, "mf", "gcmc", "popularity")  # the paper's methods, and popularity
 BEST = 4  # rows of each leaderboard, fewer where these would be too many
@@ -48,6 +50,9 @@ def readme_files(inputs: Inputs, root: Path) -> dict[Path, bytes]:
     full = f"# Leaderboard\n\n{_how(found, runs)}\n\n{everything}"
     files = {FIGURE: render(draw(drawing.layout), ".svg"), FULL_TABLE: full.encode()}
     sources = {FIGURE: drawing.about.sources, FULL_TABLE: run_files(runs)}
+    if tables := _section_tables(inputs):
+        files[FORMULATIONS] = _formulations(tables).encode()
+        sources[FORMULATIONS] = tuple(sorted({file for _, table in tables for file in table.about.sources}))
     manifest = {"README.md": {"sources": list(run_files(runs)), "digest": digest(block.encode())}}
     for file, content in files.items():
         manifest[f"{FOLDER}/{file}"] = {"sources": list(sources[file]), "digest": digest(content)}
@@ -125,6 +130,29 @@ def _cells(row: Row | None, *, leads: bool) -> tuple[Cell, ...]:
     mean = interval_cell(row.value, row.low, row.high, 3, **style, sign=row.sign)
     hits, gain = (number_cell(value, 3, sign=row.sign) for value in (row.hits, row.gain))
     return mean, number_cell(row.spread, 3), hits, gain
+
+
+def _section_tables(inputs: Inputs) -> list[tuple[str, Table]]:
+    """Title and content of each table of formulations that can be made from these results."""
+    found = []
+    for output in chosen_outputs(()):
+        if output.section == SECTION:
+            with suppress(Missing):
+                content = output.make(inputs)
+                assert isinstance(content, Table)
+                found.append((output.title, content))
+    return found
+
+
+def _formulations(tables: Sequence[tuple[str, Table]]) -> str:
+    """The tables below each other, each with its caption and the notes that no table above it has."""
+    parts, noted = [f"# {SECTION}\n\nMade by `{COMMAND}`."], set[str]()
+    for title, table in tables:
+        notes = [note for note in table.about.notes if note not in noted]
+        noted.update(notes)
+        text = "\n\n".join((table.about.caption, *notes))
+        parts.append(f"## {title}\n\n{text}\n\n{as_markdown(table).rstrip()}")
+    return "\n\n".join(parts) + "\n"
 
 
 def _drawing(inputs: Inputs) -> Drawing:

@@ -11,9 +11,10 @@ import pytest
 from datasets.common.errors import DataError
 from reports import outputs, readme
 from reports.figures import leaderboard as leaderboards
-from reports.inputs import Inputs
+from reports.inputs import PLACES, Inputs
 from reports.outputs import Output
-from reports.readme import BEGIN, END, block_of, digest, readme_files
+from reports.readme import BEGIN, END, SECTION, block_of, digest, readme_files
+from reports.tables.formulations import formulations
 from reports.text.formats import NONE
 from tests.support.made_runs import keep, small_results
 
@@ -57,7 +58,7 @@ def test_the_lists_stand_between_the_markers_and_the_rest_is_left_alone(root, in
     assert text.endswith(f"\n{END}\n\nAfter.\n")
     assert "old" not in block_of(text).split()
     # 8 methods of two seeds; the newest was written on the 11th. HR@10 as made up: 0.30 * 10^0.3 = 0.5986.
-    assert "Made by `python -m reports.build --no-run --only readme` from 16 runs, the newest of 2026-11-11 (" in text
+    assert "Made by `python -m reports.build --no-run --results published --only readme` from 16 runs, the newest of 2026-11-11 (" in text
     shown = "MRR | sd over seeds | HR@10 | NDCG@10"
     assert f"| method | wyze-synthetic (40 homes): {shown} | ifttt-synthetic (40 homes): {shown} |" in text
     assert "Brackets: 95 % interval over homes and seeds." in text
@@ -85,6 +86,22 @@ def test_the_readme_has_ten_methods_at_most_and_the_full_table_all(root, tmp_pat
     best = ["graphrank", "toy-0", "toy-1", "toy-2"]
     assert methods(files[root / "README.md"].decode()) == [*best, "popularity", "graphrule", "fedrule"]
     assert len(methods(files[root / "docs" / "report" / "leaderboard.md"].decode())) == 16
+
+
+def test_the_tables_of_formulations_stand_on_a_page_of_their_own_each_note_once(root, inputs, monkeypatch):
+    tables = [
+        Output(role.name, role.title, SECTION, "table", lambda inputs, role=role: formulations(inputs, role))
+        for role in PLACES
+    ]
+    monkeypatch.setattr(outputs, "all_outputs", lambda shown=outputs.all_outputs(): (*shown, *tables))
+    files = readme_files(inputs, root)
+    page = files[root / "docs" / "report" / "formulations.md"].decode()
+    # The made-up results are of synthetic homes and recipes; what was not run has no table.
+    assert re.findall("^## (.*)$", page, re.MULTILINE) == ["Smart homes", "Synthetic recipes"]
+    assert "| evidence ranking | graphrank | **0.3000 " in page
+    assert page.count("Federated / central: on common seeds") == 1
+    listed = json.loads(files[root / "docs" / "report" / "manifest.json"])["files"]["docs/report/formulations.md"]
+    assert listed["sources"] == sorted(f"{run.key.hash}.json" for run in inputs.runs)
 
 
 def test_what_is_written_is_up_to_date_and_stays_the_same(root, inputs):
