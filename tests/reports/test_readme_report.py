@@ -58,7 +58,7 @@ def test_the_lists_stand_between_the_markers_and_the_rest_is_left_alone(root, in
     assert text.endswith(f"\n{END}\n\nAfter.\n")
     assert "old" not in block_of(text).split()
     # 8 methods of two seeds; the newest was written on the 11th. HR@10 as made up: 0.30 * 10^0.3 = 0.5986.
-    assert "Made by `python -m reports.build --no-run --results published --only readme` from 16 runs, the newest of 2026-11-11 (" in text
+    assert f"Made by `{readme.COMMAND}` from 16 runs, the newest of 2026-11-11 (" in text
     shown = "MRR | sd over seeds | HR@10 | NDCG@10"
     assert f"| method | wyze-synthetic (40 homes): {shown} | ifttt-synthetic (40 homes): {shown} |" in text
     assert "Brackets: 95 % interval over homes and seeds." in text
@@ -93,7 +93,8 @@ def test_the_tables_of_formulations_stand_on_a_page_of_their_own_each_note_once(
         Output(role.name, role.title, SECTION, "table", lambda inputs, role=role: formulations(inputs, role))
         for role in PLACES
     ]
-    monkeypatch.setattr(outputs, "all_outputs", lambda shown=outputs.all_outputs(): (*shown, *tables))
+    everything = (*outputs.all_outputs(), *tables)
+    monkeypatch.setattr(outputs, "all_outputs", lambda: everything)
     files = readme_files(inputs, root)
     page = files[root / "docs" / "report" / "formulations.md"].decode()
     # The made-up results are of synthetic homes and recipes; what was not run has no table.

@@ -66,9 +66,10 @@ class FederatedCollaborativeFiltering(ItemMethod):
     local_steps: int = derived(1)  # a home sends one gradient in a round
     learning_rate: float = derived(0.01)  # of the gradient that is sent; the server's Adam undoes it
     decay: bool = True
-    factors: int = 103  # length of the vectors
-    regularization: float = 0.06  # on the squared length of the vectors, times sqrt(homes x rules)
-    alpha: float = 14.0  # weight of a rule that a home has, against 1 for one that it lacks
+    # Those of `mf`: the same loss has the same minimum. Tuned alone they lost 6 % of its MRR at 10,000 homes.
+    factors: int = 124  # length of the vectors
+    regularization: float = 0.037  # on the squared length of the vectors, times sqrt(homes x rules)
+    alpha: float = 11.0  # weight of a rule that a home has, against 1 for one that it lacks
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -313,12 +313,37 @@ def test_the_code_of_a_method_changes_with_what_it_uses_of_its_folder_and_with_n
     codes = [code_hash(method)]
     for name in ("other", "layers", "deep", "method"):
         with (folder / f"{name}.py").open("a") as file:
-            file.write("\n# edited")
+            file.write("\nedited = 1")
         codes.append(code_hash(method))
     for name in ("some_folder.method", "some_folder.layers", "some_folder.deep", "some_folder"):
         del sys.modules[name]
     assert codes[0] == codes[1] != ""
     assert len(set(codes)) == 4
+
+
+def test_the_code_of_a_method_does_not_change_with_comments_and_docstrings(tmp_path, monkeypatch):
+    file = tmp_path / "documented_method.py"
+    plain = 'class Method:\n    rate = 1\n    text = """\n# no comment"""\n    def fit(self): return "value"\n'
+    file.write_text(plain)
+    monkeypatch.syspath_prepend(tmp_path)
+    method = importlib.import_module("documented_method").Method
+
+    def code(text):
+        file.write_text(text)
+        return code_hash(method)
+
+    before = code(plain)
+    documented = plain.replace("rate = 1", "rate = 1  # of Adam").replace(
+        ":\n", ':\n    """A method.\n\n    Slow.\n    """\n\n', 1
+    )
+    assert code(f'"""A module."""\n\n# what follows\n{documented}') == before
+    for changed in (
+        plain.replace("1", "2"),
+        plain.replace("# no comment", "# another text"),
+        plain.replace('return "value"', '"""Gives nothing."""'),
+    ):
+        assert code(changed) != before
+    del sys.modules["documented_method"]
 
 
 def test_the_code_of_a_run_is_that_of_its_method_the_evaluation_and_the_data_that_both_use():
