@@ -161,6 +161,11 @@ class KnowledgeGraph(ABC):
         """The score of a triple that fits exactly; ComplEx has none."""
         return 0.0
 
+    def schedule(self, n_rules: int) -> tuple[int, int]:
+        """Epochs and steps of each: more than `epochs` where so few rules would be fewer than `least_steps`."""
+        steps = math.ceil(n_rules / self.batch_size)
+        return max(self.epochs, math.ceil(self.least_steps / steps)), steps
+
     def fit(self, train: Homes, *, rng: np.random.Generator, on_round: OnRound = ignore) -> KnowledgeGraphModel:
         """Adam on batches of rules; a round is an epoch."""
         items = Items.of(train)
@@ -170,8 +175,7 @@ class KnowledgeGraph(ABC):
             return KnowledgeGraphModel(items, train, tables.embeddings(x, self.SCORE, self.gamma))
         sampler = Sampler.of(train, items, self)
         loss = Loss(self.SCORE == "rotate", self.gamma, float(self.temperature), self.personal)
-        steps = math.ceil(len(sampler.home) / self.batch_size)  # of an epoch
-        epochs = max(self.epochs, math.ceil(self.least_steps / steps))
+        epochs, steps = self.schedule(len(sampler.home))
         optimizer = AdamW(x, self.weight_decay)
         for epoch in range(epochs):
             total = 0.0

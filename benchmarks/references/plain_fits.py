@@ -54,7 +54,7 @@ def plain_fit(name: str, homes: Homes, sample: int) -> PlainFit:
         return OF_FEATURES[name](name, homes, sample)
     few = homes.subset(np.arange(min(sample, homes.n_homes)))
     if name in OF_ROUNDS:
-        return OF_ROUNDS[name](name, few, homes.n_homes)
+        return OF_ROUNDS[name](name, few, homes)
     return PlainFit(COUNTING, few.n_homes, lambda: homes_of_rules(few), same=name == "popularity")
 
 
@@ -67,9 +67,8 @@ def homes_of_rules(homes: Homes) -> dict[TypedRule, set[int]]:
     return found
 
 
-def _sage(name: str, homes: Homes, n_homes: int) -> PlainFit:
+def _sage(name: str, homes: Homes, train: Homes) -> PlainFit:
     """Rounds of training, one small graph after the other, by torch-geometric's layers."""
-    del n_homes  # all of them take part in every round
     import torch
 
     from benchmarks.references.home_by_home import HomeByHome, home_graphs
@@ -92,12 +91,12 @@ def _sage(name: str, homes: Homes, n_homes: int) -> PlainFit:
         torch.autograd.backward(loss)
         optimizer.step()
 
-    return PlainFit("rounds of training, home by home", len(sample), one_round, method.rounds)
+    return PlainFit("rounds of training, home by home", len(sample), one_round, method._rounds(train))
 
 
-def _federated(name: str, homes: Homes, n_homes: int) -> PlainFit:
+def _federated(name: str, homes: Homes, train: Homes) -> PlainFit:
     """Rounds of FedAvg or of Algorithm 2, one client after the other."""
-    del n_homes  # all of them take part in every round
+    del train  # all of its homes take part in every round
     import torch
 
     from benchmarks.references.home_by_home import ClientByClient, home_graphs
@@ -115,17 +114,17 @@ def _federated(name: str, homes: Homes, n_homes: int) -> PlainFit:
     return PlainFit(f"rounds of {about}, client by client", len(sample), loop.round, method.rounds)
 
 
-def _network(name: str, homes: Homes, n_homes: int) -> PlainFit:
+def _network(name: str, homes: Homes, train: Homes) -> PlainFit:
     """Steps of training by the method's own network, loss and examples, a home at a time."""
     from fedrule.methods.federated import Federated
-    from fedrule.methods.graph_method import GraphMethod
+    from fedrule.methods.graphrule import GraphRule
 
     method = build(name)
-    assert isinstance(method, GraphMethod)
+    assert isinstance(method, Federated | GraphRule)
     if isinstance(method, Federated):
-        times = method.rounds * method.local_steps * _in_a_round(method.cohort, n_homes)
+        times = method.rounds * method.local_steps * _in_a_round(method.cohort, train)
     else:
-        times = method.rounds * _in_a_round(getattr(method, "homes_per_draw", 0), n_homes)
+        times = method._rounds(train) * _in_a_round(method.homes_per_draw, train)
     about = "steps of training, home by home"
     return PlainFit(about, homes.n_homes, home_steps(method, homes), times)
 
@@ -152,24 +151,29 @@ def home_steps(method: GraphMethod, homes: Homes) -> Callable[[], object]:
     return steps
 
 
-def _in_a_round(most: int, n_homes: int) -> float:
+def _in_a_round(most: int, train: Homes) -> float:
     """The share of homes that take part in a round with at most so many; 0: all."""
-    return min(1.0, most / n_homes) if most else 1.0
+    return min(1.0, most / train.n_homes) if most else 1.0
 
 
-def _triples(name: str, homes: Homes, n_homes: int) -> PlainFit:
+def _triples(name: str, homes: Homes, train: Homes) -> PlainFit:
     """Steps of torch-geometric's knowledge-graph models on the triples of each home and as many corrupted ones."""
     import torch
     from torch_geometric.nn import ComplEx, RotatE
 
+    from baselines.items import Items
     from baselines.knowledge_graph.methods import KnowledgeGraph
     from fedrule.methods.fede import FedE
 
     method = build(name)
     assert isinstance(method, KnowledgeGraph | FedE)
-    rounds = method.rounds * method.local_steps if isinstance(method, FedE) else method.epochs
-    cohort = method.cohort if isinstance(method, FedE) else 0
-    model = (ComplEx if name == "complex" else RotatE)(len(homes.types), max(len(homes.relations), 1), method.dimension)
+    if isinstance(method, FedE):
+        score, times = method.score, method.rounds * method.local_steps * _in_a_round(method.cohort, train)
+    else:
+        score, times = method.SCORE, method.schedule(int(Items.of(train).matrix(train).nnz))[0]
+    model = (ComplEx if score == "complex" else RotatE)(
+        len(homes.types), max(len(homes.relations), 1), method.dimension
+    )
     trigger, relation, action = (torch.tensor(column) for column in homes.typed(homes.rules))
     start = np.searchsorted(homes.rules.home, np.arange(homes.n_homes + 1)).tolist()
 
@@ -179,11 +183,10 @@ def _triples(name: str, homes: Homes, n_homes: int) -> PlainFit:
                 own = slice(first, last)
                 torch.autograd.backward(model.loss(trigger[own], relation[own], action[own]))
 
-    times = rounds * _in_a_round(cohort, n_homes)
     return PlainFit("steps of torch-geometric's model, home by home", homes.n_homes, steps, times)
 
 
-def _factors(name: str, homes: Homes, n_homes: int) -> PlainFit:
+def _factors(name: str, homes: Homes, train: Homes) -> PlainFit:
     """Rounds in which each home solves for its factors by a dense system and computes the gradient of all items."""
     from baselines.items import Items
     from fedrule.methods.user_item.fcf import FederatedCollaborativeFiltering
@@ -202,11 +205,11 @@ def _factors(name: str, homes: Homes, n_homes: int) -> PlainFit:
             x = np.linalg.solve((y * weight[:, None]).T @ y + ridge, y.T @ (weight * row))
             gradient += np.outer(weight * (y @ x - row), x)
 
-    times = method.rounds * _in_a_round(method.cohort, n_homes)
+    times = method.rounds * _in_a_round(method.cohort, train)
     return PlainFit("rounds of alternating least squares, home by home", homes.n_homes, one_round, times)
 
 
-def _local_graphs(name: str, homes: Homes, n_homes: int) -> PlainFit:
+def _local_graphs(name: str, homes: Homes, train: Homes) -> PlainFit:
     """Rounds of LightGCN on the graph of each home by torch's autograd, one non-rule beside each rule."""
     import torch
 
@@ -232,7 +235,7 @@ def _local_graphs(name: str, homes: Homes, n_homes: int) -> PlainFit:
             loss = torch.nn.functional.softplus(-((table[have] - against) @ total)).mean()
             torch.autograd.backward(loss)
 
-    times = method.rounds * _in_a_round(method.cohort, n_homes)
+    times = method.rounds * _in_a_round(method.cohort, train)
     return PlainFit("rounds of LightGCN, home by home", homes.n_homes, one_round, times)
 
 
@@ -247,9 +250,9 @@ def pairs_of_rules(homes: Homes) -> dict[tuple[TypedRule, TypedRule], int]:
     return found
 
 
-def _pairs(name: str, homes: Homes, n_homes: int) -> PlainFit:
+def _pairs(name: str, homes: Homes, train: Homes) -> PlainFit:
     """Counting alone; the model that follows from the counts is not even counted."""
-    del name, n_homes
+    del name, train
     return PlainFit(
         "pairs of typed rules of each home, counted with dictionaries", homes.n_homes, lambda: pairs_of_rules(homes)
     )
@@ -320,8 +323,8 @@ def _examples(homes: Homes, sample: int, *, hidden: float, non_rules: int) -> Ex
     return sampler.draw(np.random.default_rng(0))
 
 
-# By the name of the method: what makes its plain fit, from the name, a few homes, and how many there are in all.
-OF_ROUNDS: dict[str, Callable[[str, Homes, int], PlainFit]] = {
+# By the name of the method: what makes its plain fit, from the name, a few homes, and all training homes.
+OF_ROUNDS: dict[str, Callable[[str, Homes, Homes], PlainFit]] = {
     "graphrule": _sage,
     **dict.fromkeys(("fedgnn", "fedprox", "fedrule", "fedgate", "scaffold"), _federated),
     **dict.fromkeys(("sagerank", "compgcn", "rgcn", "hetgnn", "graphrank", "fedcompgcn", "fedrank"), _network),

@@ -47,9 +47,10 @@ class CompGcnOptions(GraphMethod):
     objective: Objectives = "infonce"
     non_rules: NonRules = "half-hard"
     candidates: int = 64
-    hidden_rules: float = 0.3
+    hidden_rules: float = 0.28
+    dropout: float = 0.28
     bias: Biases = "learned"
-    composition: Compositions = field(default="subtract", metadata={"parameters": True})  # of device and relation
+    composition: Compositions = field(default="correlate", metadata={"parameters": True})  # of device and relation
     temperature: float = 1.0  # of infonce: scores are divided by it
 
     def __post_init__(self) -> None:
@@ -93,11 +94,8 @@ class CompGcnMethod(CompGcnOptions, GraphRule):
         "rounds": ("int", 15, 60),
     }
 
-    composition: Compositions = field(default="correlate", metadata={"parameters": True})  # of device and relation
-    dropout: float = 0.28
-    hidden_rules: float = 0.28
     rounds: int = 24  # passes over all homes, more where these would be fewer steps than `least_steps`
-    learning_rate: float = 0.019
+    learning_rate: float = 0.019  # of Adam; the thesis has 0.001
     weight_decay: float = 0.0
     decay: bool = True
     batch_size: int = 48

@@ -8,14 +8,15 @@ times layer k of the home. With s = sum_i w_i e_i and q = sum_i w_i^2 the layers
     h, s, q h, q s, q^2 h, ...    and their mean over K + 1 layers is    u = (a h + b s) / (K + 1)
 
 with a = 1 + q + q^2 + ... over the even layers, and b likewise over the odd ones. An item outside of the graph, such as
-one that may be recommended, has nobody to hear from: its layers are e_i, 0, 0, ..., and their mean e_i / (K + 1).
+one that may be recommended, gets no messages: its layers are e_i, 0, 0, ..., and their mean e_i / (K + 1).
 
 The loss of a home is that of BPR (Rendle et al. 2009), the mean over its items t and sampled items j that it lacks, of
 
     softplus(-u_t (e_t - e_j) / (K + 1)) + regularization / 2 (|h|^2 + |e_t|^2 + |e_j|^2)
 
-where u_t is the home's vector in the graph without t, so that in training an item is outside of the graph as well. With
-it in the graph, every item would find itself.
+where u_t is the home's vector in the graph without the automation of t: t itself and, where one automation gave several
+rules, the others. So in training an item is outside of the graph, as it is when it is recommended. With it in the
+graph, every item would find itself.
 
 A home changes the rows of its items and of sampled ones only. It hides which are which as Wu et al. (2021) do: among
 the rows that it sends are those of `pseudo_items`, with random numbers of the mean and the standard deviation that its
@@ -90,6 +91,7 @@ class LocalGraphTrainer:
     """The training homes as clients."""
 
     have: csr_array  # [n_homes, n_items]  1 where a home has the item
+    automation: Array  # [n_entries of `have`]  its number, those of a home one after the other
     non_rules: NonRules
     task: LocalGraph
 
@@ -118,6 +120,7 @@ class LocalGraphTrainer:
         key = KeyedRandom(task.seed, number, np.arange(n_homes))
         own = self.have[clients]
         rule_home, rule_item = np.repeat(clients, np.diff(own.indptr)), own.indices.astype(np.int64)
+        entry = np.arange(len(rule_home)) + np.repeat(self.have.indptr[clients] - own.indptr[:-1], np.diff(own.indptr))
         repeated = np.repeat(np.arange(len(rule_home)), task.non_rules)
         place, other = self.non_rules.draw(rule_home[repeated], key.stream(Purpose.NON_RULES))
         rule = repeated[place]
@@ -138,6 +141,7 @@ class LocalGraphTrainer:
             real=np.isin(touched, real),
             rule_start=np.searchsorted(row, ends),
             rule=np.searchsorted(touched, row * n_items + items),
+            automation=self.automation[entry[kept]],
             triple_start=np.searchsorted(home, ends),
             target=new[rule],
             other=np.searchsorted(touched, home * n_items + other),
@@ -154,6 +158,7 @@ class Batches:
     real: npt.NDArray[np.bool_]  # [n_rows]  not of a pseudo item
     rule_start: Array  # [n_clients + 1]
     rule: Array  # [n_rules]  the row of each
+    automation: Array  # [n_rules]  its number; only rules of one client share one
     triple_start: Array  # [n_clients + 1]
     target: Array  # [n_triples]  the rule of each
     other: Array  # [n_triples]  the row of the sampled item
@@ -170,6 +175,7 @@ class Batches:
             real=self.real[slice(*row)],
             rule_start=self.rule_start[some] - rule[0],
             rule=self.rule[slice(*rule)] - row[0],
+            automation=self.automation[slice(*rule)],
             triple_start=self.triple_start[some] - triple[0],
             target=self.target[slice(*triple)] - rule[0],
             other=self.other[slice(*triple)] - row[0],
@@ -249,6 +255,13 @@ def sums(start: Array, counted: npt.NDArray[np.bool_] | None = None) -> csr_arra
     return csr_array((data, np.arange(n), start), shape=(len(start) - 1, n))
 
 
+def sums_within(group: Array) -> csr_array:
+    """[n, n]: times a table with rows it gives each row the sum of all rows of its group."""
+    number = np.unique(group, return_inverse=True)[1]
+    belongs = csr_array((np.ones(len(group)), (number, np.arange(len(group)))))
+    return belongs.T @ belongs
+
+
 def laplace(uniform: Precise) -> Precise:
     """Laplace noise of scale 1 from uniform numbers in [0, 1)."""
     centred = np.clip(uniform, 2.0**-53, None) - 0.5
@@ -263,12 +276,14 @@ def gradients(
     rule_owner = np.repeat(np.arange(n), np.diff(batches.rule_start))
     owner = np.repeat(np.arange(n), np.diff(batches.triple_start))
     sum_rules, sum_triples = sums(batches.rule_start), sums(batches.triple_start)
+    of_automation = sums_within(batches.automation)
     root = 1 / np.sqrt(degree[batches.row[batches.rule]])[:, None]  # 1 / sqrt(d_i) of each rule
     e = rows[batches.rule] * root
-    m = np.diff(batches.rule_start)[rule_owner] - 1  # edges in the graph without the rule
+    size = np.diff(of_automation.indptr)  # rules in the automation of each
+    m = np.diff(batches.rule_start)[rule_owner] - size  # edges in the graph without them
     others = np.maximum(m, 1)[:, None]
-    s = np.where(m[:, None] > 0, ((sum_rules @ e)[rule_owner] - e) / np.sqrt(others), 0.0)
-    q = np.where(m > 0, ((sum_rules @ root**2)[rule_owner, 0] - root[:, 0] ** 2) / others[:, 0], 0.0)
+    s = np.where(m[:, None] > 0, ((sum_rules @ e)[rule_owner] - of_automation @ e) / np.sqrt(others), 0.0)
+    q = np.where(m > 0, ((sum_rules @ root**2)[rule_owner] - of_automation @ root**2)[:, 0] / others[:, 0], 0.0)
     a, b = (weight[:, None] for weight in task.weights(np.maximum(q, 0.0)))
 
     target, at, other = batches.target, batches.rule[batches.target], batches.other
@@ -290,5 +305,5 @@ def gradients(
     of_s = np.zeros_like(e)  # by s of each rule's graph, divided by sqrt(m)
     np.add.at(of_s, target, b[target] * of_u / np.sqrt(others[target]))
     of_s[m == 0] = 0
-    np.add.at(of_rows, batches.rule, root * ((sum_rules @ of_s)[rule_owner] - of_s))
+    np.add.at(of_rows, batches.rule, root * ((sum_rules @ of_s)[rule_owner] - of_automation @ of_s))
     return loss, of_home, of_rows

@@ -83,7 +83,7 @@ class FederatedCollaborativeFiltering(ItemMethod):
 
     def least_squares(self, train: Homes, items: Items) -> LeastSquares:
         """The loss of a home; n, the number of homes with rules, is known to the server."""
-        regularization = self.regularization * math.sqrt(train.n_homes * max(len(items), 1))
+        regularization = self.regularization * math.sqrt(max(train.n_homes, 1) * max(len(items), 1))
         return LeastSquares(self.alpha, regularization, 1 / max(len(np.unique(train.rules.home)), 1))
 
     def trainer(self, train: Homes, items: Items, seed: int) -> FactorTrainer:  # noqa: ARG002  nothing is drawn

@@ -16,9 +16,9 @@ This is inspired by theirs, written from the paper's description, and not compar
 - The network is LightGCN, which has no weights but embeddings; the loss is BPR in place of an error of ratings, which
   rules have none of.
 - A home has no embedding of its own: layer 0 is a vector that all homes share, so that homes keep nothing from round to
-  round, and new ones are scored as all others. A rule is predicted from the graph without it.
+  round, and new ones are scored as all others. A rule is predicted from the graph without its automation.
 - Theirs expands the graph of a user by anonymous neighbours, by way of a third party that matches encrypted items.
-  There is none here: a home hears of other homes by the embeddings alone, and a second layer did not help.
+  There is none here: what a home learns of others is in the embeddings alone, and a second layer did not help.
 - Pseudo items have the mean and the standard deviation of the real gradients in each dimension, without covariances.
 
 What the noise is worth: with bound b and scale c, one number that a home sends in one round is (2 b / c)-private. A
@@ -36,7 +36,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from baselines.items import Items, NonRules, UserItemModel
+from baselines.items import Items, NonRules, UserItemModel, automations
 from baselines.method import check_range
 from baselines.registry import register
 from datasets.common.errors import DataError
@@ -105,7 +105,7 @@ class FederatedLightGcn(ItemMethod):
 
     def trainer(self, train: Homes, items: Items, seed: int) -> LocalGraphTrainer:
         non_rules = NonRules.of(train, items, owned=self.owned)
-        return LocalGraphTrainer(items.matrix(train), non_rules, self.local_graph(seed))
+        return LocalGraphTrainer(items.matrix(train), automations(train, items), non_rules, self.local_graph(seed))
 
     def initial(self, items: Items, rng: np.random.Generator) -> Vector:
         return (INITIAL * rng.standard_normal((1 + len(items)) * self.dimension)).astype(np.float32)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import datasets
 from baselines.contract import PLANTED, planted_homes
 from baselines.items import Items
 from baselines.registry import build, missing_extra, names
+from benchmarks.references import plain_fits
 from benchmarks.references.plain_fits import (
     COUNTING,
     OF_FEATURES,
@@ -46,11 +48,33 @@ def test_a_plain_fit_says_whether_it_is_of_the_same_method():
 
 def test_a_method_that_trains_some_homes_in_a_round_is_charged_for_these():
     pytest.importorskip("torch", reason="needs the extra graph")
-    homes = planted_homes()
-    few, cohort = homes.subset(np.arange(3)), build("fedrank").cohort
-    once = OF_ROUNDS["fedrank"]("fedrank", few, cohort)
+    few, cohort = planted_homes().subset(np.arange(3)), build("fedrank").cohort
+    once = OF_ROUNDS["fedrank"]("fedrank", few, homes_of(cohort))
     assert once.times == build("fedrank").rounds * build("fedrank").local_steps
-    assert OF_ROUNDS["fedrank"]("fedrank", few, 10 * cohort).times == pytest.approx(once.times / 10)
+    assert OF_ROUNDS["fedrank"]("fedrank", few, homes_of(10 * cohort)).times == pytest.approx(once.times / 10)
+
+
+@pytest.mark.parametrize("name", ["rotate", "complex", "rgcn", "compgcn"])
+def test_a_method_with_a_least_number_of_steps_is_charged_for_these(name, monkeypatch):
+    pytest.importorskip("torch", reason="needs the extra graph")
+    homes, method = planted_homes(), build(name)
+    assert method.least_steps > getattr(method, "epochs", 0)
+    rounds = []
+    short = build(name, least_steps=5, **{"epochs" if hasattr(method, "epochs") else "rounds": 1})
+    short.fit(homes, rng=np.random.default_rng(0), on_round=lambda done, *_: rounds.append(done))
+    monkeypatch.setattr(plain_fits, "build", lambda _: short)
+    assert plain_fit(name, homes, 3).times == rounds[-1] > 1
+
+
+@pytest.mark.parametrize(("name", "other"), [("fede", "RotatE"), ("complex", "RotatE"), ("rotate", "ComplEx")])
+def test_knowledge_graphs_are_compared_with_the_same_score(name, other, monkeypatch):
+    geometric = pytest.importorskip("torch_geometric.nn", reason="needs the extra graph")
+    monkeypatch.setattr(geometric, other, None)
+    plain_fit(name, planted_homes(), 3).work()
+
+
+def homes_of(number):
+    return datasets.load("wyze-synthetic", homes=number).merged_types()
 
 
 def test_plain_fits_are_of_methods_that_exist():

@@ -142,10 +142,16 @@ def star_vector(rules, degree, h, e, layers):
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 4])
-def test_gradients_of_a_local_graph_are_those_of_autograd_on_the_whole_star(layers):
+@pytest.mark.parametrize("automations", [False, True])  # of two rules each, one after the other
+def test_gradients_of_a_local_graph_are_those_of_autograd_on_the_star_without_the_automation(layers, automations):
     made = build("fedlightgcn", dimension=3, layers=layers, non_rules=2, regularization=0.3)
-    items = Items.of(HOMES)
-    trainer = made.trainer(HOMES, items, 1)
+    group = np.arange(HOMES.n_rules) // 2 if automations else None
+    homes = replace(HOMES, rules=replace(HOMES.rules, group=group))
+    items = Items.of(homes)
+    automation = {}
+    for number, (home, item) in enumerate(zip(homes.rules.home.tolist(), items.number(homes).tolist(), strict=True)):
+        automation.setdefault((home, item), number if group is None else int(group[number]))
+    trainer = made.trainer(homes, items, 1)
     clients = np.flatnonzero(trainer.rule_counts)
     work = trainer.begin(0, clients, made.initial(items, np.random.default_rng(0)))
     batches, degree = work.batches, trainer.degree
@@ -167,7 +173,9 @@ def test_gradients_of_a_local_graph_are_those_of_autograd_on_the_whole_star(laye
             target = own[batches.target[t] - batches.rule_start[k]]
             other = item_of[int(batches.other[t] - here.start)]
             assert other not in own
-            u = star_vector([i for i in own if i != target], degree, h, e, layers)
+            client = int(work.clients[k])
+            left = [i for i in own if automation[client, i] != automation[client, target]]
+            u = star_vector(left, degree, h, e, layers)
             margin = u @ (e[target] - e[other]) / (layers + 1)
             penalty = (h**2).sum() + (e[target] ** 2).sum() + (e[other] ** 2).sum()
             terms.append(torch.nn.functional.softplus(-margin) + 0.15 * penalty)
