@@ -271,6 +271,7 @@ CLAUSES: tuple[Callable[[Method], Findings], ...] = (
     _fits_do_not_leak,
     _keeps_its_input,
     _scores_are_independent,
+    _works_on("no home", "no home at all", []),
     _works_on("one home", "one home", [ToyHome(1, (*CONTACT_LIGHT, "MotionSensor"), (PLANTED, MOTION_RULE))]),
     _works_on(
         "one rule", "homes with one rule among them", [ToyHome(1, CONTACT_LIGHT, (PLANTED,)), ToyHome(2, CONTACT_LIGHT)]

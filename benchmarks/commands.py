@@ -281,8 +281,8 @@ def write_challenge_submission(chosen: argparse.Namespace) -> int:
     say(f"{chosen.method} fitted on {made.train:,} homes")
     say(f"{chosen.out}: {made.lines:,} recommendations for {made.listed:,} of {made.test:,} test homes")
     if made.listed < made.test:
-        why = "their devices could have no further rule that some training home has"
-        why += f", or {chosen.method} has no score for those (homes without known rules, mostly)"
+        none_left = "there is no further rule" if chosen.no_valid_filter else "no training home has a further rule"
+        why = f"{none_left} between their devices, or {chosen.method} scores none (mostly homes without known rules)"
         say(f"{made.test - made.listed:,} test homes have no recommendation: {why}")
     return 0
 
@@ -408,7 +408,7 @@ def _results(chosen: argparse.Namespace) -> list[Result]:
     if not results:
         failures = load_failures(folder)
         more = f", but {len(failures)} failed runs" if failures else ""
-        where = "the published file" if str(chosen.results) == NAME else folder
+        where = folder if folder == results_folder(None) else chosen.results
         raise DataError(f"{where} has no results{more}; `python -m benchmarks run smoke` makes some")
     return results
 

@@ -7,15 +7,15 @@ A method says in its class attribute SPACE what may be varied:
         "solver": ("choice", "als", "bpr"),
     }
 
-The first trial is the method's defaults, the others are Optuna's (tree-structured Parzen estimator, seeded). Every
-trial is stored as it ends; the same study called again repeats the choices and takes the stored values, so a resumed
-study gives what an uninterrupted one would have. A trial in which training diverged, or in which many clients' updates
-were refused, keeps its value but is never chosen.
+The first trial is the method's defaults, the others are Optuna's, seeded: nine at random, those behind them by the
+tree-structured Parzen estimator. Every trial is stored as it ends; the same study called again repeats the choices and
+takes the stored values, so a resumed study gives what an uninterrupted one would have. A trial in which training
+diverged, or in which many clients' updates were refused, keeps its value but is never chosen.
 
 The best of many trials is lucky as well as good. So it is measured once more beside the defaults, on splits that no
 trial has seen, and is confirmed only if it is better there too.
 
-Tuning has splits of its own, of seeds from FIRST_SEED on, which are never reported; what they hide are the validation
+Tuning has splits of its own, of seeds from FIRST_SEED on, which no leaderboard has; what they hide are the validation
 rules. So a trial is measured exactly as a result is. (A validation part beside a test part would not do: the home's
 test rules would be candidates too, and mistakes wherever they are ranked first. On `ifttt-fedrule` that turned an MRR
 of 0.73 into 0.28, and changed the order of methods.) The splits cut the same homes, though: validation rules of one

@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_waiting_for_the_disk():
+def fsync_off():
     """Files are written as ever, but not waited for: that they survive a power failure is nothing that a test can see.
 
     Thousands of them are written, and a disk takes some milliseconds for each. Processes that tests start and kill

@@ -28,7 +28,7 @@ class FederatedMethod:
     """A method that is trained in the homes."""
 
     name: str
-    twins: tuple[str, ...]  # the same with all data in one place; its formulation is that of the first
+    twins: tuple[str, ...]  # the same kind of model with all data in one place; its formulation is that of the first
     leaves: str  # what leaves a home
 
 

@@ -25,7 +25,9 @@ class RankingOptions(GraphMethod):
     """The options of `graphrank`, and of `fedrank`, which is trained in the homes."""
 
     hidden: int = 0  # size of the paper's network, e.g. 16; 0: none
-    dropout: float = derived(lambda self: 0.3 if self.hidden or self.evidence else 0.0)  # 200 homes are few
+    dropout: float = derived(
+        lambda self: 0.3 if self.hidden or self.evidence else 0.0
+    )  # of all networks; with 200 homes it helps
     objective: Objectives = "ranking"
     non_rules: NonRules = "feasible"
     candidates: int = 300  # of up to 100,000 that a large home has
@@ -57,7 +59,7 @@ class GraphRank(RankingOptions, GraphRule):
     }
 
     rounds: int = 80  # passes over all homes, more where these would be fewer steps than `least_steps`
-    learning_rate: float = 0.005
+    learning_rate: float = 0.005  # of Adam
     weight_decay: float = 0.0
     decay: bool = True
     batch_size: int = 24  # many small steps, which large homes need

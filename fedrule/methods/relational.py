@@ -106,7 +106,7 @@ class RelationalOptions(GraphRule):
     candidates: int = 100  # non-rules of each home, new ones in every round: a few draws used in turn do worse
     hidden_rules: float = 0.3  # chance that an automation is only a target; without it a model repeats its input
     rounds: int = 25  # passes over all homes, more where these would be fewer steps than `least_steps`
-    learning_rate: float = 0.005
+    learning_rate: float = 0.005  # of Adam
     weight_decay: float = 0.0
     decay: bool = True  # the learning rate falls to zero along half a cosine over all steps
     batch_size: int = 64  # homes in one step

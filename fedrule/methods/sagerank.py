@@ -72,7 +72,7 @@ class SageRank(GraphRule):
     per_rule: int = 5  # non-rules beside each rule
     hidden_rules: float = 0.0  # chance that an automation is left out, instead of one of each home; 0: one of each
     rounds: int = 80  # epochs, more where these would be fewer steps than `least_steps`
-    learning_rate: float = 0.00083
+    learning_rate: float = 0.00083  # of Adam; theirs is 0.001
     weight_decay: float = 0.0
     batch_size: int = 1024
     least_steps: int = 400  # more rounds where few homes would have fewer steps; 0: never

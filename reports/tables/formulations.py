@@ -147,7 +147,8 @@ def _caption(ranking: boards.RankedBoard, pairs: list[Pair], label_of: Mapping[s
     shares = {
         (pair.federated, pair.central): share
         for pair in pairs
-        if (known := federated_method(pair.federated or "")) and known.twins[0] == pair.central  # the very same model
+        if (known := federated_method(pair.federated or ""))
+        and known.twins[0] == pair.central  # the same kind of model
         if (share := _share(ranking, label_of.get(pair.federated or ""), label_of.get(pair.central or ""))) is not None
     }
     said = []
@@ -164,7 +165,7 @@ def _caption(ranking: boards.RankedBoard, pairs: list[Pair], label_of: Mapping[s
     if shares:
         ends = [min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)]
         kept = " to ".join(f"{100 * shares[each]:.0f} % ({each[0]} of {each[1]})" for each in dict.fromkeys(ends))
-        text += f" Training in the homes keeps {kept} of the {boards.metric_name(ranking.metric)}."
+        text += f" Federated methods have {kept} of the {boards.metric_name(ranking.metric)} of their twins."
     return text
 
 
@@ -182,8 +183,8 @@ def _notes(
         "with them. Each hidden rule is ranked among the candidates that some training home has, without the home's "
         "other hidden rules; closed: only devices that have a known rule.",
         "Federated / central: on common seeds; underlined: the two cannot be told apart (95 % interval of the paired "
-        f"difference). Elsewhere bold is the best of the data set, underlined what cannot be told apart from it "
-        f"({boards.TIE_TEST}).",
+        "difference). Each has the defaults of its own way of training. Elsewhere bold is the best of the data set, "
+        f"underlined what cannot be told apart from it ({boards.TIE_TEST}).",
         "Sent by a home: bytes in the whole training, mean over homes, from the history of the runs: those of each "
         "round that it takes part in, and of counts that it sends before. Secure sums add to them.",
     ]

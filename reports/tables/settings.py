@@ -57,8 +57,9 @@ def tuning(inputs: Inputs) -> Table:
         confirmed = [(gain, study) for _, study in gains if (gain := _confirmed_gain(study)) > 0]
         if confirmed:
             most, study = max(confirmed, key=lambda each: each[0])
-            caption += f" On splits that no trial has seen the best trial is better in {len(confirmed)}, most for "
-            caption += f"{study.method}: {most:+.4f} {study.metric}."
+            measured = sum(study.confirmation is not None for _, study in gains)
+            caption += f" On splits that no trial has seen, the best trial beats the defaults in {len(confirmed)} of "
+            caption += f"{measured} studies, by most for {study.method}: {most:+.4f} {study.metric}."
     notes = [
         "The best of many trials on the same validation rules looks better than it is, so it was measured again on "
         "splits that no trial has seen: the gain there is the one to believe. The leaderboard is on test rules. "

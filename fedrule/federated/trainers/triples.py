@@ -10,8 +10,8 @@ table after the other: of a copy of the model each moves the rows that it holds,
 those before it.
 
 The model is a table of rows of 2 d numbers (`Tables`). A client holds the rows of its rules, of the types that it owns
-and of the non-rules that it has drawn in the round. It sends these alone, and behind each the number 1, of which the
-sum is the number of clients that hold the row.
+and of the non-rules that it has drawn in the round. It sends these alone, and behind each its weight: their sum is the
+weight of all clients that hold the row.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from fedrule.federated.vectors import ROUND, FlatParameters, Vector
 
 
 def layout_of(tables: Tables) -> FlatParameters:
-    """Rows alone: 2 d numbers, and how many clients hold the row."""
+    """Rows alone: 2 d numbers, and the weights of the clients that hold the row."""
     return FlatParameters((), (), 0, tables.n_rows, 2 * tables.dimension + 1)
 
 

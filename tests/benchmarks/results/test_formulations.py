@@ -45,3 +45,20 @@ def test_families_have_every_method_once_and_the_federated_ones_together():
 def test_the_first_twin_is_the_same_model_with_all_data_in_one_place():
     pytest.importorskip("torch", reason="needs the extra graph")
     assert build("fede").score == federated_method("fede").twins[0]
+    for federated, shared in {
+        "fedcompgcn": (
+            "hidden",
+            "composition",
+            "dropout",
+            "hidden_rules",
+            "objective",
+            "non_rules",
+            "candidates",
+            "bias",
+        ),
+        "fedrank": ("hidden", "evidence", "words", "objective", "non_rules", "candidates", "hidden_rules"),
+        "fedgnn": ("hidden", "encoder", "direction", "messages", "objective", "non_rules", "bias"),
+        "fedease": ("regularization", "ownership", "popularity"),
+    }.items():
+        ours, theirs = build(federated), build(federated_method(federated).twins[0])
+        assert {name: getattr(ours, name) for name in shared} == {name: getattr(theirs, name) for name in shared}

@@ -100,13 +100,13 @@ def test_with_few_homes_in_a_draw_all_homes_are_learned_from():
 
 
 def test_the_homes_are_trained_in_batches_and_send_the_whole_model():
-    heard = []
+    rows = []
     method = brief("fedcompgcn", bias="none")
-    method.fit(PLANTED, rng=np.random.default_rng(0), on_round=lambda *told: heard.append(told[3]))
+    method.fit(PLANTED, rng=np.random.default_rng(0), on_round=lambda *call: rows.append(call[3]))
     # 5 types, 4 relations, hidden 4: states (5 + 2 * 4 + 1) * 4 = 56, two layers 2 * (3 * 16 + 4) = 104,
     # two updates of relations 32: 192 numbers of 4 bytes, both ways.
-    assert heard[-1]["received_bytes"] == heard[-1]["sent_bytes"] == 4 * 192
-    assert heard[-1]["state_bytes"] == 0
+    assert rows[-1]["received_bytes"] == rows[-1]["sent_bytes"] == 4 * 192
+    assert rows[-1]["state_bytes"] == 0
     prepared = method.prepare(PLANTED, np.random.default_rng(0))
     layout = federated.FlatParameters.of(prepared.scorer.initial(federated.torch.Generator()))
     assert isinstance(federated.trainer_of(prepared.train, method.task(prepared, layout, 1)), BatchedTrainer)

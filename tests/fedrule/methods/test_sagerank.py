@@ -31,7 +31,7 @@ def test_every_parameter_says_what_it_means():
 
 
 def test_relations_seen_too_rarely_are_not_learned_and_have_no_score():
-    # Of the planted homes 19 have Open -> Power On between the types, 25 Motion -> Power On (all with a Light: not 6,
+    # Of the planted homes 19 have Open -> Power On between the types, 26 Motion -> Power On (all with a Light: not 6,
     # 13, 20, 27, which is 26 of 30), and 5 No Motion -> Power Off (every other one with a Plug: 3, 9, 15, 21, 27).
     homes = planted_homes()
     counts = np.bincount(homes.rules.relation, minlength=4)

@@ -100,8 +100,8 @@ def test_the_caption_names_the_first_of_each_place_and_the_range_of_what_is_kept
     caption = formulations(Inputs.read(results), WYZE).about.caption
     assert caption == (
         "wyze-synthetic, 40 homes: graphrank is first with all data in one place, 0.400; fedrank is first of those "
-        "trained in the homes, 0.300. Training in the homes keeps 75 % (fedrank of graphrank) to 110 % (fedrule of "
-        "graphrule) of the MRR."
+        "trained in the homes, 0.300. Federated methods have 75 % (fedrank of graphrank) to 110 % (fedrule of "
+        "graphrule) of the MRR of their twins."
     )
 
 

@@ -79,8 +79,8 @@ def test_a_study_shows_what_tuning_has_gained(tmp_path):
     # 0.625 - 0.5, and 0.5625 - 0.5 on other seeds; the rate of the best trial is the default's
     assert texts(table) == [["toy", "ifttt", "mrr", "100, 101", "3", "0.5000", "0.6250", "0.1250", "0.0625", "depth=5"]]
     assert table.about.caption.endswith(
-        "The defaults are best in 0 of 1. On splits that no trial has seen the best trial is better in 1, most for "
-        "toy: +0.0625 mrr."
+        "The defaults are best in 0 of 1. On splits that no trial has seen, the best trial beats the defaults in 1 of "
+        "1 studies, by most for toy: +0.0625 mrr."
     )
     assert "Trials that failed: toy on ifttt: 1." in table.about.notes
     assert table.about.sources == (f"tuning/{studies[0].file}",)

@@ -48,9 +48,9 @@ def test_all_features_are_those_of_plain_loops_over_the_rules_of_the_home(monkey
     candidates, item = every_candidate(new, graph.valid)
     found = graph.features(new, candidates)
     shares = HomeFrequencies.of(train).table(ColumnReader.of(train.types, train.relations), graph.valid.cell, less=0)
-    own, asked = plain_homes(new), plain_rules(new, candidates)
+    own, queries = plain_homes(new), plain_rules(new, candidates)
     similarity, paths = PlainSimilarity(train), PlainPaths(train)
-    for row, (home, candidate) in enumerate(zip(candidates.home.tolist(), asked, strict=True)):
+    for row, (home, candidate) in enumerate(zip(candidates.home.tolist(), queries, strict=True)):
         expected = [*shares[:, 0, item[row]]]
         expected += [similarity.largest(own[home], candidate, half, pattern) for half, pattern in SIMILAR]
         expected += [agreeing_rules(own[home], candidate, pattern) for pattern in REPEAT]
