@@ -135,6 +135,12 @@ def _parser() -> argparse.ArgumentParser:
     publish.add_argument("--out", type=Path, metavar="FILE", help="(default benchmarks/published/results.parquet)")
     share(publish, "--results")
 
+    about = "write published results into a folder: a suite then makes the missing ones only"
+    restore = command("restore", "restore_results", about)
+    about = "a file of `publish` (default benchmarks/published/results.parquet)"
+    restore.add_argument("--file", type=Path, metavar="FILE", help=about)
+    share(restore, "--results")
+
     evaluate = command("evaluate", "evaluate_lists", "evaluate the rank lists of another tool")
     about = "CSV or Parquet with user, trigger_device, trigger_state, action, action_device and rank, or a submission "
     about += "to the Wyze challenge (user_id, rule, rank)"

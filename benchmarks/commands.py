@@ -18,10 +18,18 @@ from benchmarks.results.curves import curves_table, runs_table
 from benchmarks.results.formulations import FORMULATIONS, OTHER, federated_method, formulation_of
 from benchmarks.results.leaderboard import Board, boards, interval_scope, leaderboard
 from benchmarks.results.papers import published_numbers
-from benchmarks.results.published import FILE, NAME, publish, shown_results
+from benchmarks.results.published import FILE, NAME, publish, restore, shown_results
 from benchmarks.results.status import SIGN, sign_of, warning_lines
 from benchmarks.results.store import Result, Store, load_failures, load_results, results_folder
-from benchmarks.runs.experiment import Source, SplitSource, assignments, make_experiment, make_source, split_options
+from benchmarks.runs.experiment import (
+    Source,
+    SplitSource,
+    assignments,
+    make_experiment,
+    make_source,
+    split_options,
+    users_of,
+)
 from benchmarks.runs.scheduler import run_all
 from benchmarks.runs.suite import read_data, read_suite
 from datasets.common.cli import say
@@ -71,8 +79,20 @@ def publish_results(chosen: argparse.Namespace) -> int:
     folder = shown_results(chosen.results)
     file = chosen.out or FILE
     _check_writable(file.parent)
-    size = publish(folder, file, is_real=_is_real)
-    say(f"{file}: {size / 1e6:.2f} MB, from {folder}")
+    if file.resolve() == (FILE if str(chosen.results) == NAME else Path(chosen.results or "")).resolve():
+        raise DataError(f"--out {file} is the published file itself; name another one")
+    size = publish(folder, file, is_real=_is_real, users_of=users_of)
+    say(f"{file}: {size / 1e6:.2f} MB, from {chosen.results or folder}")
+    return 0
+
+
+def restore_results(chosen: argparse.Namespace) -> int:
+    """Write published results into a folder, where suites find them finished."""
+    folder = _folder_to_write(chosen.results)
+    found = restore(chosen.file or FILE, folder, users_of=users_of)
+    say(f"{found.added} results restored, {found.there} were there, in {folder}")
+    if found.unmatched:
+        say(f"{found.unmatched} left out: published without their data, so nobody can tell which home is which")
     return 0
 
 

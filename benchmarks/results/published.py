@@ -2,10 +2,11 @@
 
     python -m benchmarks publish --results results          # writes benchmarks/published/results.parquet
     python -m reports.build --no-run --results published    # all that shows results takes the file by this name
+    python -m benchmarks restore --results results          # its runs are finished there: a suite makes the others only
 
 The file is a Parquet table with a row per run and home, and in its metadata the JSON of all runs, studies, data set
 summaries, examples, audits and speeds. It holds numbers about methods, never data: homes of real data are numbered anew
-in the order of a hash (who has the data can tell which is which), their summaries lose the example home and what fewer
+in the order of a hash (who has the data can tell which is which, and `restore` does), their summaries lose the example home and what fewer
 than MIN_HOMES homes have, and examples are of synthetic homes only. To be small it rounds numbers, keeps HOME_METRICS
 and the summary of the headline's list, of losses and seconds about ROUNDS rounds, and has no tables of single hidden
 rules.
@@ -22,6 +23,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -43,6 +45,7 @@ CONTENT = b"fedrule"  # the entry of the metadata
 COMPLETE = "complete"  # a file of an unpacked folder, written last
 PUBLISHED_FORMAT = 1  # goes up when an older file would be misread
 RECORDS = (STUDIES, SUMMARIES, EXAMPLES, AUDITS, SPEED)  # folders of JSON files beside the runs
+EVERY, MEASURED = "every home", "measured homes"  # that homes of real data are numbered among
 MIN_HOMES = 5  # types and relations of real data that fewer homes have are left out
 DIGITS = 5  # of numbers in summaries and histories
 HOME_DIGITS = 3  # of numbers of single homes
@@ -58,6 +61,7 @@ HOME_METRICS = {
 NO_HOMES = pd.DataFrame({"run": pd.Series(dtype="int32"), "user": pd.Series(dtype=str), "panel": pd.Series(dtype=str)})
 OF_SPEED = ("name", "fullname", "group", "params", "extra_info", "stats")  # what is kept of each benchmark
 OF_STATS = ("min", "median", "rounds")
+UsersOf: TypeAlias = Callable[[Result], Array | None]  # of all homes of a run's data; None where it is not here
 
 
 def shown_results(given: Path | str | None = None) -> Path:
@@ -69,17 +73,29 @@ def shown_results(given: Path | str | None = None) -> Path:
     return results_folder(given)
 
 
-def publish(folder: Path, file: Path = FILE, *, is_real: Callable[[str], bool]) -> int:
-    """Write the finished runs and the records of a folder to a file; its size in bytes."""
+def unknown_users(run: Result) -> Array | None:
+    """The data is not here."""
+    del run
+    return None
+
+
+def publish(
+    folder: Path, file: Path = FILE, *, is_real: Callable[[str], bool], users_of: UsersOf = unknown_users
+) -> int:
+    """Write the finished runs and the records of a folder to a file; its size in bytes.
+
+    Homes of real data that is not here are numbered among those that were measured, and can't be told by `restore`.
+    """
     runs, records = load_runs(folder).finished, dict(_records(folder, is_real))
     if not (runs or records):
         raise DataError(f"{folder} has no finished run or record to publish")
-    numbers = _home_numbers([run for run in runs if is_real(run.key.data)])
+    numbers, numbered = _home_numbers([run for run in runs if is_real(run.key.data)], users_of)
     tables = [_home_table(run, at, numbers.get(run.key.fingerprint)) for at, run in enumerate(runs)]
     # Rows of the same home stand together, so that what they have in common takes no room.
     table = pd.concat([NO_HOMES, *tables], ignore_index=True).sort_values(["panel", "user", "run"], kind="stable")
     content: Json = {
         "format": PUBLISHED_FORMAT,
+        "numbered": numbered,
         "runs": [_run(run) for run in runs],
         "records": dict(records),
     }
@@ -94,6 +110,48 @@ def publish(folder: Path, file: Path = FILE, *, is_real: Callable[[str], bool]) 
 
 def unpack(file: Path, folder: Path) -> None:
     """Write the results of a published file to a new folder, as runs and other commands write them."""
+    content, homes = _read(file)
+    store = Store(folder)
+    for at, entry in enumerate(content["runs"]):
+        store.save(read(Result, entry, where=f"{file}, run {at}"), homes[at])
+    for name, record in content["records"].items():
+        write_json(folder / name, record)
+
+
+class Restored(NamedTuple):
+    """What came of the runs of a published file."""
+
+    added: int
+    there: int  # before
+    unmatched: int  # on real data whose homes cannot be told, since publishing was without it
+
+
+def restore(file: Path, folder: Path, *, users_of: UsersOf = unknown_users) -> Restored:
+    """Write the runs and records of a published file that a folder lacks; the data's own users where it is here."""
+    content, homes = _read(file)
+    store, added, there, unmatched = Store(folder), 0, 0, 0
+    for at, entry in enumerate(content["runs"]):
+        run = read(Result, entry, where=f"{file}, run {at}")
+        if store.find(run.key) is not None:
+            there += 1
+            continue
+        table, numbered = homes[at], content.get("numbered", {}).get(run.key.fingerprint)
+        if (users := users_of(run)) is not None:
+            if numbered == MEASURED:
+                unmatched += 1
+                continue
+            names = dict(enumerate(sorted(users, key=_order))) if numbered else {str(user): user for user in users}
+            table["user"] = table["user"].map({str(name): user for name, user in names.items()})
+        store.save(run, table)
+        added += 1
+    for name, record in content["records"].items():
+        if not (folder / name).exists():
+            write_json(folder / name, record)
+    return Restored(added, there, unmatched)
+
+
+def _read(file: Path) -> tuple[Json, list[pd.DataFrame]]:
+    """The JSON of a published file, and the table of homes of each run."""
     try:
         table = pq.read_table(file)
         content = json.loads(lzma.decompress(table.schema.metadata[CONTENT]))
@@ -103,12 +161,8 @@ def unpack(file: Path, folder: Path) -> None:
     if found != PUBLISHED_FORMAT:
         raise DataError(f"{file}: published by another version (format {found}, this one reads {PUBLISHED_FORMAT})")
     homes = dict(iter(table.to_pandas().groupby("run")))
-    store = Store(folder)
-    for at, entry in enumerate(content["runs"]):
-        own = homes[at].drop(columns="run").dropna(axis="columns", how="all").sort_values("user", ignore_index=True)
-        store.save(read(Result, entry, where=f"{file}, run {at}"), own)
-    for name, record in content["records"].items():
-        write_json(folder / name, record)
+    own = [homes[at].drop(columns="run").dropna(axis="columns", how="all") for at in range(len(content["runs"]))]
+    return content, [each.sort_values("user", ignore_index=True) for each in own]
 
 
 def published_folder(file: Path = FILE) -> Path:
@@ -124,16 +178,23 @@ def published_folder(file: Path = FILE) -> Path:
     return folder
 
 
-def _home_numbers(runs: Sequence[Result]) -> dict[str, dict[object, int]]:
-    """Fingerprint -> the number of each home, in the order of a hash, the same for all runs on this data."""
+def _home_numbers(runs: Sequence[Result], users_of: UsersOf) -> tuple[dict[str, dict[object, int]], dict[str, str]]:
+    """By fingerprint: the number of each home, in the order of a hash, and among which homes it is."""
     users: dict[str, set[object]] = {}
+    among: dict[str, str] = {}
     for run in runs:
-        users.setdefault(run.key.fingerprint, set()).update(run.homes("user")["user"])
+        data = run.key.fingerprint
+        if data not in users:
+            every = users_of(run)
+            users[data], among[data] = (set(), MEASURED) if every is None else (set(every.tolist()), EVERY)
+        if among[data] == MEASURED:
+            users[data].update(run.homes("user")["user"])
+    numbers = {data: {user: at for at, user in enumerate(sorted(found, key=_order))} for data, found in users.items()}
+    return numbers, among
 
-    def order(user: object) -> str:
-        return hashlib.sha256(f"home {user}".encode()).hexdigest()
 
-    return {data: {user: at for at, user in enumerate(sorted(found, key=order))} for data, found in users.items()}
+def _order(user: object) -> str:
+    return hashlib.sha256(f"home {user}".encode()).hexdigest()
 
 
 def _home_table(run: Result, at: int, numbers: Mapping[object, int] | None) -> pd.DataFrame:

@@ -23,10 +23,11 @@ from baselines.registry import fewest_parameters, files_of, get, names
 from benchmarks import evaluation
 from benchmarks.evaluation import PROTOCOLS
 from benchmarks.results.records import as_json
-from benchmarks.results.store import Key, Overrides
+from benchmarks.results.store import Key, Overrides, Result
 from datasets import Homes, load
 from datasets.common.errors import DataError, unknown
 from datasets.common.options import complete, read_assignments
+from datasets.homes import Array
 from datasets.registry import get as get_data
 from datasets.splits import SPLITS
 
@@ -99,6 +100,16 @@ def make_source(data: str, *, options: Settings, track: str = "types", path: Pat
     if track not in TRACKS:
         raise unknown("track", track, TRACKS)
     return Source(data, data_options(data, options), track, None if path is None else Path(path))
+
+
+def users_of(run: Result) -> Array | None:
+    """The users of all homes of the data that a run was made on; None where this data is not here."""
+    try:
+        options = run.key.data_options | run.overrides.data_options
+        source = make_source(run.key.data, options=options, track=run.key.track)
+        return source.load().users if source.fingerprint() == run.key.fingerprint else None
+    except DataError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

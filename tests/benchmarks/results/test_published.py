@@ -12,7 +12,7 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.results import published
 from benchmarks.results.leaderboard import boards, leaderboard
-from benchmarks.results.published import FILE, publish, published_folder, significant, unpack
+from benchmarks.results.published import FILE, publish, published_folder, restore, significant, unpack
 from benchmarks.results.records import EXAMPLES, SUMMARIES
 from benchmarks.results.store import load_runs
 from datasets.common.errors import DataError
@@ -150,6 +150,71 @@ def test_the_command_publishes_studies_audits_speeds_and_data_that_nobody_knows_
     assert speed == {"name": "x", "stats": kept}
     (run, _) = load_runs(tmp_path / "again").finished
     assert set(run.homes("user")["user"]) == {str(home) for home in range(HOMES)}  # taken for real homes
+
+
+def test_restored_runs_are_finished_and_those_that_were_there_stay(tmp_path):
+    keep(tmp_path / "a", "toy", 0.25, seeds=(0, 1, 2))
+    publish(tmp_path / "a", tmp_path / "file", is_real=never)
+    (mine,) = keep(tmp_path / "b", "toy", 0.5, seeds=(1,))
+    assert restore(tmp_path / "file", tmp_path / "b") == (2, 1, 0)
+    assert {run.key.seed: run.summary["mrr"] for run in load_runs(tmp_path / "b").finished} == {
+        0: 0.25,
+        1: 0.5,
+        2: 0.25,
+    }
+    assert restore(tmp_path / "file", tmp_path / "b") == (0, 3, 0)
+    assert load_runs(tmp_path / "b").finished[0].code == mine.code
+
+
+def test_restored_homes_of_real_data_have_their_own_names_where_the_data_is_here(tmp_path):
+    values = [home / HOMES for home in range(HOMES)]  # tells homes apart
+    keep(tmp_path / "a", "toy", {"mrr": values}, seeds=(0,))
+    users = np.array([f"home-{home}" for home in (*range(HOMES), 1000)])  # one has no hidden rule
+
+    def here(_):
+        return users
+
+    publish(tmp_path / "a", tmp_path / "file", is_real=always, users_of=here)
+    assert restore(tmp_path / "file", tmp_path / "b", users_of=here) == (1, 0, 0)
+    (before,), (after,) = (load_runs(tmp_path / name).finished for name in "ab")
+    wanted, found = (run.homes("user", "mrr").set_index("user")["mrr"] for run in (before, after))
+    assert np.allclose(found.loc[wanted.index], wanted, rtol=1e-2)
+    publish(tmp_path / "b", tmp_path / "again", is_real=always, users_of=here)  # as what was made here would be
+    tables = []
+    for file in ("file", "again"):
+        unpack(tmp_path / file, tmp_path / f"{file}-folder")
+        (run,) = load_runs(tmp_path / f"{file}-folder").finished
+        tables.append(run.homes("user", "mrr"))
+    assert tables[0].equals(tables[1])
+
+
+def test_homes_that_were_numbered_without_the_data_are_not_mixed_with_its_own(tmp_path):
+    keep(tmp_path / "a", "toy", 0.25)
+    publish(tmp_path / "a", tmp_path / "file", is_real=always)
+    assert restore(tmp_path / "file", tmp_path / "b", users_of=lambda _: np.arange(HOMES)) == (0, 0, 2)
+    assert restore(tmp_path / "file", tmp_path / "b") == (2, 0, 0)
+
+
+def test_the_restored_results_of_a_suite_are_not_made_again(tmp_path, capsys):
+    suite = tmp_path / "one.toml"
+    suite.write_text(
+        'methods = ["popularity"]\nseeds = 1\nprotocols = ["ranking"]\n'
+        '[[data]]\nname = "wyze-synthetic"\noptions = { homes = 40 }\n'
+    )
+    assert main(["run", str(suite), "--results", str(tmp_path / "a"), "--quiet"]) == 0
+    file = str(tmp_path / "results.parquet")
+    assert main(["publish", "--results", str(tmp_path / "a"), "--out", file]) == 0
+    assert main(["restore", "--file", file, "--results", str(tmp_path / "b")]) == 0
+    assert "1 results restored, 0 were there" in capsys.readouterr().out
+    assert main(["run", str(suite), "--results", str(tmp_path / "b"), "--quiet"]) == 0
+    assert "0 results made, 1 were there" in capsys.readouterr().out
+    (one,), (other,) = (load_runs(tmp_path / name).finished for name in "ab")
+    assert sorted(one.homes()["user"]) == sorted(other.homes()["user"])
+
+
+def test_the_published_file_is_not_written_over_by_itself(capsys):
+    assert main(["publish", "--results", "published"]) == 1
+    assert "is the published file itself; name another one" in capsys.readouterr().err
 
 
 def test_a_folder_that_was_unpacked_in_part_is_unpacked_again(tmp_path, monkeypatch):
