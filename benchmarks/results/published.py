@@ -6,10 +6,10 @@
 
 The file is a Parquet table with a row per run and home, and in its metadata the JSON of all runs, studies, data set
 summaries, examples, audits and speeds. It holds numbers about methods, never data: homes of real data are numbered anew
-in the order of a hash (who has the data can tell which is which, and `restore` does), their summaries lose the example home and what fewer
-than MIN_HOMES homes have, and examples are of synthetic homes only. To be small it rounds numbers, keeps HOME_METRICS
-and the summary of the headline's list, of losses and seconds about ROUNDS rounds, and has no tables of single hidden
-rules.
+in the order of a hash (who has the data can tell which is which, and `restore` does), their summaries lose the example
+home and what fewer than MIN_HOMES homes have, and examples are of synthetic homes only. To be small it rounds numbers,
+keeps HOME_METRICS and the summary of the headline's list, of losses and seconds about ROUNDS rounds, and has no tables
+of single hidden rules.
 """
 
 from __future__ import annotations
