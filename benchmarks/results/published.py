@@ -43,7 +43,7 @@ FILE = Path(__file__).parents[1] / "published" / "results.parquet"
 NAME = "published"  # of the published results where a folder of results is asked for
 CONTENT = b"fedrule"  # the entry of the metadata
 COMPLETE = "complete"  # a file of an unpacked folder, written last
-PUBLISHED_FORMAT = 1  # goes up when an older file would be misread
+PUBLISHED_FORMAT = 2  # goes up when an older file would be misread
 RECORDS = (STUDIES, SUMMARIES, EXAMPLES, AUDITS, SPEED)  # folders of JSON files beside the runs
 EVERY, MEASURED = "every home", "measured homes"  # that homes of real data are numbered among
 MIN_HOMES = 5  # types and relations of real data that fewer homes have are left out
@@ -93,18 +93,16 @@ def publish(
     tables = [_home_table(run, at, numbers.get(run.key.fingerprint)) for at, run in enumerate(runs)]
     # Rows of the same home stand together, so that what they have in common takes no room.
     table = pd.concat([NO_HOMES, *tables], ignore_index=True).sort_values(["panel", "user", "run"], kind="stable")
-    content: Json = {
-        "format": PUBLISHED_FORMAT,
-        "numbered": numbered,
-        "runs": [_run(run) for run in runs],
-        "records": dict(records),
-    }
-    packed = lzma.compress(json.dumps(content, ensure_ascii=False, allow_nan=False).encode())
-    arrow = pa.Table.from_pandas(table.drop(columns="panel"), preserve_index=False)
-    with atomic_file(file) as temporary:
-        pq.write_table(
-            arrow.replace_schema_metadata({CONTENT: packed}), temporary, compression="zstd", compression_level=19
-        )
+    content = Content(PUBLISHED_FORMAT, numbered, [_run(run) for run in runs], records)
+    packed = lzma.compress(json.dumps(content._asdict(), ensure_ascii=False, allow_nan=False).encode())
+    arrow = pa.Table.from_pandas(table.drop(columns="panel"), preserve_index=False).replace_schema_metadata(None)
+    how = {"compression": "zstd", "compression_level": 19}
+    with (
+        atomic_file(file) as temporary,
+        pq.ParquetWriter(temporary, arrow.schema, store_schema=False, **how) as writer,  # it repeats the metadata
+    ):
+        writer.write_table(arrow)
+        writer.add_key_value_metadata({CONTENT: packed})
     return file.stat().st_size
 
 
@@ -112,9 +110,9 @@ def unpack(file: Path, folder: Path) -> None:
     """Write the results of a published file to a new folder, as runs and other commands write them."""
     content, homes = _read(file)
     store = Store(folder)
-    for at, entry in enumerate(content["runs"]):
+    for at, entry in enumerate(content.runs):
         store.save(read(Result, entry, where=f"{file}, run {at}"), homes[at])
-    for name, record in content["records"].items():
+    for name, record in content.records.items():
         write_json(folder / name, record)
 
 
@@ -130,28 +128,37 @@ def restore(file: Path, folder: Path, *, users_of: UsersOf = unknown_users) -> R
     """Write the runs and records of a published file that a folder lacks; the data's own users where it is here."""
     content, homes = _read(file)
     store, added, there, unmatched = Store(folder), 0, 0, 0
-    for at, entry in enumerate(content["runs"]):
+    for at, entry in enumerate(content.runs):
         run = read(Result, entry, where=f"{file}, run {at}")
         if store.find(run.key) is not None:
             there += 1
             continue
-        table, numbered = homes[at], content.get("numbered", {}).get(run.key.fingerprint)
+        table, numbered = homes[at], content.numbered.get(run.key.fingerprint)
         if (users := users_of(run)) is not None:
             if numbered == MEASURED:
                 unmatched += 1
                 continue
-            names = dict(enumerate(sorted(users, key=_order))) if numbered else {str(user): user for user in users}
-            table["user"] = table["user"].map({str(name): user for name, user in names.items()})
+            named = enumerate(sorted(users, key=_order)) if numbered else zip(users, users, strict=True)
+            table["user"] = table["user"].map({str(name): user for name, user in named})
         store.save(run, table)
         added += 1
-    for name, record in content["records"].items():
+    for name, record in content.records.items():
         if not (folder / name).exists():
             write_json(folder / name, record)
     return Restored(added, there, unmatched)
 
 
-def _read(file: Path) -> tuple[Json, list[pd.DataFrame]]:
-    """The JSON of a published file, and the table of homes of each run."""
+class Content(NamedTuple):
+    """What the metadata of a published file has, as JSON."""
+
+    format: int
+    numbered: dict[str, str]  # fingerprint of real data -> EVERY or MEASURED
+    runs: list[Json]
+    records: dict[str, Json]  # by the name of the file
+
+
+def _read(file: Path) -> tuple[Content, list[pd.DataFrame]]:
+    """The content of a published file, and the table of homes of each run."""
     try:
         table = pq.read_table(file)
         content = json.loads(lzma.decompress(table.schema.metadata[CONTENT]))
@@ -162,7 +169,7 @@ def _read(file: Path) -> tuple[Json, list[pd.DataFrame]]:
         raise DataError(f"{file}: published by another version (format {found}, this one reads {PUBLISHED_FORMAT})")
     homes = dict(iter(table.to_pandas().groupby("run")))
     own = [homes[at].drop(columns="run").dropna(axis="columns", how="all") for at in range(len(content["runs"]))]
-    return content, [each.sort_values("user", ignore_index=True) for each in own]
+    return Content(**content), [each.sort_values("user", ignore_index=True) for each in own]
 
 
 def published_folder(file: Path = FILE) -> Path:
