@@ -233,7 +233,7 @@ def add_home(
 ) -> float:
     """Add weight times the gradient of the sum of the losses of these rules, and return weight times that sum.
 
-    Gradients of relations are added to `buffers.d_rotation`, and are to be led on by `add_rotation_gradient`.
+    Gradients of relations are added to `buffers.d_rotation`, and are passed on by `add_rotation_gradient`.
     """
     own = rules.item[rules.start[home] : rules.start[home + 1]]
     automation = rules.automation[rules.start[home] : rules.start[home + 1]]
@@ -244,9 +244,9 @@ def add_home(
     value = add_losses(
         loss, automation, rules.automation, entry, candidate, is_drawn, weight, buffers, vectors, d_vectors
     )
-    lead_on_candidates(x, gradient, loss, typed, n_listed, buffers)
+    backpropagate_candidates(x, gradient, loss, typed, n_listed, buffers)
     if loss.personal:
-        lead_on_home(gradient, offsets, typed, own, types, d_vectors)
+        backpropagate_home(gradient, offsets, typed, own, types, d_vectors)
     return value
 
 
@@ -362,7 +362,9 @@ def add_losses(
 
 
 @inlined
-def lead_on_candidates(x: Rows, gradient: Rows, loss: Loss, typed: Typed, n_listed: int, buffers: Buffers) -> None:
+def backpropagate_candidates(
+    x: Rows, gradient: Rows, loss: Loss, typed: Typed, n_listed: int, buffers: Buffers
+) -> None:
     """Add the gradients of h, r and t, given those of the listed candidates, which are listed no more."""
     trigger, relation, action = typed
     rotation, d_rotation, _, is_listed, listed, point, d_point, _, d_base = buffers
@@ -380,7 +382,7 @@ def lead_on_candidates(x: Rows, gradient: Rows, loss: Loss, typed: Typed, n_list
 
 
 @inlined
-def lead_on_home(
+def backpropagate_home(
     gradient: Rows, offsets: tuple[int, int, int, int, int], typed: Typed, own: Array, types: Array, d_vectors: Rows
 ) -> None:
     """Add the gradients of what `home_vectors` read."""

@@ -9,13 +9,13 @@ from typing import Any
 
 
 @cache
-def fedrule_paper() -> dict[str, Any]:
+def fedrule_numbers() -> dict[str, Any]:
     """The tables of the paper behind this suite."""
     return _read("fedrule_paper.toml")
 
 
 @cache
-def papers() -> dict[str, Any]:
+def other_numbers() -> dict[str, Any]:
     """The numbers of all others, with their sources."""
     return _read("papers.toml")
 
@@ -23,24 +23,24 @@ def papers() -> dict[str, Any]:
 def published_numbers(method: str) -> list[str]:
     """What is published of a method, a line each."""
     of_paper = [
-        f"AUC {methods[method][1]:.3f}, {papers()['data'][data]} (Yao et al., FedRule)"
-        for data, methods in fedrule_paper()["results"].items()
+        f"AUC {methods[method][1]:.3f}, {other_numbers()['data'][data]} (Yao et al., FedRule)"
+        for data, methods in fedrule_numbers()["results"].items()
         if method in methods
     ]
     of_others = [
-        f"{entry['metric'].upper()} {shown(entry)}, {entry['data']} ({entry['source']})"
-        for entry in papers()["published"]
+        f"{entry['metric'].upper()} {value_text(entry)}, {entry['data']} ({entry['source']})"
+        for entry in other_numbers()["published"]
         if entry["method"] == method
     ]
     of_challenge = [
-        f"MRR@50 {shown(entry)}, public Wyze data, {entry['trained']} ({entry['source']})"
-        for entry in papers()["challenge"]
+        f"MRR@50 {value_text(entry)}, public Wyze data, {entry['trained']} ({entry['source']})"
+        for entry in other_numbers()["challenge"]
         if entry.get("method") == method
     ]
     return of_paper + of_others + of_challenge
 
 
-def shown(entry: dict[str, Any]) -> str:
+def value_text(entry: dict[str, Any]) -> str:
     """A published number with the digits that it has."""
     return number_text(entry["value"], entry.get("about", False), entry.get("digits", 3))
 

@@ -59,6 +59,8 @@ class CompGcnOptions(GraphMethod):
             raise DataError(f"{message}; set single options of {self.NAME}")
         if self.encoder != "compgcn":
             raise DataError(f"{self.NAME}: encoder is compgcn, got {self.encoder!r}; for others use graphrule")
+        if self.direction == "out":
+            raise DataError(f"{self.NAME}: ComplEx reads the states that relations have with direction in or both")
         check_range(self.NAME, self, "above 0", "hidden", "temperature")
         if self.objective != "infonce" and self.temperature != 1:
             raise DataError(f"{self.NAME}: temperature has no effect with objective {self.objective!r}; leave it at 1")

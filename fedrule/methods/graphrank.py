@@ -25,9 +25,7 @@ class RankingOptions(GraphMethod):
     """The options of `graphrank`, and of `fedrank`, which is trained in the homes."""
 
     hidden: int = 0  # size of the paper's network, e.g. 16; 0: none
-    dropout: float = derived(
-        lambda self: 0.3 if self.hidden or self.evidence else 0.0
-    )  # of all networks; with 200 homes it helps
+    dropout: float = derived(lambda self: 0.3 if self.hidden or self.evidence else 0.0)  # helps where homes are few
     objective: Objectives = "ranking"
     non_rules: NonRules = "feasible"
     candidates: int = 300  # of up to 100,000 that a large home has

@@ -53,7 +53,7 @@ class ComplexNetwork:
     def initial(self, generator: torch.Generator) -> Parameters:
         """Those of the encoder begin with `theta.`; `phi.update` is the last W_rel."""
         theta = self.encoder.initial(generator)
-        if _relation_states(theta) is None:  # without messages that need them, relations have states all the same
+        if "relation_in" not in theta:  # without messages that need it, relations have a state all the same
             shape = (self.sizes.n_relations, self.sizes.hidden)
             theta["relation_in"] = uniform(*shape, fan_in=1, generator=generator)
         parameters = {f"{PREFIX}{name}": value for name, value in theta.items()}
@@ -72,9 +72,7 @@ class ComplexNetwork:
         """w_r of all relations, or of some."""
         theta = _theta(parameters)
         updates = [*(theta[f"update{layer}"] for layer in range(1, LAYERS)), parameters["phi.update"]]
-        states = _relation_states(theta)
-        assert states is not None
-        return updated(states, updates, some)
+        return updated(theta["relation_in"], updates, some)
 
 
 def pair_vectors(z: Tensor, trigger: Tensor, action: Tensor) -> Tensor:
@@ -83,11 +81,6 @@ def pair_vectors(z: Tensor, trigger: Tensor, action: Tensor) -> Tensor:
     real_j, imaginary_j = rows(z, action).chunk(2, dim=-1)
     same, swapped = real_i * real_j + imaginary_i * imaginary_j, real_i * imaginary_j - imaginary_i * real_j
     return torch.cat([same, swapped], dim=-1)
-
-
-def _relation_states(theta: Parameters) -> Tensor | None:
-    """The encoder's first states of relations: of the direction that they are read in, else of the other one."""
-    return theta.get("relation_in", theta.get("relation_out"))
 
 
 def _theta(parameters: Parameters) -> Parameters:

@@ -12,8 +12,7 @@ from typing import Any
 
 from benchmarks.results.formulations import federated_method
 from benchmarks.results.leaderboard import Board
-from benchmarks.results.papers import fedrule_paper, number_text, shown
-from benchmarks.results.papers import papers as papers_of_others
+from benchmarks.results.papers import fedrule_numbers, number_text, other_numbers, value_text
 from benchmarks.results.store import Result
 from reports import boards
 from reports.inputs import PLACES, ROLES, Inputs, Role, select_runs
@@ -86,11 +85,11 @@ def challenge(inputs: Inputs) -> Table:
     found = [boards.ranked_board(inputs, board, MRR) for board in challenge_boards(inputs)]
     if not found:
         raise Missing("no rankings of single devices with one rule hidden on wyze or its synthetic twin", RUN_CHALLENGE)
-    published = sorted(papers_of_others()["challenge"], key=lambda entry: -entry["value"])
+    published = sorted(other_numbers()["challenge"], key=lambda entry: -entry["value"])
     rows = [_published_row(entry) for entry in published]
     rows += [row for each in found for row in _rows(each)]
     runs = [run for each in found for _, run in each.board.runs]
-    why = papers_of_others()["notes"]
+    why = other_numbers()["notes"]
     failed = [run for run in inputs.failed if is_challenge(run)]
     status = boards.boards_note(each.board for each in found)
     listed = [each.board for each in found]
@@ -116,7 +115,7 @@ def _name(entry: dict[str, Any]) -> str:
 
 
 def _published_row(entry: dict[str, Any]) -> tuple[Cell, ...]:
-    value, nothing = Cell(shown(entry), float(entry["value"])), count_cell(math.nan)
+    value, nothing = Cell(value_text(entry), float(entry["value"])), count_cell(math.nan)
     checked = entry.get("checked", False)
     of = Cell(TEST_HOMES if checked else NOT_CHECKED), Cell("yes" if checked else "not checked")
     return Cell(entry["name"]), Cell(entry["trained"]), *of, value, nothing, nothing, nothing
@@ -145,9 +144,9 @@ def _rows(ranking: boards.RankedBoard) -> list[tuple[Cell, ...]]:
 
 def _challenge_caption(found: Sequence[boards.RankedBoard], published: Sequence[dict[str, Any]]) -> str:
     checked = next(entry for entry in published if entry.get("checked"))
-    said = [f"Published on the challenge's data: up to {shown(checked)} ({_name(checked)})"]
+    said = [f"Published on the challenge's data: up to {value_text(checked)} ({_name(checked)})"]
     if published[0] is not checked:
-        said.append(f"reported, and not checked by us: {shown(published[0])} ({_name(published[0])})")
+        said.append(f"reported, and not checked by us: {value_text(published[0])} ({_name(published[0])})")
     for each in found:
         first = each.ordered[0]
         value = each.table[MRR].iloc[0]
@@ -179,7 +178,7 @@ def papers(inputs: Inputs) -> Table:
         "The data of the papers is private, gated or filtered in another way: a number here is of other homes, and no "
         "difference says that a method was implemented better or worse. For methods without a row we know of no "
         "published number on rules of homes.",
-        papers_of_others()["notes"]["sources"],
+        other_numbers()["notes"]["sources"],
     ]
     if absent:
         names = ", ".join(dict.fromkeys(absent))
@@ -190,7 +189,7 @@ def papers(inputs: Inputs) -> Table:
 
 def _facts(inputs: Inputs) -> list[tuple[Published, list[Result], str]]:
     """Published numbers, the runs here that measure the same, and on which data."""
-    toml, paper = papers_of_others(), fedrule_paper()
+    toml, paper = other_numbers(), fedrule_numbers()
     roles = {role.name: role for role in (*ROLES, *PLACES)}
     found = []
     for name, methods in paper["results"].items():

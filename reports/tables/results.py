@@ -9,7 +9,7 @@ import pandas as pd
 
 from benchmarks.results.formulations import FEDERATED
 from benchmarks.results.leaderboard import Board
-from benchmarks.results.papers import fedrule_paper
+from benchmarks.results.papers import fedrule_numbers
 from benchmarks.results.store import Result
 from datasets.common.errors import DataError
 from reports import boards
@@ -36,7 +36,7 @@ COST = ("fit s", "fit MB", "seeds", "unanswered")
 
 def final_results(inputs: Inputs, role: Role) -> Table:
     """The paper's table of final results for the data of a role."""
-    published: dict[str, list[float]] = fedrule_paper()["results"].get(role.name, {})
+    published: dict[str, list[float]] = fedrule_numbers()["results"].get(role.name, {})
     group = select_runs(role, inputs, lambda run: _is_wanted(run) and inputs.is_default(run))
     if group is None:
         raise Missing(f"no results of {', '.join(published)} by the protocol paper on {' or '.join(role.data)}", RUN)
@@ -117,7 +117,7 @@ def _caption(board: Board, published: Mapping[str, Sequence[float]]) -> str:
 def _notes(role: Role, inputs: Inputs, board: Board, published: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     first = board.runs[0][1]
     # Reasons first: the page folds all but the first few notes.
-    why = fedrule_paper()["notes"]
+    why = fedrule_numbers()["notes"]
     notes = [status] if (status := boards.boards_note([board])) else []
     notes += [why["data"][role.name].format(data=boards.short_title(board))] if role.name in why["data"] else []
     notes += [why["training"], *_differences(board, published), why["ranks"]]

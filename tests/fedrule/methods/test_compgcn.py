@@ -77,6 +77,8 @@ def test_options_without_an_effect_and_wrong_ones_are_refused(name):
         brief(name, composition="sum")
     with pytest.raises(DataError, match=f"{name}: encoder is compgcn, got 'sage'; for others use graphrule"):
         brief(name, encoder="sage")
+    with pytest.raises(DataError, match="the states that relations have with direction in or both"):
+        build(name, direction="out")
     with pytest.raises(DataError, match="hidden must be even, half real and half imaginary, got 5"):
         brief(name, hidden=5)
     with pytest.raises(DataError, match=f"{name}: hidden must be above 0, got 0"):
