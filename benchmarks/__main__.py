@@ -132,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     select(curves, SELECTION)
 
     publish = command("publish", "publish_results", "write a folder of results as one small file, without the data")
-    publish.add_argument("--out", type=Path, metavar="FILE", help="(default benchmarks/published/results.parquet)")
+    publish.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
     share(publish, "--results")
 
     about = "write published results into a folder: a suite then makes the missing ones only"

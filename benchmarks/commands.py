@@ -33,7 +33,7 @@ from benchmarks.runs.experiment import (
 from benchmarks.runs.scheduler import run_all
 from benchmarks.runs.suite import read_data, read_suite
 from datasets.common.cli import say
-from datasets.common.errors import DataError, install_hint, unknown
+from datasets.common.errors import DataError, counted, install_hint, unknown
 from datasets.common.files import atomic_file
 from datasets.common.options import read_assignments
 from datasets.registry import get as get_data
@@ -77,12 +77,17 @@ def run_suite(chosen: argparse.Namespace) -> int:
 def publish_results(chosen: argparse.Namespace) -> int:
     """Write a folder of results as one small file, without the data."""
     folder = shown_results(chosen.results)
-    file = chosen.out or FILE
+    file = chosen.out
     _check_writable(file.parent)
     if file.resolve() == (FILE if str(chosen.results) == NAME else Path(chosen.results or "")).resolve():
         raise DataError(f"--out {file} is the published file itself; name another one")
-    size = publish(folder, file, is_real=_is_real, users_of=users_of)
-    say(f"{file}: {size / 1e6:.2f} MB, from {chosen.results or folder}")
+    found = publish(folder, file, is_real=_is_real, users_of=users_of)
+    what = f"{counted(found.runs, 'run')}, {found.records:,} studies and the like"
+    say(f"{file}: {what}, {file.stat().st_size / 1e6:.2f} MB, from {chosen.results or folder}")
+    for name, reason in found.unreadable:
+        say(f"left out: {name}: {reason}")
+    if found.failed:
+        say(f"left out: {counted(found.failed, 'failed run')}")
     return 0
 
 
@@ -90,7 +95,7 @@ def restore_results(chosen: argparse.Namespace) -> int:
     """Write published results into a folder, where suites find them finished."""
     folder = _folder_to_write(chosen.results)
     found = restore(chosen.file or FILE, folder, users_of=users_of)
-    say(f"{found.added} results restored, {found.there} were there, in {folder}")
+    say(f"{found.added} results restored, {found.there} were there, in {folder}; {found.records} studies and the like")
     if found.unmatched:
         say(f"{found.unmatched} left out: published without their data, so nobody can tell which home is which")
     return 0
@@ -147,7 +152,8 @@ def show_method(chosen: argparse.Namespace) -> int:
     about = inspect.getdoc(sys.modules[cls.__module__]) or ""
     for line in about.splitlines():
         say(f"    | {line}".rstrip())
-    for number in published_numbers(chosen.method):
+    none = [] if formulation_of(chosen.method) is None else ["none on rules of homes that we know of"]
+    for number in published_numbers(chosen.method) or none:
         say(f"    published, on other data: {number}")
     for each in sorted(parameters, key=lambda each: each.name not in space):  # those that are tuned first
         say(f"    {each.name}: {each.type} = {each.default!r}" + (f"  {each.meaning}" if each.meaning else ""))

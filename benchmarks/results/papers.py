@@ -33,7 +33,8 @@ def published_numbers(method: str) -> list[str]:
         if entry["method"] == method
     ]
     of_challenge = [
-        f"MRR@50 {value_text(entry)}, public Wyze data, {entry['trained']} ({entry['source']})"
+        f"{'MRR@50' if entry.get('checked') else 'MRR, cut-off not known,'} {value_text(entry)}, "
+        f"public Wyze data, {entry['trained']} ({entry['source']})"
         for entry in other_numbers()["challenge"]
         if entry.get("method") == method
     ]

@@ -1,6 +1,6 @@
 """Published results: a folder of results as one small file, for the repository, and back.
 
-    python -m benchmarks publish --results results          # writes benchmarks/published/results.parquet
+    python -m benchmarks publish --results results --out benchmarks/published/results.parquet
     python -m reports.build --no-run --results published    # all that shows results takes the file by this name
     python -m benchmarks restore --results results          # its runs are finished there: a suite makes the others only
 
@@ -79,14 +79,24 @@ def unknown_users(run: Result) -> Array | None:
     return None
 
 
+class Publication(NamedTuple):
+    """What `publish` has written, and what it has not."""
+
+    runs: int
+    records: int
+    failed: int
+    unreadable: tuple[tuple[str, str], ...]  # file and why it is not used
+
+
 def publish(
-    folder: Path, file: Path = FILE, *, is_real: Callable[[str], bool], users_of: UsersOf = unknown_users
-) -> int:
-    """Write the finished runs and the records of a folder to a file; its size in bytes.
+    folder: Path, file: Path, *, is_real: Callable[[str], bool], users_of: UsersOf = unknown_users
+) -> Publication:
+    """Write the finished runs and the records of a folder to a file.
 
     Homes of real data that is not here are numbered among those that were measured, and can't be told by `restore`.
     """
-    runs, records = load_runs(folder).finished, dict(_records(folder, is_real))
+    there = load_runs(folder)
+    runs, records = there.finished, dict(_records(folder, is_real))
     if not (runs or records):
         raise DataError(f"{folder} has no finished run or record to publish")
     numbers, numbered = _home_numbers([run for run in runs if is_real(run.key.data)], users_of)
@@ -103,7 +113,7 @@ def publish(
     ):
         writer.write_table(arrow)
         writer.add_key_value_metadata({CONTENT: packed})
-    return file.stat().st_size
+    return Publication(len(runs), len(records), len(there.failed), there.unreadable)
 
 
 def unpack(file: Path, folder: Path) -> None:
@@ -122,6 +132,7 @@ class Restored(NamedTuple):
     added: int
     there: int  # before
     unmatched: int  # on real data whose homes cannot be told, since publishing was without it
+    records: int  # studies, summaries and the like that were added
 
 
 def restore(file: Path, folder: Path, *, users_of: UsersOf = unknown_users) -> Restored:
@@ -142,10 +153,10 @@ def restore(file: Path, folder: Path, *, users_of: UsersOf = unknown_users) -> R
             table["user"] = table["user"].map({str(name): user for name, user in named})
         store.save(run, table)
         added += 1
-    for name, record in content.records.items():
-        if not (folder / name).exists():
-            write_json(folder / name, record)
-    return Restored(added, there, unmatched)
+    missing = {name: record for name, record in content.records.items() if not (folder / name).exists()}
+    for name, record in missing.items():
+        write_json(folder / name, record)
+    return Restored(added, there, unmatched, len(missing))
 
 
 class Content(NamedTuple):
@@ -163,8 +174,10 @@ def _read(file: Path) -> tuple[Content, list[pd.DataFrame]]:
         table = pq.read_table(file)
         content = json.loads(lzma.decompress(table.schema.metadata[CONTENT]))
         found = content["format"]
-    except (OSError, ValueError, TypeError, KeyError, lzma.LZMAError) as error:
-        raise DataError(f"{file}: no published results ({error})") from None
+    except OSError as error:
+        raise DataError(f"{file}: {error.strerror or error}") from None
+    except (ValueError, TypeError, KeyError, lzma.LZMAError):
+        raise DataError(f"{file}: not a file of published results; `python -m benchmarks publish` writes one") from None
     if found != PUBLISHED_FORMAT:
         raise DataError(f"{file}: published by another version (format {found}, this one reads {PUBLISHED_FORMAT})")
     homes = dict(iter(table.to_pandas().groupby("run")))

@@ -52,7 +52,7 @@ class FederatedOptions:
     learning_rate: float = derived(0.1)  # of clients
     client_optimizer: ClientOptimizer = derived("sgd")  # adam resets its moments every round, kept-adam keeps them
     server_optimizer: ServerOptimizers = derived("adam")  # takes the mean update as a gradient; plain: as a step
-    server_rate: float = derived(default_server_rate)  # unless given that of server_optimizer; of plain 1, FedAvg
+    server_rate: float = derived(default_server_rate)  # follows from server_optimizer; FedAvg is plain with 1
     server_epsilon: float = EPSILON  # of adam and yogi: added to the root of the second moment
     decay: bool = False  # the server rate falls to zero along half a cosine over all rounds
     participation: float = 1.0  # fraction of homes in a round

@@ -177,12 +177,12 @@ def papers(inputs: Inputs) -> Table:
     notes = [
         "The data of the papers is private, gated or filtered in another way: a number here is of other homes, and no "
         "difference says that a method was implemented better or worse. For methods without a row we know of no "
-        "published number on rules of homes.",
+        "published number on rules of homes under these metrics.",
         other_numbers()["notes"]["sources"],
     ]
     if absent:
         names = ", ".join(dict.fromkeys(absent))
-        notes.append(f"Not run here: {names}. `{RUN}` and `{RUN_CHALLENGE}` run them.")
+        notes.append(f"Not run in the setting of a published number: {names}. `{RUN}` and `{RUN_CHALLENGE}` do.")
     caption = f"{len({row[0].text for row in rows})} methods with published numbers, {len(rows)} numbers in all."
     return Table(PAPERS, tuple(rows), About(caption, (*PAPER_FILES, *run_files(runs)), RUN, tuple(notes)))
 

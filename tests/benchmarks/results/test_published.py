@@ -110,7 +110,7 @@ def test_a_folder_without_runs_and_a_file_without_results_are_refused(tmp_path):
     with pytest.raises(DataError, match="has no finished run or record to publish"):
         publish(tmp_path, tmp_path / "file", is_real=never)
     (tmp_path / "file").write_bytes(b"PAR1 half")
-    with pytest.raises(DataError, match="no published results"):
+    with pytest.raises(DataError, match="file: not a file of published results"):
         unpack(tmp_path / "file", tmp_path / "out")
     with pytest.raises(DataError, match="nothing is published"):
         published_folder(tmp_path / "none")
@@ -120,14 +120,16 @@ def test_commands_show_published_results_by_their_name(tmp_path, monkeypatch, ca
     keep(tmp_path / "a", "toy", 0.25, seeds=(0, 1, 2))
     file = tmp_path / "results.parquet"
     assert main(["publish", "--results", str(tmp_path / "a"), "--out", str(file)]) == 0
-    assert " MB, from " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"{file}: 3 runs, 0 studies and the like, " in said
+    assert f" MB, from {tmp_path / 'a'}" in said
     monkeypatch.setattr(published, "published_folder", lambda: published_folder(file))
     assert main(["leaderboard", "--results", "published"]) == 0
     assert "toy" in capsys.readouterr().out
     assert published_folder(file) == published_folder(file)
 
 
-def test_the_command_publishes_studies_audits_speeds_and_data_that_nobody_knows_here(tmp_path):
+def test_the_command_publishes_studies_audits_speeds_and_data_that_nobody_knows_here(tmp_path, capsys):
     keep(tmp_path / "a", "toy", 0.25, data="somebody-elses")
     trials = [{"value": 0.5, "error": ""}, {"value": None, "error": "Traceback: /home/someone"}]
     kept = {"min": 1, "median": 1, "rounds": 1}
@@ -142,7 +144,12 @@ def test_the_command_publishes_studies_audits_speeds_and_data_that_nobody_knows_
         path = tmp_path / "a" / name
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(record))
+    (tmp_path / "a" / "0123456789abcdef.json").write_text("{")
     assert main(["publish", "--results", str(tmp_path / "a"), "--out", str(tmp_path / "file")]) == 0
+    said = capsys.readouterr().out
+    assert "2 runs, 3 studies and the like" in said
+    assert "left out: 0123456789abcdef.json: " in said
+    assert restore(tmp_path / "file", tmp_path / "restored").records == 3
     unpack(tmp_path / "file", tmp_path / "again")
     assert json.loads((tmp_path / "again" / "tuning/toy-1.json").read_text())["trials"] == trials[:1]
     assert (tmp_path / "again" / "audit/wyze-1.json").exists()
@@ -156,13 +163,13 @@ def test_restored_runs_are_finished_and_those_that_were_there_stay(tmp_path):
     keep(tmp_path / "a", "toy", 0.25, seeds=(0, 1, 2))
     publish(tmp_path / "a", tmp_path / "file", is_real=never)
     (mine,) = keep(tmp_path / "b", "toy", 0.5, seeds=(1,))
-    assert restore(tmp_path / "file", tmp_path / "b") == (2, 1, 0)
+    assert restore(tmp_path / "file", tmp_path / "b") == (2, 1, 0, 0)
     assert {run.key.seed: run.summary["mrr"] for run in load_runs(tmp_path / "b").finished} == {
         0: 0.25,
         1: 0.5,
         2: 0.25,
     }
-    assert restore(tmp_path / "file", tmp_path / "b") == (0, 3, 0)
+    assert restore(tmp_path / "file", tmp_path / "b") == (0, 3, 0, 0)
     assert load_runs(tmp_path / "b").finished[0].code == mine.code
 
 
@@ -175,7 +182,7 @@ def test_restored_homes_of_real_data_have_their_own_names_where_the_data_is_here
         return users
 
     publish(tmp_path / "a", tmp_path / "file", is_real=always, users_of=here)
-    assert restore(tmp_path / "file", tmp_path / "b", users_of=here) == (1, 0, 0)
+    assert restore(tmp_path / "file", tmp_path / "b", users_of=here) == (1, 0, 0, 0)
     (before,), (after,) = (load_runs(tmp_path / name).finished for name in "ab")
     wanted, found = (run.homes("user", "mrr").set_index("user")["mrr"] for run in (before, after))
     assert np.allclose(found.loc[wanted.index], wanted, rtol=1e-2)
@@ -191,8 +198,8 @@ def test_restored_homes_of_real_data_have_their_own_names_where_the_data_is_here
 def test_homes_that_were_numbered_without_the_data_are_not_mixed_with_its_own(tmp_path):
     keep(tmp_path / "a", "toy", 0.25)
     publish(tmp_path / "a", tmp_path / "file", is_real=always)
-    assert restore(tmp_path / "file", tmp_path / "b", users_of=lambda _: np.arange(HOMES)) == (0, 0, 2)
-    assert restore(tmp_path / "file", tmp_path / "b") == (2, 0, 0)
+    assert restore(tmp_path / "file", tmp_path / "b", users_of=lambda _: np.arange(HOMES)) == (0, 0, 2, 0)
+    assert restore(tmp_path / "file", tmp_path / "b") == (2, 0, 0, 0)
 
 
 def test_the_restored_results_of_a_suite_are_not_made_again(tmp_path, capsys):
@@ -213,7 +220,7 @@ def test_the_restored_results_of_a_suite_are_not_made_again(tmp_path, capsys):
 
 
 def test_the_published_file_is_not_written_over_by_itself(capsys):
-    assert main(["publish", "--results", "published"]) == 1
+    assert main(["publish", "--results", "published", "--out", str(FILE)]) == 1
     assert "is the published file itself; name another one" in capsys.readouterr().err
 
 
