@@ -43,14 +43,15 @@ def readme_files(inputs: Inputs, root: Path) -> dict[Path, bytes]:
 
     drawing = _drawing(inputs)
     runs = [run for each in found for _, run in each.ranking.board.runs]
-    block = _block(found, runs, drawing.about.caption)
+    tables = _section_tables(inputs)
+    block = _block(found, runs, drawing.about.caption, formulations=bool(tables))
     labels = {row.label for each in found for row in each.rows}
     status = _status(found, labels)
     everything = as_markdown(_table(found, labels)) + (f"\n{status}\n" if status else "")
     full = f"# Leaderboard\n\n{_how(found, runs)}\n\n{everything}"
     files = {FIGURE: render(draw(drawing.layout), ".svg"), FULL_TABLE: full.encode()}
     sources = {FIGURE: drawing.about.sources, FULL_TABLE: run_files(runs)}
-    if tables := _section_tables(inputs):
+    if tables:
         files[FORMULATIONS] = _formulations(tables).encode()
         sources[FORMULATIONS] = tuple(sorted({file for _, table in tables for file in table.about.sources}))
     manifest = {"README.md": {"sources": list(run_files(runs)), "digest": digest(block.encode())}}
@@ -77,12 +78,14 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _block(found: Sequence[MainList], runs: Sequence[Result], caption: str) -> str:
+def _block(found: Sequence[MainList], runs: Sequence[Result], caption: str, *, formulations: bool) -> str:
     """The best methods and the paper's, side by side on all leaderboards, and the figure."""
     table = as_markdown(_table(found, _chosen(found))).rstrip()
     alt = " ".join(caption.replace("[", "(").replace("]", ")").split())  # brackets would end it
     picture = f"![{alt}]({FOLDER}/{FIGURE})"
-    more = f"All methods: [{FOLDER}/{FULL_TABLE}]({FOLDER}/{FULL_TABLE}). {_how(found, runs)}"
+    pages = {"All methods": FULL_TABLE} | ({"central beside federated": FORMULATIONS} if formulations else {})
+    links = "; ".join(f"{what}: [{FOLDER}/{file}]({FOLDER}/{file})" for what, file in pages.items())
+    more = f"{links}. {_how(found, runs)}"
     return "\n" + "\n\n".join(filter(None, [table, _status(found, _chosen(found)), picture, more])) + "\n"
 
 

@@ -97,6 +97,7 @@ def test_the_tables_of_formulations_stand_on_a_page_of_their_own_each_note_once(
     monkeypatch.setattr(outputs, "all_outputs", lambda: everything)
     files = readme_files(inputs, root)
     page = files[root / "docs" / "report" / "formulations.md"].decode()
+    assert "central beside federated: [docs/report/formulations.md](" in files[root / "README.md"].decode()
     # The made-up results are of synthetic homes and recipes; what was not run has no table.
     assert re.findall("^## (.*)$", page, re.MULTILINE) == ["Smart homes", "Synthetic recipes"]
     assert "| evidence ranking | graphrank | **0.3000 " in page
