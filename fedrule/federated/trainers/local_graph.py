@@ -259,7 +259,7 @@ def sums_within(group: Array) -> csr_array:
     """[n, n]: times a table with rows it gives each row the sum of all rows of its group."""
     number = np.unique(group, return_inverse=True)[1]
     belongs = csr_array((np.ones(len(group)), (number, np.arange(len(group)))))
-    return belongs.T @ belongs
+    return csr_array(belongs.T @ belongs)
 
 
 def laplace(uniform: Precise) -> Precise:

@@ -57,7 +57,7 @@ SETTINGS = [
     ("sagerank", {"least_steps": 0, "first_hidden": 8, "hidden": 4}),
     ("graphrule", {"encoder": "compgcn", "node_embedding": 2}),
     ("compgcn", {}),
-    ("fedcompgcn", {"composition": "multiply", "direction": "out"}),
+    ("fedcompgcn", {"composition": "multiply", "direction": "in"}),
 ]
 
 
