@@ -49,6 +49,17 @@ def test_runs_come_back_with_their_keys_summaries_and_homes(tmp_path):
         assert np.allclose(table.loc[wanted.index].to_numpy(), wanted.to_numpy(), rtol=1e-2)
 
 
+def test_homes_keep_the_metric_of_the_challenge_where_one_automation_is_hidden(tmp_path):
+    values = {"mrr": [0.25] * HOMES, "mrr@50": [0.2] * HOMES}
+    keep(tmp_path / "a", "toy", values, seeds=(0,), split={"split": "new_homes"})
+    keep(tmp_path / "a", "toy", values, seeds=(0,))
+    columns = {
+        run.key.split["split"]: run.home_columns() for run in load_runs(round_trip(tmp_path / "a", tmp_path)).finished
+    }
+    assert "mrr@50" in columns["new_homes"]
+    assert "mrr@50" not in columns["holdout"]
+
+
 def test_the_leaderboard_is_the_same_to_what_it_shows(tmp_path):
     for method, value in (("toy-a", 0.3), ("toy-b", 0.2)):
         keep(tmp_path / "a", method, value, seeds=(0, 1, 2))
