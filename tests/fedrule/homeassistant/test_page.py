@@ -394,9 +394,9 @@ try:
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
-    from selenium.webdriver.support.ui import Select
+    from selenium.webdriver.support.ui import Select, WebDriverWait
 
-    from tests.support.browser import chromium, needs_chromium, sized
+    from tests.support.browser import PATIENCE, chromium, needs_chromium, sized
 except ImportError:
     needs_chromium = pytest.mark.skip(reason="the extra browser is not installed")
 
@@ -462,6 +462,13 @@ def click(page, selector):
     found.click()
 
 
+def copied(page, selector):
+    """What the page says once this button has copied; the words fade in, and the driver reads none before."""
+    page.execute_script("document.getElementById('said').textContent = ''")
+    click(page, selector)
+    return WebDriverWait(page, PATIENCE).until(lambda page: one(page, "#said").text)
+
+
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [WIDE, PHONE])
@@ -501,12 +508,11 @@ def test_copy_from_disk_puts_the_yaml_in_the_clipboard(browser, address, clipboa
     page.execute_script(clipboard)
     listed = small_list()
     for number, line in enumerate(listed.lines[:2], 1):
-        click(page, f"#suggestion-{number} .buttons .copy")
+        assert copied(page, f"#suggestion-{number} .buttons .copy") == "YAML copied."
         assert pasted(page) == to_yaml([line.written])
-    assert one(page, "#said").text == "YAML copied."
     click(page, "#suggestion-1 .similar > summary")
     click(page, "#suggestion-1 .similar .yaml > summary")
-    click(page, "#suggestion-1 .similar .yaml .copy")
+    assert copied(page, "#suggestion-1 .similar .yaml .copy") == "YAML copied."
     assert pasted(page) == to_yaml([listed.lines[0].similar[0].written])
 
 
@@ -514,10 +520,9 @@ def test_copy_from_disk_puts_the_yaml_in_the_clipboard(browser, address, clipboa
 def test_where_copying_is_forbidden_the_yaml_is_selected(browser, address):
     page = opened(browser, address)
     page.execute_script(NO_CLIPBOARD + "document.execCommand = () => false;")
-    click(page, "#suggestion-2 .buttons .copy")
+    assert "press Ctrl+C" in copied(page, "#suggestion-2 .buttons .copy")
     selected = page.execute_script("return getSelection().toString()")
     assert selected.strip() == to_yaml([small_list().lines[1].written]).strip()
-    assert "press Ctrl+C" in one(page, "#said").text
 
 
 @needs_chromium
@@ -526,7 +531,7 @@ def test_the_editor_gets_one_automation_and_not_a_list(browser, address):
     assert to_yaml([listed.lines[2].written]).startswith("# ")
     page = opened(browser, address)
     click(page, "#suggestion-3 .yaml > summary")
-    click(page, "#suggestion-3 [data-for=editor]")
+    assert copied(page, "#suggestion-3 [data-for=editor]") == "YAML for the editor copied."
     assert yaml.safe_load(pasted(page)) == dict(listed.lines[2].written.config)
 
 
@@ -536,7 +541,7 @@ def test_copy_all_and_download_have_what_is_shown(browser, address):
     listed = small_list()
     click(page, "#suggestion-2 .hide")
     kept = [dict(listed.lines[n].written.config) for n in (0, 2, 3)]
-    click(page, "#copy-all")
+    copied(page, "#copy-all")
     assert yaml.safe_load(pasted(page)) == kept
     click(page, "#with-similar")
     click(page, "#download")
