@@ -33,12 +33,16 @@ def published_numbers(method: str) -> list[str]:
         if entry["method"] == method
     ]
     of_challenge = [
-        f"{'MRR@50' if entry.get('checked') else 'MRR, cut-off not known,'} {value_text(entry)}, "
-        f"public Wyze data, {entry['trained']} ({entry['source']})"
+        f"{challenge_metric(entry)} {value_text(entry)}, public Wyze data, {entry['trained']} ({entry['source']})"
         for entry in other_numbers()["challenge"]
         if entry.get("method") == method
     ]
     return of_paper + of_others + of_challenge
+
+
+def challenge_metric(entry: dict[str, Any]) -> str:
+    """What a published number of the Wyze challenge is; of a source that we have not read, only that it is an MRR."""
+    return "MRR@50" if entry.get("checked") else "MRR (cut-off not known)"
 
 
 def value_text(entry: dict[str, Any]) -> str:

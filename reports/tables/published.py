@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.results.formulations import federated_method
 from benchmarks.results.leaderboard import Board
-from benchmarks.results.papers import fedrule_numbers, number_text, other_numbers, value_text
+from benchmarks.results.papers import challenge_metric, fedrule_numbers, number_text, other_numbers, value_text
 from benchmarks.results.store import Result
 from reports import boards
 from reports.inputs import PLACES, ROLES, Inputs, Role, select_runs
@@ -39,7 +39,6 @@ NOT_RUN = "not run in this setting"
 PAPER_FILES = ("benchmarks/results/fedrule_paper.toml", "benchmarks/results/papers.toml")
 TEST_HOMES = "public Wyze data, test homes"  # of published numbers
 NOT_CHECKED = "public Wyze data, homes not known to us"
-METRICS = {"auc": "AUC", MRR: "MRR@50"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,7 @@ class Published:
     source: str
     about: bool = False
     digits: int = 3
+    label: str = ""  # what the source calls it, where that is not certainly `metric`
 
     @property
     def text(self) -> str:
@@ -165,7 +165,7 @@ def papers(inputs: Inputs) -> Table:
         rows.append(
             (
                 Cell(fact.method),
-                Cell(METRICS.get(fact.metric, fact.metric.upper())),
+                Cell(fact.label or fact.metric.upper()),
                 Cell(fact.text, fact.value),
                 Cell(fact.data),
                 number_cell(value, 3),
@@ -204,7 +204,7 @@ def _facts(inputs: Inputs) -> list[tuple[Published, list[Result], str]]:
     for entry in toml["challenge"]:
         if "method" in entry:
             source = f"{_name(entry)}: {entry['source']}"
-            how = entry.get("about", False), entry.get("digits", 3)
+            how = entry.get("about", False), entry.get("digits", 3), challenge_metric(entry)
             data = TEST_HOMES if entry.get("checked") else NOT_CHECKED
             fact = Published(entry["method"], MRR, entry["value"], data, source, *how)
             runs = boards.runs_of(first, entry["method"]) if first else []

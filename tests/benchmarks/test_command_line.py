@@ -92,7 +92,7 @@ def test_show_has_what_the_module_says_and_the_numbers_of_papers(capsys):
     assert main(["show", "compgcn"]) == 0
     out = capsys.readouterr().out
     assert "    | " in out.splitlines()[2]
-    assert "published, on other data: MRR, cut-off not known, 0.500, public Wyze data, central (a thesis" in out
+    assert "published, on other data: MRR (cut-off not known) 0.500, public Wyze data, central (a thesis" in out
     assert main(["show", "rotate"]) == 0
     assert "published, on other data: none on rules of homes that we know of" in capsys.readouterr().out
 

@@ -96,8 +96,8 @@ def test_each_method_has_its_papers_number_beside_its_own(tmp_path):
         "0.500",
         "wyze-synthetic, 40 homes",
     ]
-    assert rows["compgcn", "MRR@50", "0.500"][1] == "0.250"
-    assert rows["fedcompgcn", "MRR@50", "0.198"][1:] == [NONE, "not run in this setting"]
+    assert rows["compgcn", "MRR (cut-off not known)", "0.500"][1] == "0.250"
+    assert rows["fedcompgcn", "MRR (cut-off not known)", "0.198"][1:] == [NONE, "not run in this setting"]
     assert rows["fedrule", "AUC", "0.980"][1] == NONE
     assert {"sagerank", "fedcompgcn"} <= set(
         next(n for n in table.about.notes if "Not run" in n).split(". ")[0][14:].split(", ")
