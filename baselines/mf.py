@@ -128,9 +128,9 @@ class MatrixFactorization:
 
     # Of als; the others have scales of their own, so `solver` is chosen by hand.
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
-        "factors": ("int", 8, 128),
+        "factors": ("int", 8, 256),
         "regularization": ("log", 0.01, 0.3),
-        "iterations": ("int", 5, 30),
+        "iterations": ("int", 5, 40),
         "alpha": ("log", 1.0, 100.0),
     }
 

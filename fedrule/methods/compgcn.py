@@ -91,7 +91,7 @@ class CompGcnMethod(CompGcnOptions, GraphRule):
         "composition": ("choice", "subtract", "multiply", "correlate"),
         "dropout": ("float", 0.0, 0.5),
         "hidden_rules": ("float", 0.1, 0.5),
-        "learning_rate": ("log", 0.001, 0.02),
+        "learning_rate": ("log", 0.001, 0.05),
         "weight_decay": ("float", 0.0, 0.01),
         "rounds": ("int", 15, 60),
     }

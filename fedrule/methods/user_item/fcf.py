@@ -54,11 +54,11 @@ class FederatedCollaborativeFiltering(ItemMethod):
 
     NAME: ClassVar[str] = "fcf"
     SPACE: ClassVar[dict[str, tuple[object, ...]]] = {
-        "factors": ("int", 8, 128),
+        "factors": ("int", 8, 256),
         "regularization": ("log", 0.01, 0.3),
         "alpha": ("log", 1.0, 100.0),
-        "server_rate": ("log", 0.01, 0.2),
-        "rounds": ("int", 50, 200),
+        "server_rate": ("log", 0.01, 0.5),
+        "rounds": ("int", 30, 200),
     }
     SERVER_RATES: ClassVar[dict[str, float]] = ItemMethod.SERVER_RATES | {"adam": 0.16, "yogi": 0.16}
 
