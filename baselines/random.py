@@ -10,6 +10,7 @@ import pandas as pd
 
 from baselines.method import Fitted, OnRound, Scores, ignore
 from baselines.registry import register
+from baselines.scoring import CACHED, pairs_at_once
 from datasets.common.random import Bits, output
 from datasets.homes import Array, Homes, Ids
 
@@ -45,8 +46,13 @@ class RandomOrderModel:
         for part in (user, device[trigger], device[action]):
             pair = output(pair ^ part, FIRST)
         relation = output(np.arange(len(homes.relations), dtype=np.uint64), FIRST)
-        cell = output(pair[:, None] ^ relation, FIRST)
-        return (cell >> np.uint64(40)).astype(np.float32) / np.float32(2**24)  # the 24 bits that float32 distinguishes
+        scores = np.empty((len(pair), len(relation)), dtype=np.float32)
+        rows = pairs_at_once(homes, CACHED)
+        for begin in range(0, len(pair), rows):
+            cell = output(pair[begin : begin + rows, None] ^ relation, FIRST)
+            scores[begin : begin + rows] = cell >> np.uint64(40)  # the 24 bits that float32 distinguishes
+        scores /= np.float32(2**24)
+        return scores
 
 
 def _bits(ids: Ids) -> Bits:

@@ -25,6 +25,7 @@ from datasets.valid import ValidRules
 Values: TypeAlias = npt.NDArray[np.float64]
 
 CHUNK = 1 << 20  # candidates scored at a time: 4 MB of scores, which fit into a cache
+CACHED = 1 << 18  # scores that are checked or counted at a time: 1 MB
 PARTS = ("test", "validation")
 STREAMS = {
     ("test", "paper"): Stream.TEST_NON_RULES,
@@ -91,7 +92,7 @@ def pairs_at_once(homes: Homes, chunk: int) -> int:
 
 
 def score(fitted: Fitted, homes: Homes, trigger: Array, action: Array) -> Scores:
-    """A new array [n_pairs, n_relations] for pairs sorted by home.
+    """[n_pairs, n_relations] for pairs sorted by home; the model may keep the array, so that it must not be changed.
 
     The model gets only the homes from the first pair's to the last pair's, so that its memory is bounded by the chunk.
     """
@@ -102,9 +103,10 @@ def score(fitted: Fitted, homes: Homes, trigger: Array, action: Array) -> Scores
     if scores.shape != (len(trigger), len(homes.relations)):
         wanted = f"[{len(trigger)} pairs, {len(homes.relations)} relations]"
         raise DataError(f"{type(fitted).__name__}.score_pairs returned shape {scores.shape} instead of {wanted}")
+    rows = pairs_at_once(homes, CACHED)
     with np.errstate(over="ignore"):  # too large for float32 becomes infinite, refused below
-        own = np.array(scores, dtype=np.float32)
-    if np.isinf(own).any():
+        own = scores.astype(np.float32, copy=False)
+    if any(np.isinf(own[at : at + rows]).any() for at in range(0, len(own), rows)):
         raise DataError(f"{type(fitted).__name__}.score_pairs returned an infinite score; scores must be finite or NaN")
     return own
 
@@ -183,7 +185,7 @@ class Examples:
             here = slice(*np.searchsorted(pair, [some[0], some[-1] + 1]))
             row, relation, mine = np.searchsorted(some, pair[here]), self.rules.relation[here], positive[here]
             scores[here] = block[row, relation]
-            block[np.isnan(block)] = -np.inf
+            block = np.where(np.isnan(block), -np.inf, block)
             ranks[0, here][mine] = _rank_in_row(block, row[mine], relation[mine])
             if self.trained:  # removing the pair's known rules would remove the rule itself
                 continue

@@ -33,7 +33,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from baselines.method import Fitted, Scores
-from baselines.scoring import Values, allows_self_pairs, hidden_part, pairs_at_once, restrict_homes, score
+from baselines.scoring import CACHED, Values, allows_self_pairs, hidden_part, pairs_at_once, restrict_homes, score
 from benchmarks.evaluation.metrics import (
     Evaluation,
     counts_above,
@@ -54,7 +54,7 @@ from datasets.valid import ValidRules
 
 LISTS = ("", ", all", ", closed")  # what their metrics end with
 WHOLE = 128  # chunks: a larger home is scored in pieces, and twice
-MANY = 8  # hidden rules of a home scored alone from which sorting its candidates beats comparing with each rule
+SIDES = ("right", "left")  # where scores that are above begin, and those that are above or level
 LONGEST = 50  # end of the hit-rate curve
 HITS = (1, 3, 5, 10, 20, 50)  # points of the curve that homes and slices have as well
 SIZES = ((1, 2), (3, 5), (6, 10), (11, 20), (21, None))  # devices of a home, both ends included
@@ -143,21 +143,23 @@ def is_seen(homes: Homes, rules: Rules, valid: ValidRules) -> Mask:
 class Block:
     """Scores of pairs of neighbouring homes, or of a piece of one home."""
 
-    scores: Scores  # [n_pairs, n_relations]  NaN for known rules and missing scores
-    valid: Mask  # [n_pairs, n_relations]
+    scores: Scores  # [n_pairs, n_relations]  NaN where there is none
+    known: Array  # [n_known]  cells of known rules, which are no candidates, sorted
+    valid: Mask  # [n_type_pairs, n_relations]
+    type_pair: Array  # [n_pairs]  rows of `valid`
     closed: Mask  # [n_pairs]
     pairs: Array  # [n_homes]  of each home
     lengths: Array  # [n_lists, n_homes]  candidates of each home
 
     def count(self, home: Array, threshold: Scores) -> Array:
         """[n_lists, 2, n_rules]: candidates above, and above or tied, for rules sorted by their home in the block."""
-        if len(self.pairs) == 1 and len(home) > MANY:
-            lists = self.scores[self.valid], self.scores, self.scores[self.closed][self.valid[self.closed]]
-            return np.stack([_by_sorting(cells, threshold) for cells in lists])
+        if len(self.pairs) == 1:
+            return self._by_sorting(threshold)
+        scores, cells = self.rows(0, len(self.scores))
         counts = np.zeros((len(LISTS), 2, len(home)), dtype=np.int64)
         layer = np.arange(len(home)) - np.searchsorted(home, home)  # 0 for the first rule of each home, then 1, ...
-        scores, pairs, homes, closed = self.scores, self.pairs, np.arange(len(self.pairs)), self.closed
-        valid = np.packbits(self.valid, axis=1)
+        pairs, homes, closed = self.pairs, np.arange(len(self.pairs)), self.closed
+        valid = np.packbits(cells, axis=1)
         for number in range(layer.max() + 1):
             chosen = np.flatnonzero(layer == number)
             if len(chosen) < len(homes):  # only the homes that have so many rules
@@ -165,6 +167,29 @@ class Block:
                 rows = np.repeat(stay, pairs)
                 scores, valid, closed, pairs, homes = scores[rows], valid[rows], closed[rows], pairs[stay], homes[stay]
             counts[..., chosen] = _by_comparing(scores, valid, closed, pairs, threshold[chosen])
+        return counts
+
+    def rows(self, begin: int, end: int) -> tuple[Scores, Mask]:
+        """Of pairs `begin` to before `end`: the scores, NaN for known rules, and which cells are valid."""
+        n_relations = self.scores.shape[1]
+        scores = self.scores[begin:end].copy()
+        known = slice(*np.searchsorted(self.known, [begin * n_relations, end * n_relations]))
+        scores.ravel()[self.known[known] - begin * n_relations] = np.nan
+        return scores, np.take(self.valid, self.type_pair[begin:end], axis=0)
+
+    def _by_sorting(self, threshold: Scores) -> Array:
+        """The same for one home, by the places of its rules among the sorted scores of its candidates."""
+        least = np.fmin.reduce(threshold)  # what is below it, or has no score, is above no rule
+        counts = np.zeros((len(LISTS), 2, len(threshold)), dtype=np.int64)
+        rows = max(CACHED // max(self.scores.shape[1], 1), 1)
+        for begin in range(0, len(self.scores), rows):
+            scores, valid = self.rows(begin, begin + rows)
+            closed = self.closed[begin : begin + rows]
+            lists = scores[valid], scores, scores[closed][valid[closed]]
+            for number, cells in enumerate(lists):
+                ordered = cells[cells >= least]
+                ordered.sort()
+                counts[number] += [len(ordered) - np.searchsorted(ordered, threshold, side) for side in SIDES]
         return counts
 
 
@@ -192,13 +217,6 @@ def _sum_by_home(values: Array, pairs: Array) -> Array:
     return np.asarray(total[..., end] - total[..., end - pairs])
 
 
-def _by_sorting(cells: Scores, threshold: Scores) -> npt.NDArray[np.intp]:
-    """[2, n_rules]: all rules of one home against its candidates, by their places among the sorted numbers."""
-    ordered = cells[cells >= np.fmin.reduce(threshold)]  # the others, NaN among them, are above no rule
-    ordered.sort()
-    return np.stack([len(ordered) - np.searchsorted(ordered, threshold, side=side) for side in ("right", "left")])
-
-
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The scored candidates of homes, block by block."""
@@ -223,20 +241,23 @@ class Candidates:
         scores = score(self.fitted, self.pairs.homes, trigger, action)
         some = slice(*np.searchsorted(self.known_pair, [begin, behind]))
         row, relation = self.known_pair[some] - begin, self.known_relation[some]
-        scores[row, relation] = np.nan
-        valid, n_valid = self._valid(trigger, action)
+        n_relations = scores.shape[1]
+        valid, type_pair = self._valid(trigger, action)
         bounds = np.clip(self.pairs.start[first : end + 1], begin, behind)
         pairs = bounds[1:] - bounds[:-1]
         start = np.cumsum(pairs) - pairs
         home = np.searchsorted(start, row, side="right") - 1
-        taken = [np.bincount(home[which], minlength=len(pairs)) for which in (valid[row, relation], slice(None))]
+        taken = [
+            np.bincount(home[which], minlength=len(pairs)) for which in (valid[type_pair[row], relation], slice(None))
+        ]
         closed = self.known_device[trigger] & self.known_device[action]
-        of_pair = np.stack([n_valid, np.full_like(n_valid, scores.shape[1]), n_valid * closed])
+        n_valid = np.count_nonzero(valid, axis=1)[type_pair]
+        of_pair = np.stack([n_valid, np.full_like(n_valid, n_relations), n_valid * closed])
         lengths = _sum_by_home(of_pair, pairs) - np.stack([*taken, taken[0]])  # orphans have no known rule
-        return Block(scores, valid, closed, pairs, lengths)
+        return Block(scores, np.sort(row * n_relations + relation), valid, type_pair, closed, pairs, lengths)
 
     def _valid(self, trigger: Array, action: Array) -> tuple[Mask, Array]:
-        """[n_pairs, n_relations]: the rows of the valid-rule tensor for the types of these pairs; their counts."""
+        """[n_type_pairs, n_relations]: which relations are valid between the types that occur; the row of each pair."""
         types, valid = self.pairs.homes.device_type, self.valid
         type_pair = types[trigger] * valid.n_types + types[action]
         present = np.bincount(type_pair, minlength=valid.n_types**2) > 0
@@ -244,7 +265,7 @@ class Candidates:
         table = np.zeros((row[-1] + 1, valid.n_relations), dtype=np.bool_)
         cell = valid.cell[present[valid.cell // valid.n_relations]]
         table[row[cell // valid.n_relations], cell % valid.n_relations] = True
-        return np.take(table, row[type_pair], axis=0), np.diff(valid.start)[type_pair]
+        return table, row[type_pair]
 
 
 def evaluate_ranking(fitted: Fitted, split: Split, *, part: str, chunk: int) -> Evaluation:

@@ -16,6 +16,7 @@ from baselines.method import LARGEST_SCORE, Scores
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, HomeSubset, Mask, Relation, Rules
 from datasets.valid import ValidRules
+from fedrule.arrays import distinct_rows
 from fedrule.evidence.scores import EvidenceScores
 from fedrule.lazy import torch
 from fedrule.network.batch import GraphBatch
@@ -81,27 +82,43 @@ class Scorer:
     def score_pairs(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array) -> Scores:
         """[n_pairs, n_relations]; NaN for what it does not answer.
 
-        With parameters in float64 the scores, in float32, do not depend on what else is scored at the same time.
+        Pairs that it cannot tell apart, e.g. those between devices without rules, are scored once. With parameters in
+        float64 the scores, in float32, do not depend on what else is scored at the same time.
         """
-        scores = np.empty((len(trigger), len(homes.relations)), dtype=np.float32)
         order = np.argsort(homes.device_home[trigger], kind="stable")
+        shown, trigger, action = homes_of_pairs(homes, trigger[order], action[order])
+        with torch.no_grad():
+            z = self.network.embed(parameters, GraphBatch.of(shown)) if self.network else None
+        first, place = self._alike(shown, z, trigger, action)
+        trigger, action = trigger[first], action[first]
+        scores = np.empty((len(first), len(homes.relations)), dtype=np.float32)
         at_once = max(CELLS_AT_ONCE // max(len(homes.relations), 1), 1)
-        for first in range(0, len(order), at_once):
-            some = order[first : first + at_once]
+        for begin in range(0, len(first), at_once):
+            some = slice(begin, begin + at_once)
             with torch.no_grad():
-                block = self._block(parameters, *homes_of_pairs(homes, trigger[some], action[some]))
+                block = self._block(parameters, shown, z, trigger[some], action[some])
             scores[some] = np.clip(block.numpy(), -LARGEST_SCORE, LARGEST_SCORE)  # a score is never infinite
-        return scores
+        row = np.empty_like(place)
+        row[order] = place
+        return np.take(scores, row, axis=0)
 
-    def _block(self, parameters: Parameters, homes: Homes, trigger: Array, action: Array) -> Tensor:
-        """[n_pairs, n_relations] for pairs in the order of homes."""
+    def _alike(self, homes: Homes, z: Tensor | None, trigger: Array, action: Array) -> tuple[Array, Array]:
+        """The first of all pairs with the same scores, in their order, and for each pair its place among these."""
+        if not all(term.by_type for term in self.terms):
+            return np.arange(len(trigger)), np.arange(len(trigger))
+        types = homes.device_type[:, None].astype(np.float64)
+        _, kind = distinct_rows(types if z is None else np.column_stack([types, z.numpy()]))
+        return distinct_rows(np.stack([kind[trigger], kind[action]], axis=1))
+
+    def _block(self, parameters: Parameters, homes: Homes, z: Tensor | None, trigger: Array, action: Array) -> Tensor:
+        """[n_pairs, n_relations] for pairs in the order of homes, whose devices have the embeddings z."""
         logits = next(iter(parameters.values())).new_zeros(len(trigger), len(homes.relations))
-        if self.network:
-            z = self.network.embed(parameters, GraphBatch.of(homes))
+        if self.network and z is not None:
             # All relations, even where few are needed: one product of matrices is faster than many of vectors.
             logits = self.network.logits(parameters, z, torch.tensor(trigger), torch.tensor(action))
         if self.answers_unseen and not self.terms:
             return logits
+        homes, trigger, action = homes_of_pairs(homes, trigger, action)
         pair, relation, unseen = self._distinct(homes.device_type[trigger], homes.device_type[action])
         if not self.answers_unseen:
             pair, relation, unseen = pair[~unseen], relation[~unseen], unseen[~unseen]

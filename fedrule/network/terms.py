@@ -43,6 +43,10 @@ class ScoreTerm(Protocol):
     def by_candidate(self) -> bool:
         """Whether all that it observes has a row for each candidate."""
 
+    @property
+    def by_type(self) -> bool:
+        """Whether candidates with the same (type, relation, type) are the same to it, in whatever home."""
+
     def initial(self, generator: torch.Generator) -> Parameters:
         """Initial parameters; none for a term that has nothing to learn."""
 
@@ -84,6 +88,7 @@ class LearnedBias:
     valid: ValidRules
     name: ClassVar[str] = "bias"
     by_candidate: ClassVar[bool] = True
+    by_type: ClassVar[bool] = True
 
     def initial(self, generator: torch.Generator) -> Parameters:  # noqa: ARG002
         return {"item": torch.zeros(len(self.valid) + 1)}
@@ -105,6 +110,7 @@ class CountBias:
     noisy: bool = False  # with differential privacy: homes are not left out
     name: ClassVar[str] = "bias"
     by_candidate: ClassVar[bool] = True
+    by_type: ClassVar[bool] = True
 
     @classmethod
     def of(cls, counts: Statistics) -> CountBias:
@@ -145,6 +151,7 @@ class Context:
     size: int
     name: ClassVar[str] = "context"
     by_candidate: ClassVar[bool] = False  # it observes homes
+    by_type: ClassVar[bool] = False
 
     def initial(self, generator: torch.Generator) -> Parameters:
         """The vectors v_m are initially zero, so that training starts from the network's own score."""
@@ -200,6 +207,7 @@ class Rooms:
     valid: ValidRules
     name: ClassVar[str] = "rooms"
     by_candidate: ClassVar[bool] = True
+    by_type: ClassVar[bool] = False
 
     def initial(self, generator: torch.Generator) -> Parameters:  # noqa: ARG002
         return {"weight": torch.zeros(self.valid.n_relations, int(PAIR_WORDS.sum()))}
@@ -229,6 +237,7 @@ class EvidenceNetwork:
     words: bool = True  # whether it takes the features by words; where no device has one they say nothing
     name: ClassVar[str] = "evidence"
     by_candidate: ClassVar[bool] = True
+    by_type: ClassVar[bool] = False
 
     def initial(self, generator: torch.Generator) -> Parameters:
         n, hidden = self.n_features, self.hidden

@@ -27,9 +27,10 @@ def best_rules(
     for first, end in rows.pairs.runs(pairs_at_once(homes, chunk)):
         begin = int(rows.pairs.start[first])
         block = rows.block(first, end, begin, int(rows.pairs.start[end]))
-        cell = np.flatnonzero(~np.isnan(block.scores) & (block.valid | (not valid)))
+        scores, is_valid = block.rows(0, len(block.scores))
+        cell = np.flatnonzero(~np.isnan(scores) & (is_valid | (not valid)))
         home = np.repeat(np.arange(end - first), block.pairs)[cell // n_relations]
-        order = np.lexsort((-block.scores.ravel()[cell], home))
+        order = np.lexsort((-scores.ravel()[cell], home))
         place = np.arange(len(cell)) - np.searchsorted(home, home)  # `home` is sorted already
         found.append(begin * n_relations + cell[order[place < n]])
         ranks.append(place[place < n] + 1)

@@ -21,6 +21,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from baselines.method import Scores
 from datasets.homes import Array, Homes, Mask, Rules
 from datasets.valid import ValidRules
+from fedrule.arrays import distinct_rows
 from fedrule.evidence.features import Features
 from fedrule.network.score import check_vocabulary, homes_of_pairs
 from fedrule.training.examples import ExampleSampler
@@ -160,9 +161,14 @@ def fit_trees(
 
 
 def log_odds(trees: Trees, features: Features) -> npt.NDArray[np.float64]:
-    """Of each row; some at a time, since every tree passes over all rows, which then stay in the processor's cache."""
+    """Of each row, with rows that are the same scored once.
+
+    Some at a time, since every tree passes over all rows, which then stay in the processor's cache.
+    """
+    first, place = distinct_rows(features)
+    features = features[first]
     parts = [trees.decision_function(features[at : at + ROWS]) for at in range(0, len(features), ROWS)]
-    return np.concatenate([np.zeros(0), *parts])
+    return np.concatenate([np.zeros(0), *parts])[place]
 
 
 class FeatureModel:
