@@ -11,7 +11,7 @@ from baselines.ease import Cooccurrence
 from datasets.homes import Array, Homes, Rules, starts
 from datasets.valid import ValidRules
 from fedrule.arrays import read_only
-from fedrule.evidence import counts, kernel
+from fedrule.evidence import counts
 from fedrule.evidence.counts import (
     ColumnReader,
     CompanionCounts,
@@ -20,6 +20,7 @@ from fedrule.evidence.counts import (
     RoomCounts,
     companion_cells,
 )
+from fedrule.evidence.feature_blocks import candidate_features
 from fedrule.evidence.features import (
     EASE,
     FREQUENCIES,
@@ -32,7 +33,7 @@ from fedrule.evidence.features import (
     graphs,
     vocabulary,
 )
-from fedrule.evidence.kernel import Table
+from fedrule.evidence.home_graph import Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +71,7 @@ class Evidence:
         graph = graphs(homes, words=self.rooms.any)
         companions = companion_tables(self.companions, *self._own_companions(leave_out))
         words = vocabulary(self.valid, reader)
-        kernel.candidate_features(features, graph, words, companions, *map(read_only, columns))
+        candidate_features(features, graph, words, companions, *map(read_only, columns))
         item, typed, cell = _typed_rules(self.valid, homes, candidates)
         score = self.together.scores(homes, candidates.home, item, leave_out=leave_out)
         features[:, EASE] = np.append(self.ease_scale, 0.0)[item] * score

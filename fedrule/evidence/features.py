@@ -28,14 +28,15 @@ from baselines.cooccurrence import OWNERSHIP, Matrix
 from datasets.homes import Array, Homes
 from datasets.valid import ValidRules
 from fedrule.arrays import read_only
-from fedrule.evidence import counts, kernel
+from fedrule.evidence import counts
 from fedrule.evidence.counts import ColumnReader, CompanionCounts, HomeFrequencies, RoomCounts
-from fedrule.evidence.kernel import Companions, Graphs, Table, Vocabulary
+from fedrule.evidence.feature_blocks import N_GIVEN, N_HOME, N_TYPED, Companions
+from fedrule.evidence.home_graph import Graphs, Table, Vocabulary
 
 EASE_SCALE = 5.0  # brings the scores of EASE, mostly below 0.3, to the size of the other features
 WORD = "word: "  # what the names of features by words begin with
 
-# The names of all features, block by block as in fedrule/evidence/kernel.py.
+# The names of all features, block by block as in fedrule/evidence/feature_blocks.py.
 HOME_NAMES = (
     "rules of the home",
     *(
@@ -132,9 +133,9 @@ MATCHING_NAMES = (
 )
 NAMES = (*HOME_NAMES, *GIVEN_NAMES, *TRIGGER_NAMES, *ACTION_NAMES, *PAIR_NAMES, *MATCHING_NAMES)
 IS_WORD = np.array([name.startswith(WORD) for name in NAMES])
-EASE = kernel.N_HOME  # the column of "goes with the home's rules"
+EASE = N_HOME  # the column of "goes with the home's rules"
 FREQUENCIES = slice(EASE + 1, EASE + 1 + len(counts.NAMES))
-ROOMS = slice(FREQUENCIES.stop, kernel.N_TYPED)
+ROOMS = slice(FREQUENCIES.stop, N_TYPED)
 # Frequencies among homes are logarithms around -3.5; near 0, as all other features are, training is faster.
 LEVEL, SPREAD = -3.5, 1.5
 IS_FREQUENCY = np.array([name.startswith("share of homes") for name in NAMES])
@@ -176,7 +177,7 @@ def companion_tables(counted: CompanionCounts, own_start: Array, own: Array) -> 
 
 def given_features(valid: ValidRules, reader: ColumnReader, frequencies: HomeFrequencies, rooms: RoomCounts) -> Table:
     """[n_valid, n_given]: what is the same for a typed rule in all homes; EASE, which is not, is 0."""
-    given = np.zeros((len(valid), kernel.N_GIVEN), dtype=np.float32)
+    given = np.zeros((len(valid), N_GIVEN), dtype=np.float32)
     given[:, 1 : 1 + len(counts.NAMES)] = frequencies.table(reader, valid.cell, less=0)[:, 0].T
     given[:, 1 + len(counts.NAMES) :] = rooms.log_shares_of_valid()
     return given

@@ -16,10 +16,12 @@ import numpy.typing as npt
 from datasets.homes import Array, Homes, Mask, spans
 from datasets.valid import ValidRules
 from fedrule.arrays import read_only
-from fedrule.evidence import kernel
+from fedrule.evidence import forward_pass
 from fedrule.evidence.counts import CompanionCounts
+from fedrule.evidence.feature_blocks import N_HOME, N_TYPED, Companions
 from fedrule.evidence.features import IS_WORD, NAMES, companion_tables, graphs, standardized
-from fedrule.evidence.kernel import Companions, Table, Vocabulary, Weights
+from fedrule.evidence.forward_pass import Weights
+from fedrule.evidence.home_graph import Table, Vocabulary
 
 MOST_RULES = 20_000  # valid rules that evidence relates with each other: 3.2 GB for each matrix
 
@@ -57,7 +59,7 @@ class EvidenceScores:
         *,
         knows_words: bool,
     ) -> EvidenceScores:
-        weights = network_weights(parameters, standardized(given, kernel.N_HOME))
+        weights = network_weights(parameters, standardized(given, N_HOME))
         nothing = np.zeros(0, dtype=np.int64)
         common = companion_tables(companions, nothing, nothing)
         return cls(valid, vocabulary, common, read_only(inverse), read_only(ease_scale), weights, knows_words)
@@ -76,7 +78,7 @@ class EvidenceScores:
         place[number] = begin
         scores = np.empty(len(item), dtype=np.float32)
         known = self.vocabulary, self.companions, self.inverse, self.ease_scale, self.weights
-        kernel.score_homes(scores, place, pair_start, graphs(homes, words=self.knows_words), *known)
+        forward_pass.score_homes(scores, place, pair_start, graphs(homes, words=self.knows_words), *known)
         if np.any(place[number] != begin):  # of a pair that comes again only the last place was written
             scores = scores[spans(place[number], place[number] + many)]
         return CandidateScores(scores, pair, item)
@@ -93,7 +95,7 @@ def network_weights(parameters: Mapping[str, npt.NDArray[np.floating]], given: T
     used = used_features(words=len(first) == len(NAMES))
     both[used, :hidden], both[used, hidden] = first, direct
     bias[:hidden] = parameters["first_bias"]
-    of_rule = given @ both[kernel.N_HOME : kernel.N_TYPED] + bias
+    of_rule = given @ both[N_HOME:N_TYPED] + bias
     return Weights(*map(read_only, (of_rule, both, np.array(parameters["last"], dtype=np.float32))))
 
 

@@ -17,7 +17,7 @@ sends it with the model.
 
 A new algorithm is a class here with an entry in ALGORITHMS, and a method in fedrule/methods/federated.py. Vectors of n
 clients are rows [n, size]. All but the gradients is elementwise: no client depends on the others that it is trained
-with. The compiled kernel (`trainers.kernel_loops`) does the same as `client_round`, faster; tests compare the two.
+with. The compiled kernel (`trainers.kernel_client_round`) does the same as `client_round`, faster; tests compare them.
 """
 
 from __future__ import annotations

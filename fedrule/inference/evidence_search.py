@@ -17,10 +17,11 @@ from baselines.method import LARGEST_SCORE
 from datasets.common.errors import DataError
 from datasets.homes import Array, Homes, Mask
 from fedrule.arrays import read_only
-from fedrule.evidence import kernel
+from fedrule.evidence import best_candidates
+from fedrule.evidence.best_candidates import BestCandidates
 from fedrule.evidence.counts import PATTERNS, ColumnReader, HomeFrequencies, PatternCounts
 from fedrule.evidence.features import ease_scale, given_features, graphs, vocabulary
-from fedrule.evidence.kernel import Best, Graphs
+from fedrule.evidence.home_graph import Graphs
 from fedrule.evidence.scores import MOST_RULES, EvidenceScores, network_shapes, too_many_rules
 from fedrule.inference.encode import NOTHING, Graph
 from fedrule.inference.search import TopK
@@ -103,11 +104,13 @@ class EvidenceSearch:
         n, candidates = len(devices), self._candidates(homes)
         k = max(min(k, int(candidates.max(initial=0))), 1)
         trigger, action, relation = np.empty((3, n, k), dtype=np.int64)
-        best = Best(np.zeros(n, dtype=np.int64), trigger, action, relation, np.empty((n, k), dtype=np.float32))
+        best = BestCandidates(
+            np.zeros(n, dtype=np.int64), trigger, action, relation, np.empty((n, k), dtype=np.float32)
+        )
         space = np.empty(candidates.max(initial=0), dtype=np.float32)
         place = np.empty(int(devices.max(initial=0)) ** 2, dtype=np.int64)
         known = scores.vocabulary, scores.companions, scores.inverse, scores.ease_scale, scores.weights
-        kernel.best_of_homes(best, space, place, homes, *known, self.self_rules)
+        best_candidates.best_of_homes(best, space, place, homes, *known, self.self_rules)
         kept = np.arange(k) < best.many[:, None]
         score = np.clip(best.score[kept], -LARGEST_SCORE, LARGEST_SCORE)  # a score is never infinite
         columns = (best.trigger[kept], best.action[kept], best.relation[kept])

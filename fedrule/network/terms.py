@@ -18,8 +18,8 @@ from datasets.valid import ValidRules
 from fedrule.arrays import read_only
 from fedrule.evidence.counts import PRIOR_HAVE, PRIOR_OWN, ColumnReader
 from fedrule.evidence.evidence import Evidence
+from fedrule.evidence.feature_blocks import N_PAIR, PAIR, pair_features
 from fedrule.evidence.features import IS_WORD, graphs, standardized, vocabulary
-from fedrule.evidence.kernel import N_PAIR, PAIR, pair_features
 from fedrule.evidence.scores import EvidenceScores, used_features
 from fedrule.evidence.statistics import Statistics
 from fedrule.lazy import torch

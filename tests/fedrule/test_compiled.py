@@ -19,22 +19,57 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     "module",
-    ["fedrule.evidence.kernel", "fedrule.federated.trainers.state_loops", "fedrule.federated.trainers.evidence"],
+    ["fedrule.federated.trainers.state_loops", "fedrule.federated.trainers.evidence"],
 )
 def test_compiled_loops_use_nothing_of_our_other_files(module):
     """numba compiles a function anew when its own file has changed, and goes on with the old code of all others."""
     pytest.importorskip("torch", reason="the trainers need the extra graph")
-    loaded = importlib.import_module(module)
+    loops = {
+        name: value for name, value in vars(importlib.import_module(module)).items() if isinstance(value, Dispatcher)
+    }
+    assert loops
+    assert {name: found for name, loop in loops.items() if (found := files_of(loop) - {source_of(loop)})} == {}
+
+
+KERNEL = "fedrule.federated.trainers.kernel_client_round"
+EVIDENCE = [f"fedrule.evidence.{name}" for name in ("home_graph", "feature_blocks", "forward_pass", "best_candidates")]
+
+
+@pytest.mark.parametrize(
+    ("module", "sources"), [(KERNEL, f"{KERNEL}.SOURCES"), *((module, f"{EVIDENCE[0]}.SOURCES") for module in EVIDENCE)]
+)
+def test_the_name_of_a_compiled_loop_changes_with_each_of_our_files_that_it_uses(module, sources):
+    """Its name on disk has a hash of `SOURCES`, since numba looks at its own file alone."""
+    pytest.importorskip("torch", reason="the trainers need the extra graph")
+    folder, _, name = sources.rpartition(".")
+    hashed = set(getattr(importlib.import_module(folder), name))
+    kept = [
+        loop
+        for loop in vars(importlib.import_module(module)).values()
+        if isinstance(loop, Dispatcher) and loop._cache.cache_path is not None
+    ]
+    assert kept
+    for loop in kept:
+        assert files_of(loop) <= hashed, loop
+        assert loop.py_func.__qualname__.startswith(f"{loop.py_func.__name__}-"), loop
+
+
+def source_of(loop: Dispatcher) -> Path:
+    return Path(loop.py_func.__code__.co_filename)
+
+
+def files_of(loop: Dispatcher) -> set[Path]:
+    """The files of ours that have what a loop, or one that it calls, is made from."""
+    function = loop.py_func
     imported = {
-        alias.asname or alias.name
-        for node in ast.walk(ast.parse(inspect.getsource(loaded)))
+        alias.asname or alias.name: node.module or ""
+        for node in ast.walk(ast.parse(source_of(loop).read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in OURS
         for alias in node.names
     }
-    loops = {name: value.py_func for name, value in vars(loaded).items() if isinstance(value, Dispatcher)}
-    assert loops
-    found = {name: sorted(imported & set(function.__code__.co_names)) for name, function in loops.items()}
-    assert {name: names for name, names in found.items() if names} == {}
+    named = {imported[name] for name in function.__code__.co_names if name in imported}
+    own = {source_of(loop), *(Path(inspect.getfile(importlib.import_module(name))) for name in named)}
+    return own.union(*map(files_of, callees(loop)))
 
 
 def compiled_modules() -> list[str]:

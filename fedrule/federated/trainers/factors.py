@@ -73,7 +73,8 @@ class LeastSquares:
         def solve_homes(own: csr_array) -> Factors:
             found = np.zeros((own.shape[0], factors.shape[1]))
             descend(rotated, values, *places(own), self.alpha, self.steps, found)
-            return np.einsum("hg,fg->hf", found, vectors)
+            back: Factors = np.einsum("hg,fg->hf", found, vectors)
+            return back
 
         return solve_homes
 

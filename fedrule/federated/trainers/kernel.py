@@ -20,7 +20,7 @@ from fedrule.arrays import read_only
 from fedrule.federated.algorithm import FedAvg, FedGate, FedProx, FedRule, Scaffold
 from fedrule.federated.client import LocalTraining
 from fedrule.federated.optimizers import Precise
-from fedrule.federated.trainers.kernel_loops import train_clients
+from fedrule.federated.trainers.kernel_client_round import train_clients
 from fedrule.federated.trainers.trainer import ClientChunk, Population
 from fedrule.federated.vectors import Vector
 from fedrule.network.network import Network

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from baselines.contract import planted_homes
 from datasets import Homes, Rules, Words
-from fedrule.evidence import kernel
+from fedrule.evidence import feature_blocks
 from fedrule.evidence.evidence import Evidence
 from fedrule.evidence.features import IS_WORD, NAMES, WORD
 from tests.support.plain_evidence import PlainEvidence
@@ -43,14 +43,14 @@ def test_every_feature_is_a_plain_count(left_out, words, data, seed):
 
 
 def test_every_feature_has_one_name_and_every_block_its_place():
-    assert len(set(NAMES)) == len(NAMES) == kernel.N_FEATURES
+    assert len(set(NAMES)) == len(NAMES) == feature_blocks.N_FEATURES
     begins = {
         0: "rules of the home",
-        kernel.N_HOME: "goes with the home's rules",
-        kernel.TRIGGER: "rules of the home, same trigger",
-        kernel.ACTION: "rules of the home, same action",
-        kernel.PAIR: "paths by one device",
-        kernel.MATCHING: "rules of the home, same trigger, action, state",
+        feature_blocks.N_HOME: "goes with the home's rules",
+        feature_blocks.TRIGGER: "rules of the home, same trigger",
+        feature_blocks.ACTION: "rules of the home, same action",
+        feature_blocks.PAIR: "paths by one device",
+        feature_blocks.MATCHING: "rules of the home, same trigger, action, state",
     }
     assert {at: NAMES[at] for at in begins} == begins
 

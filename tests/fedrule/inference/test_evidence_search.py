@@ -20,7 +20,8 @@ pytest.importorskip("torch", reason="scorers are torch's")
 from baselines.contract import planted_homes
 from baselines.method import LARGEST_SCORE
 from datasets import DataError, Homes, Words
-from fedrule.evidence import kernel
+from fedrule.evidence import best_candidates, forward_pass
+from fedrule.evidence.feature_blocks import ACTION, N_HOME, PAIR
 from fedrule.evidence.features import NAMES
 from fedrule.inference import HomeRequest, Recommender, evidence_search
 from fedrule.inference.encode import Graph, HomeEncoder
@@ -75,7 +76,7 @@ def assert_alike(found, whole, k):
 
 
 def test_whoever_waits_for_the_compiler_is_told(monkeypatch):
-    saved, compiled = evidence_model(planted_homes()), kernel.best_of_homes
+    saved, compiled = evidence_model(planted_homes()), best_candidates.best_of_homes
 
     def slow(*arguments):
         told.wait(60)
@@ -88,24 +89,24 @@ def test_whoever_waits_for_the_compiler_is_told(monkeypatch):
     heard, told = [], threading.Event()
     monkeypatch.setattr(evidence_search.log, "info", hear)
     monkeypatch.setattr(evidence_search, "QUIET", 0.0)
-    monkeypatch.setattr(kernel, "best_of_homes", slow)
+    monkeypatch.setattr(best_candidates, "best_of_homes", slow)
     EvidenceSearch.of(saved)
     assert heard == ["compiling the search, once after an installation: about half a minute"]
 
 
 def test_the_loops_are_compiled_once_for_a_home_for_many_and_for_models_in_shared_memory(monkeypatch):
-    def record(name):
-        loop = getattr(kernel, name)
+    def record(module, name):
+        loop = getattr(module, name)
 
         def recorded(*arguments):
             taken[name].append([str(typeof(argument)) for argument in arguments])
             loop(*arguments)
 
-        monkeypatch.setattr(kernel, name, recorded)
+        monkeypatch.setattr(module, name, recorded)
 
     taken = {"best_of_homes": [], "score_homes": []}
-    for name in taken:
-        record(name)
+    record(best_candidates, "best_of_homes")
+    record(forward_pass, "score_homes")
     for homes in (planted_homes(), room_homes()):
         saved = evidence_model(homes)
         original, file = Recommender(saved), shared_file()
@@ -217,7 +218,7 @@ def test_a_score_beyond_all_numbers_is_the_lowest():
     # The home's counts add up to infinity and those of the action to minus infinity.
     homes, none = room_homes(), evidence_model(room_homes(), step=1e9)
     direct = np.zeros(len(NAMES), dtype=np.float32)
-    direct[: kernel.N_HOME], direct[kernel.ACTION : kernel.PAIR] = 3e38, -3e38
+    direct[:N_HOME], direct[ACTION:PAIR] = 3e38, -3e38
     found = search_of(replace(none, arrays=none.arrays | {"weights.evidence.direct": direct})).many(homes, 10_000)
     assert sorted(rows(found)) == sorted(rows(search_of(none).many(homes, 10_000)))
     assert np.abs(found.score).max() <= LARGEST_SCORE
